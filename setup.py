@@ -1,0 +1,22 @@
+"""Builds the compiled codec. Without a C compiler or Cython the same sources run interpreted, slower."""
+
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+#: The hot loops (DESIGN.md, idea 6): plain Python modules typed by the .pxd file beside them.
+COMPILED = ["ottla.wire.codec", "ottla.wire.record_codec"]
+
+
+def extensions() -> list[Extension]:
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        return []
+    sources = [(name, Path("src", *name.split(".")).with_suffix(".py")) for name in COMPILED]
+    modules = [Extension(name, [str(path)], optional=True, extra_compile_args=["-O3"]) for name, path in sources if path.exists()]
+    built: list[Extension] = cythonize(modules, language_level=3, annotate=False)
+    return built
+
+
+setup(ext_modules=extensions())
