@@ -1,0 +1,88 @@
+"""What a coordinator shard hands back: decide, append, apply.
+
+Theory of operation. A shard is the state of one partition of a coordinator's log (`__consumer_offsets`,
+`__transaction_state`, the producer ids in the metadata log). A handler reads that state and returns a
+`Decision`; it changes nothing durable. The runtime then
+
+1. appends `records` as one batch to the shard's partition (a plain batch, or a transactional one when
+   `transactional` names a producer),
+2. gives each record to the shard's `apply`, the only thing that changes durable state, live and at recovery alike,
+3. sends `replies`, sets and cancels `timers`, and carries out `effects`, whose outcome comes back as an input.
+
+Steps 2 and 3 wait for step 1. When it fails, the shard's `append_failed(decision, error)` says what the waiting
+requests are told, and the state stays what it was. A decision without records goes straight to step 3.
+
+Shape after Apache Kafka's `CoordinatorResult` and `CoordinatorShard`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from ottla.base.types import TopicPartition
+
+
+class LogRecord(NamedTuple):
+    """One record for the shard's partition, key and value in Kafka's own schema; a value of None is a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+
+class Reply(NamedTuple):
+    """The answer to a waiting request. `token` is the runtime's name for the request; `response` a superset message."""
+
+    token: int
+    response: object
+
+
+class SetTimer(NamedTuple):
+    """Call `shard.timer(key, now_ms)` at `at_ms` (wall clock, ms); replaces a timer that has the same key."""
+
+    key: tuple[str, ...]
+    at_ms: int
+
+
+class CancelTimer(NamedTuple):
+    """Forget the timer with this key; one that does not exist, or has fired already, is no error."""
+
+    key: tuple[str, ...]
+
+
+class TransactionalWrite(NamedTuple):
+    """The producer as whose transactional batch a decision's records are appended (TxnOffsetCommit)."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class WriteMarkers(NamedTuple):
+    """Effect: write the end marker of a transaction to every partition's leader.
+
+    The runtime sends one control batch per partition, retries where a leader is not available, and reports with
+    the transaction shard's `markers_written`. `partitions` may name `__consumer_offsets` partitions.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    partitions: tuple[TopicPartition, ...]
+    coordinator_epoch: int
+
+
+Timer: TypeAlias = SetTimer | CancelTimer
+Effect: TypeAlias = WriteMarkers
+
+
+class Decision(NamedTuple):
+    """What one input leads to. The runtime carries the parts out in the order they are declared here."""
+
+    records: tuple[LogRecord, ...] = ()
+    replies: tuple[Reply, ...] = ()
+    timers: tuple[Timer, ...] = ()
+    transactional: TransactionalWrite | None = None
+    effects: tuple[Effect, ...] = ()
+
+
+NOTHING = Decision()
