@@ -1,0 +1,47 @@
+"""Time as an argument: pure rooms get `now_ms`; shells get a Clock."""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where a shell reads the time. Both readings are in milliseconds."""
+
+    def now_ms(self) -> int:
+        """Wall clock, milliseconds since the epoch (what Kafka writes into records)."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """A clock that never goes back, for time-outs."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+
+class ManualClock:
+    """A clock a test moves by hand; it starts at `now_ms` and never moves by itself."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self._now_ms = now_ms
+        self._monotonic_ms = 0
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def monotonic_ms(self) -> int:
+        return self._monotonic_ms
+
+    def advance(self, delta_ms: int) -> None:
+        """Move both readings forward by `delta_ms` milliseconds."""
+        if delta_ms < 0:
+            raise ValueError(f"time does not run backwards: {delta_ms} ms")
+        self._now_ms += delta_ms
+        self._monotonic_ms += delta_ms

@@ -1,0 +1,199 @@
+"""Configuration keys in Kafka's manner, shared by broker, topics and clients.
+
+A `ConfigKey` says type, default and range; a `ConfigSet` parses a mapping of dotted keys. An unknown key is an error
+that names the nearest known one; a bad value is an error that says what would be accepted.
+"""
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ottla.base.errors import ConfigError
+
+
+class ConfigType(Enum):
+    """Kafka's ConfigDef types, as far as Ottla uses them."""
+
+    BOOLEAN = "boolean"
+    INT = "int"
+    LONG = "long"
+    DOUBLE = "double"
+    STRING = "string"
+    LIST = "list"
+    #: Any Python object: a class or a callable (serializers, assignors, partitioners).
+    OBJECT = "object"
+
+
+#: Returns None when the value is good, else what would be ("must be at least 0").
+Validator = Callable[[object], str | None]
+
+
+def between(low: float | None = None, high: float | None = None) -> Validator:
+    """Accept numbers from `low` to `high`, both included."""
+
+    def check(value: object) -> str | None:
+        if low is not None and value < low:  # type: ignore[operator]
+            return f"must be at least {low}"
+        if high is not None and value > high:  # type: ignore[operator]
+            return f"must be at most {high}"
+        return None
+
+    return check
+
+
+def one_of(*choices: str) -> Validator:
+    """Accept one of `choices`."""
+
+    def check(value: object) -> str | None:
+        return None if value in choices else f"must be one of: {', '.join(choices)}"
+
+    return check
+
+
+def not_empty(value: object) -> str | None:
+    """Accept strings and lists with something in them."""
+    return None if value else "must not be empty"
+
+
+class _Required(Enum):
+    REQUIRED = "required"
+
+
+#: The default of a key that has none.
+REQUIRED = _Required.REQUIRED
+
+_INT_RANGE = {ConfigType.INT: (-(2**31), 2**31 - 1), ConfigType.LONG: (-(2**63), 2**63 - 1)}
+_TRUE, _FALSE = ("true",), ("false",)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One configuration key: Kafka's name, type, default, accepted values, and what it does."""
+
+    name: str
+    type: ConfigType
+    default: object
+    doc: str = ""
+    validator: Validator | None = None
+    #: Other names accepted for the same setting (a broker's `log.retention.hours` beside `log.retention.ms`).
+    synonyms: tuple[str, ...] = ()
+    sensitive: bool = False
+
+    def parse(self, value: object) -> object:
+        """Convert `value` (a string from a file, or a Python value) to the key's type, or raise ConfigError."""
+        try:
+            parsed = _convert(self.type, value)
+        except (TypeError, ValueError):
+            raise ConfigError(
+                f"Invalid value {value!r} for configuration {self.name}: expected {self._expected()}"
+            ) from None
+        low_high = _INT_RANGE.get(self.type)
+        problem = between(*low_high)(parsed) if low_high and parsed is not None else None
+        if problem is None and self.validator is not None and parsed is not None:
+            problem = self.validator(parsed)
+        if problem is not None:
+            raise ConfigError(f"Invalid value {value!r} for configuration {self.name}: {problem}")
+        return parsed
+
+    def _expected(self) -> str:
+        names = {
+            ConfigType.BOOLEAN: "true or false",
+            ConfigType.INT: "a whole number of 32 bits",
+            ConfigType.LONG: "a whole number of 64 bits",
+            ConfigType.DOUBLE: "a number",
+            ConfigType.LIST: "a list, or names separated by commas",
+        }
+        return names.get(self.type, f"a {self.type.value}")
+
+
+def _convert(kind: ConfigType, value: object) -> object:
+    if value is None or kind is ConfigType.OBJECT:
+        return value
+    text = value.strip() if isinstance(value, str) else value
+    match kind:
+        case ConfigType.BOOLEAN:
+            return _to_bool(text)
+        case ConfigType.INT | ConfigType.LONG:
+            return _to_int(text)
+        case ConfigType.DOUBLE:
+            if isinstance(text, bool):
+                raise TypeError
+            return float(text)  # type: ignore[arg-type]
+        case ConfigType.LIST:
+            return _to_list(text)
+        case _:
+            if not isinstance(text, str):
+                raise TypeError
+            return text
+
+
+def _to_bool(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = value.lower() if isinstance(value, str) else ""
+    if word in _TRUE or word in _FALSE:
+        return word in _TRUE
+    raise ValueError
+
+
+def _to_int(value: object) -> int:
+    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+        raise TypeError
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def _to_list(value: object) -> tuple[object, ...]:
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    if isinstance(value, Iterable):
+        return tuple(value)
+    raise TypeError
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSet:
+    """All keys of one kind of thing (a broker, a topic, a producer), by name."""
+
+    what: str
+    keys: Mapping[str, ConfigKey] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, what: str, keys: Iterable[ConfigKey]) -> "ConfigSet":
+        """Build a set, refusing two keys of one name."""
+        by_name: dict[str, ConfigKey] = {}
+        for key in keys:
+            if key.name in by_name:
+                raise ValueError(f"{what}: {key.name} is defined twice")
+            by_name[key.name] = key
+        return cls(what, by_name)
+
+    def find(self, name: str) -> ConfigKey:
+        """The key called `name`, or a ConfigError that names the nearest one."""
+        key = self.keys.get(name)
+        if key is None:
+            raise ConfigError(self.unknown(name))
+        return key
+
+    def unknown(self, name: str) -> str:
+        """The sentence for a key that does not exist."""
+        near = difflib.get_close_matches(name, self.keys, n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return f"Unknown {self.what} configuration {name}{hint}"
+
+    def parse(self, given: Mapping[str, object]) -> dict[str, object]:
+        """Every key's value: the given one, converted and checked, else the default.
+
+        Raises ConfigError for an unknown key, a bad value, or a required key that is missing.
+        """
+        values: dict[str, object] = {}
+        for name, value in given.items():
+            values[name] = self.find(name).parse(value)
+        for name, key in self.keys.items():
+            if name not in values:
+                if key.default is REQUIRED:
+                    raise ConfigError(
+                        f"Missing required {self.what} configuration {name}: {key.doc or 'it has no default'}"
+                    )
+                values[name] = key.default
+        return values
