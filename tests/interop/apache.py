@@ -1,0 +1,267 @@
+"""Apache Kafka as a peer: its jars, its command-line tools, and one KRaft node that can be killed and restarted.
+
+The jars are fetched by name through Maven, once, into `.cache/kafka` of the checkout. Where Java or Maven is missing
+`MissingPeerError` says which; the fixtures in `conftest.py` turn that into a skip, or into a failure when CI=true.
+
+    with ApacheKafka(directory, {"transaction.max.timeout.ms": "60000"}) as kafka:
+        producer = Producer({"bootstrap.servers": kafka.bootstrap})
+        kafka.kill9()
+        kafka.restart()
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+KAFKA_VERSION = "4.3.0"
+_ROOT = Path(__file__).resolve().parents[2]
+_POM = Path(__file__).with_name("kafka-pom.xml")
+_CACHE = _ROOT / ".cache" / "kafka"
+_READY_TIMEOUT_S = 90.0
+_STOP_TIMEOUT_S = 30.0
+#: Small offsets and transaction logs: the first commit of a fresh node creates them, and 50 partitions each cost seconds.
+_DEFAULTS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    "transaction.two.phase.commit.enable": "true",
+}
+
+
+class MissingPeerError(Exception):
+    """Apache Kafka cannot be had on this machine; the message says what is missing."""
+
+
+class PeerFailedError(Exception):
+    """Apache Kafka or one of its tools did not do what it was started for; the message ends with its log's tail."""
+
+
+def java() -> str:
+    """The `java` to start, or MissingPeerError."""
+    found = shutil.which("java")
+    if found is None:
+        raise MissingPeerError("Apache Kafka needs Java 17 or newer: `java` is not on the PATH")
+    return found
+
+
+def jars() -> Path:
+    """The directory with Apache Kafka's jars, fetched through Maven on first use. MissingPeerError when it cannot be."""
+    java()
+    libs = _CACHE / KAFKA_VERSION / "libs"
+    _CACHE.mkdir(parents=True, exist_ok=True)
+    with (_CACHE / "lock").open("w") as lock:  # several test processes may start at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not libs.is_dir():
+            _fetch(libs)
+    return libs
+
+
+def _fetch(libs: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise MissingPeerError("Apache Kafka's jars are fetched by Maven: `mvn` is not on the PATH")
+    part = libs.with_name("libs.part")
+    shutil.rmtree(part, ignore_errors=True)
+    goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={part}"]
+    done = subprocess.run([maven, "-q", "-B", "-f", str(_POM), *goal], capture_output=True, text=True, check=False)
+    if done.returncode != 0 or not part.is_dir():
+        raise MissingPeerError(
+            f"Maven could not fetch Apache Kafka {KAFKA_VERSION}: {(done.stdout + done.stderr)[-800:]}"
+        )
+    part.rename(libs)
+
+
+def _tool_command(main_class: str, arguments: tuple[str, ...]) -> list[str]:
+    # One compiler tier and the serial collector: a tool lives for seconds, on a machine with two cores.
+    flags = ["-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+    name = main_class if main_class.startswith(("org.", "kafka.")) else f"org.apache.kafka.tools.{main_class}"
+    return [java(), *flags, "-cp", f"{jars()}/*", name, *arguments]
+
+
+def run_tool(
+    main_class: str, *arguments: str, stdin: str | None = None, timeout_s: float = 90.0, check: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Run one of Apache Kafka's command-line tools to its end.
+
+    `main_class` is a full class name, or one inside `org.apache.kafka.tools` (`"consumer.group.ConsumerGroupCommand"`).
+    PeerFailedError when `check` and it exits non-zero; subprocess.TimeoutExpired after `timeout_s`.
+    """
+    command = _tool_command(main_class, arguments)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)
+    if check and done.returncode != 0:
+        raise PeerFailedError(f"{main_class} exited {done.returncode}: {(done.stdout + done.stderr)[-2000:]}")
+    return done
+
+
+def start_tool(main_class: str, *arguments: str) -> subprocess.Popen[str]:
+    """Start a tool that runs until it is told to end (VerifiableConsumer…), stdin and stdout as pipes, stderr into stdout."""
+    return subprocess.Popen(
+        _tool_command(main_class, arguments),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def free_port() -> int:
+    """A TCP port on the loopback address that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def answers_api_versions(host: str, port: int, timeout_s: float = 2.0) -> bool:
+    """Whether a broker at the address answers an ApiVersions v0 request without an error."""
+    body = struct.pack(">hhih", 18, 0, 1, -1)  # api key, version, correlation id, null client id
+    try:
+        with socket.create_connection((host, port), timeout=timeout_s) as connection:
+            connection.sendall(struct.pack(">i", len(body)) + body)
+            answer = b""
+            while len(answer) < 10:
+                got = connection.recv(4096)
+                if not got:
+                    return False
+                answer += got
+    except OSError:
+        return False
+    _length, correlation_id, error_code = struct.unpack_from(">iih", answer)
+    return bool(correlation_id == 1 and error_code == 0)
+
+
+class ApacheKafka:
+    """One KRaft node of Apache Kafka (broker and controller) on free ports, its files below `directory`.
+
+    `config` overrides any broker key. `directory/log.dirs` is the data directory, `directory/kafka.log` what it printed.
+    """
+
+    def __init__(self, directory: Path, config: Mapping[str, str] | None = None, *, heap: str = "512M") -> None:
+        self.directory = directory
+        self.data_dir = directory / "data"
+        self.log_path = directory / "kafka.log"
+        self.port = free_port()
+        self._controller_port = free_port()
+        self._config = dict(config or {})
+        self._heap = heap
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` for `bootstrap.servers`."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running node."""
+        if self._process is None:
+            raise PeerFailedError("Apache Kafka is not running")
+        return self._process.pid
+
+    def __enter__(self) -> ApacheKafka:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Format the directory where that is still to do, start the node, return when it answers ApiVersions."""
+        properties = self._write_properties()
+        if not (self.data_dir / "meta.properties").exists():
+            cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties))
+        flags = [f"-Xmx{self._heap}", "-XX:+UseG1GC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"]
+        command = [java(), *flags, "-cp", f"{jars()}/*", "kafka.Kafka", str(properties)]
+        with self.log_path.open("ab") as log:
+            # Its own session: Ctrl-C in a test run must not end the node before the fixture does.
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        self._await_ready()
+
+    def stop(self) -> None:
+        """End the node with SIGTERM (SIGKILL when it does not go in time). No-op when it is not running."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def kill9(self) -> None:
+        """SIGKILL, and wait until the process is gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def restart(self) -> None:
+        """Start again on the same directory and ports, after `kill9` or `stop` (stops first when still running)."""
+        self.stop()
+        self.start()
+
+    def log_tail(self, size: int = 3000) -> str:
+        """The last characters of what the node printed."""
+        return self.log_path.read_text(errors="replace")[-size:] if self.log_path.exists() else ""
+
+    def _write_properties(self) -> Path:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        properties = {
+            **_DEFAULTS,
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "log.dirs": str(self.data_dir),
+            **self._config,
+        }
+        path = self.directory / "server.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        return path
+
+    def _await_ready(self) -> None:
+        process = self._process
+        if process is None:
+            raise PeerFailedError("Apache Kafka is not running")
+        deadline = time.monotonic() + _READY_TIMEOUT_S
+        while not answers_api_versions("127.0.0.1", self.port):
+            try:
+                process.wait(0.1)
+            except subprocess.TimeoutExpired:
+                if time.monotonic() < deadline:
+                    continue
+                self.kill9()
+                raise PeerFailedError(
+                    f"Apache Kafka not ready in {_READY_TIMEOUT_S:.0f} s: {self.log_tail()}"
+                ) from None
+            self._process = None
+            raise PeerFailedError(f"Apache Kafka exited {process.returncode} while starting: {self.log_tail()}")
+
+
+def in_ci() -> bool:
+    """Whether a missing peer must be a failure rather than a skip."""
+    return os.environ.get("CI", "").lower() in {"true", "1"}
