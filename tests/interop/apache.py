@@ -30,7 +30,7 @@ _POM = Path(__file__).with_name("kafka-pom.xml")
 _CACHE = _ROOT / ".cache" / "kafka"
 _READY_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 30.0
-#: Small offsets and transaction logs: the first commit of a fresh node creates them, and 50 partitions each cost seconds.
+#: Small offsets and transaction logs: the first commit of a fresh node creates them; 50 partitions each cost seconds.
 _DEFAULTS = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -66,7 +66,7 @@ def java() -> str:
 
 
 def jars() -> Path:
-    """The directory with Apache Kafka's jars, fetched through Maven on first use. MissingPeerError when it cannot be."""
+    """The directory with Apache Kafka's jars, fetched through Maven on first use; else MissingPeerError."""
     java()
     libs = _CACHE / KAFKA_VERSION / "libs"
     _CACHE.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ def run_tool(
 
 
 def start_tool(main_class: str, *arguments: str) -> subprocess.Popen[str]:
-    """Start a tool that runs until it is told to end (VerifiableConsumer…), stdin and stdout as pipes, stderr into stdout."""
+    """Start a tool that runs until told to end (VerifiableConsumer…); stdin and stdout (with stderr) are pipes."""
     return subprocess.Popen(
         _tool_command(main_class, arguments),
         stdin=subprocess.PIPE,
@@ -154,7 +154,7 @@ def answers_api_versions(host: str, port: int, timeout_s: float = 2.0) -> bool:
 class ApacheKafka:
     """One KRaft node of Apache Kafka (broker and controller) on free ports, its files below `directory`.
 
-    `config` overrides any broker key. `directory/log.dirs` is the data directory, `directory/kafka.log` what it printed.
+    `config` overrides any broker key. `data_dir` is the log directory, `log_path` what the node printed.
     """
 
     def __init__(self, directory: Path, config: Mapping[str, str] | None = None, *, heap: str = "512M") -> None:
