@@ -1,0 +1,60 @@
+# `make demo` and `make test` set up everything they need (tools/setup.sh) and are safe to run again.
+# SHORT=1 leaves out the tests marked slow (what .ci/run does for interop and chaos).
+
+PY := .venv/bin/python
+# Two processes: the machines we build for have two cores. One file stays in one process, so that fixtures are shared.
+PYTEST := $(PY) -m pytest
+PARALLEL := -n 2 --dist loadfile
+NOT_SLOW := $(if $(SHORT), and not slow,)
+
+.PHONY: help setup setup-interop demo test check interop chaos bench docs docs-check requirements wheel clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 16
+
+setup: ## virtual environment, pinned requirements, the package with its compiled codec, Java
+	@tools/setup.sh
+
+setup-interop:
+	@tools/setup.sh interop
+
+demo: setup ## the main job: real text through broker, Spark and back, exactly once, across kill -9
+	$(PY) -m ottla demo $(DEMO)
+
+test: setup ## every test that needs no foreign peer
+	$(PYTEST) $(PARALLEL) -m "not interop and not chaos$(NOT_SLOW)"
+
+check: setup ## ruff, mypy --strict, import contracts
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	.venv/bin/lint-imports
+
+interop: setup-interop ## foreign clients on our broker, our client and pipeline on Apache Kafka
+	$(PYTEST) -m "interop$(NOT_SLOW)"
+
+chaos: setup-interop ## kill -9 of every process of the house, then the count
+	$(PYTEST) -m "chaos$(NOT_SLOW)"
+
+bench: setup-interop ## figures against Apache Kafka, confluent-kafka, aiokafka and Spark's own connector
+	$(PY) -m bench $(BENCH)
+
+docs: setup ## write the generated pages again
+	$(PY) tools/gen_docs.py
+
+docs-check: setup ## generated pages are up to date, links lead somewhere
+	$(PY) tools/gen_docs.py --check
+	$(PYTEST) tests/house/test_docs.py
+
+requirements: setup ## pin the newest versions again, with hashes
+	$(PY) -m pip install -q uv
+	$(PY) -m uv pip compile pyproject.toml requirements/dev.in --extra spark --extra demo --universal \
+	  --python-version 3.11 --generate-hashes --no-header --no-annotate -q --upgrade -o requirements/dev.txt
+	$(PY) -m uv pip compile requirements/build.in --universal --python-version 3.11 --generate-hashes \
+	  --no-header --no-annotate -q --upgrade -o requirements/build.txt
+
+wheel: setup ## a wheel in dist/
+	$(PY) -m pip wheel -q --no-deps --no-build-isolation -w dist .
+
+clean: ## leave only what git knows
+	git clean -fdXq
