@@ -19,7 +19,7 @@ def extensions() -> list[Extension]:
         for name, path in sources
         if path.exists()
     ]
-    built: list[Extension] = cythonize(modules, language_level=3, annotate=False)
+    built: list[Extension] = cythonize(modules, language_level=3, compiler_directives={"annotation_typing": False})
     return built
 
 

@@ -1,0 +1,142 @@
+"""How messages are declared, and how one becomes bytes and back.
+
+A message is a `typing.NamedTuple` that holds the union of all versions' fields; beside it stands a table with one
+`Field` a field: its type, the versions that carry it, the versions in which it may be null, and its tag. `declare`
+joins the two. Versions end here: whoever has the tuple need not know which version it came from.
+
+Field types are Kafka's names ("int32", "string", "uuid", "records"…), a declared class for a struct, and a list of
+one such for an array: `["int32"]`, `[FetchTopic]`.
+"""
+
+from typing import Any, Final, NamedTuple, TypeVar
+
+from ottla.wire import codec
+from ottla.wire.codec import FieldPlan, StructPlan, WireError
+
+M = TypeVar("M", bound=tuple[Any, ...])
+
+LATEST: Final = 32767
+
+_KINDS: Final = {
+    "bool": codec.BOOL,
+    "int8": codec.INT8,
+    "int16": codec.INT16,
+    "int32": codec.INT32,
+    "int64": codec.INT64,
+    "uint16": codec.UINT16,
+    "uint32": codec.UINT32,
+    "float64": codec.FLOAT64,
+    "uuid": codec.UUID,
+    "string": codec.STRING,
+    "bytes": codec.BYTES,
+    "records": codec.RECORDS,
+}
+
+
+class Field(NamedTuple):
+    """One field of a message: where and how it appears on the wire."""
+
+    name: str
+    type: Any
+    #: First and last version that carry the field.
+    first: int = 0
+    last: int = LATEST
+    #: First and last version in which it may be null; none when `null_first` is above `null_last`.
+    null_first: int = 1
+    null_last: int = 0
+    #: Its number when it is a tagged field, else -1.
+    tag: int = -1
+    #: A version without the field drops a value in silence (Kafka's "ignorable"); else encoding it is an error.
+    ignorable: bool = True
+
+
+class Schema(NamedTuple):
+    """A declared class: its fields and the first version that is flexible (KIP-482)."""
+
+    cls: type[Any]
+    fields: tuple[Field, ...]
+    flexible_from: int
+
+
+_SCHEMAS: dict[type[Any], Schema] = {}
+_PLANS: dict[tuple[type[Any], int], StructPlan] = {}
+
+
+def declare(cls: type[Any], fields: tuple[Field, ...], *, flexible_from: int = LATEST) -> None:
+    """Join the NamedTuple `cls` with its table. The names must be the same, in the same order."""
+    names = tuple(f.name for f in fields)
+    if names != cls._fields:
+        raise TypeError(f"{cls.__name__}: table {names} is not the class's {cls._fields}")
+    _SCHEMAS[cls] = Schema(cls, fields, flexible_from)
+
+
+def schema(cls: type[Any]) -> Schema:
+    """The table of a declared class."""
+    return _SCHEMAS[cls]
+
+
+def plan(cls: type[Any], version: int) -> StructPlan:
+    """The plan of a declared class in one version; made once."""
+    made = _PLANS.get((cls, version))
+    if made is None:
+        made = _PLANS[cls, version] = _make(cls, version, version >= _SCHEMAS[cls].flexible_from)
+    return made
+
+
+def _make(cls: type[Any], version: int, flexible: bool) -> StructPlan:
+    """A nested struct is flexible when its message is, so `flexible` goes down with the version."""
+    fields = _SCHEMAS[cls].fields
+    defaults: dict[str, Any] = cls._field_defaults
+    made = StructPlan(cls, cls.__name__, flexible, [defaults[f.name] for f in fields])
+    for index, f in enumerate(fields):
+        if f.first <= version <= f.last:
+            field_plan = _field_plan(f, f.type, index, version, flexible, defaults[f.name])
+            if f.tag < 0:
+                made.fields.append(field_plan)
+            else:
+                made.tagged.append((f.tag, field_plan))
+        elif not f.ignorable:
+            made.absent.append(FieldPlan(f.name, 0, index, False, flexible, defaults[f.name]))
+    made.tagged.sort(key=lambda tagged: tagged[0])
+    return made
+
+
+def _field_plan(f: Field, type_: Any, index: int, version: int, flexible: bool, default: object) -> FieldPlan:
+    nullable = f.null_first <= version <= f.null_last
+    if isinstance(type_, list):
+        made = FieldPlan(f.name, codec.ARRAY, index, nullable, flexible, default)
+        made.element = _field_plan(Field(f.name, type_[0]), type_[0], 0, version, flexible, None)
+    elif isinstance(type_, str):
+        made = FieldPlan(f.name, _KINDS[type_], index, nullable, flexible, default)
+    else:
+        made = FieldPlan(f.name, codec.STRUCT, index, nullable, flexible, default)
+        made.struct = _make(type_, version, flexible)
+    return made
+
+
+def decode(cls: type[M], version: int, data: codec.Buffer, offset: int = 0, *, exact: bool = True) -> M:
+    """Decode one `cls` of `version` from `data` at `offset`.
+
+    Raises WireError when the bytes are not that, or, with `exact`, when some are left over.
+    """
+    try:
+        value, end = codec.read_struct(plan(cls, version), data, offset)
+    except WireError as error:
+        raise WireError(f"{cls.__name__} v{version}: {error}") from None
+    if exact and end != len(data):
+        raise WireError(f"{cls.__name__} v{version}: {len(data) - end} bytes left over at {end}")
+    return value  # type: ignore[no-any-return]
+
+
+def decode_prefix(cls: type[M], version: int, data: codec.Buffer, offset: int = 0) -> tuple[M, int]:
+    """Like `decode` for a struct that others follow: the struct, and where it ends."""
+    value, end = codec.read_struct(plan(cls, version), data, offset)
+    return value, end
+
+
+def encode(message: tuple[Any, ...], version: int) -> bytes:
+    """Encode a declared message as `version`; WireError when that version cannot say it."""
+    try:
+        return codec.write_struct(plan(type(message), version), message)
+    except WireError as error:
+        raise WireError(f"{type(message).__name__} v{version}: {error}") from None
