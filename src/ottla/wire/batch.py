@@ -1,0 +1,340 @@
+"""Record batches v2 from outside: headers, checksums and control batches. No record of a data batch is decoded here.
+
+A batch is a header of 61 bytes and its records, perhaps compressed (KIP-98):
+
+    base offset 8 | batch length 4 | leader epoch 4 | magic 1 | crc 4 | attributes 2 | last offset delta 4 |
+    base timestamp 8 | max timestamp 8 | producer id 8 | producer epoch 2 | base sequence 4 | record count 4
+
+The CRC-32C covers everything from the attributes to the end, so a broker sets the base offset and the leader epoch in
+place without reading the records. Attributes: bits 0–2 compression, 3 timestamp type, 4 transactional, 5 control,
+6 the base timestamp is a delete horizon (KIP-534).
+"""
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from ottla.wire.batch_errors import (
+    BatchTooLargeError,
+    CorruptBatchError,
+    InvalidRecordError,
+    UnsupportedCompressionError,
+    UnsupportedMagicError,
+)
+from ottla.wire.compression import Compression
+from ottla.wire.crc import crc32c
+
+__all__ = [
+    "CRC_START",
+    "CURRENT_MAGIC",
+    "HEADER_BYTES",
+    "NO_PARTITION_LEADER_EPOCH",
+    "NO_PRODUCER_EPOCH",
+    "NO_PRODUCER_ID",
+    "NO_SEQUENCE",
+    "NO_TIMESTAMP",
+    "BatchHeader",
+    "BatchTooLargeError",
+    "Compression",
+    "CorruptBatchError",
+    "InvalidRecordError",
+    "TimestampType",
+    "UnsupportedCompressionError",
+    "UnsupportedMagicError",
+    "assign_offsets",
+    "check_integrity",
+    "control_batch",
+    "iter_headers",
+    "parse_end_txn_marker",
+    "parse_header",
+    "seal",
+    "set_log_append_time",
+    "validate",
+]
+
+CURRENT_MAGIC: Final = 2
+#: Bytes of the header, and so the smallest batch.
+HEADER_BYTES: Final = 61
+#: Base offset and batch length: the bytes that the batch length does not count.
+LOG_OVERHEAD: Final = 12
+#: The CRC covers the batch from its attributes on.
+CRC_START: Final = 21
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_TIMESTAMP: Final = -1
+NO_PARTITION_LEADER_EPOCH: Final = -1
+
+COMPRESSION_MASK: Final = 0x07
+TIMESTAMP_TYPE_FLAG: Final = 0x08
+TRANSACTIONAL_FLAG: Final = 0x10
+CONTROL_FLAG: Final = 0x20
+DELETE_HORIZON_FLAG: Final = 0x40
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_LENGTH = struct.Struct(">i")
+_BASE_OFFSET = struct.Struct(">q")
+_CRC = struct.Struct(">I")
+_ATTRIBUTES = struct.Struct(">h")
+_MAX_TIMESTAMP = struct.Struct(">q")
+_MAGIC_AT, _LENGTH_AT, _LEADER_EPOCH_AT, _CRC_AT, _MAX_TIMESTAMP_AT = 16, 8, 12, 17, 35
+_SEQUENCE_MASK = 0x7FFFFFFF
+
+Buffer = bytes | bytearray | memoryview
+MutableBuffer = bytearray | memoryview
+
+
+class TimestampType(IntEnum):
+    """Who set a record's timestamp (`message.timestamp.type`)."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class BatchHeader(NamedTuple):
+    """The header of a record batch. Offsets are absolute, times in milliseconds since the epoch."""
+
+    base_offset: int
+    #: The batch length field: bytes after it.
+    length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The whole batch with its header."""
+        return self.length + LOG_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record (it stays when compaction removes that record)."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record, wrapping from 2^31-1 to 0; NO_SEQUENCE for a batch without one."""
+        if self.base_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & _SEQUENCE_MASK
+
+    @property
+    def compression(self) -> Compression:
+        """How the records are compressed; UnsupportedCompressionError for a number Kafka does not define."""
+        number = self.attributes & COMPRESSION_MASK
+        if number > Compression.ZSTD:
+            raise UnsupportedCompressionError(f"compression type {number} of the batch at offset {self.base_offset}")
+        return Compression(number)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Who set the timestamps. With LOG_APPEND_TIME every record has the batch's max timestamp."""
+        return TimestampType.LOG_APPEND_TIME if self.attributes & TIMESTAMP_TYPE_FLAG else TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL_FLAG != 0
+
+    @property
+    def is_control(self) -> bool:
+        """True for a batch that holds a control record (a transaction marker), which no user ever sees."""
+        return self.attributes & CONTROL_FLAG != 0
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """True when the cleaner wrote its delete horizon into the base timestamp (KIP-534)."""
+        return self.attributes & DELETE_HORIZON_FLAG != 0
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id > NO_PRODUCER_ID
+
+
+def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
+    """Read the header at `pos`. Checks only what makes it a header: enough bytes, magic 2, a possible length.
+
+    Raises CorruptBatchError, or its UnsupportedMagicError for message sets of magic 0 and 1.
+    """
+    available = len(buf) - pos
+    if available > _MAGIC_AT:
+        _check_magic(buf, pos)
+    if available < HEADER_BYTES:
+        raise CorruptBatchError(
+            f"a record batch header takes {HEADER_BYTES} bytes, {max(available, 0)} are left at {pos}"
+        )
+    header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
+    if header.length < HEADER_BYTES - LOG_OVERHEAD:
+        raise CorruptBatchError(f"batch length {header.length} at {pos} is smaller than a header")
+    return header
+
+
+def _check_magic(buf: Buffer, pos: int) -> None:
+    magic = buf[pos + _MAGIC_AT]
+    if magic != CURRENT_MAGIC:
+        raise UnsupportedMagicError(f"magic {magic} at {pos}; only record batches of magic {CURRENT_MAGIC} are read")
+
+
+def check_integrity(buf: Buffer, pos: int, header: BatchHeader) -> None:
+    """Raise CorruptBatchError unless the whole batch is in `buf` and its CRC-32C is right."""
+    end = pos + header.size_bytes
+    if end > len(buf):
+        raise CorruptBatchError(
+            f"the batch at offset {header.base_offset} takes {header.size_bytes} bytes, {len(buf) - pos} are there"
+        )
+    computed = crc32c(memoryview(buf)[pos + CRC_START : end])
+    if computed != header.crc:
+        raise CorruptBatchError(
+            f"the batch at offset {header.base_offset} has CRC {header.crc:#010x}, its bytes give {computed:#010x}"
+        )
+
+
+def validate(buf: Buffer, pos: int, header: BatchHeader, max_bytes: int) -> None:
+    """Check a batch that somebody wants to append, as Kafka's LogValidator does without opening it.
+
+    Size against `max_bytes` (`max.message.bytes`), integrity (`check_integrity`), then counts, sequence and
+    compression. Not for batches of a compacted log, whose counts may have gaps: use `check_integrity` there.
+    Raises CorruptBatchError; the subclass says which of Kafka's error codes to answer.
+    """
+    if header.size_bytes > max_bytes:
+        raise BatchTooLargeError(f"the batch takes {header.size_bytes} bytes, {max_bytes} are allowed")
+    check_integrity(buf, pos, header)
+    if header.record_count <= 0:
+        raise InvalidRecordError(f"the batch says it holds {header.record_count} records")
+    if header.last_offset_delta != header.record_count - 1:
+        raise InvalidRecordError(
+            f"the batch says it holds {header.record_count} records and ends at offset delta {header.last_offset_delta}"
+        )
+    if header.attributes & COMPRESSION_MASK > Compression.ZSTD:
+        raise UnsupportedCompressionError(f"compression type {header.attributes & COMPRESSION_MASK}")
+    if header.has_producer_id and header.base_sequence < 0 and not header.is_control:
+        raise InvalidRecordError(f"producer {header.producer_id} sent base sequence {header.base_sequence}")
+    if header.is_transactional and not header.has_producer_id:
+        raise InvalidRecordError("a transactional batch without a producer id")
+
+
+def iter_headers(buf: Buffer, *, strict: bool = False) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch in `buf`, a fetch response or a segment, in order.
+
+    A last batch that is cut off, as a fetch may end, ends the iteration; with `strict` it raises CorruptBatchError.
+    Anything that is not a batch (magic, a length below the header's) always raises.
+    """
+    pos, end = 0, len(buf)
+    while pos < end:
+        if end - pos >= HEADER_BYTES:
+            header = parse_header(buf, pos)
+            if header.size_bytes <= end - pos:
+                yield pos, header
+                pos += header.size_bytes
+                continue
+        if strict:
+            raise CorruptBatchError(f"{end - pos} bytes at {pos} are not a whole batch")
+        return
+
+
+def assign_offsets(buf: MutableBuffer, pos: int, base_offset: int, leader_epoch: int) -> None:
+    """Write base offset and leader epoch into the batch at `pos`; the CRC does not cover them."""
+    _BASE_OFFSET.pack_into(buf, pos, base_offset)
+    _LENGTH.pack_into(buf, pos + _LEADER_EPOCH_AT, leader_epoch)
+
+
+def set_log_append_time(buf: MutableBuffer, pos: int, now_ms: int) -> None:
+    """Make the batch at `pos` one of LOG_APPEND_TIME at `now_ms` (`message.timestamp.type`) and renew its CRC."""
+    (attributes,) = _ATTRIBUTES.unpack_from(buf, pos + CRC_START)
+    _ATTRIBUTES.pack_into(buf, pos + CRC_START, attributes | TIMESTAMP_TYPE_FLAG)
+    _MAX_TIMESTAMP.pack_into(buf, pos + _MAX_TIMESTAMP_AT, now_ms)
+    seal(buf, pos)
+
+
+def seal(buf: MutableBuffer, pos: int = 0) -> None:
+    """Compute the CRC of the batch at `pos` and write it into the header."""
+    (length,) = _LENGTH.unpack_from(buf, pos + _LENGTH_AT)
+    with memoryview(buf) as view, view[pos + CRC_START : pos + LOG_OVERHEAD + length] as covered:
+        _CRC.pack_into(buf, pos + _CRC_AT, crc32c(covered))
+
+
+# --- Control batches (KIP-98): one record, key = version and type, value = version and coordinator epoch. ---
+
+_MARKER_KEY = struct.Struct(">hh")
+_MARKER_VALUE = struct.Struct(">hi")
+_ABORT, _COMMIT = 0, 1
+#: length 16, attributes 0, timestamp delta 0, offset delta 0, key length 4, (key), value length 6, (value), headers 0;
+#: lengths are zigzag varints, so a byte holds twice the number.
+_MARKER = struct.Struct(">bbbbb4sb6sb")
+_MARKER_LENGTH = 16
+
+
+def control_batch(
+    *, commit: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp_ms: int
+) -> bytes:
+    """The marker that ends a transaction in a partition; base offset 0, so give it its offset by `assign_offsets`."""
+    key = _MARKER_KEY.pack(0, _COMMIT if commit else _ABORT)
+    value = _MARKER_VALUE.pack(0, coordinator_epoch)
+    record = _MARKER.pack(_MARKER_LENGTH * 2, 0, 0, 0, len(key) * 2, key, len(value) * 2, value, 0)
+    attributes = TRANSACTIONAL_FLAG | CONTROL_FLAG
+    header = BatchHeader(
+        base_offset=0,
+        length=HEADER_BYTES - LOG_OVERHEAD + len(record),
+        partition_leader_epoch=NO_PARTITION_LEADER_EPOCH,
+        magic=CURRENT_MAGIC,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=0,
+        base_timestamp_ms=timestamp_ms,
+        max_timestamp_ms=timestamp_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=NO_SEQUENCE,
+        record_count=1,
+    )
+    batch = bytearray(pack_header(header) + record)
+    seal(batch)
+    return bytes(batch)
+
+
+def pack_header(header: BatchHeader) -> bytes:
+    """The 61 bytes of `header`, its CRC as it stands there."""
+    return _HEADER.pack(*header)
+
+
+def parse_end_txn_marker(batch: Buffer) -> tuple[bool, int]:
+    """(commit, coordinator epoch) of a control batch; CorruptBatchError when it is no transaction marker."""
+    header = parse_header(batch)
+    if not header.is_control or header.record_count != 1:
+        raise CorruptBatchError(f"the batch at offset {header.base_offset} is not a control batch of one record")
+    if header.size_bytes > len(batch):
+        raise CorruptBatchError(f"the control batch at offset {header.base_offset} is cut off")
+    body = memoryview(batch)[HEADER_BYTES : header.size_bytes]
+    try:
+        _, pos = _varint(body, 0)  # the record's length, then one byte of attributes
+        _, pos = _varint(body, pos + 1)  # timestamp delta
+        _, pos = _varint(body, pos)  # offset delta
+        key_size, pos = _varint(body, pos)
+        _, marker = _MARKER_KEY.unpack_from(body[pos : pos + key_size])
+        value_size, pos = _varint(body, pos + key_size)
+        _, coordinator_epoch = _MARKER_VALUE.unpack_from(body[pos : pos + value_size])
+    except (struct.error, IndexError) as error:
+        raise CorruptBatchError(f"the control record at offset {header.base_offset} does not parse: {error}") from None
+    if marker not in (_ABORT, _COMMIT):
+        raise CorruptBatchError(f"control record type {marker} at offset {header.base_offset} ends no transaction")
+    return marker == _COMMIT, coordinator_epoch
+
+
+def _varint(buf: memoryview, pos: int) -> tuple[int, int]:
+    """A zigzag varint at `pos` and the position after it. Only for the few bytes of a control record."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = buf[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), pos
+    raise IndexError("a varint of more than 10 bytes")
