@@ -1,0 +1,31 @@
+"""RoundRobin (SPEC A2, A3): all partitions in order, dealt to the members in a circle.
+
+A member that does not subscribe to a partition's topic is passed over, and the circle goes on from there: with unequal
+subscriptions the outcome may be lopsided, as Apache Kafka's RoundRobinAssignor is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ottla.assign.types import Assignment, BaseAssignor, Cluster, Subscription, java_order
+from ottla.base.types import TopicPartition
+
+
+class RoundRobinAssignor(BaseAssignor):
+    """`partition.assignment.strategy=roundrobin`."""
+
+    name = "roundrobin"
+
+    def assign(self, cluster: Cluster, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
+        members = sorted(subscriptions, key=java_order)
+        topics_of = {member: frozenset(subscriptions[member].topics) for member in members}
+        given: dict[str, list[TopicPartition]] = {member: [] for member in members}
+        turn = 0
+        for partition in cluster.partitions(topic for topics in topics_of.values() for topic in topics):
+            # Ends: some member subscribes to the topic, or the partition would not be here.
+            while partition.topic not in topics_of[members[turn]]:
+                turn = (turn + 1) % len(members)
+            given[members[turn]].append(partition)
+            turn = (turn + 1) % len(members)
+        return {member: Assignment(tuple(partitions)) for member, partitions in given.items()}
