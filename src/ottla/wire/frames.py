@@ -1,0 +1,212 @@
+"""Frames and headers: what stands around every request and response.
+
+A frame is a 4-byte length and that many bytes. A request begins with its header (API key, version, correlation id,
+client id; tagged fields when the version is flexible), a response with its correlation id (and tagged fields, but
+never in ApiVersions, whose answer must be readable to a client that does not know the broker's versions yet: KIP-511).
+"""
+
+import struct
+from typing import Any, Final, NamedTuple
+
+from ottla.base.limits import MAX_TAGGED_FIELDS
+from ottla.wire.apis import API, Api, ApiKey
+from ottla.wire.codec import Buffer, WireError
+from ottla.wire.schema import decode, encode
+
+_HEAD: Final = struct.Struct(">hhi")
+_SIZE: Final = struct.Struct(">i")
+_INT16: Final = struct.Struct(">h")
+#: The first buffer of a connection; it grows to the largest frame seen.
+_INITIAL_BUFFER_BYTES: Final = 65_536
+
+
+class UnsupportedVersionError(WireError):
+    """A request whose API or version is not known here; the header could be read as far as this error says."""
+
+    def __init__(self, api_key: int, api_version: int, correlation_id: int) -> None:
+        api = API.get(api_key)
+        if api is None:
+            super().__init__(f"API key {api_key} is not known")
+        else:
+            known = f"{api.min_version}..{api.max_version}"
+            super().__init__(f"{api.name} version {api_version} is not known, only {known}")
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+
+
+class RequestHeader(NamedTuple):
+    """Who asks what, in which version."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def known_api(api_key: int, api_version: int) -> Api | None:
+    """The API when this version of it is known."""
+    api = API.get(api_key)
+    return api if api is not None and api.min_version <= api_version <= api.max_version else None
+
+
+def decode_request(frame: Buffer) -> tuple[RequestHeader, int]:
+    """The header of a request frame (without its length), and where the body begins.
+
+    Raises UnsupportedVersionError for an API or version that is not known, WireError for a frame that is too short.
+    """
+    if len(frame) < 8:
+        raise WireError(f"a request of {len(frame)} bytes has no header")
+    api_key, version, correlation_id = _HEAD.unpack_from(frame, 0)
+    api = known_api(api_key, version)
+    if api is None:
+        raise UnsupportedVersionError(api_key, version, correlation_id)
+    client_id, pos = _nullable_string(frame, 8)
+    if version >= api.flexible_from:
+        pos = _skip_tags(frame, pos)
+    return RequestHeader(api_key, version, correlation_id, client_id), pos
+
+
+def decode_body(cls: type[Any], version: int, frame: Buffer, offset: int = 0) -> Any:
+    """The message behind the header; WireError when it is not a `cls` of `version`, whole and nothing more."""
+    return decode(cls, version, frame, offset)
+
+
+def encode_request(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, message: tuple[Any, ...]
+) -> bytes:
+    """A whole request frame, with its length."""
+    head = _HEAD.pack(api_key, version, correlation_id)
+    if client_id is None:
+        name = b"\xff\xff"
+    else:
+        data = client_id.encode()
+        name = _INT16.pack(len(data)) + data
+    tags = b"\0" if version >= API[api_key].flexible_from else b""
+    body = encode(message, version)
+    return b"".join((_SIZE.pack(len(head) + len(name) + len(tags) + len(body)), head, name, tags, body))
+
+
+def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
+    """The header of a response, without the frame's length."""
+    flexible = version >= API[api_key].flexible_from and api_key != ApiKey.API_VERSIONS
+    return _SIZE.pack(correlation_id) + (b"\0" if flexible else b"")
+
+
+def encode_response(api_key: int, version: int, correlation_id: int, message: tuple[Any, ...]) -> bytes:
+    """A whole response frame, with its length."""
+    head = response_header(api_key, version, correlation_id)
+    body = encode(message, version)
+    return b"".join((_SIZE.pack(len(head) + len(body)), head, body))
+
+
+def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Any]:
+    """(correlation id, message) of a response frame without its length."""
+    if len(frame) < 4:
+        raise WireError(f"a response of {len(frame)} bytes has no header")
+    api = API[api_key]
+    pos = 4
+    if version >= api.flexible_from and api_key != ApiKey.API_VERSIONS:
+        pos = _skip_tags(frame, pos)
+    return _SIZE.unpack_from(frame, 0)[0], decode(api.response, version, frame, pos)
+
+
+def _nullable_string(frame: Buffer, pos: int) -> tuple[str | None, int]:
+    if len(frame) < pos + 2:
+        raise WireError("the request ends before its client id")
+    (size,) = _INT16.unpack_from(frame, pos)
+    pos += 2
+    if size < 0:
+        return None, pos
+    if len(frame) < pos + size:
+        raise WireError(f"a client id of {size} bytes, only {len(frame) - pos} are left")
+    try:
+        return str(frame[pos : pos + size], "utf-8"), pos + size
+    except UnicodeDecodeError:
+        raise WireError("the client id is not UTF-8") from None
+
+
+def _skip_tags(frame: Buffer, pos: int) -> int:
+    count, pos = _uvarint(frame, pos)
+    if count > MAX_TAGGED_FIELDS:
+        raise WireError(f"{count} tagged fields in a header, more than {MAX_TAGGED_FIELDS}")
+    for _ in range(count):
+        _, pos = _uvarint(frame, pos)
+        size, pos = _uvarint(frame, pos)
+        if size > len(frame) - pos:
+            raise WireError(f"a tagged field of {size} bytes, only {len(frame) - pos} are left")
+        pos += size
+    return pos
+
+
+def _uvarint(frame: Buffer, pos: int) -> tuple[int, int]:
+    value = shift = 0
+    while pos < len(frame) and shift <= 28:
+        byte = frame[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, pos
+        shift += 7
+    raise WireError(f"a varint in the header does not end by {pos}")
+
+
+class FrameBuffer:
+    """Cuts frames out of a stream, for `asyncio.BufferedProtocol`.
+
+    The loop asks for room (`get_buffer`), fills it, and `commit` returns the whole frames, each copied out once. A
+    length that is negative or above `max_bytes` raises WireError before room for it is made.
+    """
+
+    __slots__ = ("_buffer", "_end", "_max_bytes", "_start")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._buffer = bytearray(_INITIAL_BUFFER_BYTES)
+        self._max_bytes = max_bytes
+        self._start = 0
+        self._end = 0
+
+    def get_buffer(self, size_hint: int = -1) -> memoryview:
+        """Room for more bytes; at least one."""
+        if self._end == len(self._buffer):
+            self._make_room()
+        return memoryview(self._buffer)[self._end :]
+
+    def commit(self, size: int) -> list[bytes]:
+        """Count `size` more bytes as filled; the frames that are whole now, without their lengths."""
+        self._end += size
+        frames: list[bytes] = []
+        view = memoryview(self._buffer)
+        start, end = self._start, self._end
+        while end - start >= 4:
+            (length,) = _SIZE.unpack_from(view, start)
+            if not 0 <= length <= self._max_bytes:
+                raise WireError(f"a frame of {length} bytes; 0 to {self._max_bytes} are accepted")
+            if end - start - 4 < length:
+                break
+            frames.append(bytes(view[start + 4 : start + 4 + length]))
+            start += 4 + length
+        self._start, self._end = (0, 0) if start == end else (start, end)
+        return frames
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of a frame that is not whole yet."""
+        return self._end - self._start
+
+    def _make_room(self) -> None:
+        """Move the begun frame to the front; grow by doubling, up to what its length says and no more."""
+        used = self._end - self._start
+        wanted = 4
+        if used >= 4:
+            wanted = 4 + int(_SIZE.unpack_from(self._buffer, self._start)[0])
+        size = len(self._buffer)
+        if used == size:
+            size = max(size, min(wanted, size * 2))
+        if size > len(self._buffer):
+            grown = bytearray(size)
+            grown[:used] = memoryview(self._buffer)[self._start : self._end]
+            self._buffer = grown
+        else:
+            self._buffer[:used] = self._buffer[self._start : self._end]
+        self._start, self._end = 0, used

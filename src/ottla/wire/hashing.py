@@ -1,0 +1,41 @@
+"""Kafka's two hashes: where a key goes, and which partition a coordinator is."""
+
+
+def java_string_hash(text: str) -> int:
+    """`java.lang.String.hashCode`: over UTF-16 code units, a signed 32-bit number."""
+    value = 0
+    data = text.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(data), 2):
+        value = (31 * value + (data[i] << 8 | data[i + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+def coordinator_partition(name: str, partitions: int) -> int:
+    """The partition of `__consumer_offsets` or `__transaction_state` that holds `name` (a group or transactional id).
+
+    Kafka's `Utils.abs` clears the sign for every hash but the smallest, which becomes 0.
+    """
+    value = java_string_hash(name)
+    return (0 if value == -(1 << 31) else abs(value)) % partitions
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's 32-bit murmur2 with its seed, as a signed number."""
+    m = 0x5BD1E995
+    length = len(data)
+    h = (0x9747B28C ^ length) & 0xFFFFFFFF
+    end = length & ~3
+    for i in range(0, end, 4):
+        k = int.from_bytes(data[i : i + 4], "little") * m & 0xFFFFFFFF
+        k = (k ^ k >> 24) * m & 0xFFFFFFFF
+        h = (h * m & 0xFFFFFFFF) ^ k
+    if end != length:
+        h = (h ^ int.from_bytes(data[end:], "little")) * m & 0xFFFFFFFF
+    h = (h ^ h >> 13) * m & 0xFFFFFFFF
+    h ^= h >> 15
+    return h - (1 << 32) if h & 0x80000000 else h
+
+
+def partition_for_key(key: bytes, partitions: int) -> int:
+    """The partition Kafka's default partitioner gives a key: the positive murmur2, modulo."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
