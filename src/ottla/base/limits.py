@@ -14,3 +14,10 @@ MAX_ARRAY_ELEMENTS: Final = 4_000_000
 
 #: Nested tagged fields of one struct; Kafka itself uses fewer than ten.
 MAX_TAGGED_FIELDS: Final = 1_000
+
+#: Bytes that one compressed record batch may hold. A producer fills a batch to `batch.size` (1 MiB at most in
+#: practice) before it compresses, so 256 MiB is far beyond any real batch and stops a bomb of a few kilobytes.
+MAX_DECOMPRESSED_BATCH_BYTES: Final = 268_435_456
+
+#: Bytes of keys, or of values, in one Arrow batch decoded from many record batches: Arrow's offsets have 32 bits.
+MAX_COLUMN_BYTES: Final = 2_147_483_647

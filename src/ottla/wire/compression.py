@@ -1,6 +1,19 @@
-"""The five compressions of record batches (`compression.type`), over cramjam."""
+"""The five compressions of record batches (`compression.type`), over cramjam.
 
+Kafka's framings: gzip members, snappy in xerial blocks (raw snappy is read too), LZ4 frames (KIP-57), zstd frames
+(KIP-110). Decompressing never allocates more than the caller's bound: the output buffer has a guessed size and
+grows, up to the bound, only while the data really fills it.
+"""
+
+import struct
 from enum import IntEnum
+from typing import Final
+
+import cramjam
+
+from ottla.wire.batch_errors import CorruptBatchError
+
+Buffer = bytes | bytearray | memoryview
 
 
 class Compression(IntEnum):
@@ -11,3 +24,132 @@ class Compression(IntEnum):
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+
+#: What a first output buffer holds: most data shrinks less than this many times.
+_USUAL_RATIO: Final = 8
+_SMALLEST_GUESS_BYTES: Final = 16_384
+#: The text in cramjam's error when the output buffer is full (the Rust standard library's words).
+_OUTPUT_FULL: Final = "failed to write whole buffer"
+
+#: Xerial's snappy framing: magic, version 1, lowest version 1; then blocks, each after its length.
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES: Final = 32_768
+_BIG_LENGTH: Final = struct.Struct(">I")
+#: A snappy element of three bytes gives at most 64, so a longer claim is a lie, refused before it is allocated.
+_SNAPPY_MAX_RATIO: Final = 22
+
+#: Frame header: magic, version 1 with independent blocks and no checksums, blocks of 64 KiB, header checksum.
+#: Java's reader refuses blocks that depend on each other, which is what cramjam's own frames have.
+_LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
+_LZ4_BLOCK_BYTES: Final = 65_536
+_LZ4_STORED_FLAG: Final = 0x8000_0000
+_LZ4_END_MARK: Final = bytes(4)
+_LITTLE_LENGTH: Final = struct.Struct("<I")
+
+
+def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
+    """Compress `data`; `level` is gzip's or zstd's (KIP-390), snappy has none and cramjam's LZ4 block but one."""
+    match codec:
+        case Compression.NONE:
+            return bytes(data)
+        case Compression.GZIP:
+            return bytes(cramjam.gzip.compress(data, level))
+        case Compression.SNAPPY:
+            return _snappy_compress(data)
+        case Compression.LZ4:
+            return _lz4_compress(data)
+        case Compression.ZSTD:
+            return bytes(cramjam.zstd.compress(data, level))
+
+
+def decompress(codec: Compression, data: Buffer, max_bytes: int) -> Buffer:
+    """The bytes that were compressed; NONE gives `data` itself.
+
+    Raises CorruptBatchError when the data is damaged or cut off, or holds more than `max_bytes`.
+    """
+    try:
+        match codec:
+            case Compression.NONE:
+                return data
+            case Compression.GZIP:
+                return _decompress_growing(cramjam.gzip, data, max_bytes)
+            case Compression.SNAPPY:
+                return _snappy_decompress(data, max_bytes)
+            case Compression.LZ4:
+                return _decompress_growing(cramjam.lz4, data, max_bytes)
+            case Compression.ZSTD:
+                return _decompress_growing(cramjam.zstd, data, max_bytes)
+    except cramjam.DecompressionError as error:
+        raise CorruptBatchError(f"{codec.name.lower()} data does not decompress: {error}") from None
+
+
+def _decompress_growing(module: object, data: Buffer, max_bytes: int) -> memoryview:
+    size = min(max(len(data) * _USUAL_RATIO, _SMALLEST_GUESS_BYTES), max_bytes)
+    while True:
+        output = bytearray(size)
+        try:
+            used: int = module.decompress_into(data, output)  # type: ignore[attr-defined]
+        except cramjam.DecompressionError as error:
+            if _OUTPUT_FULL not in str(error):
+                raise
+        else:
+            return memoryview(output)[:used]
+        if size >= max_bytes:
+            raise CorruptBatchError(f"{len(data)} compressed bytes hold more than {max_bytes}")
+        size = min(size * _USUAL_RATIO, max_bytes)
+
+
+def _snappy_compress(data: Buffer) -> bytes:
+    parts = [_XERIAL_HEADER]
+    view = memoryview(data)
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        parts += (_BIG_LENGTH.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _snappy_decompress(data: Buffer, max_bytes: int) -> memoryview:
+    view = memoryview(data)
+    if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        return memoryview(_snappy_block(view, max_bytes))
+    output = bytearray()
+    pos, end = len(_XERIAL_HEADER), len(view)
+    while pos < end:
+        if end - pos < _BIG_LENGTH.size:
+            raise CorruptBatchError("snappy data ends inside the length of a block")
+        (size,) = _BIG_LENGTH.unpack_from(view, pos)
+        pos += _BIG_LENGTH.size
+        if size > end - pos:
+            raise CorruptBatchError(f"a snappy block of {size} bytes, {end - pos} are left")
+        output += _snappy_block(view[pos : pos + size], max_bytes - len(output))
+        pos += size
+    return memoryview(output)
+
+
+def _snappy_block(block: memoryview, max_bytes: int) -> bytearray:
+    size = cramjam.snappy.decompress_raw_len(block)
+    if size > max_bytes or size > len(block) * _SNAPPY_MAX_RATIO:
+        raise CorruptBatchError(
+            f"a snappy block of {len(block)} bytes claims to hold {size}, at most {max_bytes} may be"
+        )
+    output = bytearray(size)
+    used = cramjam.snappy.decompress_raw_into(block, output)
+    if used != size:
+        raise CorruptBatchError(f"a snappy block holds {used} bytes and claims {size}")
+    return output
+
+
+def _lz4_compress(data: Buffer) -> bytes:
+    parts = [_LZ4_HEADER]
+    view = memoryview(data)
+    for start in range(0, len(view), _LZ4_BLOCK_BYTES):
+        block = view[start : start + _LZ4_BLOCK_BYTES]
+        packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
+        if len(packed) < len(block):
+            parts += (_LITTLE_LENGTH.pack(len(packed)), packed)
+        else:
+            parts += (_LITTLE_LENGTH.pack(len(block) | _LZ4_STORED_FLAG), bytes(block))
+    parts.append(_LZ4_END_MARK)
+    return b"".join(parts)
