@@ -29,6 +29,24 @@ RECORDS = 12
 STRUCT = 13
 ARRAY = 14
 
+#: The kinds by the names of Kafka's schemas (the numbers above are C constants once compiled).
+KINDS = {
+    "bool": BOOL,
+    "int8": INT8,
+    "int16": INT16,
+    "int32": INT32,
+    "int64": INT64,
+    "uint16": UINT16,
+    "uint32": UINT32,
+    "float64": FLOAT64,
+    "uuid": UUID,
+    "string": STRING,
+    "bytes": BYTES,
+    "records": RECORDS,
+    "struct": STRUCT,
+    "array": ARRAY,
+}
+
 NULL_UUID = bytes(16)
 
 _MAX_ARRAY_ELEMENTS = MAX_ARRAY_ELEMENTS

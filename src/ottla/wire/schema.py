@@ -11,26 +11,11 @@ one such for an array: `["int32"]`, `[FetchTopic]`.
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.wire import codec
-from ottla.wire.codec import FieldPlan, StructPlan, WireError
+from ottla.wire.codec import KINDS, FieldPlan, StructPlan, WireError
 
 M = TypeVar("M", bound=tuple[Any, ...])
 
 LATEST: Final = 32767
-
-_KINDS: Final = {
-    "bool": codec.BOOL,
-    "int8": codec.INT8,
-    "int16": codec.INT16,
-    "int32": codec.INT32,
-    "int64": codec.INT64,
-    "uint16": codec.UINT16,
-    "uint32": codec.UINT32,
-    "float64": codec.FLOAT64,
-    "uuid": codec.UUID,
-    "string": codec.STRING,
-    "bytes": codec.BYTES,
-    "records": codec.RECORDS,
-}
 
 
 class Field(NamedTuple):
@@ -104,12 +89,12 @@ def _make(cls: type[Any], version: int, flexible: bool) -> StructPlan:
 def _field_plan(f: Field, type_: Any, index: int, version: int, flexible: bool, default: object) -> FieldPlan:
     nullable = f.null_first <= version <= f.null_last
     if isinstance(type_, list):
-        made = FieldPlan(f.name, codec.ARRAY, index, nullable, flexible, default)
+        made = FieldPlan(f.name, KINDS["array"], index, nullable, flexible, default)
         made.element = _field_plan(Field(f.name, type_[0]), type_[0], 0, version, flexible, None)
     elif isinstance(type_, str):
-        made = FieldPlan(f.name, _KINDS[type_], index, nullable, flexible, default)
+        made = FieldPlan(f.name, KINDS[type_], index, nullable, flexible, default)
     else:
-        made = FieldPlan(f.name, codec.STRUCT, index, nullable, flexible, default)
+        made = FieldPlan(f.name, KINDS["struct"], index, nullable, flexible, default)
         made.struct = _make(type_, version, flexible)
     return made
 
