@@ -1,0 +1,8 @@
+"""Kafka's wire: messages, frames, record batches, compression. Pure: bytes in, values out."""
+
+
+def compiled() -> bool:
+    """Whether the hot loops run compiled; else the same sources run interpreted, slower."""
+    from ottla.wire import codec, record_codec
+
+    return not any(str(module.__file__).endswith(".py") for module in (codec, record_codec))

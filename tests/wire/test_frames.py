@@ -1,0 +1,106 @@
+"""Frames cut out of a stream, and headers: whole, byte by byte, and broken."""
+
+import struct
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.wire.apis import API, ApiKey
+from ottla.wire.codec import WireError
+from ottla.wire.frames import (
+    FrameBuffer,
+    UnsupportedVersionError,
+    decode_body,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ottla.wire.messages.metadata import MetadataRequest
+
+FRAMES = st.lists(st.binary(max_size=300), max_size=8)
+
+
+def feed(buffer: FrameBuffer, data: bytes, sizes: Iterator[int]) -> list[bytes]:
+    """Hand `data` to the buffer in pieces as a socket would."""
+    frames = []
+    while data:
+        room = buffer.get_buffer()
+        size = max(1, min(next(sizes), len(room), len(data)))
+        room[:size] = data[:size]
+        data = data[size:]
+        frames += buffer.commit(size)
+    return frames
+
+
+@given(frames=FRAMES, size=st.integers(1, 70_000))
+def test_frames_come_out_whole_however_they_were_cut(frames: list[bytes], size: int) -> None:
+    stream = b"".join(struct.pack(">i", len(f)) + f for f in frames)
+    buffer = FrameBuffer(1000)
+    assert feed(buffer, stream, iter(lambda: size, 0)) == frames
+    assert buffer.pending_bytes == 0
+
+
+@pytest.mark.parametrize("size", [65_532, 65_533, 200_000, 1_000_000])
+def test_a_frame_larger_than_the_first_buffer_makes_room_for_itself(size: int) -> None:
+    frame = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    stream = (struct.pack(">i", size) + frame) * 2
+    assert feed(FrameBuffer(1_000_000), stream, iter(lambda: 7_777, 0)) == [frame, frame]
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), 1001, 2**31 - 1])
+def test_a_length_that_cannot_be_is_refused_at_once(length: int) -> None:
+    buffer = FrameBuffer(1000)
+    with pytest.raises(WireError, match="0 to 1000 are accepted"):
+        feed(buffer, struct.pack(">i", length), iter(lambda: 100, 0))
+    assert len(buffer.get_buffer()) < 70_000
+
+
+def test_a_declared_length_alone_takes_no_memory() -> None:
+    buffer = FrameBuffer(2**30)
+    feed(buffer, struct.pack(">i", 2**30) + bytes(100), iter(lambda: 104, 0))
+    assert len(buffer.get_buffer()) < 70_000
+
+
+@pytest.mark.parametrize("client_id", [None, "", "me", "ü" * 100])
+@pytest.mark.parametrize("version", [0, 2, 3, 4])
+def test_a_request_comes_back(client_id: str | None, version: int) -> None:
+    frame = encode_request(ApiKey.API_VERSIONS, version, -5, client_id, ApiVersionsRequest())
+    assert struct.unpack(">i", frame[:4])[0] == len(frame) - 4
+    header, offset = decode_request(frame[4:])
+    assert header == (ApiKey.API_VERSIONS, version, -5, client_id)
+    assert decode_body(ApiVersionsRequest, version, frame[4:], offset) == ApiVersionsRequest()
+
+
+def test_the_answer_to_api_versions_has_the_old_header_in_every_version() -> None:
+    for version in range(5):
+        frame = encode_response(ApiKey.API_VERSIONS, version, 9, ApiVersionsResponse(error_code=35))
+        assert frame[4:10] == struct.pack(">ih", 9, 35)
+        assert decode_response(ApiKey.API_VERSIONS, version, frame[4:])[1].error_code == 35
+
+
+@pytest.mark.parametrize(("key", "version"), [(999, 0), (-1, 0), (ApiKey.METADATA, 99), (ApiKey.PRODUCE, 2), (18, -1)])
+def test_an_unknown_api_or_version_is_told_apart(key: int, version: int) -> None:
+    with pytest.raises(UnsupportedVersionError) as caught:
+        decode_request(struct.pack(">hhih", key, version, 4, -1))
+    assert (caught.value.api_key, caught.value.api_version, caught.value.correlation_id) == (key, version, 4)
+
+
+@given(data=st.binary(max_size=60))
+def test_garbage_headers_are_wire_errors(data: bytes) -> None:
+    for api in API.values():
+        try:
+            decode_request(struct.pack(">hh", api.key, api.max_version) + data)
+        except WireError:
+            pass
+
+
+def test_every_prefix_of_a_header_is_refused() -> None:
+    frame = encode_request(ApiKey.METADATA, 12, 1, "client", MetadataRequest())[4:]
+    header_size = decode_request(frame)[1]
+    for end in range(header_size):
+        with pytest.raises(WireError):
+            decode_request(frame[:end])
