@@ -23,7 +23,10 @@ from ottla.base.types import TopicPartition
 
 
 class LogRecord(NamedTuple):
-    """One record for the shard's partition, key and value in Kafka's own schema; a value of None is a tombstone."""
+    """One record for the shard's partition, key and value in Kafka's own schema; a value of None is a tombstone.
+
+    The metadata log's records have no key: there `key` is empty, and the runtime writes null.
+    """
 
     key: bytes
     value: bytes | None
@@ -69,6 +72,8 @@ class WriteMarkers(NamedTuple):
     commit: bool
     partitions: tuple[TopicPartition, ...]
     coordinator_epoch: int
+    #: The protocol the transaction is ended with: 0, or 2 for KIP-890's (`TransactionVersion` of WriteTxnMarkers v2).
+    transaction_version: int = 2
 
 
 Timer: TypeAlias = SetTimer | CancelTimer

@@ -1,0 +1,87 @@
+"""Producer ids: handed out in blocks of 1,000 that are durable before the first of them is used (P2).
+
+Theory of operation. `reserve` decides the next block; the runtime appends the record to the metadata log and gives it
+to `apply`; only then can `next_producer_id` hand out its ids, from memory. A crash forgets what was left of a block,
+so an id is never handed out twice, and ids have gaps, as in Apache Kafka (`ProducerIdControlManager`,
+`RPCProducerIdManager`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ottla.base.require import require
+from ottla.coordinator.decision import NOTHING, Decision, LogRecord
+from ottla.wire.errors import ErrorCode
+from ottla.wire.producer_ids_record import ProducerIdsRecord, decode_producer_ids, encode_producer_ids
+
+#: `ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`: one durable write for so many ids.
+PRODUCER_ID_BLOCK_SIZE: Final = 1_000
+
+#: The next block is wanted while this many ids are left, so that no request waits for it (Kafka prefetches at 90 %).
+PREFETCH_BELOW: Final = PRODUCER_ID_BLOCK_SIZE // 10
+
+_MAX_PRODUCER_ID: Final = 2**63 - 1
+
+
+class ProducerIds:
+    """The producer ids of one broker, and how far the cluster has handed them out."""
+
+    def __init__(self, broker_id: int, broker_epoch: int = -1) -> None:
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        #: Durable: every id below has been given to a broker.
+        self._next_block_start = 0
+        #: Soft: the blocks this broker may use, the first one in use.
+        self._blocks: list[range] = []
+        self._reserving: range | None = None
+
+    @property
+    def next_block_start(self) -> int:
+        """The first id that no block covers yet."""
+        return self._next_block_start
+
+    @property
+    def wants_block(self) -> bool:
+        """Whether the runtime should call `reserve` now."""
+        return self._reserving is None and sum(map(len, self._blocks)) <= PREFETCH_BELOW
+
+    def reserve(self) -> Decision:
+        """Decide the next block; nothing while an earlier reservation is not durable yet."""
+        if self._reserving is not None:
+            return NOTHING
+        start = self._next_block_start
+        require(start <= _MAX_PRODUCER_ID - PRODUCER_ID_BLOCK_SIZE, "producer ids are used up")
+        self._reserving = range(start, start + PRODUCER_ID_BLOCK_SIZE)
+        record = ProducerIdsRecord(self._broker_id, self._broker_epoch, self._reserving.stop)
+        return Decision(records=(LogRecord(b"", encode_producer_ids(record)),))
+
+    def apply(self, record: LogRecord, now_ms: int) -> None:
+        """Take in a durable record, live or at recovery; an earlier life's block is not used again."""
+        value = record.value
+        require(value is not None, "a ProducerIdsRecord has no tombstone")
+        assert value is not None
+        next_start = decode_producer_ids(value).next_producer_id
+        require(next_start > self._next_block_start, f"producer ids go back: {next_start} < {self._next_block_start}")
+        if self._reserving is not None and self._reserving.stop == next_start:
+            self._blocks.append(self._reserving)
+            self._reserving = None
+        self._next_block_start = next_start
+
+    def append_failed(self, decision: Decision, error: ErrorCode) -> Decision:
+        """The block did not become durable: it may be asked for again."""
+        self._reserving = None
+        return NOTHING
+
+    def next_producer_id(self) -> int | None:
+        """A producer id that was never handed out before, or None until a reserved block is durable.
+
+        A request that gets None is answered COORDINATOR_LOAD_IN_PROGRESS, which every client retries.
+        """
+        while self._blocks:
+            block = self._blocks[0]
+            if block:
+                self._blocks[0] = block[1:]
+                return block[0]
+            self._blocks.pop(0)
+        return None

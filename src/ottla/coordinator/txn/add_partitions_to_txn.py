@@ -1,0 +1,162 @@
+"""AddPartitionsToTxn v0-v5, AddOffsetsToTxn v0-v4, and the same question asked by a produce (KIP-890).
+
+A partition belongs to a transaction before its first record is written, so that an end knows where markers go. Older
+clients say so themselves; from KIP-890's protocol on (Produce v12, TxnOffsetCommit v5) the broker that takes the
+records adds the partition; for clients in between it verifies that the client did (`verify_only`).
+Order of checks after Kafka 4.3's `handleAddPartitionsToTransaction` and `handleVerifyPartitionsInTransaction`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.base.types import TopicPartition
+from ottla.coordinator.decision import Decision, Reply, SetTimer
+from ottla.coordinator.txn.metadata import TransactionMetadata, prepare_add_partitions
+from ottla.coordinator.txn.states import PREPARED_STATES, Input, TransactionState, TransactionVersion, outcome
+from ottla.coordinator.txn.store import TIMEOUT_TIMER, TransactionStore
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+_RETRIED_AS_NOT_ENOUGH_REPLICAS = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+
+def add_partitions_to_txn(
+    store: TransactionStore,
+    token: int,
+    transaction: AddPartitionsToTxnTransaction,
+    client_version: TransactionVersion,
+    now_ms: int,
+) -> Decision:
+    """Add partitions to one transaction, or verify them; replies with an AddPartitionsToTxnResult.
+
+    A handler of v0-v3, or of a produce, makes an AddPartitionsToTxnTransaction of what it has. `client_version` is V2
+    when a broker asks for a client of KIP-890's protocol (AddPartitionsToTxn v5, Produce v12), else V0. Adding gives
+    every partition the same error: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED;
+    CONCURRENT_TRANSACTIONS and the coordinator errors (retry). Verifying may also say TRANSACTION_ABORTABLE.
+    """
+
+    def answer(error: ErrorCode) -> AddPartitionsToTxnResult:
+        return _result(transaction, lambda partition: error)
+
+    if transaction.verify_only:
+        return Decision(replies=(Reply(token, _verify(store, transaction)),))
+    partitions = frozenset(
+        TopicPartition(topic.name, partition) for topic in transaction.topics for partition in topic.partitions
+    )
+    return _add(store, token, transaction, partitions, client_version, now_ms, answer)
+
+
+def add_offsets_to_txn(
+    store: TransactionStore, token: int, request: AddOffsetsToTxnRequest, offsets: TopicPartition, now_ms: int
+) -> Decision:
+    """Add the group's partition of `__consumer_offsets`; replies with an AddOffsetsToTxnResponse.
+
+    Errors as in `add_partitions_to_txn`. Only clients from before KIP-890's protocol send this.
+    """
+    transaction = AddPartitionsToTxnTransaction(request.transactional_id, request.producer_id, request.producer_epoch)
+
+    def answer(error: ErrorCode) -> AddOffsetsToTxnResponse:
+        return AddOffsetsToTxnResponse(error_code=error)
+
+    return _add(store, token, transaction, frozenset({offsets}), TransactionVersion.V0, now_ms, answer)
+
+
+def _add(
+    store: TransactionStore,
+    token: int,
+    transaction: AddPartitionsToTxnTransaction,
+    partitions: frozenset[TopicPartition],
+    client_version: TransactionVersion,
+    now_ms: int,
+    answer: Callable[[ErrorCode], object],
+) -> Decision:
+    def refuse(error: ErrorCode) -> tuple[Reply, ...]:
+        return (Reply(token, answer(error)),)
+
+    transactional_id = transaction.transactional_id
+    txn = store.get(transactional_id)
+    if not transactional_id:
+        return Decision(replies=refuse(ErrorCode.INVALID_REQUEST))
+    if store.in_transition(transactional_id):
+        return Decision(replies=refuse(ErrorCode.CONCURRENT_TRANSACTIONS))
+    error = _not_the_producer(txn, transaction)
+    if txn is None or error != ErrorCode.NONE:
+        return Decision(replies=refuse(error))
+    if outcome(txn.state, Input.ADD) != TransactionState.ONGOING:
+        return Decision(replies=refuse(ErrorCode.CONCURRENT_TRANSACTIONS))
+    if txn.state == TransactionState.ONGOING and partitions <= txn.partitions:
+        return Decision(replies=refuse(ErrorCode.NONE))
+    target = prepare_add_partitions(txn, partitions, client_version, now_ms)
+    timers: tuple[SetTimer, ...] = ()
+    if txn.state != TransactionState.ONGOING and target.deadline_ms is not None:
+        timers = (SetTimer((TIMEOUT_TIMER, transactional_id), target.deadline_ms),)
+    return store.write((target,), replies=refuse(ErrorCode.NONE), timers=timers, refuse=refuse)
+
+
+def _not_the_producer(txn: TransactionMetadata | None, transaction: AddPartitionsToTxnTransaction) -> ErrorCode:
+    if txn is None or txn.producer_id != transaction.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if txn.producer_epoch != transaction.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    return ErrorCode.NONE
+
+
+def _verify(store: TransactionStore, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
+    """Which partitions are in the transaction, by what is durable: a record on its way does not count yet."""
+    txn = store.get(transaction.transactional_id)
+    error = _not_the_producer(txn, transaction) if transaction.transactional_id else ErrorCode.INVALID_REQUEST
+    if txn is not None and error == ErrorCode.NONE and txn.state in PREPARED_STATES:
+        error = ErrorCode.CONCURRENT_TRANSACTIONS
+    if txn is None or error != ErrorCode.NONE:
+        return _result(transaction, lambda partition: error)
+    known = txn.partitions
+    return _result(transaction, lambda tp: ErrorCode.NONE if tp in known else ErrorCode.TRANSACTION_ABORTABLE)
+
+
+def _result(
+    transaction: AddPartitionsToTxnTransaction, error_of: Callable[[TopicPartition], ErrorCode]
+) -> AddPartitionsToTxnResult:
+    topics = tuple(
+        AddPartitionsToTxnTopicResult(
+            topic.name,
+            tuple(
+                AddPartitionsToTxnPartitionResult(partition, error_of(TopicPartition(topic.name, partition)))
+                for partition in topic.partitions
+            ),
+        )
+        for topic in transaction.topics
+    )
+    return AddPartitionsToTxnResult(transaction.transactional_id, topics)
+
+
+def produce_error(error: ErrorCode, *, adds_partitions: bool, knows_abortable: bool) -> ErrorCode:
+    """What a producer is told when its produce could not be added to, or verified in, its transaction.
+
+    `adds_partitions`: Produce v12+ (or TxnOffsetCommit v5+), which retries CONCURRENT_TRANSACTIONS itself.
+    `knows_abortable`: Produce v11+ (or TxnOffsetCommit v4+), which knows TRANSACTION_ABORTABLE. Older clients retry
+    NOT_ENOUGH_REPLICAS without looking for another leader. After Kafka's `AddPartitionsToTxnHandler` and
+    `ReplicaManager.handleProduceAppend`, which also ask again for a while before they answer CONCURRENT_TRANSACTIONS.
+    """
+    if error == ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error == ErrorCode.TRANSACTION_ABORTABLE and not knows_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    if error == ErrorCode.CONCURRENT_TRANSACTIONS and adds_partitions:
+        return error
+    if error == ErrorCode.CONCURRENT_TRANSACTIONS or error in _RETRIED_AS_NOT_ENOUGH_REPLICAS:
+        return ErrorCode.NOT_ENOUGH_REPLICAS
+    return error

@@ -1,0 +1,193 @@
+"""The state of one shard, and the way from a target to the log and back.
+
+Durable state is what the records say: one `TransactionMetadata` for every id, changed by `apply` alone. Soft state is
+what only this process knows: targets on their way to the log (`Pending`), and, for a prepared transaction, the
+partitions whose marker is still outstanding. Losing it loses nothing: a restart begins with all markers again.
+
+While an id is in transition nothing else may move it, so there is one target for an id at a time, and `apply` checks
+that what became durable is what was decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
+
+from ottla.base.require import require
+from ottla.base.types import TopicPartition
+from ottla.coordinator.decision import CancelTimer, Decision, Effect, LogRecord, Reply, SetTimer, Timer
+from ottla.coordinator.txn.config import TransactionConfig
+from ottla.coordinator.txn.metadata import TransactionMetadata, from_value, to_record
+from ottla.coordinator.txn.states import PREPARED_STATES, TransactionState
+from ottla.wire.errors import ErrorCode
+from ottla.wire.transaction_records import decode_key, decode_value, encode_key
+
+#: What the waiting requests are answered when the records could not be appended.
+Refusal: TypeAlias = Callable[[ErrorCode], tuple[Reply, ...]]
+
+#: Fires when an ONGOING transaction is too old: (TIMEOUT_TIMER, transactional id).
+TIMEOUT_TIMER = "transaction-timeout"
+#: Fires when outstanding markers, or the record after them, should be tried again: (MARKERS_TIMER, transactional id).
+MARKERS_TIMER = "transaction-markers"
+#: Fires when idle ids should be looked for.
+EXPIRATION_TIMER = "transactional-id-expiration"
+
+_UNAVAILABLE = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+_NOT_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR})
+_TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+
+
+class Pending(NamedTuple):
+    """Records of one id on their way to the log, with what each of them means; None is a tombstone."""
+
+    records: tuple[LogRecord, ...]
+    targets: tuple[TransactionMetadata | None, ...]
+    refuse: Refusal
+
+
+def no_one(error: ErrorCode) -> tuple[Reply, ...]:
+    """The refusal of a decision that no request waits for."""
+    return ()
+
+
+def coordinator_error(error: ErrorCode) -> ErrorCode:
+    """What a client is told when the log said `error` (Kafka's `TransactionStateManager.appendTransactionToLog`)."""
+    if error in _UNAVAILABLE:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error in _NOT_LEADER:
+        return ErrorCode.NOT_COORDINATOR
+    if error in _TOO_LARGE:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return error
+
+
+class TransactionStore:
+    """All transactional ids of one partition of `__transaction_state`."""
+
+    def __init__(
+        self, config: TransactionConfig, coordinator_epoch: int, new_producer_id: Callable[[], int | None]
+    ) -> None:
+        self.config = config
+        #: The leader epoch of the partition; stands in every marker, so that an older coordinator is fenced.
+        self.coordinator_epoch = coordinator_epoch
+        #: A fresh producer id, or None while the next block of them is not durable.
+        self.new_producer_id = new_producer_id
+        self._transactions: dict[str, TransactionMetadata] = {}
+        self._pending: dict[str, Pending] = {}
+        self._outstanding: dict[str, set[TopicPartition]] = {}
+
+    def get(self, transactional_id: str) -> TransactionMetadata | None:
+        """What the log says of an id, or None when it says nothing."""
+        return self._transactions.get(transactional_id)
+
+    def all(self) -> Iterable[TransactionMetadata]:
+        """Every id, in the order in which they came."""
+        return self._transactions.values()
+
+    def is_pending(self, transactional_id: str) -> bool:
+        """Whether a record of this id is on its way to the log."""
+        return transactional_id in self._pending
+
+    def in_transition(self, transactional_id: str) -> bool:
+        """Whether requests that would move this id must wait: a record is on its way, or markers are being written."""
+        if transactional_id in self._pending:
+            return True
+        txn = self._transactions.get(transactional_id)
+        return txn is not None and txn.state in PREPARED_STATES
+
+    def outstanding(self, transactional_id: str) -> set[TopicPartition]:
+        """The partitions of a prepared transaction whose marker is not known to be written; the live set."""
+        return self._outstanding[transactional_id]
+
+    def write(
+        self,
+        targets: tuple[TransactionMetadata, ...],
+        *,
+        replies: tuple[Reply, ...] = (),
+        timers: tuple[Timer, ...] = (),
+        effects: tuple[Effect, ...] = (),
+        refuse: Refusal = no_one,
+    ) -> Decision:
+        """A decision that moves one id through `targets`, all of them in one batch."""
+        transactional_id = targets[0].transactional_id
+        require(transactional_id not in self._pending, f"{transactional_id!r} is already in transition")
+        records = tuple(map(to_record, targets))
+        self._pending[transactional_id] = Pending(records, targets, refuse)
+        return Decision(records, replies, timers, None, effects)
+
+    def forget(self, transactional_ids: Iterable[str], timers: tuple[Timer, ...]) -> Decision:
+        """A decision that writes tombstones for ids that are in no transition; until then they are DEAD."""
+        records = []
+        for transactional_id in transactional_ids:
+            require(transactional_id not in self._pending, f"{transactional_id!r} is already in transition")
+            record = LogRecord(encode_key(transactional_id), None)
+            self._pending[transactional_id] = Pending((record,), (None,), no_one)
+            records.append(record)
+        return Decision(records=tuple(records), timers=timers)
+
+    def apply(self, record: LogRecord) -> None:
+        """Take in a durable record, live or at recovery.
+
+        Records of a type this version does not know are skipped. Raises CorruptDataError for one that cannot be read.
+        """
+        transactional_id = decode_key(record.key)
+        if transactional_id is None:
+            return
+        pending = self._pending.get(transactional_id)
+        if pending is not None:
+            require(
+                pending.records[0] == record, f"{transactional_id!r}: the log holds another record than was decided"
+            )
+            txn = pending.targets[0]
+            if len(pending.records) > 1:
+                self._pending[transactional_id] = Pending(pending.records[1:], pending.targets[1:], pending.refuse)
+            else:
+                del self._pending[transactional_id]
+        else:
+            txn = None if record.value is None else from_value(transactional_id, decode_value(record.value))
+        self._set(transactional_id, txn)
+
+    def _set(self, transactional_id: str, txn: TransactionMetadata | None) -> None:
+        if txn is None:
+            self._transactions.pop(transactional_id, None)
+        else:
+            self._transactions[transactional_id] = txn
+        if txn is not None and txn.state in PREPARED_STATES:
+            self._outstanding[transactional_id] = set(txn.partitions)
+        else:
+            self._outstanding.pop(transactional_id, None)
+
+    def append_failed(self, decision: Decision, error: ErrorCode) -> Decision:
+        """Undo what `write` or `forget` prepared: nothing became durable, the state is what it was.
+
+        The waiting requests are answered with `error` as clients know it. What nobody would ask for again (a timed-out
+        transaction, a completion, an expiration) is tried again by timer.
+        """
+        replies: list[Reply] = []
+        timers: list[Timer] = [timer for timer in decision.timers if timer.key[0] == EXPIRATION_TIMER]
+        for transactional_id in dict.fromkeys(decode_key(record.key) for record in decision.records):
+            pending = self._pending.pop(transactional_id or "", None)
+            if transactional_id is None or pending is None:
+                continue
+            replies.extend(pending.refuse(coordinator_error(error)))
+            target = pending.targets[0]
+            if target is not None:
+                timers.extend(self._retry(transactional_id, target.last_update_ms + self.config.retry_backoff_ms))
+        return Decision(replies=tuple(replies), timers=tuple(timers))
+
+    def _retry(self, transactional_id: str, at_ms: int) -> tuple[Timer, ...]:
+        txn = self._transactions.get(transactional_id)
+        if txn is None:
+            return ()
+        if txn.state in PREPARED_STATES:
+            return (SetTimer((MARKERS_TIMER, transactional_id), at_ms),)
+        if txn.state == TransactionState.ONGOING and txn.deadline_ms is not None:
+            return (SetTimer((TIMEOUT_TIMER, transactional_id), max(at_ms, txn.deadline_ms)),)
+        return (CancelTimer((TIMEOUT_TIMER, transactional_id)),)
