@@ -1,0 +1,24 @@
+"""What all tests share.
+
+OTTLA_INTERPRETED=1 runs Ottla's compiled modules from their Python source, as on a machine without a C compiler:
+`make test` runs the wire and log tests a second time that way.
+"""
+
+import os
+import sys
+from importlib.machinery import FileFinder, SourceFileLoader
+
+if os.environ.get("OTTLA_INTERPRETED"):
+    loaded = [name for name in sys.modules if name.startswith("ottla.wire")]
+    if loaded:
+        raise RuntimeError(f"OTTLA_INTERPRETED=1 came too late: {', '.join(loaded)}")
+    only_source = FileFinder.path_hook((SourceFileLoader, [".py"]))
+
+    def hook(path: str) -> FileFinder:
+        """Find only Python source under ottla/, so that the .so beside it is passed over."""
+        if f"{os.sep}ottla{os.sep}" not in path + os.sep:
+            raise ImportError
+        return only_source(path)  # type: ignore[return-value]
+
+    sys.path_hooks.insert(0, hook)
+    sys.path_importer_cache.clear()
