@@ -1,0 +1,141 @@
+"""Storage in files: a partition's directory on disk (the log room's port).
+
+Log files are written with one `pwritev` per batch at a position we keep, read with `pread`, and stay readable after
+their name is gone, for as long as a Slice holds the file. Small files are replaced by rename.
+"""
+
+import mmap
+import os
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ottla.base.errors import StorageError
+from ottla.log.storage import Buffer
+
+
+class DiskFile:
+    """An open file; its descriptor is closed by `close`, or when nobody holds the object any more."""
+
+    __slots__ = ("__weakref__", "_close", "_descriptor", "_path", "_size_bytes")
+
+    def __init__(self, path: Path, *, create: bool) -> None:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        try:
+            self._descriptor = os.open(path, flags, 0o644)
+        except OSError as fault:
+            raise StorageError(f"{path}: {fault.strerror}") from fault
+        self._path = path
+        self._size_bytes = os.fstat(self._descriptor).st_size
+        self._close = weakref.finalize(self, os.close, self._descriptor)
+
+    @property
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        position, wanted_bytes = self._size_bytes, sum(map(len, buffers))
+        try:
+            written_bytes = os.pwritev(self._descriptor, buffers, position)
+            if written_bytes != wanted_bytes:
+                self._write_rest(b"".join(buffers), written_bytes)
+        except OSError as fault:
+            with suppress(OSError):  # what was written in part must not lie under the next append
+                os.ftruncate(self._descriptor, position)
+            raise StorageError(f"{self._path}: {fault.strerror}") from fault
+        self._size_bytes = position + wanted_bytes
+
+    def _write_rest(self, data: bytes, written_bytes: int) -> None:
+        position = self._size_bytes
+        while written_bytes < len(data):
+            written_bytes += os.pwrite(self._descriptor, data[written_bytes:], position + written_bytes)
+
+    def read(self, position: int, length_bytes: int) -> bytes:
+        try:
+            return os.pread(self._descriptor, length_bytes, position)
+        except OSError as fault:
+            raise StorageError(f"{self._path}: {fault.strerror}") from fault
+
+    @contextmanager
+    def map(self) -> Iterator[memoryview]:
+        if self._size_bytes == 0:
+            yield memoryview(b"")
+            return
+        with mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ) as mapped:
+            mapped.madvise(mmap.MADV_SEQUENTIAL)
+            with memoryview(mapped) as view:
+                yield view
+
+    def truncate(self, size_bytes: int) -> None:
+        if size_bytes != self._size_bytes:
+            try:
+                os.ftruncate(self._descriptor, size_bytes)
+            except OSError as fault:
+                raise StorageError(f"{self._path}: {fault.strerror}") from fault
+            self._size_bytes = size_bytes
+
+    def sync(self) -> None:
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as fault:
+            raise StorageError(f"{self._path}: {fault.strerror}") from fault
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def close(self) -> None:
+        self._close()
+
+
+class DirectoryStorage:
+    """A partition's directory, made when it is not there. StorageError where the system refuses."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as fault:
+            raise StorageError(f"{path}: {fault.strerror}") from fault
+
+    def names(self) -> list[str]:
+        return sorted(entry.name for entry in os.scandir(self.path) if entry.is_file())
+
+    def open(self, name: str, *, create: bool = False) -> DiskFile:
+        return DiskFile(self.path / name, create=create)
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return (self.path / name).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as fault:
+            raise StorageError(f"{self.path / name}: {fault.strerror}") from fault
+
+    def write(self, name: str, content: bytes, *, sync: bool = True) -> None:
+        target, draft = self.path / name, self.path / f"{name}.tmp"
+        try:
+            with draft.open("wb") as file:
+                file.write(content)
+                if sync:
+                    file.flush()
+                    os.fsync(file.fileno())
+            draft.replace(target)
+            if sync:
+                self._sync_names()
+        except OSError as fault:
+            raise StorageError(f"{target}: {fault.strerror}") from fault
+
+    def delete(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            (self.path / name).unlink()
+
+    def modified_ms(self, name: str) -> int:
+        return (self.path / name).stat().st_mtime_ns // 1_000_000
+
+    def _sync_names(self) -> None:
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,109 @@
+"""Kafka's small text files: checkpoints, partition.metadata, the clean-shutdown marker. Pure encode and decode.
+
+A checkpoint is a version line, a count line, and one line per entry:
+
+    0                                   0
+    2                                   1
+    orders 0 4711                       0 0
+    orders 1 12
+    recovery-point-offset-checkpoint    leader-epoch-checkpoint
+
+The three of the data directory (recovery point, log start offset, high watermark) map partitions to offsets; they and
+the marker are the broker's to write, the leader epochs and partition.metadata are the partition's.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ottla.base.errors import CorruptDataError
+from ottla.base.types import TopicPartition
+
+RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
+CLEAN_SHUTDOWN_MARKER: Final = ".kafka_cleanshutdown"
+_VERSION: Final = "0"
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """A checkpoint of the data directory."""
+    return _encode(f"{each.topic} {each.partition} {offset}" for each, offset in sorted(offsets.items()))
+
+
+def decode_offsets(content: bytes) -> dict[TopicPartition, int]:
+    """What `encode_offsets` wrote, or Kafka; CorruptDataError when it is not that."""
+    offsets = {}
+    for fields in _decode(content, fields_per_line=3):
+        topic, partition, offset = fields
+        offsets[TopicPartition(topic, _number(partition))] = _number(offset)
+    return offsets
+
+
+def encode_leader_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
+    """leader-epoch-checkpoint from (epoch, start offset) pairs."""
+    return _encode(f"{epoch} {start_offset}" for epoch, start_offset in epochs)
+
+
+def decode_leader_epochs(content: bytes) -> list[tuple[int, int]]:
+    """(epoch, start offset) pairs; CorruptDataError when the file is not one of them."""
+    return [(_number(epoch), _number(start)) for epoch, start in _decode(content, fields_per_line=2)]
+
+
+def encode_partition_metadata(topic_id: bytes) -> bytes:
+    """partition.metadata: the 16 bytes of the topic id in Kafka's 22 letters (KIP-516)."""
+    return f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode()
+
+
+def decode_partition_metadata(content: bytes) -> bytes:
+    """The topic id's 16 bytes; CorruptDataError when the file does not hold one."""
+    for line in content.decode("utf-8", "replace").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "topic_id":
+            return topic_id_bytes(value.strip())
+    raise CorruptDataError("partition.metadata has no topic_id line")
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """A topic id as Kafka prints it: base64 for URLs without padding."""
+    return base64.urlsafe_b64encode(topic_id).decode("ascii").rstrip("=")
+
+
+def topic_id_bytes(text: str) -> bytes:
+    """The 16 bytes of a printed topic id; CorruptDataError when it is not one."""
+    try:
+        topic_id = base64.urlsafe_b64decode(text + "==")
+    except (binascii.Error, ValueError):
+        topic_id = b""
+    if len(topic_id) != 16:
+        raise CorruptDataError(f"not a topic id: {text!r}")
+    return topic_id
+
+
+def encode_clean_shutdown(broker_epoch: int = -1) -> bytes:
+    """The marker that lets the next start skip recovery (KIP-966's form)."""
+    return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+
+
+def _encode(lines: Iterable[str]) -> bytes:
+    entries = list(lines)
+    return "\n".join([_VERSION, str(len(entries)), *entries, ""]).encode()
+
+
+def _decode(content: bytes, *, fields_per_line: int) -> list[list[str]]:
+    lines = content.decode("utf-8", "replace").splitlines()
+    if len(lines) < 2 or lines[0].strip() != _VERSION:
+        raise CorruptDataError(f"not a checkpoint of version {_VERSION}: {lines[:1]}")
+    count, entries = _number(lines[1]), [line.split() for line in lines[2:] if line.strip()]
+    if count != len(entries) or any(len(entry) != fields_per_line for entry in entries):
+        raise CorruptDataError(f"checkpoint says {count} entries of {fields_per_line} fields, holds {entries[:3]}…")
+    return entries
+
+
+def _number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise CorruptDataError(f"checkpoint: {text!r} is not a number") from None

@@ -1,0 +1,95 @@
+"""The settings of one partition's log: Kafka's topic keys, typed."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol
+
+from ottla.base.errors import ConfigError
+
+_LONG_MAX: Final = 2**63 - 1
+_DAY_MS: Final = 86_400_000
+
+
+class TimestampType(Enum):
+    """Whose clock stamps records (`message.timestamp.type`)."""
+
+    CREATE_TIME = "CreateTime"
+    LOG_APPEND_TIME = "LogAppendTime"
+
+
+class TopicSettings(Protocol):
+    """Anything that has a value for every topic key by Kafka's name (a dict, the broker's TopicConfig)."""
+
+    def __getitem__(self, name: str, /) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Kafka's defaults unless told otherwise. Sizes in bytes, times in milliseconds, -1 = without limit."""
+
+    segment_bytes: int = 1_073_741_824
+    segment_ms: int = 7 * _DAY_MS
+    segment_index_bytes: int = 10_485_760
+    index_interval_bytes: int = 4_096
+    max_message_bytes: int = 1_048_588
+    retention_ms: int = 7 * _DAY_MS
+    retention_bytes: int = -1
+    #: The words of `cleanup.policy`: delete, compact, both, or neither.
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    message_timestamp_before_max_ms: int = _LONG_MAX
+    message_timestamp_after_max_ms: int = 3_600_000
+    #: `producer.id.expiration.ms` of the broker.
+    producer_id_expiration_ms: int = _DAY_MS
+    #: `transaction.partition.verification.enable` of the broker (KIP-890).
+    transaction_verification: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        settings: TopicSettings,
+        *,
+        producer_id_expiration_ms: int = _DAY_MS,
+        transaction_verification: bool = True,
+    ) -> "LogConfig":
+        """Read the topic keys that concern the log; ConfigError when one has the wrong type."""
+        return cls(
+            segment_bytes=_int(settings, "segment.bytes"),
+            segment_ms=_int(settings, "segment.ms"),
+            segment_index_bytes=_int(settings, "segment.index.bytes"),
+            index_interval_bytes=_int(settings, "index.interval.bytes"),
+            max_message_bytes=_int(settings, "max.message.bytes"),
+            retention_ms=_int(settings, "retention.ms"),
+            retention_bytes=_int(settings, "retention.bytes"),
+            cleanup_policy=frozenset(_words(settings, "cleanup.policy")),
+            message_timestamp_type=TimestampType(settings["message.timestamp.type"]),
+            message_timestamp_before_max_ms=_int(settings, "message.timestamp.before.max.ms"),
+            message_timestamp_after_max_ms=_int(settings, "message.timestamp.after.max.ms"),
+            producer_id_expiration_ms=producer_id_expiration_ms,
+            transaction_verification=transaction_verification,
+        )
+
+    @property
+    def deletes(self) -> bool:
+        """Whether old segments go by time and size."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def compacts(self) -> bool:
+        """Whether records without a key are refused."""
+        return "compact" in self.cleanup_policy
+
+
+def _int(settings: TopicSettings, name: str) -> int:
+    value = settings[name]
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ConfigError(f"Invalid value {value!r} for configuration {name}: expected a whole number")
+    return value
+
+
+def _words(settings: TopicSettings, name: str) -> list[str]:
+    value = settings[name]
+    words = value.split(",") if isinstance(value, str) else value
+    if not isinstance(words, list | tuple):
+        raise ConfigError(f"Invalid value {value!r} for configuration {name}: expected names separated by commas")
+    return [str(word).strip() for word in words if str(word).strip()]

@@ -1,0 +1,88 @@
+"""Which leader epoch began at which offset (KIP-101, KIP-320): the partition's leader-epoch-checkpoint."""
+
+from bisect import bisect_right
+
+from ottla.base.errors import CorruptDataError
+from ottla.log.checkpoint import decode_leader_epochs, encode_leader_epochs
+from ottla.log.names import LEADER_EPOCH_CHECKPOINT
+from ottla.log.results import EpochEndOffset
+from ottla.log.storage import Storage
+
+_UNKNOWN = EpochEndOffset(-1, -1)
+
+
+class LeaderEpochs:
+    """Epochs and start offsets, both ascending; every change is written at once (there are few)."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._entries: list[tuple[int, int]] = []
+        content = storage.read(LEADER_EPOCH_CHECKPOINT)
+        if content is not None:
+            try:
+                for epoch, start_offset in decode_leader_epochs(content):
+                    self._put(epoch, start_offset)
+            except CorruptDataError:
+                # It is written atomically, so this is a foreign hand; the batches carry their epochs (see recovery).
+                self._entries = []
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch that has records, or -1."""
+        return self._entries[-1][0] if self._entries else -1
+
+    @property
+    def file_name(self) -> str | None:
+        """The checkpoint's name, once there is one."""
+        return LEADER_EPOCH_CHECKPOINT if self._entries else None
+
+    @property
+    def entries(self) -> tuple[tuple[int, int], ...]:
+        """(epoch, start offset), oldest first."""
+        return tuple(self._entries)
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """The first record of `epoch` is at `start_offset`. No-op when the epoch is known already."""
+        if epoch >= 0 and epoch != self.latest:
+            self._put(epoch, start_offset)
+            self.save(sync=False)  # it is in the batches too, until `flush` makes both durable
+
+    def at(self, offset: int) -> int:
+        """The epoch of the record at `offset`, or -1."""
+        slot = bisect_right(self._entries, offset, key=lambda entry: entry[1])
+        return self._entries[slot - 1][0] if slot else -1
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
+        """The largest epoch up to `epoch`, and where the next one starts (OffsetForLeaderEpoch)."""
+        if epoch == -1 or not self._entries or epoch > self.latest:
+            return _UNKNOWN
+        if epoch == self.latest:
+            return EpochEndOffset(epoch, log_end_offset)
+        slot = bisect_right(self._entries, epoch, key=lambda entry: entry[0])
+        end_offset = self._entries[slot][1]
+        # An epoch before the first known one ends where that begins: its records are gone.
+        return EpochEndOffset(self._entries[slot - 1][0] if slot else epoch, end_offset)
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """The log was cut to `end_offset`."""
+        kept = [entry for entry in self._entries if entry[1] < end_offset]
+        if len(kept) < len(self._entries):
+            self._entries = kept
+            self.save(sync=False)
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """The log now begins at `start_offset`; the epoch it lies in begins there."""
+        slot = bisect_right(self._entries, start_offset, key=lambda entry: entry[1])
+        if slot > 1 or (slot and self._entries[0][1] != start_offset):
+            self._entries = [(self._entries[slot - 1][0], start_offset), *self._entries[slot:]]
+            self.save(sync=False)
+
+    def save(self, *, sync: bool) -> None:
+        """Write the checkpoint, if there is anything to write."""
+        if self._entries or self._storage.read(LEADER_EPOCH_CHECKPOINT) is not None:
+            self._storage.write(LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(self._entries), sync=sync)
+
+    def _put(self, epoch: int, start_offset: int) -> None:
+        while self._entries and (self._entries[-1][0] >= epoch or self._entries[-1][1] >= start_offset):
+            self._entries.pop()
+        self._entries.append((epoch, start_offset))

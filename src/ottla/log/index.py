@@ -1,0 +1,208 @@
+"""Kafka's two sparse indexes of a segment, in Kafka's bytes.
+
+    .index      (relative offset i32, file position i32)…   offset = last offset of the batch at the position
+    .timeindex  (timestamp i64, relative offset i32)…       no record up to and with the offset is younger
+
+Both ascend in both columns. The active segment's entries live in a bytearray in the file's own format and reach the
+file in bulk (`save`): after a crash the tail of the log is scanned again anyway, so nothing is gained by writing them
+one by one. Of a closed segment the file is read on first use and can be dropped again (`unload`).
+"""
+
+from bisect import bisect_left, bisect_right
+from struct import Struct
+from typing import ClassVar, Final, NamedTuple
+
+from ottla.base.errors import CorruptDataError
+from ottla.log.storage import Storage
+
+_OFFSET_ENTRY: Final = Struct(">ii")
+_TIME_ENTRY: Final = Struct(">qi")
+_I32: Final = Struct(">i")
+_I64: Final = Struct(">q")
+
+
+class OffsetPosition(NamedTuple):
+    """An entry of the offset index: the batch at `position` ends with `offset`."""
+
+    offset: int
+    position: int
+
+
+class TimestampEntry(NamedTuple):
+    """An entry of the time index."""
+
+    timestamp_ms: int
+    offset: int
+
+
+class _Index:
+    """What both indexes share: the file, the bytes, how full they may get."""
+
+    entry_bytes: ClassVar[int]
+    __slots__ = ("_buffer", "_dirty", "_saved_bytes", "_storage", "base_offset", "max_entries", "name")
+
+    def __init__(self, storage: Storage, name: str, base_offset: int, max_bytes: int) -> None:
+        self._storage = storage
+        self._buffer: bytearray | None = None
+        self._saved_bytes = 0
+        #: The file differs from the entries.
+        self._dirty = False
+        self.name = name
+        self.base_offset = base_offset
+        self.max_entries = max_bytes // self.entry_bytes
+
+    @property
+    def entries(self) -> int:
+        """Number of entries."""
+        return len(self._loaded()) // self.entry_bytes
+
+    def clear(self) -> None:
+        """Forget every entry, and at the next `save` what the file holds."""
+        self._buffer, self._saved_bytes, self._dirty = bytearray(), 0, True
+
+    def save(self) -> None:
+        """Write what the file does not have yet."""
+        buffer = self._buffer
+        if buffer is None or not self._dirty:
+            return
+        file = self._storage.open(self.name, create=True)
+        try:
+            if file.size_bytes > self._saved_bytes:  # entries were cut, or a foreign file was preallocated
+                file.truncate(self._saved_bytes)
+            self._saved_bytes = file.size_bytes
+            if len(buffer) > self._saved_bytes:
+                file.append([bytes(buffer[self._saved_bytes :])])
+                self._saved_bytes = len(buffer)
+        finally:
+            file.close()
+        self._dirty = False
+
+    def unload(self) -> None:
+        """Save, then forget the entries until they are needed again."""
+        self.save()
+        self._buffer = None
+
+    def _loaded(self) -> bytearray:
+        if self._buffer is None:
+            content = self._storage.read(self.name) or b""
+            # Kafka preallocates: after its own crash the rest is zeros, as no entry is but perhaps the first.
+            whole = len(content) - len(content) % self.entry_bytes
+            self._buffer = bytearray(content[:whole])
+            self._saved_bytes, self._dirty = whole, whole < len(content)
+            if whole and not any(self._buffer[-self.entry_bytes :]):
+                used = len(self._buffer.rstrip(b"\0"))
+                self._cut(-(-used // self.entry_bytes))
+        return self._buffer
+
+    def _cut(self, entries: int) -> None:
+        buffer = self._loaded()
+        if entries * self.entry_bytes < len(buffer):
+            del buffer[entries * self.entry_bytes :]
+            self._saved_bytes = min(self._saved_bytes, len(buffer))
+            self._dirty = True
+
+
+class OffsetIndex(_Index):
+    """From an offset to a position at or before its batch."""
+
+    entry_bytes = _OFFSET_ENTRY.size
+    __slots__ = ()
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry; offsets and positions only grow."""
+        self._loaded().extend(_OFFSET_ENTRY.pack(offset - self.base_offset, position))
+        self._dirty = True
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the segment must be rolled before another entry fits."""
+        return self.entries >= self.max_entries
+
+    def last(self) -> OffsetPosition:
+        """The last entry, or the segment's start."""
+        return self._entry(self.entries - 1)
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """The last entry whose offset is at most `offset`, or the segment's start."""
+        buffer, size = self._loaded(), self.entry_bytes
+        relative = offset - self.base_offset
+        slot = bisect_right(range(len(buffer) // size), relative, key=lambda n: _I32.unpack_from(buffer, n * size)[0])
+        return self._entry(slot - 1)
+
+    def offset_at(self, position: int) -> int | None:
+        """An offset that lies at `position` or after it (the nearest indexed one), or None."""
+        buffer, size = self._loaded(), self.entry_bytes
+        count = len(buffer) // size
+        slot = bisect_left(range(count), position, key=lambda n: _I32.unpack_from(buffer, n * size + 4)[0])
+        return None if slot == count else self._entry(slot).offset
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget entries of `offset` and above."""
+        buffer, size = self._loaded(), self.entry_bytes
+        relative = offset - self.base_offset
+        self._cut(
+            bisect_left(range(len(buffer) // size), relative, key=lambda n: _I32.unpack_from(buffer, n * size)[0])
+        )
+
+    def check(self) -> None:
+        """Raise CorruptDataError when the entries cannot be an offset index of this segment."""
+        count = self.entries
+        if count and (self.last().offset < self.base_offset or self._entry(0).offset > self.last().offset):
+            raise CorruptDataError(f"{self.name}: last offset {self.last().offset} is out of order")
+
+    def _entry(self, slot: int) -> OffsetPosition:
+        if slot < 0:
+            return OffsetPosition(self.base_offset, 0)
+        relative, position = _OFFSET_ENTRY.unpack_from(self._loaded(), slot * self.entry_bytes)
+        return OffsetPosition(self.base_offset + relative, position)
+
+
+class TimeIndex(_Index):
+    """From a timestamp to an offset at or before the first record of that age."""
+
+    entry_bytes = _TIME_ENTRY.size
+    __slots__ = ()
+
+    def append(self, timestamp_ms: int, offset: int) -> None:
+        """Add an entry unless the timestamp is no younger than the last one."""
+        if timestamp_ms > self.last().timestamp_ms:
+            self._loaded().extend(_TIME_ENTRY.pack(timestamp_ms, offset - self.base_offset))
+            self._dirty = True
+
+    @property
+    def is_full(self) -> bool:
+        """Whether only the place is left that is kept for the entry of the roll."""
+        return self.entries >= self.max_entries - 1
+
+    def last(self) -> TimestampEntry:
+        """The last entry, or (-1, base offset)."""
+        return self._entry(self.entries - 1)
+
+    def lookup(self, timestamp_ms: int) -> TimestampEntry:
+        """The last entry whose timestamp is at most `timestamp_ms`, or (-1, base offset)."""
+        buffer, size = self._loaded(), self.entry_bytes
+        slot = bisect_right(
+            range(len(buffer) // size), timestamp_ms, key=lambda n: _I64.unpack_from(buffer, n * size)[0]
+        )
+        return self._entry(slot - 1)
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget entries of `offset` and above."""
+        buffer, size = self._loaded(), self.entry_bytes
+        relative = offset - self.base_offset
+        self._cut(
+            bisect_left(range(len(buffer) // size), relative, key=lambda n: _I32.unpack_from(buffer, n * size + 8)[0])
+        )
+
+    def check(self) -> None:
+        """Raise CorruptDataError when the entries cannot be a time index of this segment."""
+        if self.entries:
+            first, last = self._entry(0), self.last()
+            if last.timestamp_ms < first.timestamp_ms or last.offset < self.base_offset:
+                raise CorruptDataError(f"{self.name}: last entry {last} is out of order")
+
+    def _entry(self, slot: int) -> TimestampEntry:
+        if slot < 0:
+            return TimestampEntry(-1, self.base_offset)
+        timestamp_ms, relative = _TIME_ENTRY.unpack_from(self._loaded(), slot * self.entry_bytes)
+        return TimestampEntry(timestamp_ms, self.base_offset + relative)

@@ -1,0 +1,120 @@
+"""Storage in memory, for tests and the simulator: it can run full, tear a write, and die in two ways.
+
+    storage.after_kill()                 the process died: every byte that was written is there
+    storage.after_power_loss(keep)       the machine died: of each file `keep` says how much of the unsynced part is
+
+Both give a new storage, as the next process finds it. `limit_bytes` makes writes fail like a full disk; `tear_next`
+makes the next append write only so many bytes and then kill the process (CrashedError).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from ottla.base.errors import OttlaError, StorageError
+from ottla.log.storage import Buffer
+
+
+class CrashedError(OttlaError):
+    """The simulated process is dead; go on with `after_kill` or `after_power_loss`."""
+
+
+class MemoryFile:
+    """One file: its bytes, and how many of them are on the device."""
+
+    def __init__(self, owner: "MemoryStorage", content: bytes = b"") -> None:
+        self._owner = owner
+        self.content = bytearray(content)
+        self.synced_bytes = len(content)
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.content)
+
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        data = b"".join(buffers)
+        self._owner.check_write(self, data)
+        self.content += data
+
+    def read(self, position: int, length_bytes: int) -> bytes:
+        return bytes(self.content[position : position + length_bytes])
+
+    @contextmanager
+    def map(self) -> Iterator[memoryview]:
+        with memoryview(bytes(self.content)) as view:
+            yield view
+
+    def truncate(self, size_bytes: int) -> None:
+        del self.content[size_bytes:]
+        self.synced_bytes = min(self.synced_bytes, size_bytes)
+
+    def sync(self) -> None:
+        self.synced_bytes = len(self.content)
+
+    def fileno(self) -> int:
+        return -1
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+class MemoryStorage:
+    """A partition's directory in memory. See the top of the file."""
+
+    def __init__(self, *, limit_bytes: int | None = None, now_ms: int = 0) -> None:
+        self.files: dict[str, MemoryFile] = {}
+        self.limit_bytes = limit_bytes
+        self.now_ms = now_ms
+        #: Bytes that the next append still writes before the process dies; None: it lives.
+        self.tear_next: int | None = None
+
+    def names(self) -> list[str]:
+        return sorted(self.files)
+
+    def open(self, name: str, *, create: bool = False) -> MemoryFile:
+        file = self.files.get(name)
+        if file is None:
+            if not create:
+                raise StorageError(f"{name}: no such file")
+            file = self.files[name] = MemoryFile(self)
+        return file
+
+    def read(self, name: str) -> bytes | None:
+        file = self.files.get(name)
+        return None if file is None else bytes(file.content)
+
+    def write(self, name: str, content: bytes, *, sync: bool = True) -> None:
+        file = MemoryFile(self, content)
+        if not sync:
+            file.synced_bytes = 0
+        self.files[name] = file
+
+    def delete(self, name: str) -> None:
+        self.files.pop(name, None)
+
+    def modified_ms(self, name: str) -> int:
+        return self.now_ms
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in all files."""
+        return sum(file.size_bytes for file in self.files.values())
+
+    def check_write(self, file: MemoryFile, data: bytes) -> None:
+        """For the files: fail, or die, as was asked for."""
+        if self.tear_next is not None:
+            file.content += data[: self.tear_next]
+            raise CrashedError(f"died after {self.tear_next} of {len(data)} bytes")
+        if self.limit_bytes is not None and self.size_bytes + len(data) > self.limit_bytes:
+            raise StorageError(f"no space left: {self.size_bytes} of {self.limit_bytes} bytes are used")
+
+    def after_kill(self) -> "MemoryStorage":
+        """What the next process finds after kill -9."""
+        return self.after_power_loss(lambda name, synced_bytes, size_bytes: size_bytes)
+
+    def after_power_loss(self, keep: Callable[[str, int, int], int]) -> "MemoryStorage":
+        """What the next process finds after a loss of power; `keep(name, synced, size)` is a length between the two."""
+        left = MemoryStorage(limit_bytes=self.limit_bytes, now_ms=self.now_ms)
+        for name, file in self.files.items():
+            kept_bytes = keep(name, file.synced_bytes, file.size_bytes)
+            left.files[name] = MemoryFile(left, bytes(file.content[:kept_bytes]))
+        return left

@@ -1,0 +1,26 @@
+"""Kafka's file names in a partition's directory."""
+
+from typing import Final
+
+LOG: Final = ".log"
+OFFSET_INDEX: Final = ".index"
+TIME_INDEX: Final = ".timeindex"
+TXN_INDEX: Final = ".txnindex"
+SNAPSHOT: Final = ".snapshot"
+#: What Kafka leaves behind when it dies between renaming a file and deleting it, or in the middle of a compaction.
+STALE: Final = (".deleted", ".cleaned")
+SWAP: Final = ".swap"
+
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    """The name of a segment's file: its base offset in twenty digits, then the suffix."""
+    return f"{base_offset:020d}{suffix}"
+
+
+def base_offset(name: str, suffix: str) -> int | None:
+    """The offset in a file's name, or None when the name is not one with this suffix."""
+    stem = name.removesuffix(suffix)
+    return int(stem) if stem != name and len(stem) == 20 and stem.isdecimal() else None

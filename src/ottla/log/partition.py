@@ -1,0 +1,469 @@
+"""One partition's log: append, read, offsets, retention. The one object a broker holds per partition it leads.
+
+Theory of operation. An append decides first and changes nothing: the batch's header and CRC (`validation`), the
+producer's epoch, sequence and transaction (`producers`). Then the bytes are written, in one write and without a copy:
+base offset and leader epoch, which the CRC does not cover, come from a fresh 16-byte head, the rest is the client's
+own buffer. Only then does state change: end offset, producers, indexes. Nothing after the write can fail but a broken
+invariant, so a refused or failed append leaves the log as it was.
+
+One node has one copy: the high watermark is the end offset, and a finished transaction is stable at once.
+A read never opens a batch: it finds a position and returns a slice of the file.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from ottla.base.errors import StorageError
+from ottla.base.require import require
+from ottla.base.types import TopicPartition
+from ottla.log.checkpoint import decode_partition_metadata, encode_partition_metadata, topic_id_text
+from ottla.log.config import LogConfig, TimestampType
+from ottla.log.epochs import LeaderEpochs
+from ottla.log.names import PARTITION_METADATA
+from ottla.log.producers import ProducerState, Refusal
+from ottla.log.recovery import load
+from ottla.log.results import (
+    NO_GUARD,
+    AbortedTransaction,
+    ActiveProducer,
+    Appended,
+    Deleted,
+    EpochEndOffset,
+    Isolation,
+    Origin,
+    Read,
+    SpecialTimestamp,
+    TimestampOffset,
+    VerificationGuard,
+)
+from ottla.log.retention import deletable_segments
+from ottla.log.segment import Segment
+from ottla.log.segments import Segments
+from ottla.log.snapshot import Snapshots
+from ottla.log.storage import Buffer, File, Slice, Storage
+from ottla.log.timestamps import find_timestamp, newest_record
+from ottla.log.txn_index import AbortedTxn
+from ottla.log.validation import check_client_batch, check_own_batch
+from ottla.wire.batch import (
+    BatchHeader,
+    control_batch,
+    parse_header,
+    set_log_append_time,
+)
+from ottla.wire.batch_errors import CorruptBatchError
+from ottla.wire.errors import ErrorCode
+
+#: What an append puts in front of the client's bytes: base offset, batch length, partition leader epoch.
+_HEAD: Final = Struct(">qii")
+
+
+class FlushPlan(NamedTuple):
+    """What makes the log durable up to an offset: `sync` may run in another thread, then comes `mark_flushed`."""
+
+    offset: int
+    files: tuple[File, ...]
+
+    def sync(self) -> None:
+        """See every file to the device; StorageError when one cannot be."""
+        for file in self.files:
+            file.sync()
+
+
+class PartitionLog:
+    """See the top of the file. Single writer; reads may happen between any two calls."""
+
+    def __init__(self, tp: TopicPartition, storage: Storage, config: LogConfig) -> None:
+        """For `open` alone."""
+        self.tp = tp
+        self.config = config
+        self.log_start_offset = 0
+        #: The next record's offset, and the high watermark.
+        self.end_offset = 0
+        #: Everything below is on the device (the data directory's recovery-point checkpoint).
+        self.recovery_point = 0
+        #: Bytes that `open` cut because they were no whole batches.
+        self.truncated_bytes = 0
+        self.topic_id: bytes | None = None
+        self._storage = storage
+        self._epochs = LeaderEpochs(storage)
+        self._snapshots = Snapshots(storage)
+        self._segments: Segments
+        self._producers: ProducerState
+
+    @classmethod
+    def open(
+        cls,
+        tp: TopicPartition,
+        storage: Storage,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        clean: bool = False,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        topic_id: bytes | None = None,
+    ) -> "PartitionLog":
+        """Open or create the partition in `storage`; see `recovery` for what happens after a crash.
+
+        `clean` says that the data directory had its clean-shutdown marker; `recovery_point` and `log_start_offset`
+        come from its checkpoints (0 is always safe). StorageError when the directory cannot be used, or belongs to
+        another topic id.
+        """
+        log = cls(tp, storage, config)
+        log._take_topic_id(topic_id)
+        loaded = load(
+            storage,
+            config,
+            log._epochs,
+            now_ms=now_ms,
+            clean=clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+        )
+        log._segments = Segments(loaded.segments)
+        log._producers = loaded.producers
+        log.log_start_offset, log.end_offset = loaded.log_start_offset, loaded.end_offset
+        log.recovery_point = max(loaded.recovery_point, loaded.log_start_offset)
+        log.truncated_bytes = loaded.truncated_bytes
+        return log
+
+    # ---- append
+
+    def append(
+        self,
+        records: Buffer,
+        *,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        leader_epoch: int = 0,
+        verification_guard: int = NO_GUARD,
+    ) -> Appended:
+        """Append one record batch, giving it its offsets. `records` is neither changed nor kept.
+
+        The answer carries Kafka's error code when the batch is refused. A transactional batch that begins a
+        transaction here needs the guard of `begin_verification` (KIP-890). StorageError when the disk fails.
+        """
+        if not records:
+            return self._refused(Refusal(ErrorCode.INVALID_RECORD, "there is no record batch"))
+        try:
+            header = parse_header(records)
+        except CorruptBatchError as fault:
+            return self._refused(Refusal(ErrorCode(fault.error_code), str(fault)))
+        refusal: Refusal | None
+        if origin is Origin.CLIENT:
+            refusal = check_client_batch(records, header, self.config, now_ms)
+        else:
+            require(not header.is_control, "markers are written by append_control")
+            refusal = check_own_batch(records, header, self.config)
+        if refusal is not None:
+            return self._refused(refusal)
+        idempotent = header.producer_id >= 0
+        if idempotent:
+            if origin is Origin.CLIENT:
+                known = self._producers.find_duplicate(header)
+                if known is not None:
+                    appended_ms = known.timestamp_ms if self._stamps else -1
+                    return Appended(known.first_offset, known.last_offset, appended_ms, self.log_start_offset, True)
+            verify = self.config.transaction_verification
+            refusal = self._producers.check_batch(header, origin, verification_guard, verify=verify)
+            if refusal is not None:
+                return self._refused(refusal)
+        return self._append_checked(records, header, leader_epoch, now_ms)
+
+    def _append_checked(self, records: Buffer, header: BatchHeader, leader_epoch: int, now_ms: int) -> Appended:
+        timestamp_ms, appended_ms = header.max_timestamp_ms, -1
+        if self._stamps:
+            records = bytearray(records)
+            set_log_append_time(records, 0, now_ms)
+            timestamp_ms = appended_ms = now_ms
+        offset, delta = self.end_offset, header.last_offset_delta
+        segment, position = self._write(records, header, leader_epoch, timestamp_ms, now_ms)
+        if header.producer_id >= 0:
+            self._producers.apply_batch(header, offset, timestamp_ms, now_ms, segment.base_offset, position)
+        self._advance(segment, position, header, timestamp_ms, now_ms)
+        return Appended(offset, offset + delta, appended_ms, self.log_start_offset)
+
+    def append_control(
+        self,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        now_ms: int,
+        leader_epoch: int = 0,
+        transaction_version: int = 0,
+    ) -> Appended:
+        """Append the marker that ends a producer's transaction here (WriteTxnMarkers).
+
+        INVALID_PRODUCER_EPOCH for a late marker (with `transaction_version` 2 or more, KIP-1228's stricter rule),
+        TRANSACTION_COORDINATOR_FENCED for one of an older coordinator.
+        """
+        refusal = self._producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
+        if refusal is not None:
+            return self._refused(refusal)
+        marker = control_batch(
+            commit=commit,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=coordinator_epoch,
+            timestamp_ms=now_ms,
+        )
+        header, offset = parse_header(marker), self.end_offset
+        segment, position = self._write(marker, header, leader_epoch, now_ms, now_ms)
+        ended = self._producers.apply_marker(
+            header, offset, committed=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
+        )
+        self._advance(segment, position, header, now_ms, now_ms)
+        if ended is not None and not commit:
+            segment.txn_index.append(
+                AbortedTxn(ended.producer_id, ended.first_offset, ended.last_offset, ended.last_stable_offset)
+            )
+        return Appended(offset, offset, -1, self.log_start_offset)
+
+    def begin_verification(
+        self, producer_id: int, sequence: int, producer_epoch: int, *, supports_epoch_bump: bool, now_ms: int
+    ) -> VerificationGuard:
+        """Before the first append of a transaction here (KIP-890): the guard that its append must bring.
+
+        `supports_epoch_bump`: the request speaks KIP-890's protocol (transaction version 2).
+        """
+        return self._producers.begin_verification(
+            producer_id, sequence, producer_epoch, supports_epoch_bump=supports_epoch_bump, now_ms=now_ms
+        )
+
+    @property
+    def _stamps(self) -> bool:
+        return self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+
+    def _refused(self, refusal: Refusal) -> Appended:
+        return Appended(-1, -1, -1, self.log_start_offset, False, refusal.error, refusal.message)
+
+    def _write(
+        self, records: Buffer, header: BatchHeader, leader_epoch: int, timestamp_ms: int, now_ms: int
+    ) -> tuple[Segment, int]:
+        """Put the batch's bytes at the end of the active segment, after a roll when it is time for one."""
+        offset, size_bytes = self.end_offset, header.size_bytes
+        segment = self._segments.active
+        if segment.should_roll(self.config, size_bytes, timestamp_ms, offset + header.last_offset_delta, now_ms):
+            self.roll(now_ms)
+            segment = self._segments.active
+        if leader_epoch != self._epochs.latest:
+            self._epochs.assign(leader_epoch, offset)
+        head = _HEAD.pack(offset, header.length, leader_epoch)
+        return segment, segment.write((head, memoryview(records)[_HEAD.size :]), size_bytes)
+
+    def _advance(self, segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, now_ms: int) -> None:
+        """The batch is in the log: offsets and indexes follow."""
+        offset = self.end_offset
+        last_offset = offset + header.last_offset_delta
+        self.end_offset = self._producers.end_offset = last_offset + 1
+        segment.note(last_offset, timestamp_ms, position, header.size_bytes)
+        segment.modified_ms = now_ms
+        self._segments.note(offset, position)
+
+    # ---- read
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        min_one_batch: bool = True,
+    ) -> Read:
+        """Slices of at most `max_bytes`, beginning with the batch that holds `offset` (or the next one there is).
+
+        The first batch comes whole even when it is larger, with `min_one_batch`; without it, not at all (KIP-74).
+        OFFSET_OUT_OF_RANGE below the log's start or above its end. READ_COMMITTED ends at the LSO.
+        """
+        end, stable, start = self.end_offset, self.last_stable_offset, self.log_start_offset
+        if not start <= offset <= end:
+            return Read(ErrorCode.OFFSET_OUT_OF_RANGE, (), end, stable, start)
+        committed = isolation is Isolation.READ_COMMITTED
+        limit = stable if committed else end
+        place = self._segments.find(offset) if offset < limit else None
+        if place is None:
+            return Read(ErrorCode.NONE, (), end, stable, start, () if committed else None)
+        segment, position = place
+        available = (self._position_of_stable(segment) if limit < end else segment.size_bytes) - position
+        length = min(available, max_bytes)
+        if available > max_bytes:
+            first_bytes = segment.batch_bytes_at(position)
+            if first_bytes > max_bytes:
+                length = first_bytes if min_one_batch else 0
+        slices = (Slice(segment.log, position, length),) if length > 0 else ()
+        aborted = self._aborted(segment, offset, position + length) if committed else None
+        return Read(ErrorCode.NONE, slices, end, stable, start, aborted)
+
+    def _position_of_stable(self, segment: Segment) -> int:
+        """Where in `segment` the records at the LSO begin; its end when they are in a later segment."""
+        oldest = self._producers.first_unstable_offset()
+        require(oldest is not None, "the LSO is below the end of the log without an open transaction")
+        assert oldest is not None
+        if oldest.position < 0 or oldest.first_offset < self.log_start_offset:  # from a snapshot, or deleted since
+            place = self._segments.find(self.last_stable_offset)
+            require(place is not None, "the LSO lies behind the end of the log")
+            assert place is not None
+            found, position = place
+            return position if found is segment else segment.size_bytes
+        return oldest.position if oldest.segment_base_offset == segment.base_offset else segment.size_bytes
+
+    def _aborted(self, segment: Segment, offset: int, end_position: int) -> tuple[AbortedTransaction, ...]:
+        # An offset at or after the slice's end; the nearest indexed one is near enough, more aborts do no harm.
+        upper = segment.offset_index.offset_at(end_position)
+        if upper is None:
+            upper = self._segments.following_base(segment)
+        return self._segments.aborted(segment, offset, self.end_offset if upper is None else upper)
+
+    # ---- offsets
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where READ_COMMITTED ends: the oldest open transaction's first record, else the end of the log."""
+        oldest = self._producers.first_unstable_offset()
+        return self.end_offset if oldest is None else max(oldest.first_offset, self.log_start_offset)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The leader epoch of the newest records, or -1."""
+        return self._epochs.latest
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch of the record at `offset`, or -1."""
+        return self._epochs.at(offset)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
+        """OffsetForLeaderEpoch: the largest epoch up to `epoch`, and where it ends."""
+        return self._epochs.end_offset_for(epoch, self.end_offset)
+
+    def offset_for_timestamp(
+        self, timestamp_ms: int, isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> TimestampOffset | None:
+        """ListOffsets: the first record of at least that timestamp, or a `SpecialTimestamp`'s answer; else None."""
+        limit = self.last_stable_offset if isolation is Isolation.READ_COMMITTED else self.end_offset
+        start = self.log_start_offset
+        match timestamp_ms:
+            case SpecialTimestamp.LATEST:
+                return TimestampOffset(-1, limit, self._epochs.latest)
+            case SpecialTimestamp.EARLIEST | SpecialTimestamp.EARLIEST_LOCAL:
+                return TimestampOffset(-1, start, self._epochs.at(start))
+            case SpecialTimestamp.LATEST_TIERED | SpecialTimestamp.EARLIEST_PENDING_UPLOAD:
+                return TimestampOffset(-1, -1)  # there is no tiered storage
+            case SpecialTimestamp.MAX_TIMESTAMP:
+                found = newest_record(list(self._segments), start)
+            case _:
+                found = find_timestamp(list(self._segments), timestamp_ms, start)
+        return found if found is not None and found.offset < limit else None
+
+    # ---- producers
+
+    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
+        """Whether the producer (of that epoch, when given) has a transaction open in this partition."""
+        return self._producers.has_ongoing_transaction(producer_id, producer_epoch)
+
+    def active_producers(self) -> list[ActiveProducer]:
+        """DescribeProducers."""
+        return self._producers.active()
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget producers silent for `producer.id.expiration.ms`, but for those with an open transaction; how many."""
+        return self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
+
+    # ---- deletion
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments' logs."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    def delete_records_before(self, offset: int) -> Deleted:
+        """DeleteRecords: the log begins at `offset` (-1: at its end) from now on; segments go at the next retention."""
+        offset = self.end_offset if offset == -1 else offset
+        if not 0 <= offset <= self.end_offset:
+            return Deleted(ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+        self._move_start(offset)
+        return Deleted(ErrorCode.NONE, self.log_start_offset)
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Delete the segments whose time has come; how many."""
+        count = deletable_segments(
+            list(self._segments), self.config, log_start_offset=self.log_start_offset, now_ms=now_ms
+        )
+        if count == 0:
+            return 0
+        if count == len(self._segments):
+            self.roll(now_ms)
+        self._move_start(self._segments[count].base_offset)
+        for segment in self._segments.remove_first(count):
+            segment.delete()
+        self._snapshots.delete_before(self._segments[0].base_offset)
+        return count
+
+    def _move_start(self, offset: int) -> None:
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.recovery_point = max(self.recovery_point, offset)
+            self._epochs.truncate_from_start(offset)
+
+    # ---- durability
+
+    @property
+    def needs_flush(self) -> bool:
+        """Whether something was appended since the last flush."""
+        return self.end_offset > self.recovery_point
+
+    def roll(self, now_ms: int) -> None:
+        """Close the active segment and begin the next at the end of the log. No-op while the active one is empty."""
+        if self._segments.active.size_bytes == 0:
+            return
+        self._segments.active.seal()
+        self._segments.add(Segment.create(self._storage, self.end_offset, self.config, now_ms))
+        self._snapshots.write(self._producers)
+
+    def flush_plan(self) -> FlushPlan:
+        """Write what memory alone holds, and say what must be synced for the log to be durable up to its end."""
+        files: list[File] = []
+        for segment in self._segments.ending_after(self.recovery_point):
+            segment.save_indexes()
+            files += segment.files()
+        bases = [segment.base_offset for segment in self._segments]
+        self._snapshots.write(self._producers)
+        self._snapshots.prune(bases)
+        files += [self._storage.open(name) for name in (self._snapshots.newest_name, self._epochs.file_name) if name]
+        return FlushPlan(self.end_offset, tuple(files))
+
+    def mark_flushed(self, plan: FlushPlan) -> None:
+        """The plan's `sync` has returned: recovery may begin at its offset."""
+        self.recovery_point = max(self.recovery_point, plan.offset)
+
+    def flush(self) -> None:
+        """Make everything durable here and now (blocking on the device)."""
+        plan = self.flush_plan()
+        plan.sync()
+        self.mark_flushed(plan)
+
+    def close(self, *, sync: bool = True) -> None:
+        """Clean shutdown: indexes and producer snapshot are written, the log is synced, files are closed.
+
+        Without `sync` the clean-shutdown marker only outlives the process, not the machine.
+        """
+        self._segments.active.seal()
+        plan = self.flush_plan()
+        if sync:
+            plan.sync()
+        self.mark_flushed(plan)
+        for segment in self._segments:
+            segment.close()
+
+    def _take_topic_id(self, topic_id: bytes | None) -> None:
+        content = self._storage.read(PARTITION_METADATA)
+        self.topic_id = decode_partition_metadata(content) if content is not None else topic_id
+        if content is None and topic_id is not None:
+            self._storage.write(PARTITION_METADATA, encode_partition_metadata(topic_id))
+        if topic_id is not None and topic_id != self.topic_id:
+            assert self.topic_id is not None
+            raise StorageError(
+                f"{self.tp}: the directory belongs to topic id {topic_id_text(self.topic_id)}, "
+                f"not {topic_id_text(topic_id)}"
+            )

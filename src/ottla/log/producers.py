@@ -1,0 +1,349 @@
+"""What one partition knows of its producers: the checks of idempotence and transactions, and the state they need.
+
+Theory of operation. Nothing here touches a file. `check_batch` and `check_marker` decide (an error or None) and change
+nothing; once the bytes are in the log, `apply_batch` and `apply_marker` change the state. Recovery calls only the two
+applies, over the batches it finds, so live and recovered state are the same by construction (SPEC P7).
+
+Per producer id: its epoch, its last five batches (P3; KIP-98 allows five in flight), where its open transaction began,
+the coordinator epoch of its last marker, and when it was last heard of. The first offsets of open transactions, oldest
+first, give the last stable offset (T8).
+
+Differences from Kafka 4.3: an entry expires by when it was last written, not by its records' timestamps alone, so a
+producer that writes old timestamps does not lose its state; and nothing expires during recovery.
+"""
+
+from collections import deque
+from typing import Final, NamedTuple
+
+from ottla.base.require import require
+from ottla.log.results import NO_GUARD, ActiveProducer, Origin, VerificationGuard
+from ottla.wire.batch import BatchHeader
+from ottla.wire.errors import ErrorCode
+
+#: Batches remembered per producer; `max.in.flight.requests.per.connection` of an idempotent producer is at most this.
+BATCHES_TO_RETAIN: Final = 5
+_SEQUENCE_MAX: Final = 2**31 - 1
+
+
+class Refusal(NamedTuple):
+    """Why an append is not made."""
+
+    error: ErrorCode
+    message: str
+
+
+class BatchMetadata(NamedTuple):
+    """One remembered batch of a producer."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class ProducerEntry:
+    """The state of one producer id."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "last_seen_ms",
+        "last_timestamp_ms",
+        "producer_epoch",
+        "producer_id",
+        "txn_first_offset",
+    )
+
+    def __init__(self, producer_id: int, producer_epoch: int) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.coordinator_epoch = -1
+        #: Newest timestamp of its last batch or marker (what a snapshot holds).
+        self.last_timestamp_ms = -1
+        #: When that was written; not in a snapshot.
+        self.last_seen_ms = -1
+        #: First offset of the open transaction, or -1.
+        self.txn_first_offset = -1
+        self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_TO_RETAIN)
+
+    @property
+    def last_sequence(self) -> int:
+        """The newest batch's last sequence, or -1."""
+        return self.batches[-1].last_sequence if self.batches else -1
+
+    def set_epoch(self, producer_epoch: int) -> None:
+        """A new epoch starts without batches."""
+        if producer_epoch != self.producer_epoch:
+            self.batches.clear()
+            self.producer_epoch = producer_epoch
+
+
+class OngoingTransaction(NamedTuple):
+    """An open transaction, and where its first batch lies (`position` is -1 where only the offset is known)."""
+
+    producer_id: int
+    first_offset: int
+    segment_base_offset: int = -1
+    position: int = -1
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that a marker has just ended."""
+
+    producer_id: int
+    first_offset: int
+    #: Offset of the marker.
+    last_offset: int
+    committed: bool
+    #: Where the LSO stands once the transaction is gone.
+    last_stable_offset: int
+
+
+class Verification:
+    """A transaction that is being verified with its coordinator before its first append (KIP-890)."""
+
+    __slots__ = ("guard", "lowest_sequence", "producer_epoch", "started_ms", "supports_epoch_bump")
+
+    def __init__(self, guard: int, sequence: int, producer_epoch: int, supports_epoch_bump: bool, now_ms: int) -> None:
+        self.guard = guard
+        #: A higher sequence must not overtake the lowest one that is still waiting.
+        self.lowest_sequence = sequence
+        self.producer_epoch = producer_epoch
+        #: Whether the producer speaks KIP-890's protocol (transaction version 2).
+        self.supports_epoch_bump = supports_epoch_bump
+        self.started_ms = now_ms
+
+    def update(self, sequence: int, producer_epoch: int) -> None:
+        """Another batch waits for the same verification."""
+        if producer_epoch > self.producer_epoch:
+            self.producer_epoch, self.lowest_sequence = producer_epoch, sequence
+        elif producer_epoch == self.producer_epoch:
+            self.lowest_sequence = min(self.lowest_sequence, sequence)
+
+
+class ProducerState:
+    """Every producer of one partition, up to `end_offset`."""
+
+    def __init__(self, end_offset: int = 0) -> None:
+        self.producers: dict[int, ProducerEntry] = {}
+        #: By first offset; a transaction that opens later has a higher one, so the dict is in order.
+        self.ongoing: dict[int, OngoingTransaction] = {}
+        self.end_offset = end_offset
+        self._verifications: dict[int, Verification] = {}
+        self._next_guard = NO_GUARD + 1
+
+    # ---- questions
+
+    def first_unstable_offset(self) -> OngoingTransaction | None:
+        """The oldest open transaction, or None."""
+        return next(iter(self.ongoing.values()), None)
+
+    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
+        """Whether the producer (of that epoch, when given) has an open transaction here."""
+        entry = self.producers.get(producer_id)
+        if entry is None or entry.txn_first_offset < 0:
+            return False
+        return producer_epoch is None or entry.producer_epoch == producer_epoch
+
+    def active(self) -> list[ActiveProducer]:
+        """DescribeProducers."""
+        return [
+            ActiveProducer(
+                entry.producer_id,
+                entry.producer_epoch,
+                entry.last_sequence,
+                entry.last_timestamp_ms,
+                entry.coordinator_epoch,
+                entry.txn_first_offset,
+            )
+            for entry in self.producers.values()
+        ]
+
+    def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
+        """The remembered batch that has exactly this one's sequences (P3)."""
+        entry = self.producers.get(header.producer_id)
+        if entry is None or entry.producer_epoch != header.producer_epoch:
+            return None
+        first, last = header.base_sequence, header.last_sequence
+        for batch in entry.batches:
+            if batch.first_sequence == first and batch.last_sequence == last:
+                return batch
+        return None
+
+    # ---- verification (KIP-890)
+
+    def begin_verification(
+        self, producer_id: int, sequence: int, producer_epoch: int, *, supports_epoch_bump: bool, now_ms: int
+    ) -> VerificationGuard:
+        """The guard to give to the append once the coordinator has confirmed the transaction.
+
+        NO_GUARD when the transaction is open here already and needs no confirmation; an error for an old epoch.
+        """
+        entry = self.producers.get(producer_id)
+        if entry is not None and producer_epoch < entry.producer_epoch:
+            return VerificationGuard(NO_GUARD, *_old_epoch(producer_id, producer_epoch, entry.producer_epoch))
+        if self.has_ongoing_transaction(producer_id, producer_epoch):
+            return VerificationGuard(NO_GUARD)
+        waiting = self._verifications.get(producer_id)
+        if waiting is None:
+            # One guard per attempt: a confirmation that arrives after the transaction's end must fit no later one.
+            waiting = Verification(self._next_guard, sequence, producer_epoch, supports_epoch_bump, now_ms)
+            self._next_guard += 1
+            self._verifications[producer_id] = waiting
+        else:
+            waiting.update(sequence, producer_epoch)
+        return VerificationGuard(waiting.guard)
+
+    # ---- checks: they change nothing
+
+    def check_batch(self, header: BatchHeader, origin: Origin, guard: int, *, verify: bool) -> Refusal | None:
+        """Whether a data batch with a producer id may be appended now."""
+        producer_id, producer_epoch = header.producer_id, header.producer_epoch
+        entry = self.producers.get(producer_id)
+        if entry is not None and producer_epoch < entry.producer_epoch:
+            return _old_epoch(producer_id, producer_epoch, entry.producer_epoch)
+        ongoing = entry is not None and entry.txn_first_offset >= 0
+        transactional = header.is_transactional
+        if transactional and verify and not (ongoing and entry and entry.producer_epoch == producer_epoch):
+            waiting = self._verifications.get(producer_id)
+            if waiting is None or waiting.guard != guard:
+                return Refusal(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
+        if ongoing and not transactional:
+            return Refusal(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Expected transactional write from producer {producer_id}, it has one open",
+            )
+        return self._check_sequence(entry, header) if origin is Origin.CLIENT else None
+
+    def _check_sequence(self, entry: ProducerEntry | None, header: BatchHeader) -> Refusal | None:
+        first = header.base_sequence
+        waiting = self._verifications.get(header.producer_id) if self._verifications else None
+        if waiting is not None:
+            if waiting.supports_epoch_bump and first != 0 and (entry is None or not entry.batches):
+                return _out_of_order(header, "0, a new transaction's first")
+            if first > waiting.lowest_sequence:
+                return _out_of_order(header, f"{waiting.lowest_sequence}, the earliest seen")
+        if entry is None or entry.producer_epoch < 0:
+            return None  # its records may have been deleted: any sequence may be the next
+        if entry.producer_epoch != header.producer_epoch:
+            return None if first == 0 else _out_of_order(header, "0, a new epoch's first")
+        last = entry.last_sequence
+        if first == last + 1 or (first == 0 and last == _SEQUENCE_MAX):
+            return None
+        return _out_of_order(header, str(0 if last == _SEQUENCE_MAX else last + 1))
+
+    def check_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int
+    ) -> Refusal | None:
+        """Whether an end-transaction marker may be appended now."""
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            return None
+        current = entry.producer_epoch
+        # KIP-1228: the coordinator bumps the epoch before each end under version 2, so a marker of the present epoch is
+        # late, unless it repeats the one that has just ended the transaction.
+        late = producer_epoch < current
+        if transaction_version >= 2 and producer_epoch == current and entry.txn_first_offset >= 0:
+            late = True
+        if late:
+            return _old_epoch(producer_id, producer_epoch, current)
+        if entry.coordinator_epoch > coordinator_epoch:
+            return Refusal(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"Coordinator epoch {coordinator_epoch} for producer {producer_id} is older than "
+                f"{entry.coordinator_epoch}",
+            )
+        return None
+
+    # ---- applies: they refuse nothing
+
+    def apply_batch(
+        self,
+        header: BatchHeader,
+        base_offset: int,
+        timestamp_ms: int,
+        now_ms: int,
+        segment_base_offset: int = -1,
+        position: int = -1,
+    ) -> None:
+        """A data batch with a producer id is in the log, from `base_offset` on, its newest record of `timestamp_ms`.
+
+        Those two are not read from `header`, which is the one the client sent.
+        """
+        producer_id, producer_epoch = header.producer_id, header.producer_epoch
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerEntry(producer_id, producer_epoch)
+        elif entry.producer_epoch != producer_epoch:
+            entry.set_epoch(producer_epoch)
+        entry.batches.append(
+            BatchMetadata(
+                header.base_sequence,
+                header.last_sequence,
+                base_offset,
+                base_offset + header.last_offset_delta,
+                timestamp_ms,
+            )
+        )
+        entry.last_timestamp_ms = timestamp_ms
+        entry.last_seen_ms = now_ms
+        if header.is_transactional:
+            if entry.txn_first_offset < 0:
+                entry.txn_first_offset = base_offset
+                self.ongoing[base_offset] = OngoingTransaction(producer_id, base_offset, segment_base_offset, position)
+            self._verifications.pop(producer_id, None)
+
+    def apply_marker(
+        self, header: BatchHeader, offset: int, *, committed: bool, coordinator_epoch: int, now_ms: int
+    ) -> CompletedTransaction | None:
+        """A marker is in the log at `offset`; returns the transaction it ended, if one was open here."""
+        producer_id, producer_epoch = header.producer_id, header.producer_epoch
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerEntry(producer_id, producer_epoch)
+        entry.set_epoch(producer_epoch)
+        entry.coordinator_epoch = coordinator_epoch
+        entry.last_timestamp_ms = header.max_timestamp_ms
+        entry.last_seen_ms = now_ms
+        waiting = self._verifications.get(producer_id)
+        # Under version 2 a marker of the waiting batch's own epoch belongs to the transaction before it.
+        if waiting is not None and not (waiting.supports_epoch_bump and waiting.producer_epoch == producer_epoch):
+            del self._verifications[producer_id]
+        first_offset, entry.txn_first_offset = entry.txn_first_offset, -1
+        if first_offset < 0:
+            return None
+        gone = self.ongoing.pop(first_offset, None)
+        require(gone is not None, f"producer {producer_id} ends a transaction at {first_offset} that nobody opened")
+        oldest = self.first_unstable_offset()
+        stable = offset + 1 if oldest is None else oldest.first_offset
+        return CompletedTransaction(producer_id, first_offset, offset, committed, stable)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers that have been silent for `expiration_ms` and have nothing open; how many they were."""
+        gone = [
+            producer_id
+            for producer_id, entry in self.producers.items()
+            if entry.txn_first_offset < 0 and now_ms - max(entry.last_seen_ms, entry.last_timestamp_ms) >= expiration_ms
+        ]
+        for producer_id in gone:
+            del self.producers[producer_id]
+        late = [key for key, each in self._verifications.items() if now_ms - each.started_ms >= expiration_ms]
+        for producer_id in late:
+            del self._verifications[producer_id]
+        return len(gone)
+
+
+def _old_epoch(producer_id: int, producer_epoch: int, current: int) -> Refusal:
+    # Since KIP-588 a fenced produce says INVALID_PRODUCER_EPOCH, so that the client aborts and asks the coordinator.
+    return Refusal(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"Epoch of producer {producer_id} is {producer_epoch}, the last seen one is {current}",
+    )
+
+
+def _out_of_order(header: BatchHeader, expected: str) -> Refusal:
+    return Refusal(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"Out of order sequence number for producer {header.producer_id}: {header.base_sequence}, expected {expected}",
+    )

@@ -1,0 +1,121 @@
+"""What a partition's log is asked and what it answers."""
+
+from enum import Enum, IntEnum
+from typing import Final, NamedTuple
+
+from ottla.log.storage import Slice
+from ottla.wire.errors import ErrorCode
+
+#: The verification guard of an append that needs none, or has none (KIP-890).
+NO_GUARD: Final = 0
+
+
+class Origin(Enum):
+    """Who appends, and with it how much is checked."""
+
+    #: A produce request: exactly one batch, sequences checked, no control batches.
+    CLIENT = "client"
+    #: The broker itself (group and transaction records, markers, metadata): epochs are checked, sequences are not.
+    COORDINATOR = "coordinator"
+
+
+class Isolation(IntEnum):
+    """Fetch and ListOffsets isolation, with the numbers of the wire."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class SpecialTimestamp(IntEnum):
+    """Timestamps of ListOffsets that are questions (KIP-734, KIP-405, KIP-1005, KIP-1023)."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3
+    EARLIEST_LOCAL = -4
+    LATEST_TIERED = -5
+    EARLIEST_PENDING_UPLOAD = -6
+
+
+class Appended(NamedTuple):
+    """An append's answer: what a Produce response says about one partition."""
+
+    base_offset: int
+    last_offset: int
+    #: -1 unless the topic stamps records itself (`message.timestamp.type=LogAppendTime`).
+    log_append_time_ms: int
+    log_start_offset: int
+    #: The batch was already in the log (P3): the offsets are those of its first copy and nothing was written.
+    duplicate: bool = False
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+class VerificationGuard(NamedTuple):
+    """What a verification began with (KIP-890): ask the coordinator unless `needed` is False, then append with it."""
+
+    guard: int
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+    @property
+    def needed(self) -> bool:
+        """Whether the coordinator must confirm that the transaction is open and this partition in it."""
+        return self.guard != NO_GUARD
+
+
+class AbortedTransaction(NamedTuple):
+    """An entry of a fetch response's aborted list."""
+
+    producer_id: int
+    first_offset: int
+
+
+class Read(NamedTuple):
+    """A read's answer: what a Fetch response says about one partition, the records as file slices."""
+
+    error: ErrorCode
+    slices: tuple[Slice, ...]
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    #: None for READ_UNCOMMITTED.
+    aborted: tuple[AbortedTransaction, ...] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in all slices."""
+        return sum(piece.length_bytes for piece in self.slices)
+
+
+class TimestampOffset(NamedTuple):
+    """Where a timestamp was found; the leader epoch is -1 when it is not known."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int = -1
+
+
+class Deleted(NamedTuple):
+    """DeleteRecords' answer: the log start offset afterwards (`low_watermark`)."""
+
+    error: ErrorCode
+    low_watermark: int
+
+
+class EpochEndOffset(NamedTuple):
+    """OffsetForLeaderEpoch's answer; (-1, -1) when the epoch is not known."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+class ActiveProducer(NamedTuple):
+    """One producer as DescribeProducers shows it; -1 where there is nothing."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    transaction_start_offset: int

@@ -1,0 +1,276 @@
+"""One segment of a partition: a run of batches in a .log file, and the indexes beside it.
+
+The log file is the truth; the indexes only shorten the way to a batch and can always be made again from it. An index
+entry is added for the batch that follows more than `index.interval.bytes` without one, as Kafka does.
+"""
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Final
+
+from ottla.base.errors import CorruptDataError
+from ottla.log.config import LogConfig
+from ottla.log.index import OffsetIndex, TimeIndex
+from ottla.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, file_name
+from ottla.log.storage import Buffer, File, Storage
+from ottla.log.txn_index import TransactionIndex
+from ottla.wire.batch import HEADER_BYTES, BatchHeader, check_integrity, parse_header
+from ottla.wire.batch_errors import CorruptBatchError
+
+#: Read at a time while looking for one batch: the indexed distance, and the header after it.
+_LOOK_BYTES: Final = 4_096 + HEADER_BYTES
+#: Read at a time while walking many batches.
+_WALK_BYTES: Final = 65_536
+#: base offset, batch length, …, last offset delta: what it takes to step over a batch.
+_STEP: Final = Struct(">qi11xi")
+_LENGTH: Final = Struct(">8xi")
+_OVERHEAD: Final = 12
+_RELATIVE_MAX: Final = 2**31 - 1
+
+
+class Segment:
+    """A segment, active (the last one, appended to) or closed. Single writer."""
+
+    __slots__ = (
+        "_log",
+        "_since_index_bytes",
+        "_storage",
+        "base_offset",
+        "created_ms",
+        "first_timestamp_ms",
+        "full",
+        "index_interval_bytes",
+        "max_timestamp_ms",
+        "max_timestamp_offset",
+        "modified_ms",
+        "offset_index",
+        "size_bytes",
+        "time_index",
+        "txn_index",
+    )
+
+    def __init__(self, storage: Storage, base_offset: int, config: LogConfig, now_ms: int) -> None:
+        self._storage = storage
+        self._log: File | None = None
+        self._since_index_bytes = 0
+        self.base_offset = base_offset
+        self.index_interval_bytes = config.index_interval_bytes
+        size = config.segment_index_bytes
+        self.offset_index = OffsetIndex(storage, file_name(base_offset, OFFSET_INDEX), base_offset, size)
+        self.time_index = TimeIndex(storage, file_name(base_offset, TIME_INDEX), base_offset, size)
+        self.txn_index = TransactionIndex(storage, file_name(base_offset, TXN_INDEX))
+        self.size_bytes = 0
+        #: Newest timestamp in the segment and the last offset of the first batch that has it; -1 while there is none.
+        self.max_timestamp_ms = -1
+        self.max_timestamp_offset = base_offset
+        #: Newest timestamp of the first batch, from which `segment.ms` counts; None until it is known.
+        self.first_timestamp_ms: int | None = None
+        self.created_ms = self.modified_ms = now_ms
+        #: An index has no room for another entry.
+        self.full = False
+
+    @classmethod
+    def create(cls, storage: Storage, base_offset: int, config: LogConfig, now_ms: int) -> "Segment":
+        """A new, empty segment with its three files."""
+        segment = cls(storage, base_offset, config, now_ms)
+        segment._log = storage.open(file_name(base_offset, LOG), create=True)
+        segment._log.truncate(0)
+        segment.forget_indexes()
+        segment.save_indexes()
+        return segment
+
+    @classmethod
+    def load(cls, storage: Storage, base_offset: int, config: LogConfig, now_ms: int) -> "Segment":
+        """The segment that is on disk. Its indexes are believed until `check` says otherwise."""
+        segment = cls(storage, base_offset, config, now_ms)
+        segment.size_bytes = segment.log.size_bytes
+        segment.modified_ms = storage.modified_ms(file_name(base_offset, LOG))
+        return segment
+
+    @property
+    def log(self) -> File:
+        """The log file, opened on first use."""
+        if self._log is None:
+            self._log = self._storage.open(file_name(self.base_offset, LOG))
+        return self._log
+
+    def check(self, names: frozenset[str]) -> bool:
+        """Whether the index files are there and can be this segment's; takes over what the time index says."""
+        if self.offset_index.name not in names:
+            return False
+        try:
+            self.offset_index.check()
+            self.time_index.check()
+            self.txn_index.load(self.base_offset)
+        except CorruptDataError:
+            return False
+        if self.offset_index.last().position > self.size_bytes:
+            return False
+        self._take_newest()
+        return True
+
+    # ---- writing
+
+    def should_roll(self, config: LogConfig, size_bytes: int, timestamp_ms: int, last_offset: int, now_ms: int) -> bool:
+        """Whether a batch of that size, newest timestamp and last offset belongs into the next segment."""
+        own_bytes = self.size_bytes
+        if own_bytes == 0:
+            return False
+        if own_bytes + size_bytes > config.segment_bytes or self.full or last_offset - self.base_offset > _RELATIVE_MAX:
+            return True
+        first = self.first_timestamp_ms
+        if first is None:
+            first = self.first_timestamp_ms = next(self.walk(0))[1].max_timestamp_ms
+        waited_ms = timestamp_ms - first if first >= 0 else now_ms - self.created_ms
+        return waited_ms > config.segment_ms
+
+    def write(self, buffers: Sequence[Buffer], size_bytes: int) -> int:
+        """Append one batch's bytes; its position. StorageError leaves the segment as it was."""
+        position = self.size_bytes
+        self.log.append(buffers)
+        self.size_bytes = position + size_bytes
+        return position
+
+    def note(self, last_offset: int, timestamp_ms: int, position: int, size_bytes: int) -> None:
+        """Take a batch that is in the log file into the indexes."""
+        if position == 0:
+            self.first_timestamp_ms = timestamp_ms
+        if timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms, self.max_timestamp_offset = timestamp_ms, last_offset
+        if self._since_index_bytes > self.index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.append(self.max_timestamp_ms, self.max_timestamp_offset)
+            self._since_index_bytes = 0
+            self.full = self.offset_index.is_full or self.time_index.is_full
+        self._since_index_bytes += size_bytes
+
+    def seal(self) -> None:
+        """Nothing is appended for now: the newest timestamp goes into the time index, the indexes to their files."""
+        self.time_index.append(self.max_timestamp_ms, self.max_timestamp_offset)
+        self.save_indexes()
+
+    def save_indexes(self) -> None:
+        """Bring the index files up to date."""
+        self.offset_index.save()
+        self.time_index.save()
+
+    def files(self) -> list[File]:
+        """Open handles of all that a flush must see to the device."""
+        names = [
+            self.offset_index.name,
+            self.time_index.name,
+            *([self.txn_index.name] if self.txn_index.entries else []),
+        ]
+        return [self.log, *(self._storage.open(name, create=True) for name in names)]
+
+    # ---- reading
+
+    def locate(self, offset: int) -> int | None:
+        """Position of the first batch that ends at `offset` or later, or None when all end before."""
+        position = self.offset_index.lookup(offset).position
+        log, size_bytes = self.log, self.size_bytes
+        while position < size_bytes:
+            chunk = log.read(position, _LOOK_BYTES)
+            at, last_start = 0, len(chunk) - HEADER_BYTES
+            while at <= last_start:
+                base_offset, length, last_offset_delta = _STEP.unpack_from(chunk, at)
+                if base_offset + last_offset_delta >= offset:
+                    return position + at
+                at += length + _OVERHEAD
+            if at == 0:
+                raise CorruptDataError(f"segment {self.base_offset}: no batch at position {position} of {size_bytes}")
+            position += at
+        return None
+
+    def batch_bytes_at(self, position: int) -> int:
+        """Size of the batch that begins at `position`."""
+        length: int = _LENGTH.unpack(self.log.read(position, _OVERHEAD))[0]
+        return length + _OVERHEAD
+
+    def walk(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of every whole batch from `position` on; nothing is checked beyond the header."""
+        log, size_bytes = self.log, self.size_bytes
+        while position + HEADER_BYTES <= size_bytes:
+            chunk = log.read(position, _WALK_BYTES)
+            at, last_start = 0, len(chunk) - HEADER_BYTES
+            while at <= last_start:
+                header = parse_header(chunk, at)
+                end = at + header.size_bytes
+                if position + end > size_bytes:
+                    return
+                yield position + at, header
+                at = end
+            position += at
+
+    def unload(self) -> None:
+        """Let go of what can be opened again: file and index entries of a closed segment that is seldom read."""
+        self.offset_index.unload()
+        self.time_index.unload()
+        self._log = None  # a slice that is being sent keeps the file open
+
+    def close(self) -> None:
+        """Close the log file."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def delete(self) -> None:
+        """Remove the segment's files. Slices that readers hold stay readable."""
+        self._log = None
+        for suffix in (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX):
+            self._storage.delete(file_name(self.base_offset, suffix))
+
+    # ---- recovery
+
+    def forget_indexes(self) -> None:
+        """Empty the three indexes, to be made again."""
+        self.offset_index.clear()
+        self.time_index.clear()
+        self.txn_index.clear()
+
+    def recover(self, from_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Check every batch from `from_offset` on, make the indexes anew from there, cut what is not a whole batch.
+
+        Yields each good batch's position and header, beginning with the last indexed one before `from_offset`; the
+        iterator must be run to its end. Afterwards `size_bytes` tells what was kept.
+        """
+        self.offset_index.truncate_to(from_offset)
+        self.time_index.truncate_to(from_offset)
+        self._take_newest()
+        position = start = self.offset_index.last().position
+        lowest_offset = 0 if start else self.base_offset
+        self._since_index_bytes = 0
+        with self.log.map() as view:
+            while position < self.size_bytes:
+                header = _whole_batch(view, position)
+                if header is None or header.base_offset < lowest_offset:
+                    break
+                lowest_offset = header.last_offset + 1
+                if position == start and start > 0:
+                    self._since_index_bytes = header.size_bytes
+                else:
+                    self.note(header.last_offset, header.max_timestamp_ms, position, header.size_bytes)
+                yield position, header
+                position += header.size_bytes
+        if position == start and start > 0:
+            # The indexed position holds no batch, so the index is not to be believed: once more from the beginning.
+            self.forget_indexes()
+            yield from self.recover(self.base_offset)
+            return
+        if position < self.size_bytes:
+            self.log.truncate(position)
+            self.size_bytes = position
+        self.save_indexes()
+
+    def _take_newest(self) -> None:
+        newest = self.time_index.last()
+        self.max_timestamp_ms, self.max_timestamp_offset = newest.timestamp_ms, newest.offset
+
+
+def _whole_batch(view: memoryview, position: int) -> BatchHeader | None:
+    try:
+        header = parse_header(view, position)
+        check_integrity(view, position, header)
+    except CorruptBatchError:
+        return None
+    return header if header.last_offset_delta >= 0 else None

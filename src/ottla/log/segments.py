@@ -1,0 +1,104 @@
+"""A partition's segments in order: which one holds an offset, and where in it."""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from ottla.log.results import AbortedTransaction
+from ottla.log.segment import Segment
+
+#: Positions of the newest batches, where a consumer at the end of the log reads next.
+_RECENT_BATCHES: Final = 256
+#: Closed segments whose file and index entries stay loaded: the most recently found ones.
+_LOADED_SEGMENTS: Final = 4
+
+
+class Segments:
+    """At least one segment; the last is the active one."""
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self._segments = segments
+        self._bases = [segment.base_offset for segment in segments]
+        self._recent: dict[int, int] = {}
+        self._loaded: deque[Segment] = deque()
+        self.active = segments[-1]
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __getitem__(self, number: int) -> Segment:
+        return self._segments[number]
+
+    def add(self, segment: Segment) -> None:
+        """Make `segment` the active one."""
+        self._remember(self.active)
+        self._segments.append(segment)
+        self._bases.append(segment.base_offset)
+        self.active = segment
+        self._recent.clear()
+
+    def remove_first(self, count: int) -> list[Segment]:
+        """Take the oldest `count` segments out, for their files to be deleted."""
+        gone, self._segments = self._segments[:count], self._segments[count:]
+        del self._bases[:count]
+        for segment in gone:
+            if segment in self._loaded:
+                self._loaded.remove(segment)
+        return gone
+
+    def note(self, offset: int, position: int) -> None:
+        """A batch with this base offset was written at this position of the active segment."""
+        recent = self._recent
+        if len(recent) >= _RECENT_BATCHES:
+            recent.clear()
+        recent[offset] = position
+
+    def find(self, offset: int) -> tuple[Segment, int] | None:
+        """The segment and position of the first batch that ends at `offset` or later, or None behind the end."""
+        position = self._recent.get(offset)
+        if position is not None:
+            return self.active, position
+        for segment in self._from(offset):
+            if segment is not self.active:
+                self._remember(segment)
+            position = segment.locate(offset)
+            if position is not None:
+                return segment, position
+        return None
+
+    def aborted(self, segment: Segment, from_offset: int, end_offset: int) -> tuple[AbortedTransaction, ...]:
+        """Aborted transactions with records in the range, which begins in `segment`."""
+        found = []
+        for each in self._from(segment.base_offset):
+            entries, more = each.txn_index.overlapping(from_offset, end_offset)
+            found += [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in entries]
+            if not more:
+                break
+        return tuple(found)
+
+    def following_base(self, segment: Segment) -> int | None:
+        """The base offset of the segment after this one, or None for the active one."""
+        number = bisect_right(self._bases, segment.base_offset)
+        return self._bases[number] if number < len(self._bases) else None
+
+    def ending_after(self, offset: int) -> list[Segment]:
+        """The segments that may hold records at `offset` or later."""
+        return list(self._from(offset))
+
+    def _from(self, offset: int) -> Iterator[Segment]:
+        number = max(bisect_right(self._bases, offset) - 1, 0)
+        return iter(self._segments[number:])
+
+    def _remember(self, segment: Segment) -> None:
+        loaded = self._loaded
+        if loaded and loaded[-1] is segment:
+            return
+        if segment in loaded:
+            loaded.remove(segment)
+        loaded.append(segment)
+        if len(loaded) > _LOADED_SEGMENTS:
+            loaded.popleft().unload()

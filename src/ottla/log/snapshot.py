@@ -1,0 +1,137 @@
+"""Producer snapshots (.snapshot): the producer state at the offset in the file's name, in Kafka's version 1.
+
+    version i16 = 1, CRC-32C u32 of what follows, count i32, then per producer: id i64, epoch i16, last sequence i32,
+    last offset i64, offset delta i32, timestamp i64, coordinator epoch i32, first offset of the open transaction i64
+
+Only the last batch of a producer fits in it; recovery finds the four before in the log (see `recovery.py`).
+"""
+
+from collections.abc import Collection, Iterable
+from struct import Struct, error
+from typing import Final
+
+from crc32c import crc32c
+
+from ottla.base.errors import CorruptDataError
+from ottla.log.names import SNAPSHOT, base_offset, file_name
+from ottla.log.producers import BatchMetadata, OngoingTransaction, ProducerEntry, ProducerState
+from ottla.log.storage import Storage
+
+_HEADER: Final = Struct(">hI")
+_COUNT: Final = Struct(">i")
+_ENTRY: Final = Struct(">qhiqiqiq")
+_VERSION: Final = 1
+#: Snapshots kept that belong to no segment's start (a flush wrote them): the newest, and the one before it, which
+#: recovery needs until the broker has written its new recovery point.
+_FLUSH_SNAPSHOTS: Final = 2
+
+
+def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """The file for these producers."""
+    packed = [_pack(entry) for entry in entries]
+    body = _COUNT.pack(len(packed)) + b"".join(packed)
+    return _HEADER.pack(_VERSION, crc32c(body)) + body
+
+
+def decode_snapshot(content: bytes, end_offset: int) -> ProducerState:
+    """The state at `end_offset`; CorruptDataError when the file is not a whole snapshot."""
+    try:
+        version, crc = _HEADER.unpack_from(content)
+        body = content[_HEADER.size :]
+        (count,) = _COUNT.unpack_from(body)
+    except error:
+        raise CorruptDataError("producer snapshot is cut short") from None
+    if version != _VERSION:
+        raise CorruptDataError(f"producer snapshot has version {version}, not {_VERSION}")
+    if crc32c(body) != crc or len(body) != _COUNT.size + count * _ENTRY.size:
+        raise CorruptDataError("producer snapshot is corrupt: its CRC or its length is wrong")
+    state = ProducerState(end_offset)
+    entries = [_unpack(fields) for fields in _ENTRY.iter_unpack(body[_COUNT.size :])]
+    state.producers = {entry.producer_id: entry for entry in entries}
+    # Ascending, as the live state is.
+    for first_offset, producer_id in sorted(
+        (entry.txn_first_offset, entry.producer_id) for entry in entries if entry.txn_first_offset >= 0
+    ):
+        state.ongoing[first_offset] = OngoingTransaction(producer_id, first_offset)
+    return state
+
+
+class Snapshots:
+    """The snapshot files of one partition."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._written_offset = -1
+
+    def offsets(self) -> list[int]:
+        """The offsets there are snapshots of, ascending."""
+        found = (base_offset(name, SNAPSHOT) for name in self._storage.names())
+        return sorted(offset for offset in found if offset is not None)
+
+    @property
+    def newest_name(self) -> str | None:
+        """The newest snapshot's file name."""
+        offsets = self.offsets()
+        return file_name(offsets[-1], SNAPSHOT) if offsets else None
+
+    def write(self, state: ProducerState) -> None:
+        """Take a snapshot at the state's end offset, unless the last one was taken there."""
+        if state.end_offset == self._written_offset:
+            return
+        content = encode_snapshot(state.producers.values())
+        self._storage.write(file_name(state.end_offset, SNAPSHOT), content, sync=False)
+        self._written_offset = state.end_offset
+
+    def load_newest(self, low_offset: int, high_offset: int) -> ProducerState | None:
+        """The newest readable snapshot of the range (both ends in it). Newer and damaged ones are removed."""
+        for offset in reversed(self.offsets()):
+            name = file_name(offset, SNAPSHOT)
+            content = self._storage.read(name) if low_offset <= offset <= high_offset else None
+            if content is not None:
+                try:
+                    return decode_snapshot(content, offset)
+                except CorruptDataError:
+                    pass  # not synced before the power went: an older one and more of the log tell the same
+            self._storage.delete(name)
+        return None
+
+    def delete_before(self, offset: int) -> None:
+        """Remove the snapshots of deleted segments."""
+        for each in self.offsets():
+            if each < offset:
+                self._storage.delete(file_name(each, SNAPSHOT))
+
+    def prune(self, segment_bases: Collection[int]) -> None:
+        """Remove all but the segments' own snapshots and the newest ones."""
+        others = [offset for offset in self.offsets() if offset not in segment_bases]
+        for offset in others[:-_FLUSH_SNAPSHOTS]:
+            self._storage.delete(file_name(offset, SNAPSHOT))
+
+
+def _pack(entry: ProducerEntry) -> bytes:
+    last = entry.batches[-1] if entry.batches else None
+    return _ENTRY.pack(
+        entry.producer_id,
+        entry.producer_epoch,
+        last.last_sequence if last else -1,
+        last.last_offset if last else -1,
+        last.last_offset - last.first_offset if last else 0,
+        entry.last_timestamp_ms,
+        entry.coordinator_epoch,
+        entry.txn_first_offset,
+    )
+
+
+def _unpack(fields: tuple[int, ...]) -> ProducerEntry:
+    producer_id, epoch, last_sequence, last_offset, delta, timestamp_ms, coordinator_epoch, txn_first_offset = fields
+    entry = ProducerEntry(producer_id, epoch)
+    entry.last_timestamp_ms = timestamp_ms
+    entry.coordinator_epoch = coordinator_epoch
+    entry.txn_first_offset = txn_first_offset
+    if last_offset >= 0:
+        # Batches of a coordinator have no sequences (-1); of the others the first wraps with the last.
+        first_sequence = -1 if last_sequence < 0 else (last_sequence - delta) % 2**31
+        entry.batches.append(
+            BatchMetadata(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp_ms)
+        )
+    return entry

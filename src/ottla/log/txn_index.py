@@ -1,0 +1,87 @@
+"""The aborted-transaction index of a segment (.txnindex): which transactions were aborted by markers in it.
+
+An entry holds version i16 (0), producer id i64, first offset i64, last offset i64 (the marker's), and the last stable
+offset at that moment i64: once an entry's LSO has passed the end of a fetch, no later entry can concern it. Aborts are
+rare, so entries are kept as tuples and written one by one; the file exists only from the first abort on.
+"""
+
+from bisect import bisect_left
+from struct import Struct
+from typing import Final, NamedTuple
+
+from ottla.base.errors import CorruptDataError
+from ottla.log.storage import Storage
+
+_ENTRY: Final = Struct(">hqqqq")
+_VERSION: Final = 0
+
+
+class AbortedTxn(NamedTuple):
+    """One aborted transaction of one partition."""
+
+    producer_id: int
+    first_offset: int
+    #: Offset of the abort marker.
+    last_offset: int
+    last_stable_offset: int
+
+
+class TransactionIndex:
+    """The entries of one segment, oldest marker first."""
+
+    __slots__ = ("_storage", "entries", "name")
+
+    def __init__(self, storage: Storage, name: str) -> None:
+        self._storage = storage
+        self.name = name
+        self.entries: list[AbortedTxn] = []
+
+    def load(self, base_offset: int) -> None:
+        """Read the file; CorruptDataError when it cannot be this segment's."""
+        content = self._storage.read(self.name) or b""
+        whole = len(content) - len(content) % _ENTRY.size
+        entries = []
+        for version, *fields in _ENTRY.iter_unpack(content[:whole]):
+            entry = AbortedTxn(*fields)
+            if version != _VERSION or entry.last_offset < base_offset:
+                raise CorruptDataError(f"{self.name}: entry {entry} of version {version} cannot be")
+            entries.append(entry)
+        self.entries = entries
+
+    def append(self, entry: AbortedTxn) -> None:
+        """Add the transaction whose abort marker was just written."""
+        file = self._storage.open(self.name, create=True)
+        try:
+            file.truncate(min(file.size_bytes, len(self.entries) * _ENTRY.size))
+            file.append([_ENTRY.pack(_VERSION, *entry)])
+        finally:
+            file.close()
+        self.entries.append(entry)
+
+    def clear(self) -> None:
+        """Forget every entry, and remove the file."""
+        self._storage.delete(self.name)
+        self.entries = []
+
+    def truncate_to(self, offset: int) -> None:
+        """Forget transactions whose marker is at `offset` or above."""
+        kept = [entry for entry in self.entries if entry.last_offset < offset]
+        if not kept and self.entries:
+            self.clear()
+        elif len(kept) < len(self.entries):
+            file = self._storage.open(self.name)
+            file.truncate(len(kept) * _ENTRY.size)
+            file.close()
+            self.entries = kept
+
+    def overlapping(self, from_offset: int, end_offset: int) -> tuple[list[AbortedTxn], bool]:
+        """Transactions aborted here with records in [from_offset, end_offset), and whether to look further."""
+        entries = self.entries
+        first = bisect_left(entries, from_offset, key=lambda entry: entry.last_offset)
+        found = []
+        for entry in entries[first:]:
+            if entry.first_offset < end_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= end_offset:
+                return found, False
+        return found, True
