@@ -21,3 +21,6 @@ MAX_DECOMPRESSED_BATCH_BYTES: Final = 268_435_456
 
 #: Bytes of keys, or of values, in one Arrow batch decoded from many record batches: Arrow's offsets have 32 bits.
 MAX_COLUMN_BYTES: Final = 2_147_483_647
+
+#: Tombstones that one pass of offset retention writes as one batch: about 600 kB, below the 1 MiB a batch may have.
+MAX_TOMBSTONES_PER_BATCH: Final = 5_000

@@ -1,0 +1,127 @@
+"""One input's work on one group: the group as it will be, and the answers, timers and records that go with it.
+
+A draft starts from the group as it is and is thrown away unless the shard puts its outcome in place, so the steps of
+`rebalance`, `join`, `sync` and `leave` may freely build on one another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from ottla.coordinator.decision import CancelTimer, LogRecord, Reply, SetTimer, Timer
+from ottla.coordinator.group.config import GroupConfig
+from ottla.coordinator.group.state import Group, Member
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from ottla.wire.messages.sync_group import SyncGroupResponse
+
+#: First part of a timer's key; the group id, and for HEARTBEAT the member id, follow.
+HEARTBEAT: Final = "heartbeat"
+JOIN: Final = "join"
+SYNC: Final = "sync"
+
+
+class Draft:
+    """What one input makes of `group`; see the module."""
+
+    def __init__(self, group: Group, config: GroupConfig, now_ms: int) -> None:
+        self.group = group
+        self.config = config
+        self.now_ms = now_ms
+        self.records: list[LogRecord] = []
+        self.replies: list[Reply] = []
+        self.timers: list[Timer] = []
+
+    def reply(self, token: int | None, response: object) -> None:
+        """Answer a request; None stands for nobody waiting."""
+        if token is not None:
+            self.replies.append(Reply(token, response))
+
+    # -- timers
+
+    def start(self, kind: str, delay_ms: int) -> None:
+        """Start (again) one of the group's own timers."""
+        self.timers.append(SetTimer((kind, self.group.group_id), self.now_ms + delay_ms))
+
+    def stop(self, kind: str) -> None:
+        self.timers.append(CancelTimer((kind, self.group.group_id)))
+
+    def expect_heartbeat(self, member_id: str, timeout_ms: int) -> None:
+        """Expel the member, or pending member, if it is silent for `timeout_ms` from now."""
+        self.timers.append(SetTimer((HEARTBEAT, self.group.group_id, member_id), self.now_ms + timeout_ms))
+
+    def expect_no_heartbeat(self, member_id: str) -> None:
+        self.timers.append(CancelTimer((HEARTBEAT, self.group.group_id, member_id)))
+
+    # -- members
+
+    def update(self, member: Member) -> None:
+        """Put `member` in the place of the one with its id."""
+        self.group = replace(self.group, members={**self.group.members, member.member_id: member})
+
+    def wait_for_join(self, member: Member, token: int) -> Member:
+        """Let `token` wait for the member's join answer.
+
+        A request that waited before is answered at once: the client has given it up and sent another. (Apache Kafka
+        leaves it without an answer.)
+        """
+        self.reply(member.join_token, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        member = replace(member, join_token=token)
+        self.update(member)
+        return member
+
+    def answer_join(self, member: Member, response: JoinGroupResponse) -> None:
+        """Answer the member's waiting JoinGroup, if there is one."""
+        if member.join_token is not None:
+            self.reply(member.join_token, response)
+            self.update(replace(member, join_token=None))
+
+    def answer_sync(self, member: Member, response: SyncGroupResponse) -> None:
+        """Answer the member's waiting SyncGroup, if there is one, and give it a full session from now on.
+
+        While it waited its session could not expire, so its timer may have fired without effect.
+        """
+        if member.sync_token is not None:
+            self.reply(member.sync_token, response)
+            self.update(replace(member, sync_token=None))
+            self.expect_heartbeat(member.member_id, member.session_timeout_ms)
+
+    def drop(self, *member_ids: str) -> None:
+        """Remove members or pending members, telling those who wait that they are not known any more."""
+        for member_id in member_ids:
+            member = self.group.members.get(member_id)
+            if member is not None:
+                self.answer_join(member, join_error(ErrorCode.UNKNOWN_MEMBER_ID, ""))
+                if member.sync_token is not None:
+                    self.reply(member.sync_token, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
+            self.expect_no_heartbeat(member_id)
+        self.group = self.group.without(*member_ids)
+
+
+def join_error(error: ErrorCode, member_id: str) -> JoinGroupResponse:
+    """A refusal of JoinGroup."""
+    return JoinGroupResponse(error_code=error, member_id=member_id)
+
+
+def sync_error(error: ErrorCode) -> SyncGroupResponse:
+    """A refusal of SyncGroup."""
+    return SyncGroupResponse(error_code=error)
+
+
+def join_success(group: Group, member_id: str) -> JoinGroupResponse:
+    """The present generation; only the leader's answer lists the members (G4)."""
+    members: tuple[JoinGroupResponseMember, ...] = ()
+    if group.leader == member_id:
+        members = tuple(
+            JoinGroupResponseMember(m.member_id, m.group_instance_id, m.metadata(group.protocol))
+            for m in group.members.values()
+        )
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        leader=group.leader or "",
+        member_id=member_id,
+        members=members,
+    )

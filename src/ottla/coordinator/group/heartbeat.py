@@ -1,0 +1,55 @@
+"""Heartbeat (v0–4), and what happens to a member that is silent (G8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.coordinator.group.draft import Draft
+from ottla.coordinator.group.rebalance import members_removed
+from ottla.coordinator.group.state import Group, GroupState, Member
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.heartbeat import HeartbeatRequest
+
+#: What a heartbeat of the right generation is answered, by the group's state. In CompletingRebalance it is an ordinary
+#: one: members heartbeat as soon as they are joined.
+ANSWERS: Final[Mapping[GroupState, ErrorCode]] = {
+    GroupState.EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
+    GroupState.PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
+    GroupState.COMPLETING_REBALANCE: ErrorCode.NONE,
+    GroupState.STABLE: ErrorCode.NONE,
+    GroupState.DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+
+
+def check_heartbeat(group: Group, request: HeartbeatRequest) -> ErrorCode:
+    """NONE or REBALANCE_IN_PROGRESS when the member is alive and of this generation, else why it is refused (G12)."""
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = group.check_member(request.member_id, request.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if request.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    return ANSWERS[group.state]
+
+
+def is_excused(member: Member) -> bool:
+    """Whether a member may be silent: who waits for an answer cannot heartbeat.
+
+    The first join of a member is not an excuse: its timer is the limit on that join (see `join`).
+    """
+    return not member.is_new and (member.join_token is not None or member.sync_token is not None)
+
+
+def session_ended(draft: Draft, member_id: str) -> None:
+    """The heartbeat timer of a member, or of a member id that was handed out, has fired."""
+    group = draft.group
+    if member_id in group.pending_members:
+        draft.drop(member_id)
+        # Only a rebalance can have waited for it; a generation that does without it goes on.
+        if draft.group.state is GroupState.PREPARING_REBALANCE:
+            members_removed(draft)
+    elif member_id in group.members and not is_excused(group.members[member_id]):
+        draft.drop(member_id)
+        members_removed(draft)

@@ -1,0 +1,249 @@
+"""JoinGroup (v0–9). KIP-394: two-step joins; KIP-345: static members; KIP-800: reasons; KIP-814: skipping assignment.
+
+A member without an id gets one. A dynamic member that can is told to come again with it (MEMBER_ID_REQUIRED), so that
+a client that gave up leaves no member behind; a static member, and an old client, joins at once. A member that is
+known rejoins: what that means depends on the group's state, see `_REJOIN`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from ottla.base.require import require
+from ottla.coordinator.group.draft import Draft, join_error, join_success, sync_error
+from ottla.coordinator.group.rebalance import complete_if_possible, prepare, rebalance
+from ottla.coordinator.group.records import group_record, new_group_record
+from ottla.coordinator.group.state import GroupState, Member
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.join_group import JoinGroupRequest
+
+
+class RequestContext(NamedTuple):
+    """Who asks. `client_host` is written as Kafka does: a slash and the address ("/127.0.0.1")."""
+
+    client_id: str
+    client_host: str
+
+
+class Join(NamedTuple):
+    """One JoinGroup on its way. `new_member_id` is used when the request has none."""
+
+    token: int
+    request: JoinGroupRequest
+    context: RequestContext
+    new_member_id: str
+    #: v4+: the client understands MEMBER_ID_REQUIRED.
+    member_id_required: bool
+    #: v9+: the client understands `skip_assignment`.
+    skip_assignment: bool
+
+
+def new_member_id(request: JoinGroupRequest, context: RequestContext, unique: str) -> str:
+    """G3: the client id, or the instance id of a static member, a dash, and something unique (Kafka: a UUID)."""
+    prefix = context.client_id if request.group_instance_id is None else request.group_instance_id
+    return f"{prefix}-{unique}"
+
+
+def join(draft: Draft, asked: Join, *, is_new_group: bool) -> None:
+    """Carry out one JoinGroup on a group that exists, or that this request makes."""
+    request = asked.request
+    if not _accepts(draft, request.member_id):
+        draft.group = draft.group.without(request.member_id)
+        draft.reply(asked.token, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
+    elif draft.group.state is GroupState.DEAD:
+        draft.reply(asked.token, join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id))
+    elif not draft.group.supports(request.protocol_type, request.protocols):
+        draft.reply(asked.token, join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
+    elif request.member_id == "":
+        _join_unknown(draft, asked)
+    else:
+        _join_known(draft, asked)
+    if is_new_group and not draft.records:
+        # The group exists from now on, so that the member id handed out is still good after a restart of the group.
+        draft.records.append(new_group_record(draft.group))
+
+
+def _accepts(draft: Draft, member_id: str) -> bool:
+    """`group.max.size`. In a rebalance those who wait count, so that the last to come are turned away."""
+    group, limit = draft.group, draft.config.group_max_size
+    member = group.members.get(member_id)
+    match group.state:
+        case GroupState.EMPTY | GroupState.DEAD:
+            return True
+        case GroupState.PREPARING_REBALANCE:
+            return (member is not None and member.join_token is not None) or group.joins_waiting() < limit
+        case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
+            return member is not None or len(group.members) < limit
+
+
+def _join_unknown(draft: Draft, asked: Join) -> None:
+    request = asked.request
+    if request.group_instance_id is not None:
+        current = draft.group.static_member_id(request.group_instance_id)
+        if current is not None:
+            _replace_static(draft, asked, current)
+        else:
+            _add(draft, asked, asked.new_member_id)
+    elif asked.member_id_required:
+        pending = draft.group.pending_members | {asked.new_member_id}
+        draft.group = replace(draft.group, pending_members=pending)
+        draft.expect_heartbeat(asked.new_member_id, request.session_timeout_ms)
+        draft.reply(asked.token, join_error(ErrorCode.MEMBER_ID_REQUIRED, asked.new_member_id))
+    else:
+        _add(draft, asked, asked.new_member_id)
+
+
+def _join_known(draft: Draft, asked: Join) -> None:
+    request = asked.request
+    if request.member_id in draft.group.pending_members:
+        # Ids are only ever handed out to dynamic members; one that comes back as a static member is somebody else.
+        if request.group_instance_id is not None:
+            draft.reply(asked.token, join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+        else:
+            _add(draft, asked, request.member_id)
+        return
+    error = draft.group.check_member(request.member_id, request.group_instance_id)
+    if error is not ErrorCode.NONE:
+        draft.reply(asked.token, join_error(error, request.member_id))
+        return
+    _REJOIN[draft.group.state](draft, asked, draft.group.members[request.member_id])
+
+
+# -- a member that is known, by the state of the group
+
+
+def _rejoin_preparing(draft: Draft, asked: Join, member: Member) -> None:
+    _update_and_rebalance(draft, asked, member)
+
+
+def _rejoin_completing(draft: Draft, asked: Join, member: Member) -> None:
+    if member.protocols == asked.request.protocols:
+        # Its first answer was lost: nothing has changed, so it gets the same one again.
+        draft.reply(asked.token, join_success(draft.group, member.member_id))
+    else:
+        _update_and_rebalance(draft, asked, member)
+
+
+def _rejoin_stable(draft: Draft, asked: Join, member: Member) -> None:
+    if member.member_id == draft.group.leader or member.protocols != asked.request.protocols:
+        # The leader rejoins when something beyond the members has changed: partitions were added, a topic came (G11).
+        _update_and_rebalance(draft, asked, member)
+    else:
+        draft.reply(asked.token, join_success(draft.group, member.member_id))
+
+
+def _rejoin_never(draft: Draft, asked: Join, member: Member) -> None:
+    require(False, f"group {draft.group.group_id} is {draft.group.state.value} and has member {member.member_id}")
+
+
+_REJOIN: Final[Mapping[GroupState, Callable[[Draft, Join, Member], None]]] = {
+    GroupState.EMPTY: _rejoin_never,
+    GroupState.PREPARING_REBALANCE: _rejoin_preparing,
+    GroupState.COMPLETING_REBALANCE: _rejoin_completing,
+    GroupState.STABLE: _rejoin_stable,
+    GroupState.DEAD: _rejoin_never,
+}
+
+
+# -- steps
+
+
+def _add(draft: Draft, asked: Join, member_id: str) -> None:
+    """A new member: it waits for the next generation."""
+    request = asked.request
+    group = draft.group
+    if group.initial_delay is not None:
+        group = replace(group, initial_delay=group.initial_delay._replace(member_added=True))
+    if not group.members:
+        group = replace(group, protocol_type=request.protocol_type)
+    member = Member(
+        member_id=member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=asked.context.client_id,
+        client_host=asked.context.client_host,
+        rebalance_timeout_ms=_rebalance_timeout_ms(request),
+        session_timeout_ms=request.session_timeout_ms,
+        protocols=request.protocols,
+        join_token=asked.token,
+        is_new=True,
+    )
+    draft.group = group.with_member(member)
+    # It cannot heartbeat before it is answered. Should its client be gone, this limit ends its place in the group.
+    draft.expect_heartbeat(member_id, draft.config.new_member_join_timeout_ms)
+    rebalance(draft)
+
+
+def _updated(draft: Draft, asked: Join, member: Member) -> Member:
+    request = asked.request
+    changed = replace(
+        member,
+        protocols=request.protocols,
+        rebalance_timeout_ms=_rebalance_timeout_ms(request),
+        session_timeout_ms=request.session_timeout_ms,
+    )
+    return draft.wait_for_join(changed, asked.token)
+
+
+def _update_and_rebalance(draft: Draft, asked: Join, member: Member) -> None:
+    _updated(draft, asked, member)
+    rebalance(draft)
+
+
+def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
+    """Version 0 has none; its members have their session timeout to rejoin."""
+    return request.session_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
+
+
+# -- static members that come back (G15)
+
+
+def _replace_static(draft: Draft, asked: Join, old_member_id: str) -> None:
+    """A static member has restarted, or a second one has the same instance id: the newcomer takes the place.
+
+    Who held it before is fenced from now on. In a stable group nobody else notices, if the elected protocol stays.
+    """
+    old = draft.group.members[old_member_id]
+    former_leader = draft.group.leader
+    draft.answer_join(old, join_error(ErrorCode.FENCED_INSTANCE_ID, old_member_id))
+    draft.reply(old.sync_token, sync_error(ErrorCode.FENCED_INSTANCE_ID))
+    renamed = replace(old, member_id=asked.new_member_id, join_token=None, sync_token=None, is_new=False)
+    _rename(draft, old_member_id, renamed)
+    draft.expect_no_heartbeat(old_member_id)
+    draft.expect_heartbeat(renamed.member_id, asked.request.session_timeout_ms)
+    member = _updated(draft, asked, renamed)
+    match draft.group.state:
+        case GroupState.STABLE if draft.group.elected_protocol() == draft.group.protocol:
+            _keep_assignment(draft, asked, member, former_leader)
+        case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
+            # The leader may be dividing the partitions for the old member id right now.
+            prepare(draft)
+        case _:
+            complete_if_possible(draft)
+
+
+def _keep_assignment(draft: Draft, asked: Join, member: Member, former_leader: str | None) -> None:
+    """The generation goes on with the new member id, as soon as that is in the log."""
+    draft.records.append(group_record(draft.group))
+    answer = join_success(draft.group, member.member_id)
+    if asked.skip_assignment:
+        answer = answer._replace(skip_assignment=draft.group.leader == member.member_id)
+    else:
+        # An old client that found itself the leader would assign again, so it is told of the leader before.
+        answer = answer._replace(leader=former_leader or "", members=())
+    draft.answer_join(member, answer)
+
+
+def _rename(draft: Draft, old_member_id: str, renamed: Member) -> None:
+    """Put `renamed` where the member with the old id was: in the order of members, as leader, among those to sync."""
+    group = draft.group
+    members = {
+        (renamed.member_id if m.member_id == old_member_id else name): (renamed if m.member_id == old_member_id else m)
+        for name, m in group.members.items()
+    }
+    to_sync = group.pending_sync
+    if old_member_id in to_sync:
+        to_sync = to_sync - {old_member_id} | {renamed.member_id}
+    leader = renamed.member_id if group.leader == old_member_id else group.leader
+    draft.group = replace(group, members=members, pending_sync=to_sync, leader=leader)

@@ -1,0 +1,61 @@
+"""LeaveGroup (v0–5): members that go by themselves, or are removed by an administrator (G10, G18).
+
+From version 3 (KIP-345) a request names several members; a static one may be named by its instance id alone.
+"""
+
+from __future__ import annotations
+
+from ottla.coordinator.group.draft import Draft
+from ottla.coordinator.group.rebalance import complete_if_possible, prepare
+from ottla.coordinator.group.state import Group, GroupState
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+
+
+def leave(draft: Draft, token: int, request: LeaveGroupRequest) -> None:
+    """Remove the members named, answer for each, and rebalance once if any has gone."""
+    answers: list[MemberResponse] = []
+    for identity in _identities(request):
+        member_id, error = _resolve(draft.group, identity)
+        if error is ErrorCode.NONE:
+            draft.drop(member_id)
+        answers.append(MemberResponse(identity.member_id, identity.group_instance_id, error))
+    if any(answer.error_code == ErrorCode.NONE for answer in answers):
+        match draft.group.state:
+            case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
+                prepare(draft)
+            case GroupState.PREPARING_REBALANCE:
+                complete_if_possible(draft)
+            case _:
+                pass
+    draft.reply(token, response(request, answers))
+
+
+def response(request: LeaveGroupRequest, answers: list[MemberResponse]) -> LeaveGroupResponse:
+    """The answer in the request's form: one member's error at the top, or one answer a member."""
+    if _is_single(request):
+        return LeaveGroupResponse(error_code=answers[0].error_code)
+    return LeaveGroupResponse(members=tuple(answers))
+
+
+def refused(request: LeaveGroupRequest, error: ErrorCode) -> LeaveGroupResponse:
+    """The whole request is refused."""
+    return LeaveGroupResponse(error_code=error)
+
+
+def _is_single(request: LeaveGroupRequest) -> bool:
+    return not request.members and request.member_id != ""
+
+
+def _identities(request: LeaveGroupRequest) -> tuple[MemberIdentity, ...]:
+    return (MemberIdentity(member_id=request.member_id),) if _is_single(request) else request.members
+
+
+def _resolve(group: Group, identity: MemberIdentity) -> tuple[str, ErrorCode]:
+    """Whom the request means, and whether that one may go."""
+    if identity.member_id == "":
+        current = None if identity.group_instance_id is None else group.static_member_id(identity.group_instance_id)
+        return ("", ErrorCode.UNKNOWN_MEMBER_ID) if current is None else (current, ErrorCode.NONE)
+    if identity.member_id in group.pending_members:
+        return identity.member_id, ErrorCode.NONE
+    return identity.member_id, group.check_member(identity.member_id, identity.group_instance_id)

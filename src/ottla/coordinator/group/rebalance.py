@@ -1,0 +1,141 @@
+"""How a classic group gets from one generation to the next: who is asked to rejoin, who is waited for, who is dropped.
+
+`PreparingRebalance` ends when every member and every pending member has joined, or when the longest rebalance timeout
+of the members has passed; members that have not joined by then are dropped, static ones excepted, whose session alone
+decides. A group that was empty instead waits `group.initial.rebalance.delay.ms`, and as long again for each member
+that comes meanwhile, up to the rebalance timeout: a whole application starting costs one rebalance, not ten.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ottla.coordinator.group.draft import JOIN, SYNC, Draft, join_success, sync_error
+from ottla.coordinator.group.records import group_record, subscribed_topics
+from ottla.coordinator.group.state import TRANSITIONS, GroupState, InitialDelay
+from ottla.wire.errors import ErrorCode
+
+
+def can_rebalance(state: GroupState) -> bool:
+    """Whether a rebalance can begin in this state; in PreparingRebalance it has begun."""
+    return GroupState.PREPARING_REBALANCE in TRANSITIONS[state]
+
+
+def rebalance(draft: Draft) -> None:
+    """Something changed: begin a rebalance, or see whether the one going on can be completed."""
+    if can_rebalance(draft.group.state):
+        prepare(draft)
+    else:
+        complete_if_possible(draft)
+
+
+def prepare(draft: Draft) -> None:
+    """Ask all members to rejoin."""
+    group = draft.group
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        answer_all_syncs(draft, ErrorCode.REBALANCE_IN_PROGRESS)
+    draft.stop(SYNC)
+    initial: InitialDelay | None = None
+    if group.state is GroupState.EMPTY:
+        delay_ms = draft.config.group_initial_rebalance_delay_ms
+        initial = InitialDelay(delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0))
+        draft.start(JOIN, delay_ms)
+    group = draft.group.with_state(GroupState.PREPARING_REBALANCE, draft.now_ms)
+    draft.group = replace(group, pending_sync=frozenset(), initial_delay=initial)
+    if initial is not None:
+        return
+    if draft.group.all_joined():
+        complete(draft)
+    else:
+        draft.start(JOIN, draft.group.rebalance_timeout_ms())
+
+
+def complete_if_possible(draft: Draft) -> None:
+    """Complete the rebalance when nobody is missing, unless its initial delay still runs."""
+    group = draft.group
+    if group.state is GroupState.PREPARING_REBALANCE and group.initial_delay is None and group.all_joined():
+        complete(draft)
+
+
+def members_removed(draft: Draft) -> None:
+    """A member or pending member is gone by itself: rebalance without it, or stop waiting for it."""
+    match draft.group.state:
+        case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
+            prepare(draft)
+        case GroupState.PREPARING_REBALANCE if draft.group.all_joined():
+            complete(draft)
+        case _:
+            pass
+
+
+def join_timer(draft: Draft) -> None:
+    """The time to join is up, or the initial delay is."""
+    initial = draft.group.initial_delay
+    if initial is None or not initial.member_added or initial.remaining_ms == 0:
+        complete(draft)
+        return
+    delay_ms = min(draft.config.group_initial_rebalance_delay_ms, initial.remaining_ms)
+    remaining_ms = max(initial.remaining_ms - initial.delay_ms, 0)
+    draft.group = replace(draft.group, initial_delay=InitialDelay(delay_ms, remaining_ms))
+    draft.start(JOIN, delay_ms)
+
+
+def complete(draft: Draft) -> None:
+    """Drop who has not joined, and begin the next generation."""
+    draft.stop(JOIN)
+    missing = [m.member_id for m in draft.group.members.values() if m.join_token is None and not m.is_static]
+    draft.drop(*missing)
+    if draft.group.members and not _elect_leader(draft):
+        # Static members only, and none has come back: they keep the group waiting until their sessions end.
+        draft.start(JOIN, draft.group.rebalance_timeout_ms())
+        return
+    group = replace(draft.group, generation=draft.group.generation + 1, initial_delay=None, pending_sync=frozenset())
+    if group.members:
+        group = replace(group, protocol=group.elected_protocol()).with_state(
+            GroupState.COMPLETING_REBALANCE, draft.now_ms
+        )
+    else:
+        group = replace(group, protocol=None).with_state(GroupState.EMPTY, draft.now_ms)
+    draft.group = replace(group, subscribed_topics=subscribed_topics(group))
+    if group.members:
+        _answer_joins(draft)
+    else:
+        draft.records.append(group_record(draft.group))
+
+
+def _elect_leader(draft: Draft) -> bool:
+    """Keep the leader if it has joined, else take the first who has; False when nobody has."""
+    group = draft.group
+    if group.leader is not None and group.members[group.leader].join_token is not None:
+        return True
+    joined = next((m.member_id for m in group.members.values() if m.join_token is not None), None)
+    if joined is None:
+        return False
+    draft.group = replace(group, leader=joined)
+    return True
+
+
+def _answer_joins(draft: Draft) -> None:
+    """Tell every member of the new generation, and give all of them the rebalance timeout to send SyncGroup."""
+    draft.group = replace(draft.group, pending_sync=frozenset(draft.group.members))
+    answers = {member_id: join_success(draft.group, member_id) for member_id in draft.group.members}
+    for member_id, answer in answers.items():
+        draft.answer_join(draft.group.members[member_id], answer)
+        draft.update(replace(draft.group.members[member_id], is_new=False))
+        draft.expect_heartbeat(member_id, draft.group.members[member_id].session_timeout_ms)
+    draft.start(SYNC, draft.group.rebalance_timeout_ms())
+
+
+def answer_all_syncs(draft: Draft, error: ErrorCode) -> None:
+    """This generation gets no assignment: everybody who waits for one is told why."""
+    for member in list(draft.group.members.values()):
+        draft.update(replace(member, assignment=b""))
+        draft.answer_sync(draft.group.members[member.member_id], sync_error(error))
+
+
+def sync_timer(draft: Draft) -> None:
+    """Members that joined this generation and never fetched their assignment are dropped."""
+    if not draft.group.pending_sync:
+        return
+    draft.drop(*sorted(draft.group.pending_sync))
+    prepare(draft)

@@ -1,0 +1,112 @@
+"""A group as its GroupMetadata record, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ottla.base.errors import CorruptDataError
+from ottla.coordinator.decision import LogRecord
+from ottla.coordinator.group.state import CONSUMER_PROTOCOL_TYPE, Group, GroupState, Member
+from ottla.wire import offsets_records
+from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from ottla.wire.messages.join_group import JoinGroupRequestProtocol
+from ottla.wire.offsets_records import GroupMetadataValue, MemberMetadata
+from ottla.wire.schema import decode
+
+
+def new_group_record(group: Group) -> LogRecord:
+    """The record that a group's first join writes: it exists, and has no generation yet."""
+    return _record(group.group_id, GroupMetadataValue(current_state_timestamp_ms=_timestamp(group)))
+
+
+def group_record(group: Group, assignments: Mapping[str, bytes] | None = None) -> LogRecord:
+    """The record of the present generation, with `assignments` by member id in place of the members' own."""
+    return _record(
+        group.group_id,
+        GroupMetadataValue(
+            protocol_type=group.protocol_type or "",
+            generation=group.generation,
+            protocol=group.protocol,
+            leader=group.leader,
+            current_state_timestamp_ms=_timestamp(group),
+            members=tuple(
+                MemberMetadata(
+                    member_id=m.member_id,
+                    group_instance_id=m.group_instance_id,
+                    client_id=m.client_id,
+                    client_host=m.client_host,
+                    rebalance_timeout_ms=m.rebalance_timeout_ms,
+                    session_timeout_ms=m.session_timeout_ms,
+                    subscription=m.metadata(group.protocol),
+                    assignment=m.assignment if assignments is None else assignments.get(m.member_id, b""),
+                )
+                for m in group.members.values()
+            ),
+        ),
+    )
+
+
+def group_tombstone(group_id: str) -> LogRecord:
+    """The record that deletes a group."""
+    return LogRecord(offsets_records.encode_group_metadata_key(group_id), None)
+
+
+def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
+    """The group that a record describes: Stable with its members, or Empty without any (G17)."""
+    members = {
+        m.member_id: Member(
+            member_id=m.member_id,
+            group_instance_id=m.group_instance_id,
+            client_id=m.client_id,
+            client_host=m.client_host,
+            # Value version 0 has no rebalance timeout; such members used their session timeout for it.
+            rebalance_timeout_ms=m.rebalance_timeout_ms if m.rebalance_timeout_ms != -1 else m.session_timeout_ms,
+            session_timeout_ms=m.session_timeout_ms,
+            protocols=(JoinGroupRequestProtocol(value.protocol or "", m.subscription),),
+            assignment=m.assignment,
+        )
+        for m in value.members
+    }
+    group = Group(
+        group_id=group_id,
+        state=GroupState.STABLE if members else GroupState.EMPTY,
+        generation=value.generation,
+        protocol_type=value.protocol_type or None,
+        protocol=value.protocol,
+        leader=value.leader,
+        state_timestamp_ms=value.current_state_timestamp_ms if value.current_state_timestamp_ms != -1 else None,
+        members=members,
+    )
+    return replace(group, subscribed_topics=subscribed_topics(group))
+
+
+def subscribed_topics(group: Group) -> frozenset[str] | None:
+    """The topics that a group of consumers subscribes to; None for other groups and for what cannot be read.
+
+    Subscriptions are read as version 0, of which every later version is an extension.
+    """
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return None
+    if not group.members:
+        return frozenset()
+    if group.protocol is None:
+        return None
+    topics: set[str] = set()
+    try:
+        for member in group.members.values():
+            metadata = member.metadata(group.protocol)
+            topics.update(decode(ConsumerProtocolSubscription, 0, metadata, 2, exact=False).topics)
+    except CorruptDataError:
+        return None
+    return frozenset(topics)
+
+
+def _record(group_id: str, value: GroupMetadataValue) -> LogRecord:
+    return LogRecord(
+        offsets_records.encode_group_metadata_key(group_id), offsets_records.encode_group_metadata_value(value)
+    )
+
+
+def _timestamp(group: Group) -> int:
+    return -1 if group.state_timestamp_ms is None else group.state_timestamp_ms

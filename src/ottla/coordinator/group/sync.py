@@ -1,0 +1,87 @@
+"""SyncGroup (v0–5): the leader hands in the assignment, everybody fetches their part (G7).
+
+The generation is written to the log with its members, subscriptions and assignments before anybody is answered. Only
+then is the group Stable: after a crash in between, the generation before is what the log says, and all rejoin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ottla.coordinator.group.draft import SYNC, Draft, sync_error
+from ottla.coordinator.group.rebalance import answer_all_syncs, prepare
+from ottla.coordinator.group.records import group_record
+from ottla.coordinator.group.state import Group, GroupState
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+def sync(draft: Draft, token: int, request: SyncGroupRequest) -> None:
+    """Carry out one SyncGroup; leaves a record in the draft when it was the leader's."""
+    error = _check(draft.group, request)
+    if error is not ErrorCode.NONE:
+        draft.reply(token, sync_error(error))
+        return
+    _received(draft, request.member_id)
+    match draft.group.state:
+        case GroupState.COMPLETING_REBALANCE:
+            wait(draft, token, request.member_id)
+            if draft.group.leader == request.member_id:
+                _stabilize(draft, {a.member_id: a.assignment for a in request.assignments})
+        case _:
+            draft.reply(token, _assignment(draft.group, request.member_id))
+
+
+def _check(group: Group, request: SyncGroupRequest) -> ErrorCode:
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = group.check_member(request.member_id, request.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if request.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    # v5+ (KIP-559): a client that says what it believes was elected is held to it.
+    for said, elected in ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol)):
+        if said is not None and elected is not None and said != elected:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _received(draft: Draft, member_id: str) -> None:
+    draft.group = replace(draft.group, pending_sync=draft.group.pending_sync - {member_id})
+    if not draft.group.pending_sync:
+        draft.stop(SYNC)
+
+
+def wait(draft: Draft, token: int, member_id: str) -> None:
+    """Let the request wait for the assignment. One that waited before was given up by its client (see Draft)."""
+    member = draft.group.members[member_id]
+    draft.reply(member.sync_token, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
+    draft.update(replace(member, sync_token=token))
+
+
+def _stabilize(draft: Draft, assignments: dict[str, bytes]) -> None:
+    """The leader has assigned; a member that it left out gets an empty assignment."""
+    draft.records.append(group_record(draft.group, assignments))
+    for member in list(draft.group.members.values()):
+        draft.update(replace(member, assignment=assignments.get(member.member_id, b"")))
+        answer = _assignment(draft.group, member.member_id)
+        draft.answer_sync(draft.group.members[member.member_id], answer)
+    draft.group = draft.group.with_state(GroupState.STABLE, draft.now_ms)
+
+
+def _assignment(group: Group, member_id: str) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        assignment=group.members[member_id].assignment,
+    )
+
+
+def append_failed(draft: Draft, token: int, member_id: str, error: ErrorCode) -> None:
+    """The generation could not be written: everybody who waits, the leader with them, is told, and all rejoin."""
+    wait(draft, token, member_id)
+    answer_all_syncs(draft, error)
+    prepare(draft)

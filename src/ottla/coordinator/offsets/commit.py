@@ -1,0 +1,167 @@
+"""OffsetCommit (v2–10) and TxnOffsetCommit (v0–5): who may commit, and the records that do it (O1, T11, G12)."""
+
+from __future__ import annotations
+
+from ottla.coordinator.decision import LogRecord
+from ottla.coordinator.group.state import Group, GroupState
+from ottla.wire.codec import NULL_UUID
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from ottla.wire.offsets_records import OffsetCommitValue, encode_offset_commit_key, encode_offset_commit_value
+
+
+def check_commit(group: Group | None, request: OffsetCommitRequest, *, report_missing: bool) -> ErrorCode:
+    """NONE, or why this commit is refused whole.
+
+    Without a generation (-1) it comes from a consumer that assigns its partitions itself, or from an administrator:
+    that is accepted while the group has no members, and makes the group if there is none. `report_missing`: the
+    client understands GROUP_ID_NOT_FOUND (v9+).
+    """
+    generation = request.generation_id_or_member_epoch
+    if group is None:
+        if generation < 0:
+            return ErrorCode.NONE
+        return ErrorCode.GROUP_ID_NOT_FOUND if report_missing else ErrorCode.ILLEGAL_GENERATION
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if generation < 0 and group.state is GroupState.EMPTY:
+        return ErrorCode.NONE
+    if generation < 0 and request.member_id == "" and request.group_instance_id is None:
+        # Not a member, and the group has some: its offsets are theirs.
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error = _check_member(group, request.member_id, request.group_instance_id, generation)
+    if error is ErrorCode.NONE and group.state is GroupState.COMPLETING_REBALANCE:
+        # The member has the new generation but no assignment in it yet, so it cannot own what it commits.
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return error
+
+
+def check_transactional_commit(group: Group | None, request: TxnOffsetCommitRequest) -> ErrorCode:
+    """NONE, or why this commit is refused whole (KIP-447: a member fenced by a rebalance cannot commit).
+
+    Producers older than KIP-447 say neither member nor generation: they are fenced by their epoch alone. The group's
+    state does not matter here, since the offsets count only when the transaction commits.
+    """
+    if group is None:
+        return ErrorCode.NONE if request.generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if request.generation_id < 0 and group.state is GroupState.EMPTY:
+        return ErrorCode.NONE
+    if request.generation_id < 0 and request.member_id == "" and request.group_instance_id is None:
+        return ErrorCode.NONE
+    return _check_member(group, request.member_id, request.group_instance_id, request.generation_id)
+
+
+def _check_member(group: Group, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
+    error = group.check_member(member_id, group_instance_id)
+    if error is ErrorCode.NONE and generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    return error
+
+
+def commit_records(
+    request: OffsetCommitRequest, now_ms: int, metadata_limit: int
+) -> tuple[list[LogRecord], OffsetCommitResponse]:
+    """The records of an accepted commit and its answer; metadata that is too long keeps its partition out."""
+    expire_ms = -1 if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
+    records: list[LogRecord] = []
+    topics: list[OffsetCommitResponseTopic] = []
+    for topic in request.topics:
+        answers: list[OffsetCommitResponsePartition] = []
+        for partition in topic.partitions:
+            error = _check_metadata(partition.committed_metadata, metadata_limit)
+            answers.append(OffsetCommitResponsePartition(partition.partition_index, error))
+            if error is ErrorCode.NONE:
+                value = _value(partition, now_ms, expire_ms, topic.topic_id)
+                records.append(offset_record(request.group_id, topic.name, partition.partition_index, value))
+        topics.append(OffsetCommitResponseTopic(topic.topic_id, topic.name, tuple(answers)))
+    return records, OffsetCommitResponse(topics=tuple(topics))
+
+
+def transactional_commit_records(
+    request: TxnOffsetCommitRequest, now_ms: int, metadata_limit: int
+) -> tuple[list[LogRecord], TxnOffsetCommitResponse]:
+    """The same for a commit inside a transaction. Its records carry no topic id, as Apache Kafka 4.3's do not."""
+    records: list[LogRecord] = []
+    topics: list[TxnOffsetCommitResponseTopic] = []
+    for topic in request.topics:
+        answers: list[TxnOffsetCommitResponsePartition] = []
+        for partition in topic.partitions:
+            error = _check_metadata(partition.committed_metadata, metadata_limit)
+            answers.append(TxnOffsetCommitResponsePartition(partition.partition_index, error))
+            if error is ErrorCode.NONE:
+                value = _value(partition, now_ms, -1, NULL_UUID)
+                records.append(offset_record(request.group_id, topic.name, partition.partition_index, value))
+        topics.append(TxnOffsetCommitResponseTopic(topic.name, tuple(answers)))
+    return records, TxnOffsetCommitResponse(topics=tuple(topics))
+
+
+def offset_record(group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> LogRecord:
+    """The record of one committed offset."""
+    return LogRecord(encode_offset_commit_key(group_id, topic, partition), encode_offset_commit_value(value))
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> LogRecord:
+    """The record that deletes one committed offset."""
+    return LogRecord(encode_offset_commit_key(group_id, topic, partition), None)
+
+
+def refuse_commit(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    """The same error for every partition."""
+    return OffsetCommitResponse(
+        topics=tuple(
+            OffsetCommitResponseTopic(
+                topic.topic_id,
+                topic.name,
+                tuple(OffsetCommitResponsePartition(p.partition_index, error) for p in topic.partitions),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def refuse_transactional_commit(request: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
+    """The same error for every partition."""
+    return TxnOffsetCommitResponse(
+        topics=tuple(
+            TxnOffsetCommitResponseTopic(
+                topic.name, tuple(TxnOffsetCommitResponsePartition(p.partition_index, error) for p in topic.partitions)
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _check_metadata(metadata: str | None, limit: int) -> ErrorCode:
+    too_long = metadata is not None and len(metadata) > limit
+    return ErrorCode.OFFSET_METADATA_TOO_LARGE if too_long else ErrorCode.NONE
+
+
+def _value(
+    partition: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
+    now_ms: int,
+    expire_ms: int,
+    topic_id: bytes,
+) -> OffsetCommitValue:
+    return OffsetCommitValue(
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
+        commit_timestamp_ms=now_ms,
+        expire_timestamp_ms=expire_ms,
+        topic_id=topic_id,
+    )

@@ -1,0 +1,123 @@
+"""Which offsets go: retention (O2, KIP-211), OffsetDelete, deleted groups and deleted topics. All by tombstones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ottla.base.types import TopicPartition
+from ottla.coordinator.decision import LogRecord
+from ottla.coordinator.group.state import CONSUMER_PROTOCOL_TYPE, Group, GroupState
+from ottla.coordinator.offsets.commit import offset_tombstone
+from ottla.coordinator.offsets.store import Committed, OffsetStore
+from ottla.wire.codec import NULL_UUID
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from ottla.wire.offsets_records import OffsetCommitValue
+
+
+class Expired(NamedTuple):
+    """Partitions of a group whose offsets have expired, and whether nothing of the group is left without them."""
+
+    partitions: tuple[TopicPartition, ...]
+    nothing_left: bool
+
+
+def expired(group: Group, store: OffsetStore, now_ms: int, retention_ms: int) -> Expired:
+    """O2: the offsets of a group that have outlived their retention."""
+    offsets = store.of_group(group.group_id)
+    since = _retention_starts(group)
+    if since is None:
+        return Expired((), False)
+    gone = tuple(
+        partition
+        for partition, committed in offsets.items()
+        if not group.is_subscribed_to(partition.topic)
+        and not store.is_pending(group.group_id, partition)
+        and _has_expired(committed.value, since(committed.value), now_ms, retention_ms)
+    )
+    return Expired(gone, len(gone) == len(offsets) and not store.has_pending(group.group_id))
+
+
+def _retention_starts(group: Group) -> Callable[[OffsetCommitValue], int] | None:
+    """From when the retention of a group's offsets counts; None while they do not expire.
+
+    Of a group with members only topics that nobody subscribes to any more expire, counted from the commit.
+    """
+    if group.protocol_type is None:
+        return lambda value: value.commit_timestamp_ms
+    if group.state is GroupState.EMPTY:
+        emptied_ms = group.state_timestamp_ms
+        return lambda value: value.commit_timestamp_ms if emptied_ms is None else emptied_ms
+    known = group.protocol_type == CONSUMER_PROTOCOL_TYPE and group.subscribed_topics is not None
+    if known and group.state is GroupState.STABLE:
+        return lambda value: value.commit_timestamp_ms
+    return None
+
+
+def _has_expired(value: OffsetCommitValue, since_ms: int, now_ms: int, retention_ms: int) -> bool:
+    if value.expire_timestamp_ms != -1:  # an old version's own retention
+        return now_ms >= value.expire_timestamp_ms
+    return now_ms - since_ms >= retention_ms
+
+
+def all_tombstones(group_id: str, store: OffsetStore) -> list[LogRecord]:
+    """Deletes every offset of a group, pending ones too."""
+    partitions = dict.fromkeys([*store.of_group(group_id), *store.pending_partitions(group_id)])
+    return [offset_tombstone(group_id, *partition) for partition in partitions]
+
+
+def topic_tombstones(store: OffsetStore, topics: Mapping[str, bytes]) -> list[LogRecord]:
+    """Deletes the offsets of deleted topics (names to ids), pending ones too.
+
+    An offset that names another topic id belongs to a topic made since and stays.
+    """
+    return [
+        offset_tombstone(group_id, *partition)
+        for group_id in dict.fromkeys([*store.group_ids(), *store.groups_with_pending()])
+        for partition in dict.fromkeys([*store.of_group(group_id), *store.pending_partitions(group_id)])
+        if partition.topic in topics and _is_of(store.of_group(group_id).get(partition), topics[partition.topic])
+    ]
+
+
+def _is_of(committed: Committed | None, topic_id: bytes) -> bool:
+    return committed is None or committed.value.topic_id in (NULL_UUID, topic_id)
+
+
+def check_delete(group: Group | None) -> ErrorCode:
+    """NONE, or why offsets of this group may not be deleted (OffsetDelete, KIP-496)."""
+    if group is None or group.state is GroupState.DEAD:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return ErrorCode.NON_EMPTY_GROUP
+    return ErrorCode.NONE
+
+
+def delete_records(
+    group: Group, store: OffsetStore, request: OffsetDeleteRequest
+) -> tuple[list[LogRecord], OffsetDeleteResponse]:
+    """Tombstones for the partitions named, and the answer; topics that members subscribe to keep theirs."""
+    records: list[LogRecord] = []
+    answers: list[OffsetDeleteResponseTopic] = []
+    for topic in request.topics:
+        error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if group.is_subscribed_to(topic.name) else ErrorCode.NONE
+        if error is ErrorCode.NONE:
+            records += _delete_topic(group.group_id, store, topic)
+        partitions = tuple(OffsetDeleteResponsePartition(p.partition_index, error) for p in topic.partitions)
+        answers.append(OffsetDeleteResponseTopic(topic.name, partitions))
+    return records, OffsetDeleteResponse(topics=tuple(answers))
+
+
+def _delete_topic(group_id: str, store: OffsetStore, topic: OffsetDeleteRequestTopic) -> list[LogRecord]:
+    wanted = dict.fromkeys(TopicPartition(topic.name, p.partition_index) for p in topic.partitions)
+    return [
+        offset_tombstone(group_id, *partition)
+        for partition in wanted
+        if partition in store.of_group(group_id) or store.is_pending(group_id, partition)
+    ]

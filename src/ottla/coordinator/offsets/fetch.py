@@ -1,0 +1,109 @@
+"""OffsetFetch (v1–10): what a group has committed (O3). Many groups in one request: the runtime asks each one's shard.
+
+`require_stable` (KIP-447) does not hold the request back: a partition with an offset in an open transaction answers
+UNSTABLE_OFFSET_COMMIT and the client asks again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final
+
+from ottla.base.types import TopicPartition
+from ottla.coordinator.offsets.store import OffsetStore
+from ottla.wire.codec import NULL_UUID
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+#: What a partition without a committed offset answers.
+INVALID_OFFSET: Final = -1
+
+
+def fetch(store: OffsetStore, request: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
+    """The committed offsets of one group: of the partitions named, or with `topics` None of all there are."""
+    if request.topics is None:
+        by_topic: defaultdict[str, list[int]] = defaultdict(list)
+        for partition in store.of_group(request.group_id):
+            by_topic[partition.topic].append(partition.partition)
+        topics = tuple(
+            OffsetFetchRequestTopics(name=topic, partition_indexes=tuple(sorted(partitions)))
+            for topic, partitions in by_topic.items()
+        )
+    else:
+        topics = request.topics
+    return OffsetFetchResponseGroup(
+        group_id=request.group_id,
+        topics=tuple(
+            OffsetFetchResponseTopics(
+                topic_id=topic.topic_id,
+                name=topic.name,
+                partitions=tuple(
+                    _one(store, request.group_id, TopicPartition(topic.name, p), topic.topic_id, require_stable)
+                    for p in topic.partition_indexes
+                ),
+            )
+            for topic in topics
+        ),
+    )
+
+
+def _one(
+    store: OffsetStore, group_id: str, partition: TopicPartition, topic_id: bytes, require_stable: bool
+) -> OffsetFetchResponsePartitions:
+    if require_stable and store.is_pending(group_id, partition):
+        return _without(partition.partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    committed = store.of_group(group_id).get(partition)
+    # A topic deleted and made again has another id; what was committed for its namesake does not count (KIP-848).
+    if committed is None or _differ(committed.value.topic_id, topic_id):
+        return _without(partition.partition, ErrorCode.NONE)
+    value = committed.value
+    return OffsetFetchResponsePartitions(
+        partition_index=partition.partition,
+        committed_offset=value.offset,
+        committed_leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+    )
+
+
+def _differ(committed_id: bytes, topic_id: bytes) -> bool:
+    return NULL_UUID not in (committed_id, topic_id) and committed_id != topic_id
+
+
+def _without(partition: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(partition_index=partition, committed_offset=INVALID_OFFSET, error_code=error)
+
+
+def groups_of(request: OffsetFetchRequest) -> tuple[OffsetFetchRequestGroup, ...]:
+    """The groups asked for; the form of versions 1 to 7, which has one, is brought into that of the later ones."""
+    if request.groups:
+        return request.groups
+    topics = request.topics
+    return (
+        OffsetFetchRequestGroup(
+            group_id=request.group_id,
+            topics=None
+            if topics is None
+            else tuple(OffsetFetchRequestTopics(name=t.name, partition_indexes=t.partition_indexes) for t in topics),
+        ),
+    )
+
+
+def response_of(request: OffsetFetchRequest, groups: tuple[OffsetFetchResponseGroup, ...]) -> OffsetFetchResponse:
+    """The answer in the request's form."""
+    if request.groups:
+        return OffsetFetchResponse(groups=groups)
+    topics = tuple(
+        OffsetFetchResponseTopic(t.name, tuple(OffsetFetchResponsePartition(*p) for p in t.partitions))
+        for t in groups[0].topics
+    )
+    return OffsetFetchResponse(topics=topics, error_code=groups[0].error_code)
