@@ -422,7 +422,12 @@ class PartitionLog:
         self._snapshots.write(self._producers)
 
     def flush_plan(self) -> FlushPlan:
-        """Write what memory alone holds, and say what must be synced for the log to be durable up to its end."""
+        """Write what memory alone holds, and say what must be synced for the log to be durable up to its end.
+
+        Nothing is written and nothing to be synced when nothing was appended since the last flush.
+        """
+        if not self.needs_flush:
+            return FlushPlan(self.end_offset, ())
         files: list[File] = []
         for segment in self._segments.ending_after(self.recovery_point):
             segment.save_indexes()
