@@ -1,0 +1,228 @@
+"""The ledger of exactly-once sinks: what its records say, and how they are read.
+
+A sink with the id S writes a Spark micro-batch in *slots*, one per Spark partition. Each slot is a Kafka transaction
+of its own; beside the user's records it holds a **slot marker** in the ledger topic. When all slots are flushed, the
+driver writes a **decision**, in a transaction of its own id, that names every slot's transaction; from then on the
+batch counts as committed. It then ends the slots' transactions and writes **done**.
+
+A marker is in the same transaction as the records it stands for, so marker committed = records committed. That makes
+the ledger the proof; transactional ids, producer ids and coordinators' memories may all expire.
+
+Reading stops at the high watermark, not at the last stable offset: a decision must be found although other slots'
+transactions are still open below it. So `Ledger` applies control records itself.
+
+Keys repeat from batch to batch, so the topic may be compacted (as Ottla creates it): the last record of each key is all
+that anybody needs. This module is pure.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ottla.spark.errors import LedgerFormatError
+
+#: The version of the JSON forms below, written into every value.
+FORMAT_VERSION = 1
+
+
+class Handle(NamedTuple):
+    """A Kafka transaction, or the right to begin the next one: it belongs to these three, not to a connection."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class BatchKey(NamedTuple):
+    """A micro-batch: the query's id (stable over restarts from one checkpoint) and the batch's number."""
+
+    query: str
+    batch: int
+
+
+class SlotMarker(NamedTuple):
+    """What one slot wrote for one batch: its number of rows and their digest (hexadecimal)."""
+
+    key: BatchKey
+    slot: int
+    rows: int
+    digest: str
+
+
+class SlotDecision(NamedTuple):
+    """One slot in a decision. `handle` is None for a slot without rows, and for one that was committed before."""
+
+    slot: int
+    rows: int
+    digest: str
+    handle: Handle | None
+
+
+class Decision(NamedTuple):
+    """The commit point of a batch. `driver` is the claim it was made under."""
+
+    key: BatchKey
+    driver: Handle
+    slots: tuple[SlotDecision, ...]
+
+
+class Done(NamedTuple):
+    """Every slot of the batch is committed."""
+
+    key: BatchKey
+
+
+LedgerRecord = SlotMarker | Decision | Done
+
+
+class LedgerBatch(NamedTuple):
+    """One record batch of the ledger topic. `commit` is None for data, else what the control record says."""
+
+    base_offset: int
+    last_offset: int
+    producer_id: int
+    transactional: bool
+    commit: bool | None
+    records: tuple[tuple[bytes | None, bytes | None], ...]
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def encode(sink: str, record: LedgerRecord) -> tuple[bytes, bytes]:
+    """The key and value of `record` in the ledger topic, for the sink with id `sink`."""
+    key: dict[str, object] = {"sink": sink, "query": record.key.query}
+    value: dict[str, object] = {"v": FORMAT_VERSION, "batch": record.key.batch}
+    match record:
+        case SlotMarker(_, slot, rows, digest):
+            key |= {"kind": "slot", "slot": slot}
+            value |= {"rows": rows, "digest": digest}
+        case Decision(_, driver, slots):
+            key |= {"kind": "decision"}
+            value |= {"driver": driver, "slots": slots}
+        case Done():
+            key |= {"kind": "done"}
+    return _json(key), _json(value)
+
+
+def decode(key: bytes | None, value: bytes | None) -> tuple[str, LedgerRecord | None]:
+    """The sink id and the record of one ledger record; None for a tombstone. Raises LedgerFormatError."""
+    try:
+        name = json.loads(key or b"null")
+        sink: str = name["sink"]
+        if value is None:
+            return sink, None
+        body = json.loads(value)
+        if body["v"] != FORMAT_VERSION:
+            raise LedgerFormatError(f"ledger record {name} has format {body['v']}: a newer Ottla has written it")
+        batch = BatchKey(name["query"], body["batch"])
+        match name["kind"]:
+            case "slot":
+                return sink, SlotMarker(batch, name["slot"], body["rows"], body["digest"])
+            case "decision":
+                return sink, Decision(batch, Handle(*body["driver"]), tuple(map(_slot, body["slots"])))
+            case "done":
+                return sink, Done(batch)
+            case kind:
+                raise LedgerFormatError(f"ledger record of an unknown kind {kind!r}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise LedgerFormatError(f"not a record of an Ottla ledger: key {key!r}") from error
+
+
+def _slot(fields: list[object]) -> SlotDecision:
+    slot, rows, digest, handle = fields
+    return SlotDecision(slot, rows, digest, Handle(*handle) if isinstance(handle, list) else None)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPast:
+    """What the ledger proves of one query: all a task needs to know to write, verify or skip its slot."""
+
+    #: The last batch whose slots are all committed; -1 if none.
+    complete: int = -1
+    #: The newest batch of which at least one slot is committed; -1 if none.
+    latest: int = -1
+    #: The committed slots of batch `latest` while it is not complete.
+    committed: tuple[SlotMarker, ...] = ()
+
+
+@dataclass(slots=True)
+class _QueryLedger:
+    decision: Decision | None = None
+    done: int = -1
+    markers: dict[int, SlotMarker] = field(default_factory=dict)
+
+    def is_complete(self, decision: Decision) -> bool:
+        if self.done >= decision.key.batch:
+            return True
+        return all(
+            not slot.rows or ((marker := self.markers.get(slot.slot)) is not None and marker.key == decision.key)
+            for slot in decision.slots
+        )
+
+    def past(self) -> QueryPast:
+        complete = self.done
+        if self.decision is not None and self.is_complete(self.decision):
+            complete = max(complete, self.decision.key.batch)
+        latest = max((marker.key.batch for marker in self.markers.values()), default=-1)
+        partial = tuple(m for _, m in sorted(self.markers.items()) if m.key.batch == latest and latest > complete)
+        return QueryPast(complete, max(latest, complete), partial)
+
+
+class Ledger:
+    """The ledger as one sink sees it: the fold of the topic's batches up to `next_offset`.
+
+    Only `apply` changes it. Records of a transaction count once its commit marker has been applied.
+    """
+
+    def __init__(self, sink: str) -> None:
+        self.sink = sink
+        self.next_offset = 0
+        self._queries: dict[str, _QueryLedger] = {}
+        self._pending: dict[int, list[LedgerRecord]] = {}
+
+    def apply(self, batches: Iterable[LedgerBatch]) -> None:
+        """Take in batches of the topic, in order. Batches below `next_offset` are known already and are left out."""
+        for batch in batches:
+            if batch.last_offset < self.next_offset:
+                continue
+            self.next_offset = batch.last_offset + 1
+            if batch.commit is not None:
+                # A control record ends whatever its producer has open, whichever epoch it carries: with KIP-890
+                # the marker's epoch is already that of the next transaction.
+                ended = self._pending.pop(batch.producer_id, [])
+                if batch.commit:
+                    self._commit(ended)
+                continue
+            mine = [r for sink, r in (decode(k, v) for k, v in batch.records) if sink == self.sink and r is not None]
+            if batch.transactional and mine:
+                self._pending.setdefault(batch.producer_id, []).extend(mine)
+            else:
+                self._commit(mine)
+
+    def _commit(self, records: Iterable[LedgerRecord]) -> None:
+        for record in records:
+            query = self._queries.setdefault(record.key.query, _QueryLedger())
+            match record:
+                case SlotMarker():
+                    query.markers[record.slot] = record
+                case Decision():
+                    query.decision = record
+                case Done(key):
+                    query.done = max(query.done, key.batch)
+
+    def undone(self) -> list[Decision]:
+        """Committed decisions without a done: their slots' transactions may still be open."""
+        decisions = [query.decision for query in self._queries.values() if query.decision is not None]
+        return [d for d in decisions if d.key.batch > self._queries[d.key.query].done]
+
+    def decision(self, query: str) -> Decision | None:
+        """The last committed decision of `query`."""
+        found = self._queries.get(query)
+        return found.decision if found else None
+
+    def past(self) -> dict[str, QueryPast]:
+        """What is proven of every query that has written through this sink."""
+        return {name: query.past() for name, query in self._queries.items()}

@@ -1,0 +1,279 @@
+"""Exactly once, as decisions: what a driver and a task ask of Kafka, and what each answer means.
+
+Theory of operation. A micro-batch of the sink S goes through these steps; a crash is allowed between any two requests.
+
+    driver   claim     InitProducerId S-driver      every earlier driver is fenced, its last decision in or out for good
+                       read the ledger              decided but not done?  end those slots' transactions
+                       list transactions of S-<n>   open without decision?  abort them
+    task n   write     InitProducerId S-<n>         every earlier attempt of the slot is fenced and aborted
+                       produce rows and marker      flushed; the transaction stays open; its handle goes to the driver
+    driver   commit    decision, in S-driver's transaction, with the source's offsets     <- the commit point
+                       EndTxn(commit) for every handle, then done
+
+What makes it right:
+
+* Decisions are totally ordered by claims: a decision needs the claim's epoch, and a later claim has raised it.
+* A claim knows the fate of every slot: recovery drives all transactions of earlier decisions, and all open ones, to
+  an end before it reads the ledger for the last time. So a slot that is committed is never written again, and one
+  that is not committed can no longer become so.
+* A handle is only ever committed by a decision. A zombie task may abort a transaction by taking over its id, never
+  commit one. A decided transaction that is lost this way (or by its time-out) makes the commit fail; the replay of the
+  batch writes that slot again and checks by digest that the slots committed before are the same.
+* An unknown outcome is an error. The next claim finds out.
+
+The functions are generators: they yield a request, are sent its answer, and return their result. The shell
+(`spark.kafka`) runs them against Kafka, the tests against a model of it with every crash and interleaving.
+Requests raise UnknownOutcomeError into the generator when no answer can be had; nothing here catches it.
+"""
+
+import re
+from collections.abc import Generator, Mapping, Sequence
+from enum import Enum
+from typing import Any, NamedTuple
+
+from ottla.base.require import require
+from ottla.spark.errors import InDoubtError, SinkFencedError, SlotsLostError
+from ottla.spark.ledger import (
+    BatchKey,
+    Decision,
+    Done,
+    Handle,
+    Ledger,
+    LedgerRecord,
+    QueryPast,
+    SlotDecision,
+    SlotMarker,
+)
+
+#: Offsets of the source to commit: group id, then topic, then partition, the offset of the next record to read.
+GroupOffsets = Mapping[str, Mapping[str, Mapping[int, int]]]
+
+
+class InitProducer(NamedTuple):
+    """Take over `transactional_id`: what it has open is ended, earlier holders are fenced. Answer: Handle."""
+
+    transactional_id: str
+
+
+class ReadLedger(NamedTuple):
+    """Read the ledger up to its high watermark of now. Answer: Ledger."""
+
+
+class ListOpen(NamedTuple):
+    """Find the transactional ids that match `pattern` and are in a transaction. Answer: list of ids."""
+
+    pattern: str
+
+
+class EndTransactions(NamedTuple):
+    """End each handle's transaction, repeating with the same epoch until the answer is final. Answer: Ended of each."""
+
+    handles: tuple[Handle, ...]
+    commit: bool
+
+
+class AppendInTransaction(NamedTuple):
+    """Begin `handle`'s transaction: write the record to the ledger, the offsets to their groups. Answer: Appended."""
+
+    handle: Handle
+    record: LedgerRecord
+    offsets: GroupOffsets
+
+
+class Append(NamedTuple):
+    """Write the record to the ledger, in no transaction. Answer: None."""
+
+    record: LedgerRecord
+
+
+class Ended(Enum):
+    """The final answer to EndTxn."""
+
+    YES = "the transaction is ended as asked, now or before"
+    GONE = "it is not this handle's any more: fenced, timed out, expired, or ended the other way"
+
+
+class Appended(Enum):
+    """The final answer to a transactional write."""
+
+    YES = "written and flushed"
+    FENCED = "a newer producer holds the transactional id"
+
+
+Request = InitProducer | ReadLedger | ListOpen | EndTransactions | AppendInTransaction | Append
+#: Answers are untyped here: each request's docstring names its own.
+Steps = Generator[Request, Any, Any]
+
+
+def driver_id(sink: str) -> str:
+    """The transactional id of the driver's own transactions."""
+    return f"{sink}-driver"
+
+
+def slot_id(sink: str, slot: int) -> str:
+    """The transactional id of a slot."""
+    return f"{sink}-{slot}"
+
+
+def slot_pattern(sink: str) -> str:
+    """A regular expression (re2 and Python agree on it) for all slot ids of `sink` and no other id."""
+    return f"^{sink.replace('.', '[.]')}-[0-9]+$"
+
+
+class Claim(NamedTuple):
+    """The right to commit one batch, and what the ledger proved when it was taken. The driver sends it to its tasks."""
+
+    sink: str
+    driver: Handle
+    past: dict[str, QueryPast]
+    #: What recovery did, for logs: slots committed for earlier decisions, and open transactions aborted.
+    recovered: int = 0
+    aborted: int = 0
+
+
+def claim_sink(sink: str) -> Steps:
+    """Fence earlier drivers, finish or abort what they left. Returns a Claim."""
+    driver: Handle = yield InitProducer(driver_id(sink))
+    ledger: Ledger = yield ReadLedger()
+    handles = tuple(slot.handle for d in ledger.undone() for slot in d.slots if slot.handle is not None)
+    recovered = 0
+    if handles:
+        outcomes: Sequence[Ended] = yield EndTransactions(handles, commit=True)
+        recovered = sum(outcome is Ended.YES for outcome in outcomes)
+    pattern = slot_pattern(sink)
+    listed: list[str] = yield ListOpen(pattern)
+    left_open = {name for name in listed if re.match(pattern, name)}
+    touched = left_open | {handle.transactional_id for handle in handles}
+    for name in sorted(touched):
+        # Not only an abort: it also waits until a commit's markers are written, and fences zombie tasks.
+        yield InitProducer(name)
+    if touched:
+        ledger = yield ReadLedger()
+    finished = [d for d in ledger.undone() if ledger.past()[d.key.query].complete >= d.key.batch]
+    for decision in finished:
+        yield Append(Done(decision.key))
+    aborted = len(left_open - {handle.transactional_id for handle in handles})
+    return Claim(sink, driver, ledger.past(), recovered, aborted)
+
+
+class SlotTask(Enum):
+    """What a task has to do with its slot."""
+
+    WRITE = "write it"
+    VERIFY = "it is committed, others of the batch are not: compare the digest"
+    SKIP = "the whole batch is committed"
+
+
+def slot_task(claim: Claim, key: BatchKey, slot: int) -> tuple[SlotTask, SlotMarker | None]:
+    """What to do with `slot` of batch `key`, and the marker to compare with. Raises InDoubtError."""
+    past = claim.past.get(key.query, QueryPast())
+    if key.batch == past.complete:
+        return SlotTask.SKIP, None
+    if key.batch < past.latest:
+        why = f"batch {past.latest} is committed already; the checkpoint was rolled back, or another query shares it"
+        raise InDoubtError(claim.sink, key.query, key.batch, why)
+    if not past.committed:
+        return SlotTask.WRITE, None
+    if key.batch > past.latest:
+        why = "some of its slots are not committed, and Spark went on without it"
+        raise InDoubtError(claim.sink, key.query, past.latest, why)
+    marker = next((m for m in past.committed if m.slot == slot), None)
+    return (SlotTask.VERIFY, marker) if marker else (SlotTask.WRITE, None)
+
+
+def check_same(claim: Claim, expected: SlotMarker, rows: int, digest: str) -> None:
+    """Raise InDoubtError unless a replayed slot has the rows that were committed for it."""
+    if (rows, digest) != (expected.rows, expected.digest):
+        why = (
+            f"slot {expected.slot} was committed with {expected.rows} rows (digest {expected.digest}) but its replay "
+            f"has {rows} rows (digest {digest}); the query gives other rows, or another order, when it runs again"
+        )
+        raise InDoubtError(claim.sink, expected.key.query, expected.key.batch, why)
+
+
+class SlotReport(NamedTuple):
+    """What a task sends to the driver. `handle` is set when, and only when, it has left a transaction open."""
+
+    claim: Claim
+    key: BatchKey
+    slot: int
+    task: SlotTask
+    rows: int
+    digest: str
+    handle: Handle | None
+
+
+def commit_batch(reports: Sequence[SlotReport], offsets: GroupOffsets) -> Steps:
+    """Decide the batch and end its slots. Safe to repeat with the same reports, in any process. Returns None.
+
+    Raises SinkFencedError (nothing of this batch will be committed by this driver), SlotsLostError (a restart
+    completes the batch) or InDoubtError.
+    """
+    require(reports, "Spark sends at least one message for every batch")
+    claim, key = reports[0].claim, reports[0].key
+    require(all(r.key == key and r.claim.driver == claim.driver for r in reports), "reports of one batch agree")
+    if all(report.task is SlotTask.SKIP for report in reports):
+        return
+    _check_no_slot_is_missing(claim, key, reports)
+    handles = tuple(report.handle for report in reports if report.handle is not None)
+    if not handles and not offsets and not any(report.task is SlotTask.VERIFY for report in reports):
+        return
+    slots = tuple(SlotDecision(r.slot, r.rows, r.digest, r.handle) for r in sorted(reports, key=lambda r: r.slot))
+    decision = Decision(key, claim.driver, slots)
+    yield from _decide(claim, decision, offsets)
+    if handles:
+        outcomes: Sequence[Ended] = yield EndTransactions(handles, commit=True)
+        lost = [h.transactional_id for h, outcome in zip(handles, outcomes, strict=True) if outcome is Ended.GONE]
+        if lost:
+            raise SlotsLostError(
+                f"sink {claim.sink}: batch {key.batch} of query {key.query} was decided, but the transactions of "
+                f"{', '.join(lost)} had been ended by another attempt or by transaction.timeout.ms; "
+                "start the query again to write these slots"
+            )
+    yield Append(Done(key))
+
+
+def _check_no_slot_is_missing(claim: Claim, key: BatchKey, reports: Sequence[SlotReport]) -> None:
+    """Every slot that is committed for this batch must have been verified by a task of this run."""
+    past = claim.past.get(key.query, QueryPast())
+    verified = {report.slot for report in reports if report.task is SlotTask.VERIFY}
+    missing = [m.slot for m in past.committed if m.key == key and m.slot not in verified]
+    if missing:
+        why = f"slots {missing} are committed, but its replay has only {len(reports)} slots"
+        raise InDoubtError(claim.sink, key.query, key.batch, why)
+
+
+def _decide(claim: Claim, decision: Decision, offsets: GroupOffsets) -> Steps:
+    appended: Appended = yield AppendInTransaction(claim.driver, decision, offsets)
+    if appended is Appended.YES:
+        outcomes: Sequence[Ended] = yield EndTransactions((claim.driver,), commit=True)
+        if outcomes[0] is Ended.YES:
+            return
+    # Fenced. By a newer driver, or by ourselves: commit() may run twice, and the first run's decision stands.
+    ledger: Ledger = yield ReadLedger()
+    standing = ledger.decision(decision.key.query)
+    if standing is None or (standing.key, standing.driver) != (decision.key, decision.driver):
+        # Nothing is aborted here: what is open belongs to the newer driver now.
+        raise SinkFencedError(
+            f"sink {claim.sink}: another query or driver has taken over while batch {decision.key.batch} was written; "
+            "this one stops. Two queries must not share a sink.id"
+        )
+
+
+def abort_batch(reports: Sequence[SlotReport]) -> Steps:
+    """Release the open transactions of a batch that failed before its decision. Best effort: recovery does the rest.
+
+    Safe for a fenced driver as well: a handle's epoch keeps the request away from any later transaction of the id.
+    """
+    handles = tuple(report.handle for report in reports if report.handle is not None)
+    if not handles:
+        return
+    claim, key = reports[0].claim, reports[0].key
+    ledger: Ledger = yield ReadLedger()
+    standing = ledger.decision(key.query)
+    if standing is not None and standing.key.batch >= key.batch:
+        return  # decided: it is the next driver's to commit
+    # Our own decision may still be on its way (its outcome was unknown). Taking part in that race would tear the batch.
+    outcomes: Sequence[Ended] = yield EndTransactions((claim.driver,), commit=False)
+    if outcomes[0] is Ended.YES:
+        yield EndTransactions(handles, commit=False)

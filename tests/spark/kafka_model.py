@@ -1,0 +1,173 @@
+"""A model of transactional Kafka, as far as an exactly-once sink meets it: one ledger, one output partition.
+
+Its answers are those of `facts/transactions-on-apache-kafka.md`: an end is answered when it is durable, its markers are
+written later; until then the id answers CONCURRENT_TRANSACTIONS. `second_protocol` is KIP-890's: the epoch is raised at
+each end.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from ottla.spark.ledger import Handle, Ledger, LedgerBatch, encode
+from ottla.spark.protocol import (
+    Append,
+    Appended,
+    AppendInTransaction,
+    Ended,
+    EndTransactions,
+    GroupOffsets,
+    InitProducer,
+    ListOpen,
+    ReadLedger,
+)
+
+
+class Busy(Exception):  # noqa: N818
+    """CONCURRENT_TRANSACTIONS: ask again."""
+
+
+class State(Enum):
+    """States of the transaction coordinator that make a difference here."""
+
+    EMPTY = "nothing open"
+    ONGOING = "open"
+    PREPARED = "ended, markers not yet written"
+
+
+@dataclass
+class Transaction:
+    """One transactional id."""
+
+    producer_id: int
+    epoch: int = -1
+    state: State = State.EMPTY
+    commit: bool = False
+    #: The epoch that was used to end the last transaction, and how: an end may be repeated.
+    ended: tuple[int, bool] | None = None
+    rows: list[str] = field(default_factory=list)
+    in_ledger: bool = False
+    offsets: GroupOffsets = field(default_factory=dict)
+
+
+class Produce:
+    """A task's request: rows, and at the end its marker."""
+
+    def __init__(self, handle: Handle, rows: list[str], marker: Any = None) -> None:
+        self.handle, self.rows, self.marker = handle, rows, marker
+
+
+class ModelKafka:
+    """Everything durable. Each method is one request, done at once and in whole."""
+
+    def __init__(self, sink: str, *, second_protocol: bool) -> None:
+        self.sink = sink
+        self.second_protocol = second_protocol
+        self.transactions: dict[str, Transaction] = {}
+        self.ledger: list[LedgerBatch] = []
+        self.output: list[str] = []
+        self.group: dict[tuple[str, str, int], int] = {}
+
+    def answer(self, request: Any) -> Any:
+        """Carry `request` out. Raises Busy when Kafka would have it repeated."""
+        match request:
+            case InitProducer(transactional_id):
+                return self.init(transactional_id)
+            case ReadLedger():
+                ledger = Ledger(self.sink)
+                ledger.apply(self.ledger)
+                return ledger
+            case ListOpen():
+                return sorted(name for name, t in self.transactions.items() if t.state is not State.EMPTY)
+            case EndTransactions(handles, commit):
+                return [self.end(handle, commit) for handle in handles]
+            case AppendInTransaction(handle, record, offsets):
+                if not self.write(handle, [], record):
+                    return Appended.FENCED
+                self.transactions[handle.transactional_id].offsets = offsets
+                return Appended.YES
+            case Append(record):
+                self._log(-1, [encode(self.sink, record)])
+                return None
+            case Produce():
+                return self.write(request.handle, request.rows, request.marker)
+        raise AssertionError(request)
+
+    def init(self, transactional_id: str) -> Handle:
+        """InitProducerId."""
+        t = self.transactions.setdefault(transactional_id, Transaction(1000 + len(self.transactions)))
+        if t.state is State.ONGOING:
+            self.abort_for_good(transactional_id)
+        if t.state is State.PREPARED:
+            raise Busy
+        t.epoch += 1
+        t.ended = None
+        return Handle(transactional_id, t.producer_id, t.epoch)
+
+    def abort_for_good(self, transactional_id: str) -> None:
+        """What a second InitProducerId and transaction.timeout.ms do to an open transaction."""
+        t = self.transactions[transactional_id]
+        t.state, t.commit, t.ended = State.PREPARED, False, None
+        t.epoch += 1
+
+    def write(self, handle: Handle, rows: list[str], record: Any) -> bool:
+        """Produce; False when fenced."""
+        t = self.transactions[handle.transactional_id]
+        if t.epoch != handle.producer_epoch:
+            return False
+        if t.state is State.PREPARED:
+            raise Busy
+        t.state = State.ONGOING
+        t.rows += rows
+        if record is not None:
+            self._log(t.producer_id, [encode(self.sink, record)])
+            t.in_ledger = True
+        return True
+
+    def end(self, handle: Handle, commit: bool) -> Ended:
+        """EndTxn."""
+        t = self.transactions[handle.transactional_id]
+        if t.ended == (handle.producer_epoch, commit):
+            if t.state is State.PREPARED:
+                raise Busy
+            if t.state is State.EMPTY:
+                return Ended.YES
+        if t.epoch != handle.producer_epoch:
+            return Ended.GONE
+        if t.state is State.PREPARED:
+            raise Busy
+        if t.state is State.EMPTY:
+            if commit or not self.second_protocol:
+                return Ended.GONE
+            t.epoch += 1
+            return Ended.YES
+        t.state, t.commit, t.ended = State.PREPARED, commit, (handle.producer_epoch, commit)
+        if self.second_protocol:
+            t.epoch += 1
+        return Ended.YES
+
+    def write_markers(self, transactional_id: str) -> None:
+        """The coordinator finishes a prepared end."""
+        t = self.transactions[transactional_id]
+        if t.in_ledger:
+            at = len(self.ledger)
+            self.ledger.append(LedgerBatch(at, at, t.producer_id, True, t.commit, ()))
+        if t.commit:
+            self.output += t.rows
+            for group, topics in t.offsets.items():
+                for topic, partitions in topics.items():
+                    for partition, offset in partitions.items():
+                        self.group[group, topic, partition] = offset
+        t.rows, t.in_ledger, t.offsets, t.state = [], False, {}, State.EMPTY
+
+    def prepared(self) -> list[str]:
+        """Ids whose markers are still to be written."""
+        return [name for name, t in self.transactions.items() if t.state is State.PREPARED]
+
+    def ongoing(self) -> list[str]:
+        """Ids that may time out."""
+        return [name for name, t in self.transactions.items() if t.state is State.ONGOING]
+
+    def _log(self, producer_id: int, records: list[tuple[bytes, bytes]]) -> None:
+        at = len(self.ledger)
+        self.ledger.append(LedgerBatch(at, at, producer_id, producer_id >= 0, None, tuple(records)))

@@ -1,0 +1,248 @@
+"""A model of Spark around the sink: drivers, tasks, the checkpoint, and everything that can happen to them.
+
+A driver is a generator over its batches; so is each attempt of a task. `World.act` lets exactly one thing happen:
+a process makes one request, is killed (its last request may still be on its way), becomes a zombie beside a new driver,
+a task gets a second attempt, a transaction times out, markers are written.
+"""
+
+import inspect
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.spark.errors import PipelineError
+from ottla.spark.ledger import BatchKey, Handle, SlotMarker
+from ottla.spark.protocol import (
+    Claim,
+    InitProducer,
+    SlotReport,
+    SlotTask,
+    abort_batch,
+    check_same,
+    claim_sink,
+    commit_batch,
+    slot_id,
+    slot_task,
+)
+from tests.spark.kafka_model import Busy, ModelKafka, Produce
+
+SINK, QUERY, GROUP = "s", "q", "g"
+SLOTS = 3
+
+
+class TaskFailedError(Exception):
+    """The task was fenced while it wrote."""
+
+
+class WaitForTasks:
+    """A driver's pseudo-request: answered when every slot has reported."""
+
+    def __init__(self, claim: Claim, batch: int, variant: int) -> None:
+        self.claim, self.batch, self.variant = claim, batch, variant
+
+
+@dataclass(eq=False)
+class Process:
+    """A running generator and the request it waits for."""
+
+    steps: Generator[Any, Any, Any]
+    owner: "Process | None" = None
+    slot: int = -1
+    request: Any = None
+    alive: bool = True
+    reports: dict[int, SlotReport] = field(default_factory=dict)
+    failed: Exception | None = None
+
+    @property
+    def request_is_possible(self) -> bool:
+        """Whether it does not wait for its tasks."""
+        return not isinstance(self.request, WaitForTasks) or len(self.reports) == SLOTS
+
+
+def rows_of(batch: int, slot: int, variant: int) -> list[str]:
+    """The rows of a slot. Batch 1 has an empty slot; with variant 1 a row moves from slot 0 to slot 1."""
+    rows = [f"{batch}.{slot}.{row}" for row in range(2)]
+    if batch == 1 and slot == 2:
+        return []
+    if variant and slot == 0:
+        return rows[:1]
+    if variant and slot == 1:
+        return [*rows, f"{batch}.0.1"]
+    return rows
+
+
+class World:
+    """Kafka, the checkpoint, and all processes."""
+
+    def __init__(self, batches: int, *, second_protocol: bool, variants: Iterator[int]) -> None:
+        self.kafka = ModelKafka(SINK, second_protocol=second_protocol)
+        self.batches = batches
+        self.variants = variants
+        self.commits: set[int] = set()
+        self.drivers: list[Process] = []
+        self.tasks: list[Process] = []
+        self.on_the_wire: list[Any] = []
+        self.start_driver()
+
+    # what can happen
+
+    def start_driver(self) -> None:
+        """A new driver on the same checkpoint; one that is still there goes on as a zombie."""
+        first = next(b for b in range(self.batches + 1) if b not in self.commits)
+        driver = Process(self._driver(first))
+        self.drivers.append(driver)
+        self._advance(driver, None)
+
+    def act(self, choice: int) -> None:
+        """Let something happen: the last two digits choose the kind, the others among what is possible of that kind.
+
+        Things go on in most cases, or no query would get far enough to be torn.
+        """
+        kind, which = choice % 100, choice // 100
+        alive = self._runnable()
+        tasks = [p for p in alive if p.owner is not None]
+        if kind < 60:
+            self._one_of(which, self.step, [p for p in alive if p.request_is_possible])
+        elif kind < 78:
+            self._one_of(which, self.kafka.write_markers, self.kafka.prepared())
+        elif kind < 82:
+            self._one_of(which, self.kafka.abort_for_good, self.kafka.ongoing())
+        elif kind < 85:
+            self._one_of(which, self.kill, alive)
+        elif kind < 88:
+            self._one_of(which, self.kill_with_request_on_the_wire, alive)
+        elif kind < 92:
+            self._one_of(which, self.speculate, tasks if len(self.tasks) < 60 else [])
+        elif kind < 95:
+            self._one_of(which, self.deliver, self.on_the_wire)
+        elif len(self.drivers) < 12 and (kind < 98 or not any(d.alive for d in self.drivers)):
+            self.start_driver()
+
+    @staticmethod
+    def _one_of(which: int, act: Callable[[Any], object], among: Sequence[Any]) -> None:
+        if among:
+            act(among[which % len(among)])
+
+    def step(self, process: Process) -> bool:
+        """Carry out the request of `process` and let it run to its next one; False when it has to wait."""
+        if isinstance(process.request, WaitForTasks):
+            if len(process.reports) == SLOTS:
+                self._advance(process, [process.reports[slot] for slot in range(SLOTS)])
+                return True
+            return False
+        try:
+            answer = self.kafka.answer(process.request)
+        except Busy:
+            return False
+        self._advance(process, answer)
+        return True
+
+    def kill(self, process: Process) -> None:
+        """SIGKILL between two requests. A task that is killed is tried again."""
+        process.alive = False
+        if process.owner is not None:
+            self._retry(process)
+
+    def kill_with_request_on_the_wire(self, process: Process) -> None:
+        """SIGKILL just after a request was sent: Kafka may get it at any later time."""
+        if not isinstance(process.request, WaitForTasks):
+            self.on_the_wire.append(process.request)
+        self.kill(process)
+
+    def deliver(self, request: Any) -> None:
+        """A late request arrives; nobody waits for the answer."""
+        self.on_the_wire.remove(request)
+        try:
+            self.kafka.answer(request)
+        except Busy:
+            self.on_the_wire.append(request)
+
+    def speculate(self, task: Process) -> None:
+        """A second attempt beside a running one."""
+        assert task.owner is not None
+        if task.owner.alive and isinstance(task.owner.request, WaitForTasks):
+            self._launch(task.owner, task.owner.request, task.slot)
+
+    def calm_down(self) -> Process:
+        """Nothing bad happens any more: the last driver runs alone until its query ends."""
+        for process in self.drivers + self.tasks:
+            process.alive = False
+        self.start_driver()
+        driver = self.drivers[-1]
+        while driver.alive:
+            # markers are as late as can be: written when nobody can go on without them
+            moved = [self.step(process) for process in self._runnable()]
+            if not any(moved):
+                for name in self.kafka.prepared():
+                    self.kafka.write_markers(name)
+        for name in self.kafka.prepared():
+            self.kafka.write_markers(name)
+        return driver
+
+    # processes
+
+    def _runnable(self) -> list[Process]:
+        return [p for p in self.drivers + self.tasks if p.alive]
+
+    def _advance(self, process: Process, answer: Any) -> None:
+        try:
+            process.request = process.steps.send(answer)
+        except StopIteration:
+            process.alive = False
+        except (PipelineError, TaskFailedError) as error:
+            process.alive = False
+            process.failed = error
+            if process.owner is not None and isinstance(error, TaskFailedError):
+                self._retry(process)
+            elif process.owner is not None:
+                process.owner.alive = False
+                process.owner.failed = error
+        if isinstance(process.request, WaitForTasks) and process.alive and not process.reports:
+            for slot in range(SLOTS):
+                self._launch(process, process.request, slot)
+
+    def _retry(self, task: Process) -> None:
+        owner = task.owner
+        if owner is not None and owner.alive and isinstance(owner.request, WaitForTasks) and len(self.tasks) < 60:
+            self._launch(owner, owner.request, task.slot)
+
+    def _launch(self, driver: Process, job: WaitForTasks, slot: int) -> None:
+        task = Process(self._task(driver, job, slot), driver, slot)
+        self.tasks.append(task)
+        self._advance(task, None)
+
+    def _driver(self, first: int) -> Generator[Any, Any, None]:
+        process = self.drivers[-1] if self.drivers else None
+        for batch in range(first, self.batches):
+            claim = yield from claim_sink(SINK)
+            process = next(p for p in self.drivers if inspect.getgeneratorstate(p.steps) == inspect.GEN_RUNNING)
+            process.reports = {}
+            reports = yield WaitForTasks(claim, batch, next(self.variants))
+            try:
+                yield from commit_batch(reports, {GROUP: {"in": {0: (batch + 1) * 10}}})
+            except PipelineError:
+                yield from abort_batch(reports)
+                raise
+            if batch in self.commits:
+                return  # Spark: another query has written this batch to the commit log
+            self.commits.add(batch)
+
+    def _task(self, driver: Process, job: WaitForTasks, slot: int) -> Generator[Any, Any, None]:
+        key = BatchKey(QUERY, job.batch)
+        rows = rows_of(job.batch, slot, job.variant)
+        digest = ",".join(sorted(rows))
+        what, marker = slot_task(job.claim, key, slot)
+        handle: Handle | None = None
+        if what is SlotTask.VERIFY:
+            assert marker is not None
+            check_same(job.claim, marker, len(rows), digest)
+        elif what is SlotTask.WRITE and rows:
+            handle = yield InitProducer(slot_id(SINK, slot))
+            assert handle is not None
+            last = SlotMarker(key, slot, len(rows), digest)
+            for request in (Produce(handle, rows[:1]), Produce(handle, rows[1:], last)):
+                written = yield request
+                if not written:
+                    raise TaskFailedError
+        if driver.request is job:
+            driver.reports.setdefault(slot, SlotReport(job.claim, key, slot, what, len(rows), digest, handle))

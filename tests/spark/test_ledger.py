@@ -1,0 +1,153 @@
+"""The ledger's records and its fold over a log with transactions of several sinks."""
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.spark.errors import LedgerFormatError
+from ottla.spark.ledger import (
+    BatchKey,
+    Decision,
+    Done,
+    Handle,
+    Ledger,
+    LedgerBatch,
+    LedgerRecord,
+    QueryPast,
+    SlotDecision,
+    SlotMarker,
+    decode,
+    encode,
+)
+
+KEYS = st.builds(BatchKey, st.text(max_size=8), st.integers(0, 2**40))
+HANDLES = st.builds(Handle, st.text(max_size=8), st.integers(0, 2**63 - 1), st.integers(0, 2**15 - 1))
+SLOTS = st.integers(0, 5_000)
+DIGESTS = st.text("0123456789abcdef", max_size=16)
+RECORDS: st.SearchStrategy[LedgerRecord] = st.one_of(
+    st.builds(SlotMarker, KEYS, SLOTS, SLOTS, DIGESTS),
+    st.builds(
+        Decision,
+        KEYS,
+        HANDLES,
+        st.lists(st.builds(SlotDecision, SLOTS, SLOTS, DIGESTS, st.none() | HANDLES), max_size=4).map(tuple),
+    ),
+    st.builds(Done, KEYS),
+)
+KEY = BatchKey("q", 7)
+DRIVER = Handle("s-driver", 1, 0)
+
+
+class Log:
+    """Writes ledger batches with running offsets."""
+
+    def __init__(self) -> None:
+        self.batches: list[LedgerBatch] = []
+
+    def data(self, producer_id: int, *records: LedgerRecord, sink: str = "s") -> None:
+        self._add(producer_id, producer_id >= 0, None, [encode(sink, record) for record in records])
+
+    def control(self, producer_id: int, *, commit: bool) -> None:
+        self._add(producer_id, True, commit, [])
+
+    def _add(self, pid: int, transactional: bool, commit: bool | None, records: Iterable[tuple[bytes, bytes]]) -> None:
+        base = self.batches[-1].last_offset + 1 if self.batches else 0
+        last = base + max(0, len(list(records)) - 1)
+        self.batches.append(LedgerBatch(base, last, pid, transactional, commit, tuple(records)))
+
+    def read(self, sink: str = "s") -> Ledger:
+        ledger = Ledger(sink)
+        ledger.apply(self.batches)
+        return ledger
+
+
+@given(st.text(max_size=8), RECORDS)
+def test_a_record_is_read_as_it_was_written(sink: str, record: LedgerRecord) -> None:
+    assert decode(*encode(sink, record)) == (sink, record)
+
+
+@given(RECORDS)
+def test_the_same_thing_has_the_same_key_in_every_batch_so_that_compaction_keeps_the_last(record: LedgerRecord) -> None:
+    later = record._replace(key=record.key._replace(batch=record.key.batch + 1))
+    assert encode("s", record)[0] == encode("s", later)[0]
+    assert encode("s", record) != encode("s", later)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (None, b"{}"),
+        (b"user data", b"x"),
+        (b'{"sink":"s","query":"q","kind":"slot","slot":1}', b'{"v":1,"batch":1}'),
+        (b'{"sink":"s","query":"q","kind":"new"}', b'{"v":1,"batch":1}'),
+        (b'{"sink":"s","query":"q","kind":"done"}', b'{"v":2,"batch":1}'),
+        (b"[]", b"{}"),
+    ],
+)
+def test_a_record_of_anybody_else_is_refused(key: bytes | None, value: bytes) -> None:
+    with pytest.raises(LedgerFormatError):
+        decode(key, value)
+
+
+def test_a_tombstone_is_nothing() -> None:
+    assert decode(encode("s", Done(KEY))[0], None) == ("s", None)
+
+
+def test_a_record_counts_when_its_transaction_is_committed() -> None:
+    log = Log()
+    log.data(5, SlotMarker(KEY, 0, 3, "aa"))
+    log.data(6, SlotMarker(KEY, 1, 3, "bb"))
+    assert log.read().past() == {}
+    log.control(6, commit=False)
+    log.control(5, commit=True)
+    assert log.read().past() == {"q": QueryPast(-1, 7, (SlotMarker(KEY, 0, 3, "aa"),))}
+
+
+def test_an_open_transaction_below_does_not_hide_a_decision() -> None:
+    log = Log()
+    handle = Handle("s-0", 5, 1)
+    log.data(5, SlotMarker(KEY, 0, 3, "aa"))
+    log.data(1, Decision(KEY, DRIVER, (SlotDecision(0, 3, "aa", handle),)))
+    log.control(1, commit=True)
+    (decision,) = log.read().undone()
+    assert decision.slots[0].handle == handle
+    assert log.read().past() == {"q": QueryPast()}
+    log.control(5, commit=True)
+    assert log.read().past() == {"q": QueryPast(7, 7)}
+    log.data(-1, Done(KEY))
+    assert log.read().undone() == []
+
+
+def test_an_aborted_decision_was_never_made() -> None:
+    log = Log()
+    log.data(1, Decision(KEY, DRIVER, ()))
+    log.control(1, commit=False)
+    assert log.read().decision("q") is None
+
+
+def test_other_sinks_in_the_same_ledger_are_left_alone() -> None:
+    log = Log()
+    log.data(5, SlotMarker(KEY, 0, 3, "aa"), sink="t")
+    log.control(5, commit=True)
+    assert log.read("s").past() == {}
+    assert set(log.read("t").past()) == {"q"}
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["slot", "commit", "abort"])), max_size=30),
+    st.integers(0, 30),
+)
+def test_reading_in_two_parts_is_reading_at_once(steps: list[tuple[int, str]], cut: int) -> None:
+    log = Log()
+    for at, (producer_id, step) in enumerate(steps):
+        if step == "slot":
+            log.data(producer_id, SlotMarker(BatchKey("q", at), producer_id, at, "dd"))
+        else:
+            log.control(producer_id, commit=step == "commit")
+    parts = Ledger("s")
+    parts.apply(log.batches[:cut])
+    parts.apply(log.batches[max(0, cut - 2) :])  # a fetch gives whole batches: some are known already
+    assert parts.past() == log.read().past()
+    assert parts.next_offset == log.read().next_offset
