@@ -1,0 +1,262 @@
+"""Idempotence (SPEC P3, P7): sequences, duplicates, epochs, snapshots, expiry."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.base.errors import CorruptDataError
+from ottla.log.config import LogConfig
+from ottla.log.memory import MemoryStorage
+from ottla.log.partition import PartitionLog
+from ottla.log.producers import ProducerEntry, ProducerState
+from ottla.log.snapshot import decode_snapshot, encode_snapshot
+from ottla.wire.errors import ErrorCode
+from tests.log.batches import NOW_MS, batch, idempotent
+from tests.log.logs import SMALL, append, append_in_transaction, end, every_batch, open_log
+
+_SEQUENCE_MAX = 2**31 - 1
+
+
+def _producers(log: PartitionLog) -> dict[int, object]:
+    """The state that matters, comparable."""
+    return {
+        key: (
+            entry.producer_epoch,
+            entry.coordinator_epoch,
+            entry.last_timestamp_ms,
+            entry.txn_first_offset,
+            tuple(entry.batches),
+        )
+        for key, entry in log._producers.producers.items()
+    }
+
+
+def test_p3_the_next_sequence_is_accepted() -> None:
+    log = open_log()
+    assert append(log, idempotent(0, 3)).base_offset == 0
+    assert append(log, idempotent(3, 2)).base_offset == 3
+    assert log.active_producers()[0][:3] == (7, 0, 4)
+
+
+def test_p3_duplicate_batch_is_answered_with_its_first_offset() -> None:
+    log = open_log()
+    for sequence in range(5):
+        append(log, idempotent(sequence))
+    for sequence in range(5):
+        again = append(log, idempotent(sequence))
+        assert (again.duplicate, again.error, again.base_offset, again.last_offset) == (
+            True,
+            ErrorCode.NONE,
+            sequence,
+            sequence,
+        )
+    assert log.end_offset == 5
+
+
+def test_p3_a_gap_is_out_of_order_and_writes_nothing() -> None:
+    log = open_log()
+    append(log, idempotent(0))
+    assert append(log, idempotent(2)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.end_offset == 1
+
+
+def test_p3_a_duplicate_older_than_five_batches_is_out_of_order() -> None:
+    log = open_log()
+    for sequence in range(6):
+        append(log, idempotent(sequence))
+    assert append(log, idempotent(0)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append(log, idempotent(1)).duplicate
+
+
+def test_p3_part_of_a_known_batch_is_out_of_order() -> None:
+    log = open_log()
+    append(log, idempotent(0, 4))
+    assert append(log, idempotent(2, 2)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append(log, idempotent(0, 3)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_p3_sequences_wrap_at_2_to_the_31() -> None:
+    log = open_log()
+    append(log, idempotent(_SEQUENCE_MAX - 1, 4))
+    assert log.active_producers()[0].last_sequence == 1
+    assert append(log, idempotent(_SEQUENCE_MAX - 1, 4)).duplicate
+    assert append(log, idempotent(2)).error is ErrorCode.NONE
+
+
+def test_p3_after_the_last_sequence_of_all_comes_zero() -> None:
+    log = open_log()
+    append(log, idempotent(_SEQUENCE_MAX, 1))
+    assert append(log, idempotent(1)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append(log, idempotent(0)).error is ErrorCode.NONE
+
+
+def test_p3_a_new_epoch_starts_at_zero_and_fences_the_old() -> None:
+    log = open_log()
+    append(log, idempotent(0, 3))
+    assert append(log, idempotent(3, epoch=1)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append(log, idempotent(0, epoch=1)).error is ErrorCode.NONE
+    assert append(log, idempotent(3)).error is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert append(log, idempotent(0, 3)).error is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_p3_an_unknown_producer_may_begin_anywhere() -> None:
+    assert append(open_log(), idempotent(41)).error is ErrorCode.NONE
+
+
+def test_p6_two_equal_records_are_two_records() -> None:
+    log = open_log()
+    append(log, idempotent(0))
+    append(log, idempotent(1))
+    append(log, batch())
+    append(log, batch())
+    assert len(every_batch(log)) == 4
+
+
+def test_p7_producers_survive_a_clean_restart_with_all_five_batches() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    for sequence in range(7):
+        append(log, idempotent(sequence))
+    before = _producers(log)
+    log.close()
+    again = open_log(storage, clean=True)
+    assert _producers(again) == before
+    assert append(again, idempotent(3)).duplicate
+    assert append(again, idempotent(7)).base_offset == 7
+
+
+def test_p7_producers_survive_kill_9_without_a_snapshot() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    for sequence in range(7):
+        append(log, idempotent(sequence))
+    again = open_log(storage.after_kill())
+    assert _producers(again) == _producers(log)
+
+
+def test_p7_a_damaged_snapshot_is_replaced_by_the_log() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    append(log, idempotent(0))
+    log.close()
+    name = "00000000000000000001.snapshot"
+    storage.files[name].content[-1] ^= 1
+    again = open_log(storage, clean=True)
+    assert _producers(again) == _producers(log)
+    assert name not in storage.files
+
+
+def test_p7_silent_producers_expire_but_not_in_a_transaction() -> None:
+    log = open_log(config=LogConfig(producer_id_expiration_ms=1_000))
+    append(log, idempotent(0, producer_id=1), now_ms=NOW_MS)
+    append_in_transaction(log, 0, producer_id=2)
+    append(log, idempotent(0, producer_id=3), now_ms=NOW_MS + 500)
+    assert log.expire_producers(NOW_MS + 999) == 0
+    assert log.expire_producers(NOW_MS + 1_000) == 1
+    assert [each.producer_id for each in log.active_producers()] == [2, 3]
+    end(log, commit=True, producer_id=2)
+    assert log.expire_producers(NOW_MS + 5_000) == 2
+
+
+def test_p7_a_producer_of_old_timestamps_does_not_expire_while_it_writes() -> None:
+    log = open_log(config=LogConfig(producer_id_expiration_ms=1_000))
+    records = batch(timestamps_ms=[5], producer_id=1, producer_epoch=0, base_sequence=0)
+    append(log, records)
+    assert log.expire_producers(NOW_MS + 999) == 0
+
+
+_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["append", "append", "append", "txn", "commit", "abort", "bump", "roll", "flush"]),
+        st.integers(1, 3),
+        st.integers(1, 3),
+    ),
+    max_size=50,
+)
+
+
+class _Driver:
+    """Well-behaved producers, driven by steps."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        self.log = log
+        self.epochs = dict.fromkeys((1, 2, 3), 0)
+        self.sequences = dict.fromkeys((1, 2, 3), 0)
+        self.open: set[int] = set()
+
+    def step(self, action: str, producer_id: int, count: int) -> None:
+        match action:
+            case "append" | "txn":
+                if action == "txn":
+                    self.open.add(producer_id)
+                self._append(producer_id, count)
+            case "commit" | "abort":
+                end(self.log, commit=action == "commit", producer_id=producer_id, epoch=self.epochs[producer_id])
+                self.open.discard(producer_id)
+            case "bump" if producer_id not in self.open:
+                self.epochs[producer_id] += 1
+                self.sequences[producer_id] = 0
+            case "roll":
+                self.log.roll(NOW_MS)
+            case "flush":
+                self.log.flush()
+
+    def _append(self, producer_id: int, count: int) -> None:
+        sequence, epoch = self.sequences[producer_id], self.epochs[producer_id]
+        if producer_id in self.open:
+            appended = append_in_transaction(self.log, sequence, count, producer_id=producer_id, epoch=epoch)
+        else:
+            appended = append(self.log, idempotent(sequence, count, producer_id=producer_id, epoch=epoch))
+        assert appended.error is ErrorCode.NONE, appended.message
+        self.sequences[producer_id] += count
+
+
+@settings(max_examples=150)
+@given(steps=_STEPS)
+def test_p7_rebuilt_producer_state_equals_the_live_one(steps: list[tuple[str, int, int]]) -> None:
+    storage = MemoryStorage()
+    driver = _Driver(open_log(storage, SMALL))
+    for step in steps:
+        driver.step(*step)
+    live, log = _producers(driver.log), driver.log
+    killed = open_log(storage.after_kill(), SMALL, recovery_point=log.recovery_point)
+    assert _producers(killed) == live
+    assert list(killed._producers.ongoing) == list(log._producers.ongoing)
+    log.close()
+    clean = open_log(storage, SMALL, clean=True)
+    assert _producers(clean) == live
+    assert clean.last_stable_offset == killed.last_stable_offset == log.last_stable_offset
+
+
+_ENTRIES = st.builds(
+    lambda key, epoch, coordinator_epoch, timestamp_ms, txn: _entry(key, epoch, coordinator_epoch, timestamp_ms, txn),
+    st.integers(0, 2**62),
+    st.integers(0, 32_767),
+    st.integers(-1, 2**31 - 1),
+    st.integers(-1, 2**62),
+    st.integers(-1, 2**62),
+)
+
+
+def _entry(key: int, epoch: int, coordinator_epoch: int, timestamp_ms: int, txn: int) -> ProducerEntry:
+    entry = ProducerEntry(key, epoch)
+    entry.coordinator_epoch, entry.last_timestamp_ms, entry.txn_first_offset = coordinator_epoch, timestamp_ms, txn
+    return entry
+
+
+@given(entries=st.lists(_ENTRIES, max_size=20, unique_by=(lambda e: e.producer_id, lambda e: e.txn_first_offset)))
+def test_a_snapshot_reads_back(entries: list[ProducerEntry]) -> None:
+    state = decode_snapshot(encode_snapshot(entries), 99)
+    assert [key for key in state.producers] == [entry.producer_id for entry in entries]
+    assert list(state.ongoing) == sorted(each.txn_first_offset for each in entries if each.txn_first_offset >= 0)
+    assert encode_snapshot(state.producers.values()) == encode_snapshot(entries)
+
+
+@given(data=st.binary(max_size=200))
+def test_garbage_is_no_snapshot(data: bytes) -> None:
+    with pytest.raises(CorruptDataError):
+        decode_snapshot(data, 0)
+
+
+def test_an_empty_snapshot_has_ten_bytes() -> None:
+    assert len(encode_snapshot(ProducerState().producers.values())) == 10
