@@ -1,12 +1,22 @@
-"""Fixtures of the foreign peers. A missing Java or Maven skips with the reason, and fails when CI=true."""
+"""Fixtures of the foreign peers. A missing Java or Maven skips with the reason, and fails when CI=true.
+
+Tests of foreign clients ask for `any_broker`: they run against ours, and (marked slow) against Apache Kafka, so that
+the tests themselves are known to say what Kafka does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.interop import apache
+
+if TYPE_CHECKING:
+    from ottla.testing import Broker
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +35,27 @@ def apache_kafka(apache_jars: str, tmp_path_factory: pytest.TempPathFactory) -> 
     """One node of Apache Kafka shared by the whole session: use topic, group and transactional ids of your own."""
     with apache.ApacheKafka(tmp_path_factory.mktemp("apache-kafka")) as node:
         yield node
+
+
+@pytest.fixture(scope="session")
+def our_broker() -> Iterator[Broker]:
+    """Our broker in a process of its own, as a user would run it; quick to rebalance."""
+    from ottla.testing import Broker
+
+    with Broker(config={"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "500"}) as broker:
+        yield broker
+
+
+@pytest.fixture(params=["ottla", pytest.param("apache", marks=pytest.mark.slow)], scope="session")
+def any_broker(request: pytest.FixtureRequest) -> str:
+    """The bootstrap address of our broker, then of Apache Kafka."""
+    peer = request.getfixturevalue("our_broker" if request.param == "ottla" else "apache_kafka")
+    bootstrap: str = peer.bootstrap
+    return bootstrap
+
+
+@pytest.fixture(scope="session")
+def fresh() -> Callable[[str], str]:
+    """Makes names that nobody has used on the shared brokers: `fresh("topic")`."""
+    numbers = itertools.count()
+    return lambda stem: f"{stem}-{os.getpid()}-{next(numbers)}"

@@ -1,0 +1,84 @@
+"""The command tree, and what turns any fault into one sentence and a non-zero exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from ottla.base.errors import OttlaError
+from ottla.cli import bench, consume, dump_log, groups, produce, run_script, serve, topics, transactions
+from ottla.cli.demo import command as demo
+
+#: As shells count them: 128 + the signal's number.
+_EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="ottla",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Kafka's group coordination and exactly-once machinery in Python: broker, client and PySpark pipelines.",
+)
+app.command("serve")(serve.serve)
+app.add_typer(topics.app, name="topics")
+app.command("produce")(produce.produce)
+app.command("consume")(consume.consume)
+app.add_typer(groups.app, name="groups")
+app.add_typer(transactions.app, name="transactions")
+app.command("dump-log")(dump_log.dump_log)
+app.command("run", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(run_script.run)
+app.command("demo")(demo.demo)
+app.command("bench")(bench.bench)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        from ottla.wire import compiled
+
+        print(f"ottla {version('ottla')} ({'compiled' if compiled() else 'interpreted'} record codec)")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options of every command."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; returns its exit code. 2 is a wrong command line, 1 any other fault, 130 Ctrl-C."""
+    try:
+        app(args=list(arguments), prog_name="ottla")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except OttlaError as fault:
+        print(f"ottla: {fault}{_next_step(fault)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return _EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): not a fault, but nothing more can be written either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as fault:
+        print(f"ottla: {fault}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _next_step(fault: OttlaError) -> str:
+    """What to do about faults that every command can meet."""
+    if isinstance(fault, ConnectionError):
+        return ". Is a broker running there? `ottla serve` starts one; --bootstrap HOST:PORT names another."
+    return ""

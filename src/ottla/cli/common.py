@@ -1,0 +1,109 @@
+"""What the commands share: connection options, `--json`, tables, and errors that say what to do next."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated
+
+import typer
+
+from ottla.base.errors import ConfigError, OttlaError
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+Bootstrap = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap", "-b", envvar="OTTLA_BOOTSTRAP", metavar="HOST:PORT", help="A broker of the cluster to talk to."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Config = Annotated[
+    list[str] | None,
+    typer.Option("-o", "--config", metavar="KEY=VALUE", help="A client setting with Kafka's name; may be repeated."),
+]
+
+
+class CommandError(OttlaError):
+    """A command cannot do what it was asked; the message says why and what to do."""
+
+
+def pairs(options: Sequence[str] | None) -> dict[str, str]:
+    """`KEY=VALUE` options as a mapping. Raises ConfigError for one without `=`."""
+    found: dict[str, str] = {}
+    for option in options or ():
+        key, separator, value = option.partition("=")
+        if not separator or not key.strip():
+            raise ConfigError(f"{option!r} is not KEY=VALUE; write for example linger.ms=5")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def client_config(bootstrap: str, options: Sequence[str] | None = None, **more: object) -> dict[str, object]:
+    """A client's configuration: the address, `more` (underscores for dots), then the user's own settings."""
+    own: dict[str, object] = {name.replace("_", "."): value for name, value in more.items()}
+    return {"bootstrap.servers": bootstrap, **own, **pairs(options)}
+
+
+def print_json(data: object) -> None:
+    """`data` on standard output, one JSON document."""
+    print(json.dumps(data, indent=2, default=_plain, ensure_ascii=False))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    return str(value)
+
+
+def print_rows(rows: Iterable[Mapping[str, object]], columns: Sequence[str], *, as_json: bool, none: str) -> None:
+    """Rows as a table of `columns`, or as a JSON array; `none` is the sentence for a person when there are none."""
+    listed = list(rows)
+    if as_json:
+        print_json(listed)
+        return
+    if not listed:
+        print(none)
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        numbers = all(isinstance(row.get(column), int | float) for row in listed)
+        table.add_column(column.replace("_", " "), justify="right" if numbers else "left", overflow="fold")
+    for row in listed:
+        table.add_row(*(_cell(row.get(column)) for column in columns))
+    # A pipe or file has no width: nothing is cut or folded there.
+    width = None if sys.stdout.isatty() else 10_000
+    Console(width=width, highlight=False, soft_wrap=width is not None).print(table)
+
+
+def _cell(value: object) -> str:
+    from rich.markup import escape
+
+    if value is None:
+        return "-"
+    if isinstance(value, tuple | list | set | frozenset):
+        return escape(", ".join(str(each) for each in value))
+    if isinstance(value, dict):
+        return escape(", ".join(f"{key}={each}" for key, each in value.items()))
+    return escape(value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value))
+
+
+def topic_partition(text: str) -> tuple[str, int]:
+    """`TOPIC:PARTITION` → its parts. Raises CommandError."""
+    topic, separator, partition = text.rpartition(":")
+    if not separator or not topic or not partition.isdigit():
+        raise CommandError(f"{text!r} is not TOPIC:PARTITION; write for example orders:0")
+    return topic, int(partition)
+
+
+def say(message: str) -> None:
+    """A sentence for the person at the terminal: standard error, so that standard output stays data."""
+    print(message, file=sys.stderr, flush=True)

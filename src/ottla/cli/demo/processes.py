@@ -1,0 +1,141 @@
+"""The broker and the pipeline as processes of their own, which can be killed with SIGKILL and started again."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ottla.cli.common import CommandError
+
+_READY_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 20.0
+#: ApiVersions v0: any Kafka broker answers it on a fresh connection.
+_PROBE = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+
+
+class ManagedProcess:
+    """A command with its output in a file, in a session of its own so that one signal reaches all its children."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = name
+        self._command = list(command)
+        self._log = log
+        self._environment = {**os.environ, **(environment or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Process id. CommandError when it was not started."""
+        if self._process is None:
+            raise CommandError(f"the {self.name} is not running")
+        return self._process.pid
+
+    def start(self, environment: Mapping[str, str] | None = None) -> None:
+        """Start the command; `environment` is added for this run alone."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**self._environment, **(environment or {})},
+                start_new_session=True,
+            )
+
+    def wait(self, timeout_s: float) -> int | None:
+        """The exit code (negative: the signal that ended it), or None when it still runs after `timeout_s`."""
+        if self._process is None:
+            return None
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def kill9(self) -> None:
+        """SIGKILL to the process and all its children; returns when it is gone."""
+        self._signal_all(signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait()
+
+    def stop(self) -> None:
+        """Ask it to end, then insist. No-op when it is not running."""
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            self._process.terminate()
+            self.wait(_STOP_TIMEOUT_S)
+        self.kill9()  # what is left of its children, too
+
+    def tail(self, lines: int = 25) -> str:
+        """The last lines of its output."""
+        text = self._log.read_text(errors="replace") if self._log.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def _signal_all(self, number: int) -> None:
+        if self._process is not None:
+            try:
+                os.killpg(self._process.pid, number)
+            except ProcessLookupError:
+                return
+
+
+class BrokerProcess(ManagedProcess):
+    """A broker on a fixed port of 127.0.0.1: ours, or any other that a command line starts."""
+
+    def __init__(self, command: Sequence[str], port: int, log: Path) -> None:
+        super().__init__("broker", command, log)
+        self.port = port
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` for `bootstrap.servers`."""
+        return f"127.0.0.1:{self.port}"
+
+    def start_and_wait(self) -> None:
+        """Start, and return when it answers ApiVersions. CommandError with its output when it does not."""
+        self.start()
+        deadline = time.monotonic() + _READY_TIMEOUT_S
+        while not answers(self.port):
+            ended = self.wait(0.05)
+            if ended is not None:
+                raise CommandError(f"the broker ended with {ended} before it was ready:\n{self.tail()}")
+            if time.monotonic() > deadline:
+                self.kill9()
+                raise CommandError(f"the broker was not ready after {_READY_TIMEOUT_S:.0f} s:\n{self.tail()}")
+
+
+def broker_command(template: str | None, python: str, port: int, data_dir: Path) -> list[str]:
+    """The command line of the broker: `template` with {port} and {data_dir} filled in, or our own `ottla serve`."""
+    if template is None:
+        return [python, "-m", "ottla", "serve", "--port", str(port), "--data-dir", str(data_dir)]
+    try:
+        return [word.format(port=port, data_dir=data_dir) for word in shlex.split(template)]
+    except (ValueError, KeyError, IndexError) as fault:
+        raise CommandError(f"--broker-command: {fault}; known places are {{port}} and {{data_dir}}") from None
+
+
+def answers(port: int) -> bool:
+    """Whether a broker on 127.0.0.1:`port` answers ApiVersions."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
+            connection.sendall(_PROBE)
+            return len(connection.recv(4)) > 0
+    except OSError:
+        return False
+
+
+def free_port() -> int:
+    """A TCP port on the loopback address that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,233 @@
+"""`ottla dump-log`: what is in a log directory's files, ours or Apache Kafka's, without any broker running."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from struct import Struct
+from typing import Annotated
+
+import typer
+
+from ottla.base.errors import CorruptDataError
+from ottla.cli.common import CommandError
+
+_OFFSET_ENTRY = Struct(">ii")
+_TIME_ENTRY = Struct(">qi")
+_TXN_ENTRY = Struct(">hqqqq")
+
+Row = dict[str, object]
+
+
+def dump_log(
+    paths: Annotated[list[Path], typer.Argument(help="Files of a log, or a partition's whole directory.")],
+    records: Annotated[bool, typer.Option("--records", help="Print every record, not only batches.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Print segments (.log), indexes (.index, .timeindex, .txnindex) and producer snapshots (.snapshot).
+
+    Every batch's CRC is checked, and every index entry against its segment. Records of `__consumer_offsets` and
+    `__transaction_state` are shown decoded. Exits 1 at the first thing that is corrupt.
+
+    Example: `ottla dump-log --records ./data/orders-0`
+    """
+    for path in _files(paths):
+        if not as_json:
+            print(f"{path}:")
+        for row in rows_of(path, with_records=records):
+            print(json.dumps({"file": str(path), **row}) if as_json else "  " + _line(row))
+
+
+def _files(paths: list[Path]) -> Iterator[Path]:
+    for path in paths:
+        if path.is_dir():
+            found = sorted(each for each in path.iterdir() if each.suffix in _READERS)
+            if not found:
+                raise CommandError(f"{path} holds no log files; name a partition's directory, such as data/orders-0")
+            yield from found
+        elif not path.exists():
+            raise CommandError(f"{path} does not exist; name a file such as data/orders-0/00000000000000000000.log")
+        else:
+            yield path
+
+
+def rows_of(path: Path, *, with_records: bool = False) -> Iterator[Row]:
+    """What one file holds, entry by entry. CommandError for a kind of file that is not known, CorruptDataError."""
+    reader = _READERS.get(path.suffix)
+    if reader is None:
+        raise CommandError(f"{path}: cannot tell what this is; known are {', '.join(sorted(_READERS))}")
+    content = path.read_bytes()
+    if path.suffix == ".log":
+        yield from _segment(content, _record_decoder(path.parent.name) if with_records else None)
+    else:
+        yield from reader(content, path)
+
+
+RecordDecoder = Callable[[bytes | None, bytes | None], Row]
+
+
+def _segment(content: bytes, decoder: RecordDecoder | None) -> Iterator[Row]:
+    from ottla.wire.batch import check_integrity, iter_headers, parse_end_txn_marker
+
+    end = 0
+    for position, header in iter_headers(content):
+        check_integrity(content, position, header)
+        end = position + header.size_bytes
+        row: Row = {
+            "offsets": f"{header.base_offset}-{header.last_offset}",
+            "position": position,
+            "size_bytes": header.size_bytes,
+            "records": header.record_count,
+            "compression": header.compression.name.lower(),
+            "max_timestamp_ms": header.max_timestamp_ms,
+            "leader_epoch": header.partition_leader_epoch,
+        }
+        if header.has_producer_id:
+            row |= {"producer_id": header.producer_id, "producer_epoch": header.producer_epoch}
+            row |= {"sequences": f"{header.base_sequence}-{header.last_sequence}"}
+        row["transactional"] = header.is_transactional
+        if header.is_control:
+            commit, coordinator_epoch = parse_end_txn_marker(content[position:end])
+            row |= {"marker": "commit" if commit else "abort", "coordinator_epoch": coordinator_epoch}
+        yield row
+        if decoder is not None and not header.is_control:
+            yield from _records(content[position:end], decoder)
+    if end < len(content) and any(content[end:]):
+        yield {"torn_bytes": len(content) - end, "position": end}
+
+
+def _records(batch: bytes, decoder: RecordDecoder) -> Iterator[Row]:
+    from ottla.wire.records import decode_batch
+
+    for record in decode_batch(batch):
+        row: Row = {"offset": record.offset, "timestamp_ms": record.timestamp_ms, **decoder(record.key, record.value)}
+        if record.headers:
+            row["headers"] = {name: _text(value) for name, value in record.headers}
+        yield row
+
+
+def _record_decoder(directory: str) -> RecordDecoder:
+    """How records of the partition in `directory` are shown."""
+    topic = directory.rpartition("-")[0]
+    return {"__consumer_offsets": _group_record, "__transaction_state": _transaction_record}.get(topic, _plain_record)
+
+
+def _plain_record(key: bytes | None, value: bytes | None) -> Row:
+    return {"key": _text(key), "value": _text(value)}
+
+
+def _group_record(key: bytes | None, value: bytes | None) -> Row:
+    from ottla.wire import offsets_records as schema
+
+    about = schema.decode_key(key or b"")
+    if about is None:
+        return _plain_record(key, value)
+    if value is None:
+        return {"key": about._asdict(), "value": None}
+    if isinstance(about, schema.OffsetCommitKey):
+        return {"key": about._asdict(), "value": _struct(schema.decode_offset_commit_value(value))}
+    return {"key": about._asdict(), "value": _struct(schema.decode_group_metadata_value(value))}
+
+
+def _transaction_record(key: bytes | None, value: bytes | None) -> Row:
+    from ottla.wire import transaction_records as schema
+
+    transactional_id = schema.decode_key(key or b"")
+    if transactional_id is None:
+        return _plain_record(key, value)
+    return {
+        "transactional_id": transactional_id,
+        "value": None if value is None else _struct(schema.decode_value(value)),
+    }
+
+
+def _struct(value: object) -> object:
+    """A decoded struct as plain data."""
+    fields = getattr(value, "_asdict", None)
+    if fields is not None:
+        return {name: _struct(each) for name, each in fields().items()}
+    if isinstance(value, tuple):
+        return [_struct(each) for each in value]
+    return _text(value) if isinstance(value, bytes) else value
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "backslashreplace")
+
+
+def _base_offset(path: Path) -> int:
+    try:
+        return int(path.stem)
+    except ValueError:
+        raise CommandError(f"{path}: the name of a log file is its base offset, twenty digits") from None
+
+
+def _positions(path: Path) -> set[int] | None:
+    """Where batches start in the segment beside an index, or None when it is not there."""
+    from ottla.wire.batch import iter_headers
+
+    segment = path.with_suffix(".log")
+    return {at for at, _header in iter_headers(segment.read_bytes())} if segment.exists() else None
+
+
+def _offset_index(content: bytes, path: Path) -> Iterator[Row]:
+    base, starts = _base_offset(path), _positions(path)
+    for relative, position in _whole(_OFFSET_ENTRY, content):
+        if (relative, position) == (0, 0) and content[:8] == bytes(8):
+            return  # preallocated zeros: the rest of the file is unused
+        if starts is not None and position not in starts:
+            raise CorruptDataError(f"{path}: no batch starts at position {position}, where the index points")
+        yield {"offset": base + relative, "position": position}
+
+
+def _time_index(content: bytes, path: Path) -> Iterator[Row]:
+    base = _base_offset(path)
+    for timestamp_ms, relative in _whole(_TIME_ENTRY, content):
+        if timestamp_ms == 0 and relative == 0:
+            return
+        yield {"timestamp_ms": timestamp_ms, "offset": base + relative}
+
+
+def _txn_index(content: bytes, _path: Path) -> Iterator[Row]:
+    for version, producer_id, first, last, last_stable in _whole(_TXN_ENTRY, content):
+        yield {
+            "version": version,
+            "producer_id": producer_id,
+            "first_offset": first,
+            "last_offset": last,
+            "last_stable_offset": last_stable,
+        }
+
+
+def _snapshot(content: bytes, path: Path) -> Iterator[Row]:
+    from ottla.log.snapshot import decode_snapshot
+
+    for entry in decode_snapshot(content, _base_offset(path)).producers.values():
+        last = entry.batches[-1] if entry.batches else None
+        yield {
+            "producer_id": entry.producer_id,
+            "producer_epoch": entry.producer_epoch,
+            "last_sequence": entry.last_sequence,
+            "last_offset": last.last_offset if last else -1,
+            "last_timestamp_ms": entry.last_timestamp_ms,
+            "coordinator_epoch": entry.coordinator_epoch,
+            "open_transaction_first_offset": entry.txn_first_offset,
+        }
+
+
+def _whole(entry: Struct, content: bytes) -> Iterator[tuple[int, ...]]:
+    return entry.iter_unpack(content[: len(content) - len(content) % entry.size])
+
+
+_READERS: Mapping[str, Callable[[bytes, Path], Iterator[Row]]] = {
+    ".log": lambda content, _path: _segment(content, None),
+    ".index": _offset_index,
+    ".timeindex": _time_index,
+    ".txnindex": _txn_index,
+    ".snapshot": _snapshot,
+}
+
+
+def _line(row: Row) -> str:
+    return "  ".join(f"{name}: {value}" for name, value in row.items())

@@ -1,0 +1,197 @@
+"""`ottla groups`: list, describe and delete consumer groups, show and reset their offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ottla.cli.common import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    CommandError,
+    Config,
+    Json,
+    client_config,
+    print_rows,
+    say,
+    topic_partition,
+)
+
+if TYPE_CHECKING:
+    from ottla import Admin, TopicPartition
+
+app = typer.Typer(no_args_is_help=True, help="List, describe and delete consumer groups; show and reset their offsets.")
+
+Group = Annotated[str, typer.Argument(help="The group's id.")]
+
+
+@app.command("list")
+def list_groups(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, config: Config = None, as_json: Json = False) -> None:
+    """List groups with their states.
+
+    Example: `ottla groups list`
+    """
+    from ottla import Admin
+
+    with Admin(client_config(bootstrap, config)) as admin:
+        found = admin.list_groups()
+    rows: list[dict[str, object]] = [
+        {"group": each.group_id, "state": each.state, "protocol_type": each.protocol_type} for each in found
+    ]
+    print_rows(rows, ("group", "state", "protocol_type"), as_json=as_json, none="There are no groups.")
+
+
+@app.command("describe")
+def describe(
+    group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, config: Config = None, as_json: Json = False
+) -> None:
+    """Show a group's state and its members with what each was assigned.
+
+    Example: `ottla groups describe billing`
+    """
+    from ottla import Admin
+
+    with Admin(client_config(bootstrap, config)) as admin:
+        (found,) = admin.describe_groups([group])
+    rows: list[dict[str, object]] = [
+        {
+            "member": member.member_id,
+            "instance": member.group_instance_id,
+            "client": member.client_id,
+            "host": member.client_host,
+            "assignment": [str(tp) for tp in member.assignment],
+        }
+        for member in found.members
+    ]
+    if not as_json:
+        print(f"{group}: {found.state}, protocol {found.protocol or '-'}, {len(rows)} members")
+    columns = ("member", "instance", "client", "host", "assignment")
+    print_rows(rows, columns, as_json=as_json, none="The group has no members now.")
+
+
+@app.command("offsets")
+def offsets(
+    group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, config: Config = None, as_json: Json = False
+) -> None:
+    """Show what a group has committed, and how far it is behind.
+
+    Example: `ottla groups offsets billing --json`
+    """
+    from ottla import Admin
+
+    with Admin(client_config(bootstrap, config)) as admin:
+        committed = admin.list_group_offsets(group)
+        ends = admin.list_offsets(list(committed), "latest")
+    rows: list[dict[str, object]] = [
+        {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "offset": each.offset,
+            "end_offset": ends[tp].offset,
+            "lag": ends[tp].offset - each.offset,
+            "metadata": each.metadata,
+        }
+        for tp, each in sorted(committed.items())
+    ]
+    columns = ("topic", "partition", "offset", "end_offset", "lag")
+    print_rows(rows, columns, as_json=as_json, none=f"{group} has committed nothing.")
+
+
+@app.command("reset")
+def reset(
+    group: Group,
+    topics: Annotated[list[str], typer.Argument(help="Topics, or TOPIC:PARTITION.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    to: Annotated[
+        str, typer.Option("--to", help="earliest, latest, an offset, or a time such as 2026-11-21T10:00:00+00:00.")
+    ] = "earliest",
+    shift: Annotated[int | None, typer.Option("--shift", help="By so many records, back when negative.")] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it; without this it is only shown.")] = False,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Move a group's committed offsets. The group must have no members.
+
+    Example: `ottla groups reset billing orders --to earliest --execute`
+    """
+    from ottla import Admin, OffsetAndMetadata
+
+    with Admin(client_config(bootstrap, config)) as admin:
+        partitions = _partitions(admin, topics)
+        old = admin.list_group_offsets(group)
+        new = _targets(admin, partitions, to) if shift is None else _shifted(admin, partitions, old, shift)
+        if execute:
+            admin.alter_group_offsets(group, {tp: OffsetAndMetadata(offset) for tp, offset in new.items()})
+    rows: list[dict[str, object]] = [
+        {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "offset": old[tp].offset if tp in old else None,
+            "new_offset": offset,
+        }
+        for tp, offset in sorted(new.items())
+    ]
+    print_rows(rows, ("topic", "partition", "offset", "new_offset"), as_json=as_json, none="No such partitions.")
+    if not execute:
+        say("Nothing was changed; add --execute to do it.")
+
+
+@app.command("delete")
+def delete(
+    groups: Annotated[list[str], typer.Argument(help="The groups' ids.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    config: Config = None,
+) -> None:
+    """Delete groups that have no members, with their offsets.
+
+    Example: `ottla groups delete billing`
+    """
+    from ottla import Admin
+
+    with Admin(client_config(bootstrap, config)) as admin:
+        admin.delete_groups(groups)
+    say(f"Deleted {', '.join(groups)}.")
+
+
+def _partitions(admin: Admin, topics: list[str]) -> list[TopicPartition]:
+    from ottla import TopicPartition
+
+    wanted = [TopicPartition(*topic_partition(name)) for name in topics if ":" in name]
+    whole = [name for name in topics if ":" not in name]
+    for topic in admin.describe_topics(whole) if whole else ():
+        wanted += [TopicPartition(topic.name, each.partition) for each in topic.partitions]
+    return wanted
+
+
+def _targets(admin: Admin, partitions: list[TopicPartition], to: str) -> dict[TopicPartition, int]:
+    """The offset each partition goes to. Numbers stay within the log; a time after the last record is the end."""
+    first = admin.list_offsets(partitions, "earliest")
+    last = admin.list_offsets(partitions, "latest")
+    if to == "earliest":
+        return {tp: first[tp].offset for tp in partitions}
+    if to == "latest":
+        return {tp: last[tp].offset for tp in partitions}
+    if to.isdigit():
+        return {tp: min(max(int(to), first[tp].offset), last[tp].offset) for tp in partitions}
+    at = admin.list_offsets(partitions, _timestamp_ms(to))
+    return {tp: at[tp].offset if at[tp].offset >= 0 else last[tp].offset for tp in partitions}
+
+
+def _timestamp_ms(text: str) -> int:
+    from datetime import datetime
+
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        raise CommandError(f"--to {text!r} is neither earliest, latest, an offset nor an ISO time") from None
+
+
+def _shifted(admin: Admin, partitions: list[TopicPartition], old: object, shift: int) -> dict[TopicPartition, int]:
+    assert isinstance(old, dict)
+    missing = [str(tp) for tp in partitions if tp not in old]
+    if missing:
+        raise CommandError(f"the group has no offset for {', '.join(missing)} to shift; use --to instead")
+    first = admin.list_offsets(partitions, "earliest")
+    last = admin.list_offsets(partitions, "latest")
+    return {tp: min(max(old[tp].offset + shift, first[tp].offset), last[tp].offset) for tp in partitions}

@@ -1,0 +1,104 @@
+"""`ottla produce`: records from standard input or a file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, BinaryIO, NamedTuple
+
+import typer
+
+from ottla.cli.common import DEFAULT_BOOTSTRAP, Bootstrap, CommandError, Config, client_config, say
+
+
+class Input(NamedTuple):
+    """One record to send."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+def produce(
+    topic: Annotated[str, typer.Argument(help="Where to.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read this file, not standard input.")] = None,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-k", help="What stands between key and value in a line.")
+    ] = None,
+    from_json: Annotated[
+        bool, typer.Option("--json", help='Lines are objects: {"key": …, "value": …, "partition": …, "headers": {…}}.')
+    ] = False,
+    transactional_id: Annotated[
+        str | None, typer.Option("--transactional-id", help="All of the input in one transaction.")
+    ] = None,
+    config: Config = None,
+) -> None:
+    """Send one record a line, idempotently, and wait until all are acknowledged.
+
+    Example: `echo 'k1:hello' | ottla produce orders --key-separator :`
+    """
+    from ottla import Producer
+
+    settings = client_config(bootstrap, config)
+    if transactional_id is not None:
+        settings["transactional.id"] = transactional_id
+    source = _open(file)
+    with source, Producer(settings) as producer:
+        sent = []
+        if transactional_id is not None:
+            producer.init_transactions()
+            producer.begin_transaction()
+        for record in _records(source, key_separator, from_json=from_json):
+            delivery = producer.send(
+                topic, record.value, key=record.key, partition=record.partition, headers=record.headers
+            )
+            sent.append(delivery)
+        producer.flush()
+        for delivery in sent:
+            delivery.result()
+        if transactional_id is not None:
+            producer.commit_transaction()
+    say(f"{len(sent)} records written to {topic}.")
+
+
+def _open(file: Path | None) -> BinaryIO:
+    if file is None:
+        return sys.stdin.buffer
+    if not file.is_file():
+        raise CommandError(f"--file {file} does not exist; leave it away to read standard input")
+    return file.open("rb")
+
+
+def _records(source: BinaryIO, key_separator: str | None, *, from_json: bool) -> Iterator[Input]:
+    separator = key_separator.encode() if key_separator else None
+    for number, line in enumerate(source, 1):
+        line = line.removesuffix(b"\n")
+        if from_json:
+            yield _from_json(line, number)
+        elif separator is None:
+            yield Input(line)
+        else:
+            key, found, value = line.partition(separator)
+            if not found:
+                raise CommandError(f"line {number} has no {key_separator!r}; every line needs key, separator, value")
+            yield Input(value, key)
+
+
+def _from_json(line: bytes, number: int) -> Input:
+    try:
+        fields = json.loads(line)
+        headers = tuple((name, _bytes(value)) for name, value in (fields.get("headers") or {}).items())
+        return Input(_bytes(fields.get("value")), _bytes(fields.get("key")), fields.get("partition"), headers)
+    except (ValueError, AttributeError) as fault:
+        raise CommandError(f'line {number} is not an object such as {{"key": "k", "value": "v"}}: {fault}') from None
+
+
+def _bytes(value: object) -> bytes | None:
+    """Strings as they are, anything else as JSON text, null as null."""
+    if value is None:
+        return None
+    return (value if isinstance(value, str) else json.dumps(value)).encode()

@@ -1,0 +1,32 @@
+"""`ottla run`: a PySpark script with everything set that `format("ottla")` needs."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ottla.cli.common import CommandError
+
+
+def run(
+    context: typer.Context,
+    script: Annotated[Path, typer.Argument(help="The pipeline, an ordinary PySpark script.")],
+    master: Annotated[str | None, typer.Option("--master", help="Spark master; local[*] when nobody says.")] = None,
+    conf: Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting.")] = None,
+) -> None:
+    """Run a PySpark pipeline locally or on a cluster. What follows the script is the script's own.
+
+    Sets the Python that Spark's workers use, and the settings that make Python sources and sinks fast.
+
+    Example: `ottla run examples/wordcount.py --bootstrap 127.0.0.1:9092`
+    """
+    if not script.is_file():
+        raise CommandError(f"{script} does not exist; name a Python file, for example examples/wordcount.py")
+    if find_spec("pyspark") is None:
+        raise CommandError("PySpark is not installed; `pip install 'ottla[spark]'` adds it")
+    from ottla.spark.run import run_script
+
+    raise typer.Exit(run_script(script, context.args, master=master, conf=conf or []))

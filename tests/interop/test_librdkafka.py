@@ -1,0 +1,190 @@
+"""confluent-kafka (librdkafka) against our broker: what most of the world's Python talks with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
+
+pytestmark = pytest.mark.interop
+
+Fresh = Callable[[str], str]
+_WAIT_S = 20.0
+
+
+def _topic(bootstrap: str, name: str, partitions: int = 1) -> str:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for done in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+        done.result(_WAIT_S)
+    return name
+
+
+def _read(bootstrap: str, topic: str, partitions: int, **settings: Any) -> list[Any]:
+    """Every record of a topic up to its end."""
+    base = {"bootstrap.servers": bootstrap, "group.id": f"{topic}-reader", "enable.partition.eof": True}
+    consumer = Consumer({**base, "enable.auto.commit": False, **settings})
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+    found, ended = [], set()
+    while len(ended) < partitions:
+        message = consumer.poll(_WAIT_S)
+        assert message is not None, "the broker sent nothing"
+        if message.error():
+            ended.add(message.partition())
+        else:
+            found.append(message)
+    consumer.close()
+    return found
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_records_come_back_as_they_went(any_broker: str, fresh: Fresh, codec: str, idempotent: bool) -> None:
+    topic = _topic(any_broker, fresh("plain"), 2)
+    settings = {"compression.type": codec, "enable.idempotence": idempotent, "linger.ms": 5}
+    producer = Producer({"bootstrap.servers": any_broker, **settings})
+    for n in range(500):
+        key = None if n % 3 else f"k{n}".encode()
+        producer.produce(topic, b"v%d" % n * 20, key, n % 2, headers=[("h", b"x"), ("n", None)], timestamp=1000 + n)
+    assert producer.flush(_WAIT_S) == 0
+    found = sorted(_read(any_broker, topic, 2), key=lambda m: m.timestamp()[1])
+    assert [m.value() for m in found] == [b"v%d" % n * 20 for n in range(500)]
+    assert [m.key() for m in found] == [None if n % 3 else f"k{n}".encode() for n in range(500)]
+    assert found[0].headers() == [("h", b"x"), ("n", None)]
+    assert [m.offset() for m in found if m.partition() == 1] == list(range(250))
+
+
+def test_t8_aborted_records_are_seen_by_read_uncommitted_alone(any_broker: str, fresh: Fresh) -> None:
+    topic = _topic(any_broker, fresh("txn"), 2)
+    producer = Producer({"bootstrap.servers": any_broker, "transactional.id": fresh("tid")})
+    producer.init_transactions(_WAIT_S)
+    for round_number in range(4):
+        producer.begin_transaction()
+        for n in range(10):
+            producer.produce(topic, b"%d-%d" % (round_number, n), partition=n % 2)
+        if round_number % 2:
+            producer.flush(_WAIT_S)
+            producer.abort_transaction(_WAIT_S)
+        else:
+            producer.commit_transaction(_WAIT_S)
+    committed = {m.value() for m in _read(any_broker, topic, 2, **{"isolation.level": "read_committed"})}
+    every = {m.value() for m in _read(any_broker, topic, 2, **{"isolation.level": "read_uncommitted"})}
+    assert committed == {b"%d-%d" % (r, n) for r in (0, 2) for n in range(10)}
+    assert every == {b"%d-%d" % (r, n) for r in range(4) for n in range(10)}
+
+
+def test_t2_a_second_producer_fences_the_first(any_broker: str, fresh: Fresh) -> None:
+    topic, tid = _topic(any_broker, fresh("fence")), fresh("tid")
+    old = Producer({"bootstrap.servers": any_broker, "transactional.id": tid})
+    old.init_transactions(_WAIT_S)
+    old.begin_transaction()
+    old.produce(topic, b"old")
+    old.flush(_WAIT_S)
+    new = Producer({"bootstrap.servers": any_broker, "transactional.id": tid})
+    new.init_transactions(_WAIT_S)
+    new.begin_transaction()
+    new.produce(topic, b"new")
+    new.commit_transaction(_WAIT_S)
+    with pytest.raises(Exception, match=r"FENCED|INVALID_PRODUCER_EPOCH|fenced|epoch"):
+        old.commit_transaction(_WAIT_S)
+    found = _read(any_broker, topic, 1, **{"isolation.level": "read_committed"})
+    assert [m.value() for m in found] == [b"new"]
+
+
+def test_t11_consume_transform_produce_commits_offsets_with_the_records(any_broker: str, fresh: Fresh) -> None:
+    source, target, group = _topic(any_broker, fresh("src")), _topic(any_broker, fresh("dst")), fresh("ctp")
+    seed = Producer({"bootstrap.servers": any_broker})
+    for n in range(100):
+        seed.produce(source, b"%d" % n)
+    seed.flush(_WAIT_S)
+    settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    consumer = Consumer({"bootstrap.servers": any_broker, "isolation.level": "read_committed", **settings})
+    consumer.subscribe([source])
+    producer = Producer({"bootstrap.servers": any_broker, "transactional.id": fresh("tid")})
+    producer.init_transactions(_WAIT_S)
+    taken = 0
+    while taken < 100:
+        messages = consumer.consume(40, timeout=_WAIT_S)
+        producer.begin_transaction()
+        for message in messages:
+            producer.produce(target, b"got " + message.value())
+        ends = consumer.position(consumer.assignment())
+        producer.send_offsets_to_transaction(ends, consumer.consumer_group_metadata(), _WAIT_S)
+        producer.commit_transaction(_WAIT_S)
+        taken += len(messages)
+    (committed,) = consumer.committed([TopicPartition(source, 0)], _WAIT_S)
+    consumer.close()
+    assert committed.offset == 100
+    found = _read(any_broker, target, 1, **{"isolation.level": "read_committed"})
+    assert [m.value() for m in found] == [b"got %d" % n for n in range(100)]
+
+
+def _poll_until(consumers: list[Any], condition: Callable[[], bool]) -> None:
+    for _ in range(2000):
+        for consumer in consumers:
+            consumer.poll(0.02)
+        if condition():
+            return
+    raise AssertionError("the group did not settle")
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
+def test_g11_members_join_share_and_leave(any_broker: str, fresh: Fresh, strategy: str) -> None:
+    topic, group = _topic(any_broker, fresh("group"), 4), fresh("g")
+
+    def member() -> Any:
+        settings = {"partition.assignment.strategy": strategy, "session.timeout.ms": 6000}
+        consumer = Consumer({"bootstrap.servers": any_broker, "group.id": group, **settings})
+        consumer.subscribe([topic])
+        return consumer
+
+    def sizes(members: list[Any]) -> list[int]:
+        return sorted(len(each.assignment()) for each in members)
+
+    first = member()
+    _poll_until([first], lambda: sizes([first]) == [4])
+    second, third = member(), member()
+    trio = [first, second, third]
+    _poll_until(trio, lambda: sizes(trio) == [1, 1, 2])
+    third.close()
+    _poll_until([first, second], lambda: sizes([first, second]) == [2, 2])
+    owned = {(tp.topic, tp.partition) for each in (first, second) for tp in each.assignment()}
+    assert owned == {(topic, n) for n in range(4)}
+    first.close()
+    second.close()
+
+
+def test_g12_committed_offsets_are_taken_up_by_the_next_member(any_broker: str, fresh: Fresh) -> None:
+    topic, group = _topic(any_broker, fresh("resume")), fresh("g")
+    producer = Producer({"bootstrap.servers": any_broker})
+    for n in range(20):
+        producer.produce(topic, b"%d" % n)
+    producer.flush(_WAIT_S)
+    settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    got: list[bytes] = []
+    for _ in range(2):
+        consumer = Consumer({"bootstrap.servers": any_broker, **settings})
+        consumer.subscribe([topic])
+        messages = consumer.consume(10, timeout=_WAIT_S)
+        got += [m.value() for m in messages]
+        consumer.commit(messages[-1], asynchronous=False)
+        consumer.close()
+    assert got == [b"%d" % n for n in range(20)]
+
+
+def test_admin_creates_alters_and_deletes_topics(any_broker: str, fresh: Fresh) -> None:
+    name = fresh("admin")
+    admin = AdminClient({"bootstrap.servers": any_broker})
+    settings = {"retention.ms": "60000", "cleanup.policy": "compact"}
+    admin.create_topics([NewTopic(name, 2, 1, config=settings)])[name].result(_WAIT_S)
+    admin.create_partitions([NewPartitions(name, 5)])[name].result(_WAIT_S)
+    assert len(admin.list_topics(name, _WAIT_S).topics[name].partitions) == 5
+    resource = ConfigResource(ConfigResource.Type.TOPIC, name)
+    (entries,) = (done.result(_WAIT_S) for done in admin.describe_configs([resource]).values())
+    assert {key: entries[key].value for key in settings} == settings
+    with pytest.raises(Exception, match="TOPIC_ALREADY_EXISTS"):
+        admin.create_topics([NewTopic(name, 1, 1)])[name].result(_WAIT_S)
+    admin.delete_topics([name])[name].result(_WAIT_S)
+    assert name not in admin.list_topics(timeout=_WAIT_S).topics
