@@ -7,7 +7,7 @@ from collections.abc import Callable
 Buffer = bytes | bytearray | memoryview
 
 
-def _load() -> Callable[[Buffer], int]:
+def _load() -> Callable[..., int]:
     """The compiled function of crc32c, without running the package's `__init__`.
 
     That file reads its own version through importlib.metadata, 30 ms of a broker that must answer within 500.
@@ -19,12 +19,20 @@ def _load() -> Callable[[Buffer], int]:
         if spec is not None and spec.loader is not None:
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
-            found: Callable[[Buffer], int] = module.crc32c
+            found: Callable[..., int] = module.crc32c
             return found
     from crc32c import crc32c as imported
 
-    return imported
+    fallback: Callable[..., int] = imported
+    return fallback
 
 
-#: The unsigned 32-bit CRC-32C of a buffer. Nothing is copied: pass a memoryview for a part of one.
-crc32c: Callable[[Buffer], int] = _load()
+_crc32c: Callable[..., int] = _load()
+
+
+def crc32c(data: Buffer, before: int = 0) -> int:
+    """The unsigned 32-bit CRC-32C of `data`, continuing from `before`, the CRC of the bytes in front of it.
+
+    Nothing is copied: pass a memoryview for a part of a buffer.
+    """
+    return _crc32c(data, before)

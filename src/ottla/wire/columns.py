@@ -1,0 +1,260 @@
+"""Record batches to Arrow columns and back. The only module of `wire` that imports pyarrow.
+
+Decoding copies every key and value once, into buffers allocated at their final size, and wraps those as arrays.
+Encoding reads the buffers of the arrays as they are. No record ever becomes a Python object, headers excepted.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from ottla.base.limits import MAX_COLUMN_BYTES
+from ottla.wire.batch import (
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    Buffer,
+    Compression,
+    CorruptBatchError,
+    assign_offsets,
+    iter_headers,
+)
+from ottla.wire.record_codec import ColumnFiller, RecordCursor
+from ottla.wire.record_writer import pack_headers
+from ottla.wire.records import BatchBuilder, open_batch
+
+HEADER_TYPE: Final = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
+HEADERS_TYPE: Final = pa.list_(pa.field("item", HEADER_TYPE, nullable=False))
+#: What `decode_columns` gives; the last field only with headers.
+SCHEMA: Final = pa.schema(
+    [
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp_ms", pa.int64(), nullable=False),
+        pa.field("timestamp_type", pa.int32(), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", HEADERS_TYPE, nullable=False),
+    ]
+)
+_MAX_INT64: Final = 2**63 - 1
+_NO_LIMIT_BYTES: Final = 2**31 - 1
+
+
+def decode_columns(
+    buf: Buffer,
+    *,
+    start_offset: int = 0,
+    end_offset: int | None = None,
+    skip: Callable[[BatchHeader], bool] | None = None,
+    with_headers: bool = False,
+    check_crc: bool = True,
+) -> Any:
+    """A pyarrow.RecordBatch of the records in `buf` from `start_offset` up to, not including, `end_offset`.
+
+    `buf` holds any number of batches, the last perhaps cut off, as a fetch does. Batches for which `skip` is true are
+    not opened: control batches, which are skipped anyway, and aborted ones. Columns are those of `SCHEMA`, `headers`
+    only when asked for. Raises CorruptBatchError as `open_batch`, and when the columns would exceed 2 GiB.
+    """
+    end = _MAX_INT64 if end_offset is None else end_offset
+    opened: list[tuple[BatchHeader, RecordCursor]] = []
+    rows = size = 0
+    for pos, header in iter_headers(buf):
+        if header.last_offset < start_offset or header.base_offset >= end:
+            continue
+        if header.is_control or (skip is not None and skip(header)):
+            continue
+        cursor = open_batch(buf, pos, header, check_crc=check_crc)
+        rows += header.record_count
+        size += cursor.body_bytes
+        if size > MAX_COLUMN_BYTES:
+            raise CorruptBatchError(
+                f"batches up to offset {header.last_offset} hold more than {MAX_COLUMN_BYTES} bytes"
+            )
+        opened.append((header, cursor))
+    columns = _Columns(rows, size, with_headers)
+    for header, cursor in opened:
+        columns.filler.fill(cursor, start_offset, end, int(header.timestamp_type))
+    return columns.finish()
+
+
+class _Columns:
+    """Buffers of Arrow columns being filled."""
+
+    def __init__(self, rows: int, size_bytes: int, with_headers: bool) -> None:
+        self.offsets = _allocate(rows * 8)
+        self.timestamps = _allocate(rows * 8)
+        self.timestamp_types = _allocate(rows * 4)
+        self.keys = _Binary(rows, size_bytes)
+        self.values = _Binary(rows, size_bytes)
+        self.header_offsets = _allocate((rows + 1) * 4) if with_headers else None
+        self.filler = ColumnFiller(
+            memoryview(self.offsets).cast("q"),
+            memoryview(self.timestamps).cast("q"),
+            memoryview(self.timestamp_types).cast("i"),
+            self.keys.views(),
+            self.values.views(),
+            None if self.header_offsets is None else memoryview(self.header_offsets).cast("i"),
+        )
+
+    def finish(self) -> Any:
+        filler = self.filler
+        rows = filler.rows
+        header_keys, header_values = filler.header_keys, filler.header_values
+        sizes = (filler.key_bytes, filler.key_nulls), (filler.value_bytes, filler.value_nulls)
+        del self.filler, filler  # its views, before the buffers shrink
+        arrays = [
+            _fixed(pa.int64(), rows, 8, self.offsets),
+            _fixed(pa.int64(), rows, 8, self.timestamps),
+            _fixed(pa.int32(), rows, 4, self.timestamp_types),
+            self.keys.finish(rows, *sizes[0]),
+            self.values.finish(rows, *sizes[1]),
+        ]
+        if self.header_offsets is None:
+            return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(list(SCHEMA)[:5]))
+        items = pa.StructArray.from_arrays(
+            [pa.array(header_keys, pa.string()), pa.array(header_values, pa.binary())], fields=list(HEADER_TYPE)
+        )
+        self.header_offsets.resize((rows + 1) * 4)
+        arrays.append(pa.Array.from_buffers(HEADERS_TYPE, rows, [None, self.header_offsets], 0, children=[items]))
+        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+class _Binary:
+    """The three buffers of a binary column."""
+
+    def __init__(self, rows: int, size_bytes: int) -> None:
+        self.offsets = _allocate((rows + 1) * 4)
+        self.data = _allocate(size_bytes)
+        self.valid = bytearray((rows + 7) // 8)
+
+    def views(self) -> tuple[memoryview, memoryview, bytearray]:
+        return memoryview(self.offsets).cast("i"), memoryview(self.data).cast("B"), self.valid
+
+    def finish(self, rows: int, size_bytes: int, nulls: int) -> Any:
+        self.offsets.resize((rows + 1) * 4)
+        self.data.resize(size_bytes)
+        valid = pa.py_buffer(self.valid) if nulls else None
+        return pa.Array.from_buffers(pa.binary(), rows, [valid, self.offsets, self.data], nulls)
+
+
+def _allocate(size_bytes: int) -> Any:
+    return pa.allocate_buffer(max(size_bytes, 8), resizable=True)  # a memoryview of nothing cannot be cast
+
+
+def _fixed(kind: Any, rows: int, width: int, buffer: Any) -> Any:
+    buffer.resize(rows * width)
+    return pa.Array.from_buffers(kind, rows, [None, buffer], 0)
+
+
+# --- The way back ---
+
+
+class ColumnSource(NamedTuple):
+    """A table's columns as the codec reads them, made by `column_source`; `rows` of them."""
+
+    rows: int
+    timestamps: memoryview
+    keys: tuple[Any, Any, Any, int] | None
+    values: tuple[Any, Any, Any, int] | None
+    headers: list[bytes] | None
+
+    def append_to(self, builder: BatchBuilder, start: int, stop: int | None = None) -> int:
+        """Append rows from `start` on until `stop` (default: all) or until `builder` is full; how many were added."""
+        stop = self.rows if stop is None else min(stop, self.rows)
+        return builder.append_rows(start, stop, self.timestamps, self.keys, self.values, self.headers)
+
+
+def column_source(batch: Any, *, now_ms: int = NO_TIMESTAMP) -> ColumnSource:
+    """Prepare a pyarrow.RecordBatch or Table: its columns key, value, headers and timestamp_ms; others are ignored.
+
+    key and value are binary or string of any Arrow kind; a missing column is nulls. `timestamp_ms` is an integer or a
+    timestamp; where it is missing or null the record gets `now_ms`. Raises ValueError for a column of another type.
+    """
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    rows: int = batch.num_rows
+    return ColumnSource(
+        rows,
+        _timestamps(columns.get("timestamp_ms"), rows, now_ms),
+        _binary("key", columns.get("key")),
+        _binary("value", columns.get("value")),
+        _packed_headers(columns.get("headers")),
+    )
+
+
+def encode_columns(
+    batch: Any,
+    *,
+    now_ms: int = NO_TIMESTAMP,
+    compression: Compression = Compression.NONE,
+    level: int | None = None,
+    base_offset: int = 0,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+) -> bytes:
+    """One record batch of all rows of `batch` (see `column_source`), whatever its size. ValueError when empty."""
+    builder = BatchBuilder(_NO_LIMIT_BYTES)
+    column_source(batch, now_ms=now_ms).append_to(builder, 0)
+    sealed = bytearray(builder.build(producer_id, producer_epoch, base_sequence, transactional, compression, level))
+    assign_offsets(sealed, 0, base_offset, NO_PARTITION_LEADER_EPOCH)
+    return bytes(sealed)
+
+
+def encode_in_batches(batch: Any, limit_bytes: int, *, now_ms: int = NO_TIMESTAMP) -> Iterator[BatchBuilder]:
+    """Full builders, each of at most `limit_bytes` (`batch.size`) before compression, holding all rows in order."""
+    source = column_source(batch, now_ms=now_ms)
+    done = 0
+    while done < source.rows:
+        builder = BatchBuilder(limit_bytes)
+        done += source.append_to(builder, done)
+        yield builder
+
+
+def _one_array(column: Any) -> Any:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _binary(name: str, column: Any) -> tuple[Any, Any, Any, int] | None:
+    if column is None or pa.types.is_null(column.type):
+        return None
+    array = _one_array(column)
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if not pa.types.is_binary(array.type):
+        try:
+            array = array.cast(pa.binary())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise ValueError(f"column {name} of type {array.type} holds no bytes: {error}") from None
+    if len(array) == 0:
+        return None
+    valid, offsets, data = array.buffers()
+    view = memoryview(offsets).cast("i")[array.offset : array.offset + len(array) + 1]
+    no_nulls = valid is None or array.null_count == 0
+    return view, data or b"", None if no_nulls else valid, array.offset
+
+
+def _timestamps(column: Any, rows: int, now_ms: int) -> memoryview:
+    if column is None or pa.types.is_null(column.type) or rows == 0:
+        array = pa.repeat(pa.scalar(now_ms, pa.int64()), max(rows, 1))
+    else:
+        array = _one_array(column)
+        if pa.types.is_timestamp(array.type):
+            array = array.cast(pa.timestamp("ms", array.type.tz), safe=False)
+        elif not pa.types.is_integer(array.type):
+            raise ValueError(f"column timestamp_ms of type {array.type} holds no times")
+        array = array.cast(pa.int64()).fill_null(now_ms)
+    return memoryview(array.buffers()[1]).cast("q")[array.offset : array.offset + rows]
+
+
+def _packed_headers(column: Any) -> list[bytes] | None:
+    if column is None or pa.types.is_null(column.type):
+        return None
+    array = _one_array(column)
+    if not pa.types.is_list(array.type) or not pa.types.is_struct(array.type.value_type):
+        raise ValueError(f"column headers of type {array.type} is no list of key and value")
+    return [pack_headers([(header["key"], header["value"]) for header in row or ()]) for row in array.to_pylist()]

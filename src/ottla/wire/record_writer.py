@@ -1,0 +1,258 @@
+# cython: boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Writes the records of a batch into one growing buffer; `record_codec.py` describes the format and reads it.
+
+A compiled module like that one: plain Python, typed by `record_writer.pxd`, also running interpreted.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+#: Told by the loader: the compiled module is no .py file.
+COMPILED = not __file__.endswith(".py")
+
+#: Later times cannot be written, so that the difference of any two fits 64 bits; the year is 146 million.
+_TIMESTAMP_END_MS = 2**62
+_FIRST_CAPACITY_BYTES = 1024
+_MAX_INT32 = 2**31 - 1
+#: Records of one batch: its length field is a signed number of 32 bits and counts 49 bytes of the header too.
+_MAX_BODY_BYTES = 2**31 - 1 - 49
+#: Header count 0.
+_NO_PACKED_HEADERS = b"\x00"
+
+Header = tuple[str, bytes | None]
+
+
+def _copy(target: Any, at: int, source: Any, start: int, size: int) -> None:
+    """Copy between two views: compiled, the loop becomes vector moves; interpreted, a slice is the fast way."""
+    if COMPILED:
+        for i in range(size):
+            target[at + i] = source[start + i]
+    else:
+        target[at : at + size] = source[start : start + size]
+
+
+def _copy_bytes(target: Any, at: int, source: bytes, size: int) -> None:
+    """The same from a bytes object, which compiled code reads without making a view."""
+    if COMPILED:
+        raw = source
+        for i in range(size):
+            target[at + i] = raw[i]
+    else:
+        target[at : at + size] = source
+
+
+class RecordWriter:
+    """Records of one batch being built, uncompressed, in one growing buffer.
+
+    `limit_bytes` bounds the records' bytes, but a first record always fits, however large.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.used = 0
+        self.count = 0
+        self.last_offset_delta = -1
+        self.base_timestamp_ms = -1
+        self.max_timestamp_ms = -1
+        self.capacity = _FIRST_CAPACITY_BYTES
+        self.data = bytearray(self.capacity)
+        self.view = self.data
+
+    def try_append(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Iterable[Header]) -> int:
+        """Add a record; its relative offset, or -1 when the batch is full and the record was not added.
+
+        Raises TypeError for a key or value that is not bytes, ValueError for an impossible timestamp.
+        """
+        delta = self.last_offset_delta + 1
+        return delta if self.append_at(delta, timestamp_ms, key, value, headers) else -1
+
+    def append_at(
+        self,
+        offset_delta: int,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Iterable[Header],
+    ) -> bool:
+        """The same at a relative offset of the caller's, behind the last one; whether there was room."""
+        packed = _NO_PACKED_HEADERS
+        if headers:
+            packed = pack_headers(headers)
+        key_size = _size(key)
+        value_size = _size(value)
+        if not self.begin_record(offset_delta, timestamp_ms, key_size, value_size, len(packed)):
+            return False
+        self.put_varint(key_size)
+        if key is not None:
+            _copy_bytes(self.view, self.used, key, key_size)
+            self.used = self.used + key_size
+        self.put_varint(value_size)
+        if value is not None:
+            _copy_bytes(self.view, self.used, value, value_size)
+            self.used = self.used + value_size
+        _copy_bytes(self.view, self.used, packed, len(packed))
+        self.used = self.used + len(packed)
+        return True
+
+    def begin_record(
+        self, offset_delta: int, timestamp_ms: int, key_size: int, value_size: int, headers_size: int
+    ) -> bool:
+        """Make room for a record and write what comes before its key; False when the batch is full."""
+        if timestamp_ms < -1 or timestamp_ms >= _TIMESTAMP_END_MS:
+            raise ValueError(f"timestamp {timestamp_ms} ms is not a time Kafka has")
+        if offset_delta <= self.last_offset_delta or offset_delta > _MAX_INT32:
+            raise ValueError(f"relative offset {offset_delta} after {self.last_offset_delta}")
+        delta = 0 if self.count == 0 else timestamp_ms - self.base_timestamp_ms
+        size = 1 + varint_size(delta) + varint_size(offset_delta) + varint_size(key_size) + varint_size(value_size)
+        size = size + max(key_size, 0) + max(value_size, 0) + headers_size
+        whole = varint_size(size) + size
+        if self.count != 0 and whole > self.limit_bytes - self.used:
+            return False
+        if whole > _MAX_BODY_BYTES - self.used:
+            raise ValueError(f"a record of {size} bytes does not fit a batch, whose length has 31 bits")
+        if whole > self.capacity - self.used:
+            self.grow(self.used + whole)
+        if self.count == 0:
+            self.base_timestamp_ms = timestamp_ms
+            self.max_timestamp_ms = timestamp_ms
+        elif timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = timestamp_ms
+        self.put_varint(size)
+        self.view[self.used] = 0
+        self.used = self.used + 1
+        self.put_varint(delta)
+        self.put_varint(offset_delta)
+        self.last_offset_delta = offset_delta
+        self.count = self.count + 1
+        return True
+
+    def append_rows(
+        self,
+        start: int,
+        stop: int,
+        timestamps: Any,
+        keys: tuple[Any, Any, Any, int] | None,
+        values: tuple[Any, Any, Any, int] | None,
+        headers: list[bytes] | None,
+    ) -> int:
+        """Add the rows from `start` on of a table, until `stop` or until the batch is full; how many were added.
+
+        `keys` and `values` are a binary Arrow array: offsets, data, validity bits or None, and where the bits begin.
+        `headers` are packed (`pack_headers`), one element a row.
+        """
+        if start < 0 or stop > len(timestamps) or (headers is not None and stop > len(headers)):
+            raise ValueError(f"rows {start} to {stop} of {len(timestamps)}")
+        key_view = _BinaryView(keys)
+        value_view = _BinaryView(values)
+        packed = _NO_PACKED_HEADERS
+        row = start
+        while row < stop:
+            key_size = key_view.size(row)
+            value_size = value_view.size(row)
+            if headers is not None:
+                packed = headers[row]
+            if not self.begin_record(self.last_offset_delta + 1, timestamps[row], key_size, value_size, len(packed)):
+                break
+            self.put_field(key_view, row, key_size)
+            self.put_field(value_view, row, value_size)
+            _copy_bytes(self.view, self.used, packed, len(packed))
+            self.used = self.used + len(packed)
+            row = row + 1
+        return row - start
+
+    def put_field(self, column: "_BinaryView", row: int, size: int) -> int:
+        self.put_varint(size)
+        if size > 0:
+            _copy(self.view, self.used, column.data, column.offsets[row], size)
+            self.used = self.used + size
+        return 0
+
+    def put_varint(self, value: int) -> int:
+        rest = (value << 1) ^ (value >> 63)
+        pos = self.used
+        while rest >= 0x80:
+            self.view[pos] = (rest & 0x7F) | 0x80
+            pos = pos + 1
+            rest = rest >> 7
+        self.view[pos] = rest
+        self.used = pos + 1
+        return 0
+
+    def grow(self, needed: int) -> int:
+        self.capacity = max(self.capacity * 2, needed)
+        larger = bytearray(self.capacity)
+        larger[: self.used] = self.data[: self.used]
+        self.data = larger
+        self.view = larger
+        return 0
+
+    def body(self) -> memoryview:
+        """The records, uncompressed."""
+        return memoryview(self.data)[: self.used]
+
+
+class _BinaryView:
+    """A binary Arrow array as typed buffers; None is a column of nulls."""
+
+    def __init__(self, column: tuple[Any, Any, Any, int] | None) -> None:
+        self.present = column is not None
+        self.has_nulls = False
+        if column is not None:
+            self.offsets, self.data, valid, self.valid_at = column
+            if valid is not None:
+                self.has_nulls = True
+                self.valid = valid
+
+    def size(self, row: int) -> int:
+        if not self.present:
+            return -1
+        if self.has_nulls:
+            bit = row + self.valid_at
+            if not (self.valid[bit >> 3] >> (bit & 7)) & 1:
+                return -1
+        size: int = self.offsets[row + 1] - self.offsets[row]
+        return size
+
+
+def _size(field: bytes | None) -> int:
+    if field is None:
+        return -1
+    if not isinstance(field, bytes):
+        raise TypeError(f"a key or value is bytes or None, not {type(field).__name__}")
+    return len(field)
+
+
+def varint_size(value: int) -> int:
+    """Bytes of `value` as a zigzag varint."""
+    rest = (value << 1) ^ (value >> 63)
+    size = 1
+    while rest >= 0x80:
+        rest = rest >> 7
+        size = size + 1
+    return size
+
+
+def pack_headers(headers: Iterable[Header]) -> bytes:
+    parts = []
+    count = 0
+    for name, value in headers:
+        raw = name.encode()
+        parts.append(_packed_varint(len(raw)))
+        parts.append(raw)
+        if value is None:
+            parts.append(b"\x01")
+        else:
+            parts.append(_packed_varint(len(value)))
+            parts.append(bytes(value))
+        count += 1
+    return _packed_varint(count) + b"".join(parts)
+
+
+def _packed_varint(value: int) -> bytes:
+    rest = value << 1
+    out = bytearray()
+    while rest >= 0x80:
+        out.append((rest & 0x7F) | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)

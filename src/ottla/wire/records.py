@@ -1,0 +1,228 @@
+"""Record batches from inside: records out of a batch and into one, one by one.
+
+`decode_batch` and `encode_batch` are the plain way in and out; `decode_consumer_records` and `BatchBuilder` are the
+consumer's and the producer's. Columns are in `columns.py`, the loops in `record_codec.py` and `record_writer.py`.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple, TypeVar
+
+from ottla.base.limits import MAX_DECOMPRESSED_BATCH_BYTES
+from ottla.wire.batch import (
+    CRC_START,
+    CURRENT_MAGIC,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TIMESTAMP_TYPE_FLAG,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    Buffer,
+    Compression,
+    CorruptBatchError,
+    TimestampType,
+    check_integrity,
+    pack_header,
+    parse_header,
+)
+from ottla.wire.compression import compress, decompress
+from ottla.wire.crc import crc32c
+from ottla.wire.record_codec import RecordCursor, read_consumer_records, read_records
+from ottla.wire.record_writer import RecordWriter
+
+__all__ = [
+    "BatchBuilder",
+    "CorruptBatchError",
+    "Header",
+    "Record",
+    "decode_batch",
+    "decode_consumer_records",
+    "encode_batch",
+    "open_batch",
+]
+
+Header = tuple[str, bytes | None]
+_Row = TypeVar("_Row")
+#: No limit for a batch built from records that are already there; a length field holds no more.
+_NO_LIMIT_BYTES: Final = 2**31 - 1
+
+
+class Record(NamedTuple):
+    """One record. `headers` keep their order and may repeat a key."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+def open_batch(buf: Buffer, pos: int, header: BatchHeader, *, check_crc: bool = True) -> RecordCursor:
+    """A cursor over the records of the batch at `pos`, decompressed (to MAX_DECOMPRESSED_BATCH_BYTES at most).
+
+    Raises CorruptBatchError for a batch that is cut off, has a wrong CRC (with `check_crc`, the consumer's
+    `check.crcs`), does not decompress or cannot hold its record count; the cursor raises it for what it finds later.
+    """
+    end = pos + header.size_bytes
+    if check_crc:
+        check_integrity(buf, pos, header)
+    elif end > len(buf):
+        raise CorruptBatchError(f"the batch at offset {header.base_offset} is cut off")
+    start = pos + HEADER_BYTES
+    if header.compression is not Compression.NONE:
+        body = decompress(header.compression, memoryview(buf)[start:end], MAX_DECOMPRESSED_BATCH_BYTES)
+        data, start, end = bytes(body), 0, len(body)
+    elif isinstance(buf, bytes):
+        data = buf
+    else:
+        data = bytes(memoryview(buf)[start:end])
+        start, end = 0, len(data)
+    return RecordCursor(
+        data,
+        start,
+        end,
+        header.record_count,
+        header.base_offset,
+        header.last_offset_delta,
+        header.base_timestamp_ms,
+        header.max_timestamp_ms if header.attributes & TIMESTAMP_TYPE_FLAG else None,
+    )
+
+
+def decode_batch(buf: Buffer, pos: int = 0, *, start_offset: int = 0, check_crc: bool = True) -> list[Record]:
+    """The records of the batch at `pos` from `start_offset` on. Raises CorruptBatchError as `open_batch`."""
+    cursor = open_batch(buf, pos, parse_header(buf, pos), check_crc=check_crc)
+    return read_records(cursor, Record, start_offset)
+
+
+def decode_consumer_records(
+    buf: Buffer,
+    pos: int,
+    header: BatchHeader,
+    record_class: type[_Row],
+    *,
+    topic: str,
+    partition: int,
+    start_offset: int = 0,
+    check_crc: bool = True,
+) -> list[_Row]:
+    """The same as a consumer hands them out. `record_class` is a named tuple of (topic, partition, offset,
+    timestamp_ms, timestamp_type, key, value, headers, leader_epoch); the leader epoch is None where unknown."""
+    cursor = open_batch(buf, pos, header, check_crc=check_crc)
+    epoch = None if header.partition_leader_epoch == NO_PARTITION_LEADER_EPOCH else header.partition_leader_epoch
+    return read_consumer_records(cursor, record_class, topic, partition, header.timestamp_type, epoch, start_offset)
+
+
+def encode_batch(
+    records: Iterable[Record],
+    *,
+    compression: Compression = Compression.NONE,
+    level: int | None = None,
+    base_offset: int = 0,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+) -> bytes:
+    """A batch of `records`, whose offsets ascend from `base_offset` on and may have gaps, as after compaction.
+
+    Raises ValueError when they do not, when there are none, or for a timestamp that Kafka does not have.
+    """
+    writer = RecordWriter(_NO_LIMIT_BYTES)
+    for record in records:
+        delta = record.offset - base_offset
+        if not writer.append_at(delta, record.timestamp_ms, record.key, record.value, record.headers):
+            raise ValueError("the records take more than a batch can hold")
+    return _seal_writer(
+        writer,
+        compression,
+        level,
+        BatchHeader(
+            base_offset=base_offset,
+            length=0,
+            partition_leader_epoch=partition_leader_epoch,
+            magic=CURRENT_MAGIC,
+            crc=0,
+            attributes=_attributes(compression, transactional, timestamp_type),
+            last_offset_delta=writer.last_offset_delta,
+            base_timestamp_ms=writer.base_timestamp_ms,
+            max_timestamp_ms=writer.max_timestamp_ms,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            record_count=writer.count,
+        ),
+    )
+
+
+class BatchBuilder(RecordWriter):
+    """The producer's batch in the making: `try_append` (or `append_rows`) until it says full, then `build`.
+
+    `limit_bytes` bounds the batch before compression, its header included (`batch.size`); a first record is taken
+    however large it is. Not safe for two threads at once.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(max(limit_bytes - HEADER_BYTES, 0))
+
+    @property
+    def record_count(self) -> int:
+        """Records appended so far."""
+        return self.count
+
+    @property
+    def size_bytes(self) -> int:
+        """The batch as it would be now, uncompressed."""
+        return HEADER_BYTES + self.used
+
+    def build(
+        self,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        transactional: bool = False,
+        compression: Compression = Compression.NONE,
+        level: int | None = None,
+    ) -> bytes:
+        """The batch, sealed, with base offset 0. May be called again with other arguments. ValueError when empty."""
+        header = BatchHeader(
+            0,
+            0,
+            NO_PARTITION_LEADER_EPOCH,
+            CURRENT_MAGIC,
+            0,
+            _attributes(compression, transactional, TimestampType.CREATE_TIME),
+            self.last_offset_delta,
+            self.base_timestamp_ms,
+            self.max_timestamp_ms,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            self.count,
+        )
+        return _seal_writer(self, compression, level, header)
+
+
+def _attributes(compression: Compression, transactional: bool, timestamp_type: TimestampType) -> int:
+    return (
+        compression
+        | (TRANSACTIONAL_FLAG if transactional else 0)
+        | (TIMESTAMP_TYPE_FLAG if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+    )
+
+
+def _seal_writer(writer: RecordWriter, compression: Compression, level: int | None, header: BatchHeader) -> bytes:
+    """Header and body in one copy; the CRC runs over both without joining them first."""
+    if writer.count == 0:
+        raise ValueError("a batch without records")
+    body: Buffer = writer.body()
+    if compression is not Compression.NONE:
+        body = compress(compression, body, level)
+    packed = pack_header(header._replace(length=HEADER_BYTES - LOG_OVERHEAD + len(body)))
+    crc = crc32c(body, crc32c(packed[CRC_START:]))
+    return b"".join((packed[: CRC_START - 4], crc.to_bytes(4, "big"), packed[CRC_START:], body))

@@ -1,0 +1,192 @@
+"""Records into batches and out again, in both forms of the codec."""
+
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.wire.batch import (
+    HEADER_BYTES,
+    Compression,
+    TimestampType,
+    assign_offsets,
+    control_batch,
+    parse_header,
+    set_log_append_time,
+    validate,
+)
+from tests.wire.forms import INSTALLED, INTERPRETED, Form, both_forms
+
+NOW_MS = 1_700_000_000_000
+HEADER = tuple[str, bytes | None]
+Row = tuple[int, bytes | None, bytes | None, tuple[HEADER, ...]]
+payloads = st.none() | st.binary(max_size=300)
+rows = st.tuples(
+    st.integers(-1, 2**62 - 1),
+    payloads,
+    payloads,
+    st.lists(st.tuples(st.text(max_size=8), payloads), max_size=3).map(tuple),
+)
+
+
+class ConsumerRow(NamedTuple):
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[HEADER, ...]
+    leader_epoch: int | None
+
+
+@both_forms
+@pytest.mark.parametrize("compression", Compression)
+@given(given_rows=st.lists(rows, min_size=1, max_size=20), base_offset=st.integers(0, 2**62))
+def test_what_is_encoded_is_decoded(
+    form: Form, compression: Compression, given_rows: list[Row], base_offset: int
+) -> None:
+    records = [form.records.Record(base_offset + at, *row) for at, row in enumerate(given_rows)]
+    batch = form.records.encode_batch(records, compression=compression, base_offset=base_offset)
+    header = parse_header(batch)
+    validate(batch, 0, header, 2**31)
+    assert header.max_timestamp_ms == max(row[0] for row in given_rows)
+    assert header.base_timestamp_ms == given_rows[0][0]
+    assert header.compression is compression
+    assert form.records.decode_batch(batch) == records
+    assert form.records.decode_batch(memoryview(b"xyz" + batch + b"more"), 3) == records
+
+
+@given(given_rows=st.lists(rows, min_size=1, max_size=20))
+def test_both_forms_write_the_same_bytes(given_rows: list[Row]) -> None:
+    written = []
+    for form in (INSTALLED, INTERPRETED):
+        builder = form.records.BatchBuilder(2**20)
+        for row in given_rows:
+            assert builder.try_append(*row) == builder.record_count - 1
+        written.append((builder.size_bytes, builder.build(3, 4, 5, True)))
+    assert written[0] == written[1]
+    assert written[0][0] == len(written[0][1])
+
+
+@both_forms
+def test_every_size_of_varint_and_field(form: Form) -> None:
+    sizes = [0, 1, 62, 63, 64, 65, 8191, 8192, 8193, 1_048_575, 1_048_576]
+    records = [
+        form.records.Record(at * 2**25, NOW_MS + (-1) ** at * 2 ** (4 * at), b"k" * size, b"v" * size)
+        for at, size in enumerate(sizes)
+    ]
+    batch = form.records.encode_batch(records)
+    assert form.records.decode_batch(batch) == records
+    assert parse_header(batch).last_offset_delta == records[-1].offset
+
+
+@both_forms
+def test_builder_is_full_at_its_limit_but_takes_one_record_of_any_size(form: Form) -> None:
+    builder = form.records.BatchBuilder(HEADER_BYTES + 2 * 15)
+    for expected in (0, 1, -1, -1):
+        assert builder.try_append(NOW_MS, b"key", b"value", ()) == expected
+    assert builder.record_count == 2
+    assert builder.size_bytes == len(builder.build()) == HEADER_BYTES + 2 * 15
+    assert builder.try_append(NOW_MS, None, None, ()) == -1
+    large = form.records.BatchBuilder(10)
+    assert large.try_append(NOW_MS, None, b"v" * 100_000, ()) == 0
+    assert large.try_append(NOW_MS, None, b"", ()) == -1
+    assert [record.value for record in form.records.decode_batch(large.build())] == [b"v" * 100_000]
+
+
+@both_forms
+def test_build_stamps_the_producer_and_may_be_repeated(form: Form) -> None:
+    builder = form.records.BatchBuilder(1000)
+    builder.try_append(NOW_MS, b"k", b"v", [("h", b"1"), ("h", None)])
+    first = parse_header(builder.build(7, 1, 100, True, Compression.ZSTD))
+    assert (first.producer_id, first.producer_epoch, first.base_sequence) == (7, 1, 100)
+    assert first.is_transactional and first.compression is Compression.ZSTD and not first.is_control
+    second = builder.build(8, 0, 0)
+    assert parse_header(second).producer_id == 8
+    (record,) = form.records.decode_batch(second)
+    assert record.headers == (("h", b"1"), ("h", None))
+
+
+@both_forms
+def test_bad_input_is_refused_and_leaves_the_builder_as_it_was(form: Form) -> None:
+    builder = form.records.BatchBuilder(1000)
+    builder.try_append(NOW_MS, b"k", b"v", ())
+    before = builder.build()
+    for bad in ((NOW_MS, "text", b""), (NOW_MS, b"", 5), (NOW_MS, bytearray(b"k"), b"")):
+        with pytest.raises(TypeError):
+            builder.try_append(*bad, ())
+    with pytest.raises(TypeError):
+        builder.try_append(NOW_MS, b"", b"", [("h", 5)])
+    for timestamp_ms in (-2, 2**62):
+        with pytest.raises(ValueError, match="not a time"):
+            builder.try_append(timestamp_ms, b"", b"", ())
+    with pytest.raises((OverflowError, ValueError)):
+        builder.try_append(2**70, b"", b"", ())
+    assert builder.build() == before
+    with pytest.raises(ValueError, match="without records"):
+        form.records.BatchBuilder(1000).build()
+    with pytest.raises(ValueError, match="without records"):
+        form.records.encode_batch([])
+
+
+@both_forms
+def test_offsets_ascend_and_may_have_gaps(form: Form) -> None:
+    record = form.records.Record
+    records = [record(10, NOW_MS, b"a", None), record(15, NOW_MS, None, b"b"), record(2**31, NOW_MS, b"", b"")]
+    batch = form.records.encode_batch(records, base_offset=5)
+    assert form.records.decode_batch(batch) == records
+    assert parse_header(batch).last_offset == 2**31
+    assert [r.offset for r in form.records.decode_batch(batch, start_offset=11)] == [15, 2**31]
+    for bad in ([records[1], records[0]], [records[0], records[0]], [record(4, 0, None, None)]):
+        with pytest.raises(ValueError, match="relative offset"):
+            form.records.encode_batch(bad, base_offset=5)
+
+
+@both_forms
+def test_consumer_records_carry_topic_type_and_epoch(form: Form) -> None:
+    record = form.records.Record
+    batch = bytearray(
+        form.records.encode_batch([record(0, NOW_MS, b"k", b"v", (("h", b""),)), record(1, 5, None, b"")])
+    )
+    decode = form.records.decode_consumer_records
+    where = {"topic": "t", "partition": 300}
+    got = decode(batch, 0, parse_header(batch), ConsumerRow, **where)
+    assert got[0] == ConsumerRow("t", 300, 0, NOW_MS, 0, b"k", b"v", (("h", b""),), None)
+    assert type(got[1]) is ConsumerRow
+    assign_offsets(batch, 0, 1000, 12)
+    set_log_append_time(batch, 0, NOW_MS + 7)
+    got = decode(batch, 0, parse_header(batch), ConsumerRow, **where, start_offset=1001)
+    assert got == [ConsumerRow("t", 300, 1001, NOW_MS + 7, 1, None, b"", (), 12)]
+    assert got[0].timestamp_type is TimestampType.LOG_APPEND_TIME
+
+
+@both_forms
+def test_t7_a_control_batch_decodes_as_its_one_record(form: Form) -> None:
+    marker = control_batch(commit=True, producer_id=1, producer_epoch=2, coordinator_epoch=3, timestamp_ms=NOW_MS)
+    (record,) = form.records.decode_batch(marker)
+    assert record == (0, NOW_MS, bytes.fromhex("00000001"), bytes.fromhex("000000000003"), ())
+
+
+@both_forms
+def test_a_delete_horizon_changes_nothing_for_the_reader(form: Form) -> None:
+    batch = bytearray(form.records.encode_batch([form.records.Record(0, NOW_MS, b"k", None)]))
+    batch[22] |= 0x40
+    assert form.records.decode_batch(batch, check_crc=False)[0].timestamp_ms == NOW_MS
+
+
+@both_forms
+def test_an_empty_batch_left_by_compaction_has_no_records(form: Form) -> None:
+    batch = bytearray(form.records.encode_batch([form.records.Record(0, NOW_MS, b"k", b"v")])[:HEADER_BYTES])
+    batch[8:12] = (49).to_bytes(4, "big")
+    batch[57:61] = bytes(4)
+    assert form.records.decode_batch(batch, check_crc=False) == []
+
+
+def test_the_forms_are_what_they_say() -> None:
+    assert INTERPRETED.codec.COMPILED is False
+    assert INTERPRETED.codec.__file__.endswith(".py") and INTERPRETED.writer.__file__.endswith(".py")
+    assert INTERPRETED.records.RecordWriter is INTERPRETED.writer.RecordWriter
+    assert INTERPRETED.records.decode_batch is not INSTALLED.records.decode_batch
