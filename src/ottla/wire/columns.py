@@ -63,7 +63,9 @@ def decode_columns(
     opened: list[tuple[BatchHeader, RecordCursor]] = []
     rows = size = 0
     for pos, header in iter_headers(buf):
-        if header.last_offset < start_offset or header.base_offset >= end:
+        if header.base_offset < 0 or header.last_offset_delta < 0:
+            raise CorruptBatchError(f"a batch from offset {header.base_offset} to {header.last_offset} at {pos}")
+        if header.last_offset < start_offset or (end_offset is not None and header.base_offset >= end_offset):
             continue
         if header.is_control or (skip is not None and skip(header)):
             continue
@@ -235,7 +237,11 @@ def _binary(name: str, column: Any) -> tuple[Any, Any, Any, int] | None:
     valid, offsets, data = array.buffers()
     view = memoryview(offsets).cast("i")[array.offset : array.offset + len(array) + 1]
     no_nulls = valid is None or array.null_count == 0
-    return view, data or b"", None if no_nulls else valid, array.offset
+    return view, _bytes(data), None if no_nulls else _bytes(valid), array.offset
+
+
+def _bytes(buffer: Any) -> memoryview | bytes:
+    return memoryview(buffer).cast("B") if buffer is not None and buffer.size else b""
 
 
 def _timestamps(column: Any, rows: int, now_ms: int) -> memoryview:

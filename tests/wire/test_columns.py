@@ -1,0 +1,208 @@
+"""Record batches to Arrow columns and back, in both forms of the codec."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.wire.batch import (
+    BatchHeader,
+    Compression,
+    CorruptBatchError,
+    assign_offsets,
+    control_batch,
+    iter_headers,
+    parse_header,
+    set_log_append_time,
+)
+from tests.wire.forms import INSTALLED, Form, both_forms
+from tests.wire.test_records import NOW_MS, Row, rows
+
+Record = INSTALLED.records.Record
+
+
+def batches_of(form: Form, *groups: list[Row], compression: Compression = Compression.NONE) -> bytes:
+    """One batch for each group of rows, offsets running on."""
+    out, offset = [], 0
+    for group in groups:
+        records = [Record(offset + at, *row) for at, row in enumerate(group)]
+        out.append(form.records.encode_batch(records, base_offset=offset, compression=compression))
+        offset += len(group)
+    return b"".join(out)
+
+
+def as_records(columns: Any) -> list[tuple[object, ...]]:
+    """The rows of `decode_columns` with headers, as records."""
+    return [
+        (
+            row["offset"],
+            row["timestamp_ms"],
+            row["key"],
+            row["value"],
+            tuple((header["key"], header["value"]) for header in row["headers"]),
+        )
+        for row in columns.to_pylist()
+    ]
+
+
+@both_forms
+@given(groups=st.lists(st.lists(rows, min_size=1, max_size=12), max_size=3), compression=st.sampled_from(Compression))
+def test_columns_hold_what_the_records_hold(form: Form, groups: list[list[Row]], compression: Compression) -> None:
+    buf = batches_of(form, *groups, compression=compression)
+    columns = form.columns.decode_columns(memoryview(buf), with_headers=True)
+    columns.validate(full=True)
+    assert columns.schema == form.columns.SCHEMA
+    flat = [row for group in groups for row in group]
+    assert as_records(columns) == [Record(at, *row) for at, row in enumerate(flat)]
+    assert columns.column("timestamp_type").to_pylist() == [0] * len(flat)
+    without = form.columns.decode_columns(buf)
+    assert without == columns.drop_columns(["headers"])
+
+
+@both_forms
+@given(group=st.lists(rows, min_size=1, max_size=20), compression=st.sampled_from(Compression), data=st.data())
+def test_encoding_columns_gives_the_batch_of_the_records(
+    form: Form, group: list[Row], compression: Compression, data: st.DataObject
+) -> None:
+    columns = form.columns.decode_columns(batches_of(form, group), with_headers=True)
+    start = data.draw(st.integers(0, len(group) - 1))
+    records = [Record(at, *row) for at, row in enumerate(group[start:])]
+    wanted = form.records.encode_batch(records, compression=compression, producer_id=1, base_sequence=2)
+    for table in (columns.slice(start), pa.table(columns).slice(start)):
+        assert form.columns.encode_columns(table, compression=compression, producer_id=1, base_sequence=2) == wanted
+
+
+@both_forms
+def test_a_range_of_offsets_and_a_batch_cut_off(form: Form) -> None:
+    group: list[Row] = [(NOW_MS, b"k", b"v", ())] * 5
+    buf = batches_of(form, group, group, group)
+
+    def offsets(**options: Any) -> list[int]:
+        found: list[int] = form.columns.decode_columns(buf, **options).column("offset").to_pylist()
+        return found
+
+    assert offsets(start_offset=3) == list(range(3, 15))
+    assert offsets(start_offset=7, end_offset=11) == [7, 8, 9, 10]
+    assert offsets(end_offset=5) == [0, 1, 2, 3, 4]
+    assert offsets(start_offset=15) == []
+    assert form.columns.decode_columns(buf[:-1]).num_rows == 10
+    assert form.columns.decode_columns(b"").num_rows == 0
+    assert form.columns.decode_columns(buf[:10], with_headers=True).schema == form.columns.SCHEMA
+
+
+@both_forms
+def test_t9_control_batches_and_skipped_ones_are_not_opened(form: Form) -> None:
+    data = bytearray(batches_of(form, [(NOW_MS, b"k", b"v", ())] * 2, [(NOW_MS, b"k", b"v", ())] * 2))
+    spoiled = len(data) - 1
+    data[spoiled] ^= 1
+    marker = bytearray(
+        control_batch(commit=True, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=NOW_MS)
+    )
+    assign_offsets(marker, 0, 4, 0)
+    seen: list[BatchHeader] = []
+
+    def skip(header: BatchHeader) -> bool:
+        seen.append(header)
+        return header.base_offset == 2
+
+    columns = form.columns.decode_columns(data + marker, skip=skip)
+    assert columns.column("offset").to_pylist() == [0, 1]
+    assert [header.base_offset for header in seen] == [0, 2]
+    with pytest.raises(CorruptBatchError, match="CRC"):
+        form.columns.decode_columns(data)
+
+
+@both_forms
+def test_log_append_time_is_every_records_time(form: Form) -> None:
+    batch = bytearray(batches_of(form, [(5, None, b"a", ()), (9, None, b"b", ())]))
+    set_log_append_time(batch, 0, NOW_MS)
+    columns = form.columns.decode_columns(batch)
+    assert columns.column("timestamp_ms").to_pylist() == [NOW_MS, NOW_MS]
+    assert columns.column("timestamp_type").to_pylist() == [1, 1]
+
+
+@both_forms
+def test_nulls_beyond_one_byte_of_validity(form: Form) -> None:
+    keys = [None if at % 3 else b"k%d" % at for at in range(100)]
+    values = [None if at % 7 == 0 else b"v%d" % at for at in range(100)]
+    columns = form.columns.decode_columns(batches_of(form, [(1, k, v, ()) for k, v in zip(keys, values, strict=True)]))
+    columns.validate(full=True)
+    assert columns.column("key").to_pylist() == keys and columns.column("key").null_count == keys.count(None)
+    assert columns.column("value").to_pylist() == values
+    for start in (0, 1, 8, 13):
+        again = form.columns.decode_columns(form.columns.encode_columns(columns.slice(start)))
+        assert again.column("key").to_pylist() == keys[start:]
+        assert again.column("value").to_pylist() == values[start:]
+
+
+@both_forms
+@pytest.mark.parametrize(
+    "kind",
+    [pa.binary(), pa.string(), pa.large_binary(), pa.large_string(), pa.string_view(), pa.binary_view()],
+    ids=str,
+)
+def test_every_kind_of_text_and_bytes_is_encoded(form: Form, kind: Any) -> None:
+    texts = ["a", None, "", "ä" * 100]
+    raw = [None if text is None else text.encode() for text in texts]
+    given_values = texts if "string" in str(kind) else raw
+    table = pa.table({"value": pa.chunked_array([pa.array(given_values[:2], kind), pa.array(given_values[2:], kind)])})
+    decoded = form.columns.decode_columns(form.columns.encode_columns(table, now_ms=NOW_MS), with_headers=True)
+    assert decoded.column("value").to_pylist() == raw
+    assert decoded.column("key").to_pylist() == [None] * 4
+    assert decoded.column("timestamp_ms").to_pylist() == [NOW_MS] * 4
+    assert decoded.column("headers").to_pylist() == [[]] * 4
+
+
+@both_forms
+def test_dictionaries_times_and_missing_values(form: Form) -> None:
+    times = pa.array([1_000_000, None], pa.timestamp("us"))
+    table = pa.table(
+        {
+            "key": pa.array([b"a", b"a"]).dictionary_encode(),
+            "value": pa.nulls(2),
+            "timestamp_ms": times,
+            "other": [1, 2],
+        }
+    )
+    decoded = form.columns.decode_columns(form.columns.encode_columns(table, now_ms=7))
+    assert decoded.column("key").to_pylist() == [b"a", b"a"]
+    assert decoded.column("value").to_pylist() == [None, None]
+    assert decoded.column("timestamp_ms").to_pylist() == [1000, 7]
+
+
+@both_forms
+def test_columns_of_another_type_are_refused_by_name(form: Form) -> None:
+    for column in ({"value": [1.5]}, {"key": [[1]]}, {"timestamp_ms": ["now"]}, {"headers": ["x"]}):
+        (name,) = column
+        with pytest.raises(ValueError, match=name):
+            form.columns.encode_columns(pa.table(column))
+    with pytest.raises(ValueError, match="without records"):
+        form.columns.encode_columns(pa.table({"value": pa.array([], pa.binary())}))
+
+
+@both_forms
+def test_rows_are_dealt_to_batches_of_a_limited_size(form: Form) -> None:
+    table = pa.table({"value": [b"%0100d" % at for at in range(1000)]})
+    builders = list(form.columns.encode_in_batches(table, 16_384, now_ms=NOW_MS))
+    batches = [builder.build() for builder in builders]
+    assert len(batches) == 7 and all(len(batch) <= 16_384 for batch in batches)
+    got = [row.value for batch in batches for row in form.records.decode_batch(batch)]
+    assert got == table.column("value").to_pylist()
+    assert [parse_header(batch).record_count for batch in batches] == [builder.record_count for builder in builders]
+    source = form.columns.column_source(table)
+    with pytest.raises(ValueError, match="rows"):
+        builders[0].append_rows(0, 1001, source.timestamps, source.keys, source.values, source.headers)
+
+
+@both_forms
+def test_records_and_rows_go_into_one_batch(form: Form) -> None:
+    builder = form.records.BatchBuilder(10_000)
+    builder.try_append(NOW_MS, b"k", b"first", ())
+    source = form.columns.column_source(pa.table({"value": ["second", "third"]}), now_ms=NOW_MS + 1)
+    assert source.append_to(builder, 1) == 1
+    assert builder.try_append(NOW_MS, None, b"last", ()) == 2
+    batch = builder.build()
+    assert [row.value for row in form.records.decode_batch(batch)] == [b"first", b"third", b"last"]
+    assert [header.max_timestamp_ms for _, header in iter_headers(batch)] == [NOW_MS + 1]
