@@ -225,7 +225,9 @@ class _Model:
 
     @property
     def stable(self) -> int:
-        return min((first for first, _, n in self.batches if n is not None and self.fate[n] == "open"), default=self.end)
+        return min(
+            (first for first, _, n in self.batches if n is not None and self.fate[n] == "open"), default=self.end
+        )
 
     def visible(self) -> list[int]:
         return [

@@ -62,7 +62,7 @@ def load(
     bases = _tidy(storage)
     names = frozenset(storage.names())
     segments = [Segment.load(storage, base, config, now_ms) for base in bases]
-    checked = _check(segments, names, epochs, clean, recovery_point)
+    checked = _check(segments, names, epochs, config, clean, recovery_point)
     segments, end_offset = checked.segments, checked.end_offset
     if not segments or end_offset < log_start_offset:
         # The files were taken away under us; what is known to be deleted must not come back.
@@ -116,7 +116,12 @@ def _tidy(storage: Storage) -> list[int]:
 
 
 def _check(
-    segments: list[Segment], names: frozenset[str], epochs: LeaderEpochs, clean: bool, recovery_point: int
+    segments: list[Segment],
+    names: frozenset[str],
+    epochs: LeaderEpochs,
+    config: LogConfig,
+    clean: bool,
+    recovery_point: int,
 ) -> _Checked:
     """Step 2."""
     end_offset = 0
@@ -139,7 +144,10 @@ def _check(
             end_offset = header.last_offset + 1
             if header.partition_leader_epoch > epochs.latest:
                 epochs.assign(header.partition_leader_epoch, header.base_offset)
-        if segment.size_bytes < before_bytes:
+        # A file may have lost its end between two batches; what follows then must go too. After a compaction, though,
+        # a segment may rightly end before the next begins.
+        gap = following is not None and following.base_offset != end_offset and not config.compacts
+        if segment.size_bytes < before_bytes or gap:
             later = segments[number + 1 :]
             for each in later:
                 each.delete()

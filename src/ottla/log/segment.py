@@ -106,6 +106,7 @@ class Segment:
             return False
         if self.offset_index.last().position > self.size_bytes:
             return False
+        self.save_indexes()  # a no-op, unless the end of a file had to be passed over
         self._take_newest()
         return True
 

@@ -1,0 +1,72 @@
+"""Kafka's small text files."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.base.errors import CorruptDataError
+from ottla.base.types import TopicPartition
+from ottla.log.checkpoint import (
+    decode_leader_epochs,
+    decode_offsets,
+    decode_partition_metadata,
+    encode_clean_shutdown,
+    encode_leader_epochs,
+    encode_offsets,
+    encode_partition_metadata,
+    topic_id_bytes,
+    topic_id_text,
+)
+
+_TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=20)
+_OFFSETS = st.dictionaries(
+    st.builds(TopicPartition, _TOPICS, st.integers(0, 1_000)), st.integers(0, 2**63 - 1), max_size=20
+)
+
+
+def test_a_checkpoint_reads_as_apache_kafka_writes_it() -> None:
+    offsets = {TopicPartition("orders", 1): 12, TopicPartition("orders", 0): 4711}
+    assert encode_offsets(offsets) == b"0\n2\norders 0 4711\norders 1 12\n"
+    assert decode_offsets(b"0\n1\norders 0 7") == {TopicPartition("orders", 0): 7}
+
+
+@given(offsets=_OFFSETS)
+def test_offsets_read_back(offsets: dict[TopicPartition, int]) -> None:
+    assert decode_offsets(encode_offsets(offsets)) == offsets
+
+
+@given(epochs=st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)), max_size=10))
+def test_leader_epochs_read_back(epochs: list[tuple[int, int]]) -> None:
+    assert decode_leader_epochs(encode_leader_epochs(epochs)) == epochs
+
+
+@given(topic_id=st.binary(min_size=16, max_size=16))
+def test_topic_ids_read_back(topic_id: bytes) -> None:
+    assert len(topic_id_text(topic_id)) == 22
+    assert decode_partition_metadata(encode_partition_metadata(topic_id)) == topic_id
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"0\n", b"1\n0\n", b"0\n2\norders 0 1\n", b"0\n1\norders 0\n", b"0\nx\n", b"0\n1\norders a 1\n", b"\xff"],
+)
+def test_anything_else_is_no_checkpoint(content: bytes) -> None:
+    with pytest.raises(CorruptDataError):
+        decode_offsets(content)
+
+
+@pytest.mark.parametrize("text", ["", "short", "AAECAwQFBgcICQoLDA0ODwAA", "*" * 22])
+def test_anything_else_is_no_topic_id(text: str) -> None:
+    with pytest.raises(CorruptDataError):
+        topic_id_bytes(text)
+    with pytest.raises(CorruptDataError):
+        decode_partition_metadata(f"version: 0\ntopic_id: {text}".encode())
+
+
+def test_partition_metadata_without_a_topic_id_is_no_partition_metadata() -> None:
+    with pytest.raises(CorruptDataError, match="topic_id"):
+        decode_partition_metadata(b"version: 0\n")
+
+
+def test_the_clean_shutdown_marker_is_kafkas() -> None:
+    assert encode_clean_shutdown(5) == b'{"version":0,"brokerEpoch":5}'

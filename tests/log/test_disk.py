@@ -1,0 +1,101 @@
+"""The storage port's real side, and the log on it."""
+
+import errno
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+from ottla.base.errors import StorageError
+from ottla.broker.storage import DirectoryStorage
+from tests.log.batches import NOW_MS, batch, idempotent
+from tests.log.logs import SMALL, append, append_in_transaction, content, end, every_batch, open_log
+
+
+def test_a_log_on_disk_survives_kill_9_and_a_clean_stop(tmp_path: Path) -> None:
+    log = open_log(DirectoryStorage(tmp_path / "orders-0"), SMALL)
+    for number in range(50):
+        append(log, idempotent(number, size=number))
+    append_in_transaction(log, 0, producer_id=9)
+    end(log, commit=False, producer_id=9)
+    before = every_batch(log)
+    killed = open_log(DirectoryStorage(tmp_path / "orders-0"), SMALL)
+    assert every_batch(killed) == before
+    killed.flush()
+    killed.close()
+    again = open_log(DirectoryStorage(tmp_path / "orders-0"), SMALL, clean=True)
+    assert every_batch(again) == before
+    assert append(again, idempotent(49, size=49)).duplicate
+
+
+def test_a_torn_tail_on_disk_is_cut(tmp_path: Path) -> None:
+    log = open_log(DirectoryStorage(tmp_path))
+    append(log, batch(3))
+    log.close()
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(path.read_bytes() + batch()[:-1])
+    found = open_log(DirectoryStorage(tmp_path))
+    assert (found.end_offset, found.truncated_bytes) == (3, len(batch()) - 1)
+    assert path.stat().st_size == len(batch(3))
+
+
+def test_a_file_is_readable_until_nobody_holds_it(tmp_path: Path) -> None:
+    storage = DirectoryStorage(tmp_path)
+    file = storage.open("a", create=True)
+    file.append([b"one", memoryview(b"two")])
+    storage.delete("a")
+    assert storage.names() == []
+    assert file.read(2, 100) == b"etwo"
+    descriptor = file.fileno()
+    del file
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
+def test_a_mapped_file_shows_what_is_in_it(tmp_path: Path) -> None:
+    file = DirectoryStorage(tmp_path).open("a", create=True)
+    with file.map() as view:
+        assert bytes(view) == b""
+    file.append([b"x" * 5_000])
+    with file.map() as view:
+        assert bytes(view) == b"x" * 5_000
+
+
+def test_small_files_are_replaced_whole(tmp_path: Path) -> None:
+    storage = DirectoryStorage(tmp_path)
+    for sync in (True, False):
+        storage.write("a", b"first")
+        storage.write("a", b"second", sync=sync)
+        assert storage.read("a") == b"second"
+    assert storage.names() == ["a"]
+    assert storage.read("b") is None
+    storage.delete("b")
+
+
+def test_a_missing_file_is_a_storage_fault(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=os.strerror(errno.ENOENT)):
+        DirectoryStorage(tmp_path).open("a")
+
+
+def test_a_write_that_does_not_fit_is_taken_back(tmp_path: Path) -> None:
+    storage = DirectoryStorage(tmp_path)
+    log = open_log(storage)
+    append(log, batch())
+    size, old = log.size_bytes, resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, old[1]))
+    try:
+        with pytest.raises(StorageError, match=os.strerror(errno.EFBIG)):
+            append(log, batch())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+    assert (tmp_path / "00000000000000000000.log").stat().st_size == size
+    assert append(log, batch()).base_offset == 1
+    assert len(every_batch(log)) == 2
+
+
+def test_a_slice_names_its_descriptor_for_sendfile(tmp_path: Path) -> None:
+    log = open_log(DirectoryStorage(tmp_path))
+    log.append(batch(2), now_ms=NOW_MS)
+    (piece,) = log.read(0, 10_000).slices
+    assert os.pread(piece.file.fileno(), piece.length_bytes, piece.position) == content(log.read(0, 10_000))

@@ -1,0 +1,221 @@
+"""Opening a directory after every kind of end (SPEC P7, T13; the issue: a torn tail is cut, an index is rebuilt)."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.base.errors import StorageError
+from ottla.base.types import TopicPartition
+from ottla.log.config import LogConfig
+from ottla.log.memory import CrashedError, MemoryStorage
+from ottla.log.partition import PartitionLog
+from ottla.log.results import Isolation
+from tests.log.batches import NOW_MS, batch, idempotent
+from tests.log.logs import SMALL, TP, append, append_in_transaction, committed_offsets, end, every_batch, open_log
+
+_LOG = "00000000000000000000.log"
+_INDEX = "00000000000000000000.index"
+
+
+def _filled(storage: MemoryStorage, config: LogConfig = SMALL, batches: int = 40) -> PartitionLog:
+    log = open_log(storage, config)
+    for number in range(batches):
+        append(log, idempotent(number, size=1 + number % 50))
+    return log
+
+
+@settings(max_examples=100)
+@given(batches=st.integers(0, 12), torn=st.integers(0, 200), size=st.integers(1, 100))
+def test_a_write_torn_at_any_byte_leaves_the_prefix(batches: int, torn: int, size: int) -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, SMALL)
+    for number in range(batches):
+        append(log, idempotent(number, size=size))
+    acknowledged = every_batch(log)
+    last = idempotent(batches, size=size)
+    storage.tear_next = torn
+    with pytest.raises(CrashedError):
+        append(log, last)
+    left = open_log(storage.after_kill(), SMALL)
+    whole = torn >= len(last)
+    assert len(every_batch(left)) == batches + whole
+    assert every_batch(left)[:batches] == acknowledged
+    assert left.truncated_bytes == (0 if whole else torn)
+    again = append(left, last)
+    assert (again.duplicate, again.base_offset) == (whole, batches)
+
+
+@settings(max_examples=150)
+@given(data=st.data(), flush_at=st.integers(0, 40))
+def test_a_loss_of_power_leaves_a_prefix_that_holds_all_that_was_flushed(data: st.DataObject, flush_at: int) -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, SMALL)
+    for number in range(40):
+        append_in_transaction(log, number)
+        if number % 7 == 3:
+            end(log, commit=number % 2 == 0)
+        if number == flush_at:
+            log.flush()
+    before, flushed = every_batch(log), log.recovery_point
+    left = storage.after_power_loss(
+        lambda name, synced, size: data.draw(st.integers(synced, size), label=name) if size > synced else size
+    )
+    found = open_log(left, SMALL, recovery_point=flushed)
+    after = every_batch(found)
+    assert after == before[: len(after)]
+    assert found.end_offset >= flushed
+    plain = open_log(left.after_kill(), SMALL)  # checked from the beginning, without any recovery point
+    assert every_batch(plain) == after
+    assert committed_offsets(plain) == committed_offsets(found)
+    assert plain.last_stable_offset == found.last_stable_offset
+
+
+@settings(max_examples=100)
+@given(position=st.integers(0, 5_000), batches=st.integers(1, 40))
+def test_a_flipped_byte_in_unflushed_data_cuts_the_log_there(position: int, batches: int) -> None:
+    storage = MemoryStorage()
+    log = _filled(storage, LogConfig(index_interval_bytes=200), batches)
+    before = every_batch(log)
+    content = storage.files[_LOG].content
+    position %= len(content)
+    content[position] ^= 0x40
+    after = every_batch(open_log(storage.after_kill()))
+    sizes = [sum(map(len, before[:number])) for number in range(batches + 1)]
+    damaged = max(number for number in range(batches) if sizes[number] <= position)
+    if position - sizes[damaged] in range(12, 16):  # the leader epoch is the one field without a checksum
+        assert len(after) == batches
+    else:
+        # The base offset has none either: a larger one is believed, and the batch stays.
+        assert after[:damaged] == before[:damaged]
+        assert len(after) <= batches
+
+
+def test_indexes_are_rebuilt_byte_for_byte() -> None:
+    storage = MemoryStorage()
+    log = _filled(storage, LogConfig(index_interval_bytes=300))
+    log.flush()
+    for suffix in (".index", ".timeindex"):
+        name = _LOG.replace(".log", suffix)
+        written = storage.read(name)
+        storage.files[name].content[:] = b"\0" * 4_000  # as Kafka leaves a preallocated one
+        recovered = storage.after_kill()
+        open_log(recovered, LogConfig(index_interval_bytes=300)).flush()
+        assert recovered.read(_INDEX) == storage.after_kill().read(_INDEX) or suffix == ".index"
+        assert recovered.read(name) == written
+        storage.files[name].content[:] = written or b""
+
+
+@pytest.mark.parametrize("damage", ["missing", "garbage", "odd"])
+def test_a_damaged_index_of_a_flushed_segment_is_rebuilt(damage: str) -> None:
+    storage = MemoryStorage()
+    log = _filled(storage)
+    before = every_batch(log)
+    log.close()
+    written = storage.read(_INDEX)
+    match damage:
+        case "missing":
+            storage.delete(_INDEX)
+        case "garbage":
+            storage.files[_INDEX].content[:] = b"\xff" * 64
+        case _:
+            storage.files[_INDEX].content += b"\x01\x02\x03"
+    again = open_log(storage, SMALL, clean=True)
+    assert every_batch(again) == before
+    assert append(again, idempotent(40)).base_offset == 40
+    again.close()
+    assert storage.read(_INDEX) == written
+
+
+def test_only_unflushed_segments_are_scanned() -> None:
+    storage = MemoryStorage()
+    log = _filled(storage, batches=200)
+    assert len(log._segments) > 5
+    log.flush()
+    found = open_log(storage.after_kill(), SMALL, recovery_point=log.recovery_point)
+    scanned = [segment for segment in found._segments if segment._since_index_bytes]
+    assert scanned == [found._segments.active]
+    assert found.end_offset == 200
+
+
+def test_later_segments_go_when_an_earlier_one_is_cut() -> None:
+    storage = MemoryStorage()
+    log = _filled(storage, batches=100)
+    before = every_batch(log)
+    names = [name for name in storage.names() if name.endswith(".log")]
+    storage.files[names[1]].content[30] ^= 1
+    left = storage.after_kill()
+    found = open_log(left, SMALL)
+    assert every_batch(found) == before[: found.end_offset]
+    assert [name for name in left.names() if name.endswith(".log")] == names[:2]
+    expected = found.end_offset
+    assert append(found, idempotent(expected)).base_offset == expected
+
+
+def test_a_log_behind_its_start_begins_anew_there() -> None:
+    storage = MemoryStorage()
+    _filled(storage, batches=3).close()
+    found = open_log(storage, log_start_offset=10, clean=True)
+    assert (found.log_start_offset, found.end_offset) == (10, 10)
+    assert append(found, batch()).base_offset == 10
+    assert storage.names()[0] == "00000000000000000010.index"
+
+
+def test_deleted_records_stay_deleted() -> None:
+    storage = MemoryStorage()
+    log = _filled(storage)
+    log.delete_records_before(7)
+    found = open_log(storage.after_kill(), SMALL, log_start_offset=7)
+    assert found.log_start_offset == 7
+
+
+def test_an_aborted_transaction_that_outlives_a_roll_is_found_after_a_crash() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, SMALL)
+    append_in_transaction(log, 0, producer_id=9)
+    for number in range(100):
+        append(log, idempotent(number, size=40))
+    log.flush()
+    end(log, commit=False, producer_id=9)
+    found = open_log(storage.after_kill(), SMALL, recovery_point=log.recovery_point)
+    assert committed_offsets(found) == list(range(1, 101))
+    assert found.read(0, 100, isolation=Isolation.READ_COMMITTED).aborted == ((9, 0),)
+
+
+def test_leftovers_of_a_dead_process_are_removed() -> None:
+    storage = MemoryStorage()
+    _filled(storage, batches=3).close()
+    for name in (
+        "00000000000000000000.log.deleted",
+        "00000000000000000007.timeindex",
+        "00000000000000000000.log.cleaned",
+    ):
+        storage.write(name, b"x")
+    open_log(storage, clean=True)
+    assert [name for name in storage.names() if "7.t" in name or name.endswith(("deleted", "cleaned"))] == []
+
+
+def test_an_unfinished_compaction_of_apache_kafka_is_not_touched() -> None:
+    storage = MemoryStorage()
+    storage.write("00000000000000000000.log.swap", b"x")
+    with pytest.raises(StorageError, match="compaction"):
+        open_log(storage)
+
+
+def test_a_directory_belongs_to_one_topic_id() -> None:
+    storage, first, second = MemoryStorage(), bytes(range(16)), bytes(16)
+    log = PartitionLog.open(TP, storage, LogConfig(), NOW_MS, topic_id=first)
+    assert log.topic_id == first
+    assert storage.read("partition.metadata") == b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
+    assert PartitionLog.open(TP, storage, LogConfig(), NOW_MS).topic_id == first
+    with pytest.raises(StorageError, match="AAECAwQFBgcICQoLDA0ODw"):
+        PartitionLog.open(TopicPartition("orders", 0), storage, LogConfig(), NOW_MS, topic_id=second)
+
+
+def test_closing_twice_and_reopening_changes_nothing() -> None:
+    storage = MemoryStorage()
+    log = _filled(storage)
+    log.close()
+    log.close()
+    files = {name: storage.read(name) for name in storage.names()}
+    open_log(storage, SMALL, clean=True, recovery_point=log.recovery_point).close()
+    assert {name: storage.read(name) for name in storage.names()} == files

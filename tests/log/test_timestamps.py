@@ -1,0 +1,78 @@
+"""ListOffsets by time: the first record that is at least so young, exactly."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.log.config import LogConfig, TimestampType
+from ottla.log.memory import MemoryStorage
+from ottla.log.results import Isolation, SpecialTimestamp, TimestampOffset
+from tests.log.batches import NOW_MS, batch
+from tests.log.logs import append, append_in_transaction, end, open_log
+
+
+def test_the_first_record_not_the_first_batch() -> None:
+    log = open_log()
+    log.append(batch(timestamps_ms=[10, 30, 20]), now_ms=NOW_MS, leader_epoch=2)
+    log.append(batch(timestamps_ms=[15, 40]), now_ms=NOW_MS, leader_epoch=2)
+    assert log.offset_for_timestamp(11) == TimestampOffset(30, 1, 2)
+    assert log.offset_for_timestamp(31) == TimestampOffset(40, 4, 2)
+    assert log.offset_for_timestamp(41) is None
+
+
+def test_special_timestamps() -> None:
+    log = open_log()
+    assert log.offset_for_timestamp(SpecialTimestamp.LATEST) == TimestampOffset(-1, 0, -1)
+    assert log.offset_for_timestamp(SpecialTimestamp.MAX_TIMESTAMP) is None
+    append(log, batch(timestamps_ms=[10, 30, 20]))
+    append(log, batch(timestamps_ms=[30, 5]))
+    assert log.offset_for_timestamp(SpecialTimestamp.EARLIEST) == TimestampOffset(-1, 0, 0)
+    assert log.offset_for_timestamp(SpecialTimestamp.LATEST) == TimestampOffset(-1, 5, 0)
+    assert log.offset_for_timestamp(SpecialTimestamp.MAX_TIMESTAMP) == TimestampOffset(30, 1, 0)
+    assert log.offset_for_timestamp(SpecialTimestamp.LATEST_TIERED) == TimestampOffset(-1, -1, -1)
+    log.delete_records_before(4)
+    assert log.offset_for_timestamp(SpecialTimestamp.EARLIEST_LOCAL) == TimestampOffset(-1, 4, 0)
+    assert log.offset_for_timestamp(1) == TimestampOffset(5, 4, 0)
+
+
+def test_with_log_append_time_the_batch_is_not_opened() -> None:
+    log = open_log(config=LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
+    append(log, batch(3), now_ms=NOW_MS)
+    append(log, batch(3), now_ms=NOW_MS + 10)
+    assert log.offset_for_timestamp(NOW_MS + 1) == TimestampOffset(NOW_MS + 10, 3, 0)
+
+
+def test_read_committed_does_not_see_behind_the_lso() -> None:
+    log = open_log()
+    append(log, batch())
+    append_in_transaction(log, 0)
+    assert log.offset_for_timestamp(NOW_MS, Isolation.READ_COMMITTED) == TimestampOffset(NOW_MS, 0, 0)
+    log.delete_records_before(1)
+    assert log.offset_for_timestamp(NOW_MS, Isolation.READ_COMMITTED) is None
+    end(log, commit=True)
+    assert log.offset_for_timestamp(NOW_MS, Isolation.READ_COMMITTED) == TimestampOffset(NOW_MS, 1, 0)
+
+
+@settings(max_examples=150)
+@given(
+    batches=st.lists(st.lists(st.integers(0, 300), min_size=1, max_size=4), min_size=1, max_size=40),
+    start=st.integers(0, 20),
+    segment_bytes=st.sampled_from([400, 2_000, 1_000_000]),
+    interval=st.sampled_from([0, 200, 4_096]),
+)
+def test_any_timestamp_finds_what_a_walk_over_all_records_finds(
+    batches: list[list[int]], start: int, segment_bytes: int, interval: int
+) -> None:
+    storage = MemoryStorage()
+    config = LogConfig(segment_bytes=segment_bytes, index_interval_bytes=interval)
+    log = open_log(storage, config)
+    for times in batches:
+        append(log, batch(timestamps_ms=times))
+    times = [each for one in batches for each in one]
+    start = min(start, len(times))
+    log.delete_records_before(start)
+    killed = open_log(storage.after_kill(), config, log_start_offset=start)
+    for timestamp_ms in range(0, 302, 7):
+        expected = next((n for n, each in enumerate(times) if each >= timestamp_ms and n >= start), None)
+        for each in (log, killed):
+            found = each.offset_for_timestamp(timestamp_ms)
+            assert (found.offset if found else None) == expected
