@@ -24,3 +24,7 @@ MAX_COLUMN_BYTES: Final = 2_147_483_647
 
 #: Tombstones that one pass of offset retention writes as one batch: about 600 kB, below the 1 MiB a batch may have.
 MAX_TOMBSTONES_PER_BATCH: Final = 5_000
+
+#: Tombstones of expired transactional ids in one batch. Each takes about 20 bytes and its id, so that a batch stays
+#: below `max.message.bytes` (1 MB) with ids of up to 1,000 bytes; what is left over follows at once.
+MAX_EXPIRED_IDS_PER_BATCH: Final = 1_000

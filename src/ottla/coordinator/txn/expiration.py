@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
+from ottla.base.limits import MAX_EXPIRED_IDS_PER_BATCH
 from ottla.coordinator.decision import Decision, SetTimer
 from ottla.coordinator.txn.states import Input, TransactionState, outcome
 from ottla.coordinator.txn.store import EXPIRATION_TIMER, TransactionStore
-
-#: Tombstones in one batch. Each takes about 20 bytes and its id, so that a batch of the longest ids that are usual
-#: stays below `max.message.bytes` (1 MB); what is left over follows at once.
-MAX_TOMBSTONES_PER_BATCH: Final = 1_000
 
 
 def expire(store: TransactionStore, now_ms: int) -> Decision:
@@ -23,6 +18,6 @@ def expire(store: TransactionStore, now_ms: int) -> Decision:
         and outcome(txn.state, Input.EXPIRE) == TransactionState.DEAD
         and not store.is_pending(txn.transactional_id)
     ]
-    more = len(idle) > MAX_TOMBSTONES_PER_BATCH
+    more = len(idle) > MAX_EXPIRED_IDS_PER_BATCH
     next_ms = now_ms if more else now_ms + store.config.expiration_interval_ms
-    return store.forget(idle[:MAX_TOMBSTONES_PER_BATCH], (SetTimer((EXPIRATION_TIMER,), next_ms),))
+    return store.forget(idle[:MAX_EXPIRED_IDS_PER_BATCH], (SetTimer((EXPIRATION_TIMER,), next_ms),))

@@ -171,7 +171,11 @@ class TransactionStore:
         transaction, a completion, an expiration) is tried again by timer.
         """
         replies: list[Reply] = []
-        timers: list[Timer] = [timer for timer in decision.timers if timer.key[0] == EXPIRATION_TIMER]
+        timers: list[Timer] = [
+            SetTimer(timer.key, timer.at_ms + self.config.retry_backoff_ms)
+            for timer in decision.timers
+            if isinstance(timer, SetTimer) and timer.key == (EXPIRATION_TIMER,)
+        ]
         for transactional_id in dict.fromkeys(decode_key(record.key) for record in decision.records):
             pending = self._pending.pop(transactional_id or "", None)
             if transactional_id is None or pending is None:
