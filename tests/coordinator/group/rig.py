@@ -131,7 +131,6 @@ class Rig:
         assert group is not None
         return group
 
-    @property
     def state(self) -> GroupState:
         return self.group().state
 
@@ -295,7 +294,7 @@ class Rig:
         for answer in answers:
             given = assignments if answer is leader else None
             self.sync(answer.member_id, answer.generation_id, given, protocol_name=answer.protocol_name)
-        assert self.state is GroupState.STABLE
+        assert self.state() is GroupState.STABLE
 
 
 def recover(config: GroupConfig, log: list[Entry], now_ms: int) -> GroupShard:

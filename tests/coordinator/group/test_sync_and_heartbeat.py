@@ -56,7 +56,7 @@ def test_g7_a_late_follower_gets_its_assignment_from_the_stable_group() -> None:
     rig = Rig()
     leader, follower = two_joined(rig)
     rig.sync(leader, 1, {follower: b"yours"})
-    assert rig.state is GroupState.STABLE
+    assert rig.state() is GroupState.STABLE
     assert rig.synced(rig.sync(follower, 1)) == b"yours"
 
 
@@ -111,7 +111,7 @@ def test_g8_the_last_member_expelled_leaves_an_empty_group_in_the_log() -> None:
     rig = Rig()
     rig.stable(1)
     rig.advance(SESSION_MS)
-    assert rig.state is GroupState.EMPTY
+    assert rig.state() is GroupState.EMPTY
     value = rig.records[-1].value
     assert value is not None
     assert decode_group_metadata_value(value) == GroupMetadataValue("consumer", 2, None, None, rig.now_ms, ())
@@ -161,7 +161,7 @@ def test_g10_leaving_rebalances_at_once_and_the_first_of_those_left_leads() -> N
     rig = Rig()
     leader, second, third = rig.stable(3)
     assert rig.leave(leader) == LeaveGroupResponse(members=(MemberResponse(leader, None, 0),))
-    assert rig.state is GroupState.PREPARING_REBALANCE
+    assert rig.state() is GroupState.PREPARING_REBALANCE
     tokens = [rig.join(third), rig.join(second)]
     assert {rig.joined(token).leader for token in tokens} == {second}
 
@@ -178,7 +178,7 @@ def test_g10_the_last_one_to_leave_empties_the_group() -> None:
     rig = Rig()
     members = rig.stable(2)
     rig.leave(*members)
-    assert (rig.state, rig.group().generation) == (GroupState.EMPTY, 2)
+    assert (rig.state(), rig.group().generation) == (GroupState.EMPTY, 2)
     assert set(rig.timers) == {("retention",)}
 
 
@@ -197,7 +197,7 @@ def test_g10_who_leaves_while_waiting_for_an_assignment_is_answered() -> None:
     waiting = rig.sync(follower, 1)
     rig.leave(follower)
     assert rig.answer(waiting).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert rig.state is GroupState.PREPARING_REBALANCE
+    assert rig.state() is GroupState.PREPARING_REBALANCE
 
 
 def test_g10_a_member_id_that_was_handed_out_can_leave() -> None:

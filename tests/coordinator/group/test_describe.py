@@ -1,0 +1,59 @@
+"""ListGroups and DescribeGroups."""
+
+from __future__ import annotations
+
+from ottla.coordinator.group.state import GroupState
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from ottla.wire.messages.list_groups import ListedGroup
+from tests.coordinator.group.rig import GROUP, HOST, Rig, protocols
+
+
+def test_g18_a_stable_group_is_described_with_subscriptions_and_assignments() -> None:
+    rig = Rig()
+    (member,) = rig.stable(1)
+    described = DescribedGroupMember(member, None, "c", HOST, protocols("range")[0].metadata, member.encode())
+    assert rig.shard.describe_group(GROUP) == DescribedGroup(
+        group_id=GROUP,
+        group_state="Stable",
+        protocol_type="consumer",
+        protocol_data="range",
+        members=(described,),
+    )
+
+
+def test_g18_in_a_rebalance_only_who_the_members_are_is_told() -> None:
+    rig = Rig()
+    (member,) = rig.stable(1)
+    rig.join_twice()
+    group = rig.shard.describe_group(GROUP)
+    assert (group.group_state, group.protocol_data) == ("PreparingRebalance", "")
+    assert group.members[0] == DescribedGroupMember(member, None, "c", HOST, b"", b"")
+
+
+def test_g18_a_group_that_does_not_exist() -> None:
+    rig = Rig()
+    new = rig.shard.describe_group("nowhere")
+    assert (new.error_code, new.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
+    assert new.error_message == "Group nowhere not found."
+    old = rig.shard.describe_group("nowhere", report_missing=False)
+    assert (old.error_code, old.error_message, old.group_state) == (ErrorCode.NONE, None, "Dead")
+
+
+def test_g18_groups_are_listed_by_state_and_type() -> None:
+    rig = Rig()
+    rig.stable(1)
+    rig.commit(1, group_id="simple")
+    stable = ListedGroup(GROUP, "consumer", "Stable", "Classic")
+    simple = ListedGroup("simple", "", "Empty", "Classic")
+    assert rig.shard.list_groups() == (stable, simple)
+    assert rig.shard.list_groups(states=["stable"]) == (stable,)
+    assert rig.shard.list_groups(states=["EMPTY", "Dead"], types=["classic"]) == (simple,)
+    assert rig.shard.list_groups(types=["consumer"]) == ()
+    assert {state.value for state in GroupState} == {
+        "Empty",
+        "PreparingRebalance",
+        "CompletingRebalance",
+        "Stable",
+        "Dead",
+    }
