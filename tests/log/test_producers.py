@@ -247,7 +247,7 @@ def _entry(key: int, epoch: int, coordinator_epoch: int, timestamp_ms: int, txn:
 @given(entries=st.lists(_ENTRIES, max_size=20, unique_by=(lambda e: e.producer_id, lambda e: e.txn_first_offset)))
 def test_a_snapshot_reads_back(entries: list[ProducerEntry]) -> None:
     state = decode_snapshot(encode_snapshot(entries), 99)
-    assert [key for key in state.producers] == [entry.producer_id for entry in entries]
+    assert list(state.producers) == [entry.producer_id for entry in entries]
     assert list(state.ongoing) == sorted(each.txn_first_offset for each in entries if each.txn_first_offset >= 0)
     assert encode_snapshot(state.producers.values()) == encode_snapshot(entries)
 

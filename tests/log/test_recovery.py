@@ -27,8 +27,8 @@ def _filled(storage: MemoryStorage, config: LogConfig = SMALL, batches: int = 40
 @settings(max_examples=100)
 @given(batches=st.integers(0, 12), torn=st.integers(0, 200), size=st.integers(1, 100))
 def test_a_write_torn_at_any_byte_leaves_the_prefix(batches: int, torn: int, size: int) -> None:
-    storage = MemoryStorage()
-    log = open_log(storage, SMALL)
+    storage, config = MemoryStorage(), LogConfig(index_interval_bytes=0)
+    log = open_log(storage, config)
     for number in range(batches):
         append(log, idempotent(number, size=size))
     acknowledged = every_batch(log)
@@ -36,13 +36,34 @@ def test_a_write_torn_at_any_byte_leaves_the_prefix(batches: int, torn: int, siz
     storage.tear_next = torn
     with pytest.raises(CrashedError):
         append(log, last)
-    left = open_log(storage.after_kill(), SMALL)
+    left = open_log(storage.after_kill(), config)
     whole = torn >= len(last)
     assert len(every_batch(left)) == batches + whole
     assert every_batch(left)[:batches] == acknowledged
     assert left.truncated_bytes == (0 if whole else torn)
     again = append(left, last)
     assert (again.duplicate, again.base_offset) == (whole, batches)
+
+
+@given(torn=st.integers(0, 100), also_flushed=st.booleans())
+def test_a_death_in_the_middle_of_a_roll_leaves_all_that_was_acknowledged(torn: int, also_flushed: bool) -> None:
+    storage, number = MemoryStorage(), 0
+    log = open_log(storage, SMALL)
+    while len(log._segments) == 1:
+        storage.tear_next = None
+        before, left_over = every_batch(log), storage.after_kill()
+        append(log, idempotent(number, size=50))
+        number += 1
+    # The last append rolled: do it once more on what was there before it, and die in the roll's first write.
+    log = open_log(left_over, SMALL)
+    if also_flushed:
+        log.flush()
+    left_over.tear_next = torn
+    with pytest.raises(CrashedError):
+        append(log, idempotent(number - 1, size=50))
+    found = open_log(left_over.after_kill(), SMALL, recovery_point=log.recovery_point)
+    assert every_batch(found) == before
+    assert append(found, idempotent(number - 1, size=50)).base_offset == number - 1
 
 
 @settings(max_examples=150)

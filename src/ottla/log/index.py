@@ -85,14 +85,23 @@ class _Index:
     def _loaded(self) -> bytearray:
         if self._buffer is None:
             content = self._storage.read(self.name) or b""
-            # Kafka preallocates: after its own crash the rest is zeros, as no entry is but perhaps the first.
-            whole = len(content) - len(content) % self.entry_bytes
-            self._buffer = bytearray(content[:whole])
-            self._saved_bytes, self._dirty = whole, whole < len(content)
-            if whole and not any(self._buffer[-self.entry_bytes :]):
-                used = len(self._buffer.rstrip(b"\0"))
-                self._cut(-(-used // self.entry_bytes))
+            self._buffer = bytearray(content[: len(content) - len(content) % self.entry_bytes])
+            self._saved_bytes, self._dirty = len(self._buffer), len(self._buffer) < len(content)
         return self._buffer
+
+    def _ends(self) -> tuple[bytes, bytes, int]:
+        """The first and the last entry and how many there are, without loading those between."""
+        size = self.entry_bytes
+        if self._buffer is not None:
+            return bytes(self._buffer[:size]), bytes(self._buffer[-size:]), len(self._buffer) // size
+        file = self._storage.open(self.name)
+        try:
+            length = file.size_bytes
+            if length % size:
+                raise CorruptDataError(f"{self.name}: {length} bytes are no whole entries of {size}")
+            return file.read(0, size), file.read(max(length - size, 0), size), length // size
+        finally:
+            file.close()
 
     def _cut(self, entries: int) -> None:
         buffer = self._loaded()
@@ -144,11 +153,26 @@ class OffsetIndex(_Index):
             bisect_left(range(len(buffer) // size), relative, key=lambda n: _I32.unpack_from(buffer, n * size)[0])
         )
 
-    def check(self) -> None:
-        """Raise CorruptDataError when the entries cannot be an offset index of this segment."""
-        count = self.entries
-        if count and (self.last().offset < self.base_offset or self._entry(0).offset > self.last().offset):
-            raise CorruptDataError(f"{self.name}: last offset {self.last().offset} is out of order")
+    def check(self) -> OffsetPosition:
+        """The last entry; CorruptDataError when the ends cannot be those of an offset index of this segment.
+
+        What lies between is not read: a preallocated file of a broker that died ends with zeros, and shows here.
+        """
+        first, last, count = self._ends()
+        if count == 0:
+            return OffsetPosition(self.base_offset, 0)
+        (offset, position), (first_offset, first_position) = _OFFSET_ENTRY.unpack(last), _OFFSET_ENTRY.unpack(first)
+        if offset < 0 or (count > 1 and (offset <= first_offset or position <= first_position)):
+            raise CorruptDataError(f"{self.name}: last entry {offset} -> {position} is out of order")
+        return OffsetPosition(self.base_offset + offset, position)
+
+    def position_before(self, position: int) -> int:
+        """The start of an indexed batch at `position` or before it; 0 when none is."""
+        buffer, size = self._loaded(), self.entry_bytes
+        slot = bisect_right(
+            range(len(buffer) // size), position, key=lambda n: _I32.unpack_from(buffer, n * size + 4)[0]
+        )
+        return self._entry(slot - 1).position
 
     def _entry(self, slot: int) -> OffsetPosition:
         if slot < 0:
@@ -194,12 +218,15 @@ class TimeIndex(_Index):
             bisect_left(range(len(buffer) // size), relative, key=lambda n: _I32.unpack_from(buffer, n * size + 8)[0])
         )
 
-    def check(self) -> None:
-        """Raise CorruptDataError when the entries cannot be a time index of this segment."""
-        if self.entries:
-            first, last = self._entry(0), self.last()
-            if last.timestamp_ms < first.timestamp_ms or last.offset < self.base_offset:
-                raise CorruptDataError(f"{self.name}: last entry {last} is out of order")
+    def check(self) -> TimestampEntry:
+        """The last entry; CorruptDataError when the ends cannot be those of a time index of this segment."""
+        first, last, count = self._ends()
+        if count == 0:
+            return TimestampEntry(-1, self.base_offset)
+        (timestamp_ms, offset), (first_ms, first_offset) = _TIME_ENTRY.unpack(last), _TIME_ENTRY.unpack(first)
+        if offset < 0 or (count > 1 and (timestamp_ms <= first_ms or offset < first_offset)):
+            raise CorruptDataError(f"{self.name}: last entry {timestamp_ms} -> {offset} is out of order")
+        return TimestampEntry(timestamp_ms, self.base_offset + offset)
 
     def _entry(self, slot: int) -> TimestampEntry:
         if slot < 0:

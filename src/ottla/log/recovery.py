@@ -15,7 +15,7 @@ everything. Three steps:
 After kill -9 alone, step 2 finds nothing to cut but a last batch that was written in part.
 """
 
-from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -23,7 +23,7 @@ from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.config import LogConfig
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.names import LOG, OFFSET_INDEX, STALE, SWAP, TIME_INDEX, TXN_INDEX, base_offset
-from ottla.log.producers import BATCHES_TO_RETAIN, BatchMetadata, ProducerState
+from ottla.log.producers import BATCHES_TO_RETAIN, BatchMetadata, ProducerEntry, ProducerState
 from ottla.log.segment import Segment
 from ottla.log.snapshot import Snapshots
 from ottla.log.storage import Storage
@@ -32,6 +32,8 @@ from ottla.wire.batch import BatchHeader, parse_end_txn_marker
 
 #: How far before a snapshot older batches of its producers are looked for: five batches of many producers.
 _HISTORY_BYTES: Final = 1_048_576
+#: How much of that is read at a time.
+_STEP_BYTES: Final = 32_768
 _ANY_OFFSET: Final = 2**63 - 1
 
 
@@ -169,40 +171,65 @@ def _walk_to_end(segment: Segment) -> int | None:
 
 def _add_history(producers: ProducerState, segments: list[Segment], snapshot_offset: int) -> None:
     """Find the batches that the snapshot's producers wrote before their last one."""
-    if not producers.producers:
+    wanted = {entry.producer_id: entry for entry in producers.producers.values() if _has_more(entry)}
+    if not wanted:
         return
-    older: dict[int, deque[BatchMetadata]] = {}
-    for header in _headers_before(segments, snapshot_offset):
-        entry = producers.producers.get(header.producer_id)
-        if entry is None or not entry.batches or header.is_control or header.producer_epoch != entry.producer_epoch:
+    oldest_offset = _history_start(segments, snapshot_offset)
+    wanted = {key: entry for key, entry in wanted.items() if entry.batches[0].first_offset > oldest_offset}
+    for header in _headers_back(segments, snapshot_offset):
+        if not wanted or header.last_offset < oldest_offset:
+            return
+        entry = wanted.get(header.producer_id)
+        if entry is None or header.is_control:
             continue
-        if header.last_offset < entry.batches[0].first_offset:
-            kept = older.setdefault(header.producer_id, deque(maxlen=BATCHES_TO_RETAIN - 1))
-            kept.append(_metadata(header))
-    for producer_id, batches in older.items():
-        entry = producers.producers[producer_id]
-        entry.batches = deque([*batches, *entry.batches], maxlen=BATCHES_TO_RETAIN)
+        if header.producer_epoch != entry.producer_epoch:
+            del wanted[header.producer_id]
+        elif header.last_offset < entry.batches[0].first_offset:
+            entry.batches.appendleft(_metadata(header))
+            if not _has_more(entry):
+                del wanted[header.producer_id]
 
 
-def _headers_before(segments: list[Segment], offset: int) -> list[BatchHeader]:
-    """Headers of about the last megabyte before `offset`, in order."""
+def _has_more(entry: ProducerEntry) -> bool:
+    """Whether the producer may have written batches of its epoch before the first one that is known."""
+    return 0 < len(entry.batches) < BATCHES_TO_RETAIN and entry.batches[0].first_sequence > 0
+
+
+def _history_start(segments: list[Segment], offset: int) -> int:
+    """An offset about `_HISTORY_BYTES` before `offset`."""
     wanted_bytes = _HISTORY_BYTES
-    headers: list[BatchHeader] = []
     for segment in reversed(segments):
-        if segment.base_offset >= offset or wanted_bytes <= 0:
-            continue
-        position = segment.locate(offset)
-        end = segment.size_bytes if position is None else position
-        near = segment.offset_index.offset_at(max(end - wanted_bytes, 0))
-        start = 0 if near is None or end <= wanted_bytes else segment.offset_index.lookup(near).position
-        found = []
-        for at, header in segment.walk(start):
-            if at >= end:
-                break
-            found.append(header)
-        headers = found + headers
-        wanted_bytes -= end - start
-    return headers
+        if segment.base_offset < offset:
+            end = _position_of(segment, offset)
+            if end > wanted_bytes:
+                start = segment.offset_index.position_before(end - wanted_bytes)
+                return next(segment.walk(start))[1].base_offset
+            wanted_bytes -= end
+    return segments[0].base_offset
+
+
+def _headers_back(segments: list[Segment], offset: int) -> Iterator[BatchHeader]:
+    """The headers before `offset`, newest first."""
+    for segment in reversed(segments):
+        end = _position_of(segment, offset) if segment.base_offset < offset else 0
+        while end > 0:
+            start = segment.offset_index.position_before(max(end - _STEP_BYTES, 0))
+            yield from reversed(_headers_between(segment, start, end))
+            end = start
+
+
+def _headers_between(segment: Segment, start: int, end: int) -> list[BatchHeader]:
+    found = []
+    for at, header in segment.walk(start):
+        if at >= end:
+            break
+        found.append(header)
+    return found
+
+
+def _position_of(segment: Segment, offset: int) -> int:
+    position = segment.locate(offset)
+    return segment.size_bytes if position is None else position
 
 
 def _metadata(header: BatchHeader) -> BatchMetadata:

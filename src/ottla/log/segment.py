@@ -96,19 +96,16 @@ class Segment:
 
     def check(self, names: frozenset[str]) -> bool:
         """Whether the index files are there and can be this segment's; takes over what the time index says."""
-        if self.offset_index.name not in names:
+        if self.offset_index.name not in names or self.time_index.name not in names:
             return False
         try:
-            self.offset_index.check()
-            self.time_index.check()
+            last = self.offset_index.check()
+            newest = self.time_index.check()
             self.txn_index.load(self.base_offset)
         except CorruptDataError:
             return False
-        if self.offset_index.last().position > self.size_bytes:
-            return False
-        self.save_indexes()  # a no-op, unless the end of a file had to be passed over
-        self._take_newest()
-        return True
+        self.max_timestamp_ms, self.max_timestamp_offset = newest.timestamp_ms, newest.offset
+        return last.position <= self.size_bytes
 
     # ---- writing
 
@@ -237,7 +234,7 @@ class Segment:
         """
         self.offset_index.truncate_to(from_offset)
         self.time_index.truncate_to(from_offset)
-        self._take_newest()
+        self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last()
         position = start = self.offset_index.last().position
         lowest_offset = 0 if start else self.base_offset
         self._since_index_bytes = 0
@@ -262,10 +259,6 @@ class Segment:
             self.log.truncate(position)
             self.size_bytes = position
         self.save_indexes()
-
-    def _take_newest(self) -> None:
-        newest = self.time_index.last()
-        self.max_timestamp_ms, self.max_timestamp_offset = newest.timestamp_ms, newest.offset
 
 
 def _whole_batch(view: memoryview, position: int) -> BatchHeader | None:
