@@ -1,0 +1,1 @@
+"""One file per API; `table` says which, `dispatch` calls them."""

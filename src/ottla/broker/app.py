@@ -1,0 +1,130 @@
+"""The broker put together: data directory, metadata, partitions, coordinators, listener; and its regular work."""
+
+import asyncio
+import fcntl
+import logging
+import os
+import time
+from pathlib import Path
+from typing import IO, Final
+
+from ottla.base.clock import Clock, SystemClock
+from ottla.base.errors import StorageError
+from ottla.base.types import TopicPartition
+from ottla.broker.config import BrokerConfig
+from ottla.broker.handlers.dispatch import Dispatcher
+from ottla.broker.metadata.cluster import ClusterMetadata
+from ottla.broker.metadata.names import METADATA_TOPIC
+from ottla.broker.metadata.properties import load_or_create
+from ottla.broker.node import Node
+from ottla.broker.runtime.partitions import Partitions
+from ottla.broker.runtime.timers import Timers
+from ottla.broker.runtime.upkeep import Upkeep
+from ottla.broker.server import Listener
+
+_log = logging.getLogger(__name__)
+
+_LOCK_FILE: Final = ".lock"
+
+
+class BrokerApp:
+    """One broker in the running event loop. `start`, then `stop`; neither twice."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
+        self._config = config
+        self._clock = clock or SystemClock()
+        self._lock: IO[bytes] | None = None
+        self._listener: Listener | None = None
+        self._loading: asyncio.Task[None] | None = None
+        self._upkeep: Upkeep | None = None
+        self._metadata: ClusterMetadata | None = None
+        self._partitions: Partitions | None = None
+        self.node: Node | None = None
+
+    async def start(self) -> tuple[str, int]:
+        """Recover the data directory and listen; the host and port bound.
+
+        Raises StorageError for a directory that cannot be used, OSError for an address that cannot be had.
+        """
+        started = time.monotonic()
+        config = self._config
+        self._lock = _lock(config.data_dir)
+        try:
+            self.node = self._recover()
+            self._listener = Listener(
+                Dispatcher(self.node),
+                self._clock,
+                max_request_bytes=config.int("socket.request.max.bytes"),
+                max_connections=config.int("max.connections"),
+                max_idle_ms=config.int("connections.max.idle.ms"),
+            )
+            endpoint = config.listener
+            host, port = await self._listener.listen(
+                endpoint.host, endpoint.port, config.int("socket.listen.backlog.size")
+            )
+        except BaseException:
+            self._release()
+            raise
+        advertised = config.advertised
+        self.node.host = advertised.host if advertised is not None else _told(endpoint.host)
+        self.node.port = advertised.port if advertised is not None and advertised.port else port
+        self._upkeep = Upkeep(self.node, self._listener)
+        self._upkeep.start()
+        self._loading = asyncio.get_running_loop().create_task(self.node.load_coordinators())
+        _log.info("broker %d listens on %s:%d after %.3f s", self.node.node_id, host, port, time.monotonic() - started)
+        return host, port
+
+    async def stop(self) -> None:
+        """Stop in order: no more requests, everything flushed, the mark of a clean shutdown left."""
+        if self._listener is not None:
+            await self._listener.close()
+        if self._loading is not None:
+            self._loading.cancel()
+            await asyncio.gather(self._loading, return_exceptions=True)
+        if self._upkeep is not None:
+            await self._upkeep.stop()
+        if self.node is not None:
+            self.node.timers.close()
+        if self._metadata is not None and self._partitions is not None:
+            self._metadata.close()
+            self._partitions.close()
+        self._release()
+
+    def _recover(self) -> Node:
+        config, clock = self._config, self._clock
+        properties = load_or_create(
+            config.data_dir, node_id=config.int("node.id"), cluster_id=config.text("cluster.id")
+        )
+        partitions = Partitions(config, clock, config.data_dir)
+        log = partitions.open_log(TopicPartition(METADATA_TOPIC, 0), None, {})
+        metadata = ClusterMetadata(log, properties.node_id, clock)
+        metadata.load()
+        partitions.recover(metadata.image)
+        self._metadata, self._partitions = metadata, partitions
+        timers = Timers(clock, asyncio.get_running_loop())
+        return Node(config, properties, clock, timers, metadata, partitions)
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+
+def _lock(data_dir: Path) -> IO[bytes]:
+    """Take the directory for this process; StorageError when another broker has it, or it cannot be made."""
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        lock = (data_dir / _LOCK_FILE).open("ab")
+    except OSError as fault:
+        raise StorageError(f"data directory {data_dir}: {fault.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise StorageError(f"data directory {data_dir} is in use by another broker") from None
+    return lock
+
+
+def _told(host: str) -> str:
+    """What clients are told of a listener: the machine's name when it listens everywhere."""
+    return os.uname().nodename if host in ("", "0.0.0.0", "::") else host

@@ -1,0 +1,24 @@
+"""AddOffsetsToTxn, versions 0–4: the group's partition of `__consumer_offsets` joins the transaction (KIP-98)."""
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.errors import StorageError
+from ottla.broker.handlers.table import RequestContext
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+def handle(node: "Node", request: AddOffsetsToTxnRequest, context: RequestContext) -> Any:
+    """What older clients send before TxnOffsetCommit."""
+    runner = node.transactions.find(request.transactional_id)
+    if isinstance(runner, ErrorCode):
+        return AddOffsetsToTxnResponse(error_code=runner)
+    try:
+        offsets = node.groups.partition_of(request.group_id)
+    except StorageError:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    shard = runner.shard
+    return runner.submit(lambda token, now_ms: shard.add_offsets_to_txn(token, request, offsets, now_ms))

@@ -1,0 +1,82 @@
+"""AddPartitionsToTxn, versions 0–5: one transaction up to version 3, several from version 4 on (KIP-890)."""
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.handlers.answers import gather
+from ottla.broker.handlers.table import RequestContext
+from ottla.coordinator.txn.states import TransactionVersion
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+_MANY_FROM = 4
+_KIP_890_FROM = 5
+
+
+def handle(node: "Node", request: AddPartitionsToTxnRequest, context: RequestContext) -> Any:
+    """All partitions of a transaction are added, or none."""
+    if context.api_version >= _MANY_FROM:
+        version = TransactionVersion.V2 if context.api_version >= _KIP_890_FROM else TransactionVersion.V0
+        asked = [_ask(node, each, version) for each in request.transactions]
+        return gather(asked, lambda results: AddPartitionsToTxnResponse(results_by_transaction=tuple(results)))
+    one = AddPartitionsToTxnTransaction(
+        request.v3_and_below_transactional_id,
+        request.v3_and_below_producer_id,
+        request.v3_and_below_producer_epoch,
+        False,
+        request.v3_and_below_topics,
+    )
+    return gather(
+        [_ask(node, one, TransactionVersion.V0)],
+        lambda results: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results),
+    )
+
+
+def _ask(node: "Node", transaction: AddPartitionsToTxnTransaction, version: TransactionVersion) -> Any:
+    unknown = [
+        (topic.name, index)
+        for topic in transaction.topics
+        for index in topic.partitions
+        if node.partitions.find(topic.name, index) is None
+    ]
+    runner = node.transactions.find(transaction.transactional_id)
+    error: ErrorCode | None = runner if isinstance(runner, ErrorCode) else None
+    if unknown and error is None:
+        # As in Kafka: one partition that is not there keeps the others out.
+        error = ErrorCode.OPERATION_NOT_ATTEMPTED
+    if error is not None or isinstance(runner, ErrorCode):
+        missing = frozenset(unknown)
+        future = node.new_future()
+        future.set_result(
+            AddPartitionsToTxnResult(
+                transaction.transactional_id,
+                tuple(_refuse(topic, missing, error or ErrorCode.NONE) for topic in transaction.topics),
+            )
+        )
+        return future
+    shard = runner.shard
+    return runner.submit(lambda token, now_ms: shard.add_partitions_to_txn(token, transaction, version, now_ms))
+
+
+def _refuse(
+    topic: AddPartitionsToTxnTopic, missing: frozenset[tuple[str, int]], error: ErrorCode
+) -> AddPartitionsToTxnTopicResult:
+    return AddPartitionsToTxnTopicResult(
+        topic.name,
+        tuple(
+            AddPartitionsToTxnPartitionResult(
+                index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if (topic.name, index) in missing else error
+            )
+            for index in topic.partitions
+        ),
+    )

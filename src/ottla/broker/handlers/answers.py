@@ -1,0 +1,45 @@
+"""Answers that wait: handlers chain futures instead of being coroutines, so that nothing that is ready waits a turn."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+
+def then(future: "asyncio.Future[Any]", finish: Callable[[Any], Any]) -> Any:
+    """`finish` of the future's result: at once when that is there already, else as another future.
+
+    `finish` may itself return a future, whose result then is the result.
+    """
+    if future.done():
+        return finish(future.result())
+    later: asyncio.Future[Any] = future.get_loop().create_future()
+    _pass_on(future, later, finish)
+    later.add_done_callback(lambda gone: future.cancel() if gone.cancelled() else None)
+    return later
+
+
+def gather(futures: "list[asyncio.Future[Any]]", finish: Callable[[list[Any]], Any]) -> Any:
+    """Like `then` for several; they usually are all done already."""
+    if all(future.done() for future in futures):
+        return finish([future.result() for future in futures])
+    return then(asyncio.gather(*futures), finish)
+
+
+def _pass_on(first: "asyncio.Future[Any]", later: "asyncio.Future[Any]", finish: Callable[[Any], Any]) -> None:
+    def done(gone: "asyncio.Future[Any]") -> None:
+        if later.done():
+            return
+        if gone.cancelled():
+            later.cancel()
+            return
+        try:
+            answer = finish(gone.result())
+        except Exception as fault:  # noqa: BLE001 - whoever waits gets it
+            later.set_exception(fault)
+            return
+        if isinstance(answer, asyncio.Future):
+            _pass_on(answer, later, lambda result: result)
+        else:
+            later.set_result(answer)
+
+    first.add_done_callback(done)

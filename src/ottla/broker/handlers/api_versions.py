@@ -1,0 +1,64 @@
+"""ApiVersions, versions 0–4: the table of APIs, and the finalized features clients ask for.
+
+KIP-511: a version that is not known is answered in version 0 with UNSUPPORTED_VERSION and ApiVersions' own range.
+KIP-584: `transaction.version` 2 tells producers that KIP-890's protocol is on.
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.handlers.table import TABLE, RequestContext, decode_message
+from ottla.broker.server import Answer, Frame
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.frames import encode_response
+from ottla.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+_KEYS = tuple(ApiVersion(int(entry.key), entry.min_version, entry.max_version) for entry in TABLE.values())
+_FEATURES = (("metadata.version", 7, 25), ("transaction.version", 0, 2))
+_RESPONSE = ApiVersionsResponse(
+    api_keys=tuple(sorted(_KEYS)),
+    supported_features=tuple(SupportedFeatureKey(name, low, high) for name, low, high in _FEATURES),
+    finalized_features_epoch=1,
+    finalized_features=tuple(FinalizedFeatureKey(name, high, high) for name, _, high in _FEATURES),
+)
+
+
+def handle(node: "Node", frame: Frame, offset: int, context: RequestContext) -> Answer:
+    """The table; INVALID_REQUEST when a client names itself with characters that Kafka refuses."""
+    version = context.api_version
+    request: ApiVersionsRequest = decode_message(context, frame, offset)
+    response = _RESPONSE
+    if version >= 3 and not (_is_name(request.client_software_name) and _is_name(request.client_software_version)):
+        response = ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if version == 3:
+        # A feature whose lowest version is 0 cannot be told before version 4 (KAFKA-17011).
+        told = tuple(each for each in response.supported_features if each.min_version > 0)
+        response = response._replace(supported_features=told)
+    return encode_response(context.api_key, version, context.correlation_id, response)
+
+
+def unsupported_version(correlation_id: int) -> bytes:
+    """The answer to an ApiVersions request of a version that nobody knows yet."""
+    own = tuple(each for each in _KEYS if each.api_key == ApiKey.API_VERSIONS)
+    response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
+    return encode_response(ApiKey.API_VERSIONS, 0, correlation_id, response)
+
+
+def _is_name(text: str) -> bool:
+    """KIP-511: letters, digits, dots and dashes, beginning and ending with a letter or digit."""
+    return (
+        bool(text)
+        and text.isascii()
+        and text[0].isalnum()
+        and text[-1].isalnum()
+        and all(letter.isalnum() or letter in ".-" for letter in text)
+    )

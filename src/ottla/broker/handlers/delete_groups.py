@@ -1,0 +1,32 @@
+"""DeleteGroups, versions 0–2 (KIP-229): empty groups and their offsets."""
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.handlers.answers import gather
+from ottla.broker.handlers.table import RequestContext
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+def handle(node: "Node", request: DeleteGroupsRequest, context: RequestContext) -> Any:
+    """Delete each group that can be deleted."""
+    results: list[DeletableGroupResult] = []
+    asked = []
+    for group_id in dict.fromkeys(request.groups_names):
+        if not group_id:
+            results.append(DeletableGroupResult(group_id, ErrorCode.INVALID_GROUP_ID))
+            continue
+        runner = node.groups.find(group_id)
+        if isinstance(runner, ErrorCode):
+            results.append(DeletableGroupResult(group_id, runner))
+            continue
+        shard = runner.shard
+        asked.append(
+            runner.submit(
+                lambda token, now_ms, shard=shard, group_id=group_id: shard.delete_group(token, group_id)  # type: ignore[misc]
+            )
+        )
+    return gather(asked, lambda answers: DeleteGroupsResponse(results=(*results, *answers)))

@@ -1,0 +1,40 @@
+"""DeleteRecords, versions 0–2 (KIP-107): the log begins later from now on."""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.handlers.table import RequestContext
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+_NO_OFFSET = -1
+
+
+def handle(node: "Node", request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+    """Each partition's new start, durable before it is told."""
+    topics = tuple(
+        DeleteRecordsTopicResult(topic.name, tuple(_delete(node, topic.name, each) for each in topic.partitions))
+        for topic in request.topics
+    )
+    node.partitions.checkpoint()
+    return DeleteRecordsResponse(topics=topics)
+
+
+def _delete(node: "Node", topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    index = asked.partition_index
+    partition = node.partitions.find(topic, index)
+    if partition is None:
+        return DeleteRecordsPartitionResult(index, _NO_OFFSET, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if not partition.log.config.deletes:
+        # Records of a topic that is only compacted go by compaction alone.
+        return DeleteRecordsPartitionResult(index, _NO_OFFSET, ErrorCode.POLICY_VIOLATION)
+    deleted = partition.log.delete_records_before(asked.offset)
+    return DeleteRecordsPartitionResult(index, deleted.low_watermark, deleted.error)

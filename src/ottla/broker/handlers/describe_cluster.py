@@ -1,0 +1,36 @@
+"""DescribeCluster, versions 0–2 (KIP-700): one broker, which is its own controller to clients."""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.handlers.table import RequestContext
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+_BROKERS, _CONTROLLERS = 1, 2
+
+
+def handle(node: "Node", request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+    """The cluster; MISMATCHED_ENDPOINT_TYPE for who asks a broker as if it were a controller (KIP-919)."""
+    if request.endpoint_type == _CONTROLLERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type "
+            "CONTROLLER",
+        )
+    if request.endpoint_type != _BROKERS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=f"Unsupported endpoint type {request.endpoint_type}",
+        )
+    return DescribeClusterResponse(
+        cluster_id=node.cluster_id,
+        controller_id=node.node_id,
+        brokers=(DescribeClusterBroker(node.node_id, node.host, node.port, node.rack),),
+    )

@@ -1,0 +1,36 @@
+"""DescribeLogDirs, versions 1–5 (KIP-113, KIP-827): how much of the disk each partition takes."""
+
+import shutil
+from typing import TYPE_CHECKING
+
+from ottla.broker.handlers.table import RequestContext
+from ottla.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+def handle(node: "Node", request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+    """The one data directory."""
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}
+    topics: dict[str, list[DescribeLogDirsPartition]] = {}
+    for partition in node.partitions.all():
+        if wanted is None or partition.tp in wanted:
+            size = DescribeLogDirsPartition(partition.tp.partition, partition.log.size_bytes)
+            topics.setdefault(partition.tp.topic, []).append(size)
+    usage = shutil.disk_usage(node.config.data_dir)
+    result = DescribeLogDirsResult(
+        log_dir=str(node.config.data_dir.absolute()),
+        topics=tuple(DescribeLogDirsTopic(name, tuple(sorted(sizes))) for name, sizes in sorted(topics.items())),
+        total_bytes=usage.total,
+        usable_bytes=usage.free,
+    )
+    return DescribeLogDirsResponse(results=(result,))

@@ -1,0 +1,46 @@
+"""DescribeProducers, version 0 (KIP-664): who writes to a partition, and whose transaction is open there."""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.handlers.table import RequestContext
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+def handle(node: "Node", request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+    """The producers that each partition remembers."""
+    return DescribeProducersResponse(
+        topics=tuple(
+            TopicResponse(topic.name, tuple(_describe(node, topic.name, index) for index in topic.partition_indexes))
+            for topic in request.topics
+        )
+    )
+
+
+def _describe(node: "Node", topic: str, index: int) -> PartitionResponse:
+    partition = node.partitions.find(topic, index)
+    if partition is None:
+        return PartitionResponse(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return PartitionResponse(
+        index,
+        active_producers=tuple(
+            ProducerState(
+                each.producer_id,
+                each.producer_epoch,
+                each.last_sequence,
+                each.last_timestamp_ms,
+                each.coordinator_epoch,
+                each.transaction_start_offset,
+            )
+            for each in partition.log.active_producers()
+        ),
+    )

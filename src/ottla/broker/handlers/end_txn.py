@@ -1,0 +1,23 @@
+"""EndTxn, versions 0–5. From version 5 on the end raises the epoch, and the answer tells the new one (KIP-890)."""
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.handlers.table import RequestContext
+from ottla.coordinator.txn.states import TransactionVersion
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+_BUMPS_EPOCH_FROM = 5
+
+
+def handle(node: "Node", request: EndTxnRequest, context: RequestContext) -> Any:
+    """Answered once the decision is in the log; the markers follow."""
+    runner = node.transactions.find(request.transactional_id)
+    if isinstance(runner, ErrorCode):
+        return EndTxnResponse(error_code=runner)
+    version = TransactionVersion.V2 if context.api_version >= _BUMPS_EPOCH_FROM else TransactionVersion.V0
+    shard = runner.shard
+    return runner.submit(lambda token, now_ms: shard.end_txn(token, request, version, now_ms))

@@ -1,0 +1,149 @@
+"""Fetch, versions 4–18: file bytes to the socket, with long polling and sessions.
+
+KIP-74: `max_bytes` bounds the response and `partition_max_bytes` a partition, but the first batch of the first
+partition that has one is always sent, so a reader never gets stuck. KIP-227 sessions, KIP-320 leader epochs, KIP-516
+topic ids. A fetch that finds fewer than `min_bytes` waits for appends up to `max_wait_ms`.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.broker.fetch_sessions import Cached, FetchContext, PartitionKey
+from ottla.broker.handlers.fetch_response import PartitionResult, encode_fetch
+from ottla.broker.handlers.table import RequestContext, decode_message
+from ottla.broker.runtime.partitions import Partition
+from ottla.broker.runtime.purgatory import DelayedFetch
+from ottla.broker.server import Answer, Encoded, Frame, Later
+from ottla.log.results import Isolation, Read
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+_TOPIC_IDS_FROM = 13
+
+
+class _Outcome(NamedTuple):
+    """What one pass over the partitions found."""
+
+    results: list[tuple[PartitionKey, Cached, PartitionResult]]
+    size_bytes: int
+    #: Something that must be told at once: an error or a diverging epoch.
+    urgent: bool
+
+
+def handle(node: "Node", frame: Frame, offset: int, context: RequestContext) -> Answer:
+    """Read now, or when there is enough."""
+    version = context.api_version
+    request: FetchRequest = decode_message(context, frame, offset)
+    fetch_context = node.sessions.open(request, uses_topic_ids=version >= _TOPIC_IDS_FROM)
+    if isinstance(fetch_context, ErrorCode):
+        return encode_fetch(version, context.correlation_id, fetch_context, 0, ())
+    fetch = _Fetch(node, request, context, fetch_context)
+    return fetch.start()
+
+
+class _Fetch:
+    """One request, read once or, after waiting, several times."""
+
+    def __init__(self, node: "Node", request: FetchRequest, context: RequestContext, fetch: FetchContext) -> None:
+        self._node = node
+        self._request = request
+        self._context = context
+        self._fetch = fetch
+        self._isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+        self._max_bytes = min(request.max_bytes, node.config.int("fetch.max.bytes"))
+
+    def start(self) -> Answer:
+        outcome = self._read()
+        missing = self._request.min_bytes - outcome.size_bytes
+        if missing <= 0 or outcome.urgent or self._request.max_wait_ms <= 0 or not self._fetch.partitions:
+            return self._encode(outcome)
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        watched = [found for key, _ in self._fetch.partitions if isinstance(found := self._find(key), Partition)]
+        # Appended bytes say how much a read_uncommitted fetch gained; a read_committed one gains when the LSO moves.
+        counts = self._isolation is Isolation.READ_UNCOMMITTED
+        DelayedFetch(future, watched, self._retry, missing if counts else 0, self._request.max_wait_ms)
+        return Later(future, self._encode_later)
+
+    def _retry(self, *, last: bool) -> object | None:
+        """Read again after an append, or for the last time; None to go on waiting."""
+        outcome = self._read()
+        if last or outcome.urgent or outcome.size_bytes >= self._request.min_bytes:
+            return outcome
+        return None
+
+    def _encode_later(self, outcome: object) -> Encoded:
+        assert isinstance(outcome, _Outcome)
+        return self._encode(outcome)
+
+    def _encode(self, outcome: _Outcome) -> Encoded:
+        told = []
+        for key, cached, result in outcome.results:
+            read = result.read
+            news = self._fetch.is_news(cached, read.high_watermark, read.log_start_offset)
+            if news or read.slices or read.error is not ErrorCode.NONE or result.diverging is not None:
+                told.append(result)
+            if read.slices:
+                self._fetch.served(key)
+        context = self._context
+        return encode_fetch(context.api_version, context.correlation_id, ErrorCode.NONE, self._fetch.session_id, told)
+
+    def _read(self) -> _Outcome:
+        results = []
+        left, total, urgent = self._max_bytes, 0, False
+        for key, cached in self._fetch.partitions:
+            result = self._read_one(key, cached.request, left, first=total == 0)
+            size = result.read.size_bytes
+            total += size
+            left = max(left - size, 0)
+            urgent = urgent or result.read.error is not ErrorCode.NONE or result.diverging is not None
+            results.append((key, cached, result))
+        return _Outcome(results, total, urgent)
+
+    def _read_one(self, key: PartitionKey, asked: FetchPartition, left: int, *, first: bool) -> PartitionResult:
+        partition = self._find(key)
+        if not isinstance(partition, Partition):
+            return PartitionResult(key.topic, key.topic_id, key.partition, _failed(partition))
+        epoch = partition.leader_epoch
+        if asked.current_leader_epoch not in (-1, epoch):
+            older = asked.current_leader_epoch < epoch
+            error = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+            leader = (self._node.node_id, epoch)
+            return PartitionResult(key.topic, key.topic_id, key.partition, _failed(error), leader=leader)
+        diverging = _diverging(partition, asked)
+        if diverging is not None:
+            empty = partition.log.read(asked.fetch_offset, 0, isolation=self._isolation, min_one_batch=False)
+            read = empty._replace(error=ErrorCode.NONE, slices=())
+            return PartitionResult(key.topic, key.topic_id, key.partition, read, diverging)
+        read = partition.log.read(
+            asked.fetch_offset,
+            min(left, max(asked.partition_max_bytes, 0)),
+            isolation=self._isolation,
+            min_one_batch=first,
+        )
+        return PartitionResult(key.topic, key.topic_id, key.partition, read)
+
+    def _find(self, key: PartitionKey) -> Partition | ErrorCode:
+        topic = key.topic
+        if self._context.api_version >= _TOPIC_IDS_FROM:
+            image = self._node.metadata.image.topics_by_id.get(key.topic_id)
+            if image is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+            topic = image.name
+        return self._node.partitions.find(topic, key.partition) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _failed(error: ErrorCode) -> Read:
+    return Read(error, (), -1, -1, -1)
+
+
+def _diverging(partition: Partition, asked: FetchPartition) -> tuple[int, int] | None:
+    """Where the reader's log leaves ours, when it names the epoch of what it has (KIP-595)."""
+    if asked.last_fetched_epoch < 0:
+        return None
+    end = partition.log.end_offset_for_epoch(asked.last_fetched_epoch)
+    if end.leader_epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
+        return end.leader_epoch, end.end_offset
+    return None

@@ -1,0 +1,49 @@
+"""FindCoordinator, versions 0–6: the broker that leads the partition which a group or transactional id belongs to.
+
+Several keys at once from version 4 on (KIP-699). Key types: 0 group, 1 transactional id (version 1 on).
+"""
+
+from typing import TYPE_CHECKING
+
+from ottla.base.errors import StorageError
+from ottla.broker.handlers.table import RequestContext
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+_GROUP, _TRANSACTION = 0, 1
+_MANY_KEYS_FROM = 4
+
+
+def handle(node: "Node", request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+    """This node, for every key: it leads all partitions."""
+    if context.api_version >= _MANY_KEYS_FROM:
+        return FindCoordinatorResponse(
+            coordinators=tuple(_find(node, request.key_type, key) for key in request.coordinator_keys)
+        )
+    one = _find(node, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=one.error_code, error_message=one.error_message, node_id=one.node_id, host=one.host, port=one.port
+    )
+
+
+def _find(node: "Node", key_type: int, key: str) -> Coordinator:
+    try:
+        if key_type == _GROUP:
+            partition = node.groups.partition_of(key)
+        elif key_type == _TRANSACTION:
+            partition = node.transactions.partition_of(key)
+        else:
+            return _refuse(key, ErrorCode.INVALID_REQUEST, f"Unknown coordinator type {key_type}")
+    except StorageError as fault:
+        return _refuse(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(fault))
+    leader = node.partitions.find(*partition)
+    if leader is None:
+        return _refuse(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{partition} has no leader")
+    return Coordinator(key, node.node_id, node.host, node.port, 0, None)
+
+
+def _refuse(key: str, error: ErrorCode, message: str) -> Coordinator:
+    return Coordinator(key, -1, "", -1, error, message)

@@ -1,0 +1,22 @@
+"""InitProducerId, versions 0–5: a producer id and epoch (KIP-98), an epoch bump for one that recovers (KIP-360)."""
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.handlers.table import RequestContext
+from ottla.coordinator.txn.init_producer_id import idempotent_producer_id
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+def handle(node: "Node", request: InitProducerIdRequest, context: RequestContext) -> Any:
+    """Any broker serves an idempotent producer, the id's coordinator a transactional one."""
+    if request.transactional_id is None:
+        return idempotent_producer_id(request, node.new_producer_id)
+    runner = node.transactions.find(request.transactional_id)
+    if isinstance(runner, ErrorCode):
+        return InitProducerIdResponse(error_code=runner, producer_epoch=-1)
+    shard = runner.shard
+    return runner.submit(lambda token, now_ms: shard.init_producer_id(token, request, now_ms))

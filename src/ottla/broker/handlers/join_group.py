@@ -1,0 +1,46 @@
+"""JoinGroup, versions 0–9. From version 4 on a client without member id is told one first (KIP-394)."""
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.handlers.answers import then
+from ottla.broker.handlers.table import RequestContext
+from ottla.coordinator.group import join
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+_KNOWS_MEMBER_ID_REQUIRED_FROM = 4
+_NULLABLE_PROTOCOL_FROM = 7
+_SKIPS_ASSIGNMENT_FROM = 9
+
+
+def handle(node: "Node", request: JoinGroupRequest, context: RequestContext) -> Any:
+    """Wait for the next generation."""
+    runner = node.groups.find(request.group_id)
+    if isinstance(runner, ErrorCode):
+        return JoinGroupResponse(error_code=runner, member_id=request.member_id)
+    version, shard = context.api_version, runner.shard
+    client = join.RequestContext(context.client_id, context.client_host)
+    unique = str(uuid.uuid4())
+    joined = runner.submit(
+        lambda token, now_ms: shard.join_group(
+            token,
+            request,
+            client,
+            now_ms,
+            unique_id=unique,
+            member_id_required=version >= _KNOWS_MEMBER_ID_REQUIRED_FROM,
+            skip_assignment=version >= _SKIPS_ASSIGNMENT_FROM,
+        )
+    )
+    if version >= _NULLABLE_PROTOCOL_FROM:
+        return joined
+    return then(joined, _without_null)
+
+
+def _without_null(response: JoinGroupResponse) -> JoinGroupResponse:
+    """Older versions have no null protocol name."""
+    return response._replace(protocol_name=response.protocol_name or "")

@@ -1,0 +1,21 @@
+"""ListGroups, versions 0–5: by state from version 4 on (KIP-518), by type from version 5 on (KIP-848)."""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.handlers.table import RequestContext
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+def handle(node: "Node", request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+    """All groups of this node; an incomplete list says so."""
+    groups = tuple(
+        group
+        for runner in node.groups.active()
+        for group in runner.shard.list_groups(request.states_filter, request.types_filter)
+    )
+    error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if node.groups.loading else ErrorCode.NONE
+    return ListGroupsResponse(error_code=error, groups=groups)

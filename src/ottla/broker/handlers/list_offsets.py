@@ -1,0 +1,55 @@
+"""ListOffsets, versions 1–11: an offset by time, or by one of the questions that negative timestamps are.
+
+-1 latest, -2 earliest, -3 max timestamp (version 7, KIP-734), -4 earliest local (8), -5 latest tiered (9, KIP-1005),
+-6 earliest pending upload (11, KIP-1023). With READ_COMMITTED the end is the last stable offset.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.handlers.table import RequestContext
+from ottla.log.results import Isolation
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+#: First version that knows a special timestamp.
+_SPECIAL_FROM: Final = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
+
+
+def handle(node: "Node", request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    """One offset per partition; -1 where nothing is as new as the timestamp."""
+    isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+    topics = tuple(
+        ListOffsetsTopicResponse(
+            topic.name,
+            tuple(_one(node, topic.name, asked, isolation, context.api_version) for asked in topic.partitions),
+        )
+        for topic in request.topics
+    )
+    return ListOffsetsResponse(topics=topics)
+
+
+def _one(
+    node: "Node", topic: str, asked: ListOffsetsPartition, isolation: Isolation, version: int
+) -> ListOffsetsPartitionResponse:
+    index = asked.partition_index
+    partition = node.partitions.find(topic, index)
+    if partition is None:
+        return ListOffsetsPartitionResponse(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    error = node.check_leader_epoch(partition, asked.current_leader_epoch)
+    if error is not ErrorCode.NONE:
+        return ListOffsetsPartitionResponse(index, error)
+    if asked.timestamp < 0 and version < _SPECIAL_FROM.get(asked.timestamp, version + 1):
+        return ListOffsetsPartitionResponse(index, ErrorCode.UNSUPPORTED_VERSION)
+    found = partition.log.offset_for_timestamp(asked.timestamp, isolation)
+    if found is None:
+        return ListOffsetsPartitionResponse(index)
+    return ListOffsetsPartitionResponse(index, 0, found.timestamp_ms, found.offset, found.leader_epoch)

@@ -1,0 +1,19 @@
+"""ListTransactions, versions 0–2: by state and producer id (KIP-664), duration (KIP-994), id pattern (KIP-1152)."""
+
+from typing import TYPE_CHECKING
+
+from ottla.broker.handlers.table import RequestContext
+from ottla.coordinator.txn.listing import list_transactions
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+def handle(node: "Node", request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+    """All transactional ids of this node that pass the filters."""
+    if node.transactions.loading:
+        return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    stores = (runner.shard.store for runner in node.transactions.active())
+    return list_transactions(stores, request, node.clock.now_ms())

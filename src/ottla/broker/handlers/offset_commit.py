@@ -1,0 +1,72 @@
+"""OffsetCommit, versions 2–10. Topics by id from version 10 on (KIP-848); unknown topics and partitions are refused."""
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.handlers.answers import then
+from ottla.broker.handlers.table import RequestContext
+from ottla.coordinator.offsets.commit import refuse_commit
+from ottla.wire.codec import NULL_UUID
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+_TOPIC_IDS_FROM = 10
+_REPORTS_MISSING_FROM = 9
+
+
+def handle(node: "Node", request: OffsetCommitRequest, context: RequestContext) -> Any:
+    """Commit what belongs to topics that exist; the answers keep the request's order."""
+    runner = node.groups.find(request.group_id)
+    if isinstance(runner, ErrorCode):
+        return refuse_commit(request, runner)
+    named = tuple(_named(node, topic, by_id=context.api_version >= _TOPIC_IDS_FROM) for topic in request.topics)
+    known = request._replace(topics=tuple(topic for topic in (_known(node, each) for each in named) if topic))
+    shard = runner.shard
+    reports = context.api_version >= _REPORTS_MISSING_FROM
+    answered = runner.submit(lambda token, now_ms: shard.commit_offsets(token, known, now_ms, report_missing=reports))
+    return then(answered, lambda response: _merge(node, named, response))
+
+
+def _named(node: "Node", topic: OffsetCommitRequestTopic, *, by_id: bool) -> OffsetCommitRequestTopic:
+    """The topic with both its name and its id; the one that is missing stays empty when it is not known."""
+    image = node.metadata.image
+    found = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
+    return topic if found is None else topic._replace(name=found.name, topic_id=found.topic_id)
+
+
+def _known(node: "Node", topic: OffsetCommitRequestTopic) -> OffsetCommitRequestTopic | None:
+    there = node.metadata.image.topics.get(topic.name)
+    if there is None:
+        return None
+    count = len(there.partitions)
+    partitions = tuple(each for each in topic.partitions if 0 <= each.partition_index < count)
+    return topic._replace(partitions=partitions) if partitions else None
+
+
+def _merge(
+    node: "Node", named: tuple[OffsetCommitRequestTopic, ...], response: OffsetCommitResponse
+) -> OffsetCommitResponse:
+    errors = {
+        (topic.name, partition.partition_index): partition.error_code
+        for topic in response.topics
+        for partition in topic.partitions
+    }
+    topics = []
+    for topic in named:
+        missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not topic.name and topic.topic_id != NULL_UUID:
+            missing = ErrorCode.UNKNOWN_TOPIC_ID
+        partitions = tuple(
+            OffsetCommitResponsePartition(each.partition_index, errors.get((topic.name, each.partition_index), missing))
+            for each in topic.partitions
+        )
+        topics.append(OffsetCommitResponseTopic(topic.topic_id, topic.name, partitions))
+    return OffsetCommitResponse(topics=tuple(topics))

@@ -1,0 +1,194 @@
+"""Produce, versions 3–13: the hot path in. Batches are checked by header and CRC and written as they are.
+
+Transactional batches (KIP-98, KIP-890): a partition that has no open transaction of the producer is first added to it
+(version 12 on) or verified to be in it (older clients) with the transaction coordinator; the log demands the guard of
+that verification. Topic ids instead of names from version 13 on (KIP-516). KIP-467: refused records are named.
+"""
+
+import asyncio
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.base.errors import CorruptDataError, StorageError
+from ottla.base.types import TopicPartition
+from ottla.broker.handlers.answers import then
+from ottla.broker.handlers.table import RequestContext, decode_message
+from ottla.broker.runtime.partitions import Partition
+from ottla.broker.server import Answer, Encoded, Frame, Later
+from ottla.coordinator.txn.add_partitions_to_txn import produce_error
+from ottla.log.results import NO_GUARD
+from ottla.wire.batch import HEADER_BYTES
+from ottla.wire.codec import Buffer
+from ottla.wire.errors import ErrorCode
+from ottla.wire.frames import encode_response
+from ottla.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+_TOPIC_IDS_FROM = 13
+#: From here on a produce adds its partitions to the transaction (KIP-890's protocol).
+_ADDS_PARTITIONS_FROM = 12
+#: From here on a client knows TRANSACTION_ABORTABLE.
+_KNOWS_ABORTABLE_FROM = 11
+_ACKS = (-1, 0, 1)
+_REFUSED_RECORDS = (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
+_ATTRIBUTES = struct.Struct(">21xh")
+#: producer id, producer epoch, base sequence
+_PRODUCER = struct.Struct(">43xqhi")
+_TRANSACTIONAL = 0x10
+
+
+class _Unverified(NamedTuple):
+    """A partition whose first batch of a transaction waits for the coordinator."""
+
+    tp: TopicPartition
+    guard: int
+    producer_id: int
+    producer_epoch: int
+
+
+def handle(node: "Node", frame: Frame, offset: int, context: RequestContext) -> Answer:
+    """Append now, or once the transaction coordinator has said yes."""
+    version = context.api_version
+    request: ProduceRequest = decode_message(context, frame, offset)
+    produce = _Produce(node, request, context)
+    if request.transactional_id is None or request.acks not in _ACKS:
+        return produce.append({}, {})
+    unverified = produce.unverified()
+    if not unverified:
+        return produce.append({}, {})
+    guards = {each.tp: each.guard for each in unverified}
+    adds = version >= _ADDS_PARTITIONS_FROM
+    first = unverified[0]
+    asked = node.add_to_transaction(
+        request.transactional_id,
+        first.producer_id,
+        first.producer_epoch,
+        [each.tp for each in unverified],
+        verify_only=not adds,
+    )
+
+    def verified(errors: dict[TopicPartition, ErrorCode]) -> dict[TopicPartition, ErrorCode]:
+        knows = version >= _KNOWS_ABORTABLE_FROM
+        return {
+            tp: produce_error(error, adds_partitions=adds, knows_abortable=knows)
+            for tp, error in errors.items()
+            if error is not ErrorCode.NONE
+        }
+
+    answer = then(asked, lambda errors: produce.append(guards, verified(errors)))
+    if isinstance(answer, asyncio.Future):
+        return Later(answer, _as_encoded)
+    return _as_encoded(answer)
+
+
+def _as_encoded(answer: object) -> Encoded:
+    assert answer is None or isinstance(answer, bytes)
+    return answer
+
+
+class _Produce:
+    """One request."""
+
+    def __init__(self, node: "Node", request: ProduceRequest, context: RequestContext) -> None:
+        self._node = node
+        self._request = request
+        self._context = context
+
+    def unverified(self) -> list[_Unverified]:
+        """The partitions with transactional batches of a transaction they do not know yet."""
+        found = []
+        bumps = self._context.api_version >= _ADDS_PARTITIONS_FROM
+        now_ms = self._node.clock.now_ms()
+        for topic in self._request.topic_data:
+            for data in topic.partition_data:
+                partition = self._find(topic, data.index)
+                records = data.records
+                if not isinstance(partition, Partition) or records is None or len(records) < HEADER_BYTES:
+                    continue
+                if not _ATTRIBUTES.unpack_from(records)[0] & _TRANSACTIONAL:
+                    continue
+                producer_id, epoch, sequence = _PRODUCER.unpack_from(records)
+                verification = partition.log.begin_verification(
+                    producer_id, sequence, epoch, supports_epoch_bump=bumps, now_ms=now_ms
+                )
+                if verification.needed:
+                    found.append(_Unverified(partition.tp, verification.guard, producer_id, epoch))
+        return found
+
+    def append(self, guards: dict[TopicPartition, int], refused: dict[TopicPartition, ErrorCode]) -> bytes | None:
+        """Append every partition's batch that is not refused; the encoded answer, or None for acks=0."""
+        topics = []
+        failed = False
+        for topic in self._request.topic_data:
+            answers = []
+            for data in topic.partition_data:
+                answer = self._append_one(topic, data.index, data.records, guards, refused)
+                failed = failed or answer.error_code != ErrorCode.NONE
+                answers.append(answer)
+            topics.append(TopicProduceResponse(topic.topic_id, topic.name, tuple(answers)))
+        if self._request.acks == 0:
+            if failed:
+                # Nobody waits for an answer: as in Kafka, a closed connection tells the client to look again.
+                raise CorruptDataError("a produce with acks=0 was refused")
+            return None
+        context = self._context
+        response = ProduceResponse(tuple(topics))
+        return encode_response(context.api_key, context.api_version, context.correlation_id, response)
+
+    def _append_one(
+        self,
+        topic: TopicProduceData,
+        index: int,
+        records: Buffer | None,
+        guards: dict[TopicPartition, int],
+        refused: dict[TopicPartition, ErrorCode],
+    ) -> PartitionProduceResponse:
+        if self._request.acks not in _ACKS:
+            return _error(index, ErrorCode.INVALID_REQUIRED_ACKS)
+        partition = self._find(topic, index)
+        if not isinstance(partition, Partition):
+            return _error(index, partition)
+        error = refused.get(partition.tp)
+        if error is not None:
+            return _error(index, error)
+        if records is None:
+            return _error(index, ErrorCode.INVALID_RECORD, "a produce request needs exactly one record batch")
+        try:
+            appended = partition.log.append(
+                records,
+                now_ms=self._node.clock.now_ms(),
+                leader_epoch=partition.leader_epoch,
+                verification_guard=guards.get(partition.tp, NO_GUARD),
+            )
+        except StorageError as fault:
+            return _error(index, ErrorCode.KAFKA_STORAGE_ERROR, str(fault))
+        if appended.error is not ErrorCode.NONE:
+            return _error(index, appended.error, appended.message)
+        if not appended.duplicate:
+            partition.changed(len(records))
+        return PartitionProduceResponse(
+            index, 0, appended.base_offset, appended.log_append_time_ms, appended.log_start_offset
+        )
+
+    def _find(self, topic: TopicProduceData, index: int) -> Partition | ErrorCode:
+        name = topic.name
+        if self._context.api_version >= _TOPIC_IDS_FROM:
+            image = self._node.metadata.image.topics_by_id.get(topic.topic_id)
+            if image is None:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+            name = image.name
+        return self._node.partitions.find(name, index) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _error(index: int, error: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
+    record_errors = (BatchIndexAndErrorMessage(0, message),) if error in _REFUSED_RECORDS else ()
+    return PartitionProduceResponse(index, error, -1, record_errors=record_errors, error_message=message)

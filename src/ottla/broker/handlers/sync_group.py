@@ -1,0 +1,29 @@
+"""SyncGroup, versions 0–5: the leader brings the assignment, everybody fetches their own."""
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.broker.handlers.table import RequestContext
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+_PROTOCOL_FROM = 5
+
+
+def handle(node: "Node", request: SyncGroupRequest, context: RequestContext) -> Any:
+    """Wait for the leader's assignment."""
+    if context.api_version >= _PROTOCOL_FROM and not (request.protocol_type and request.protocol_name):
+        # KIP-559: from version 5 on both must be said.
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    runner = node.groups.find(request.group_id)
+    if isinstance(runner, ErrorCode):
+        return SyncGroupResponse(error_code=_known(runner))
+    shard = runner.shard
+    return runner.submit(lambda token, now_ms: shard.sync_group(token, request, now_ms))
+
+
+def _known(error: ErrorCode) -> ErrorCode:
+    """Kafka: members do not know COORDINATOR_LOAD_IN_PROGRESS here, and are told to rejoin."""
+    return ErrorCode.REBALANCE_IN_PROGRESS if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error

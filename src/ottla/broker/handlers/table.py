@@ -1,0 +1,120 @@
+"""The one table of APIs: it drives dispatch, ApiVersions and `docs/apis.md`.
+
+A handler module has one function `handle`. A plain one gets the decoded request and returns the response, or a future
+of it; a raw one (`raw=True`) gets the frame itself and returns bytes, for the two hot paths and for ApiVersions, whose
+answer to an unknown version is in another version (KIP-511). Modules are imported at their first request, so a broker
+starts fast.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+from ottla.broker.server import Frame
+from ottla.wire.apis import API, ApiKey
+from ottla.wire.schema import decode
+
+
+class RequestContext(NamedTuple):
+    """Who asks, in which version."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str
+    client_host: str
+
+
+def decode_message(context: RequestContext, frame: Frame, offset: int) -> Any:
+    """The request's body; WireError when it is not one. Bytes after it are ignored, as Kafka does.
+
+    librdkafka asks for all topics with an array in the old form, which reads as null and three bytes too many.
+    """
+    return decode(API[context.api_key].request, context.api_version, frame, offset, exact=False)
+
+
+class Entry(NamedTuple):
+    """One API as this broker offers it."""
+
+    key: ApiKey
+    max_version: int
+    raw: bool
+    summary: str
+
+    @property
+    def min_version(self) -> int:
+        return API[self.key].min_version
+
+    def load(self) -> Callable[..., Any]:
+        """The handler function."""
+        handle: Callable[..., Any] = import_module(f"ottla.broker.handlers.{self.key.name.lower()}").handle
+        return handle
+
+
+def _api(key: ApiKey, summary: str, *, raw: bool = False, max_version: int | None = None) -> Entry:
+    return Entry(key, API[key].max_version if max_version is None else max_version, raw, summary)
+
+
+_K = ApiKey
+
+TABLE: Final[dict[int, Entry]] = {
+    entry.key: entry
+    for entry in (
+        _api(_K.PRODUCE, "Append record batches; transactional ones are verified or added (KIP-890).", raw=True),
+        _api(_K.FETCH, "Read file bytes; long polling, sessions (KIP-227), topic ids (KIP-516).", raw=True),
+        _api(_K.LIST_OFFSETS, "Offsets by time: earliest, latest, max timestamp, isolation."),
+        _api(_K.METADATA, "Brokers, topics, partitions; creates a topic where that is enabled."),
+        _api(_K.OFFSET_COMMIT, "Commit a group's offsets."),
+        _api(_K.OFFSET_FETCH, "A group's offsets, or several groups'; stable ones on request (KIP-447)."),
+        _api(_K.FIND_COORDINATOR, "Which broker coordinates a group or a transactional id."),
+        _api(_K.JOIN_GROUP, "Join a classic group."),
+        _api(_K.HEARTBEAT, "A classic member lives."),
+        _api(_K.LEAVE_GROUP, "Members leave."),
+        _api(_K.SYNC_GROUP, "Hand out, or wait for, the assignment."),
+        _api(_K.DESCRIBE_GROUPS, "State and members of classic groups."),
+        _api(_K.LIST_GROUPS, "All groups, by state and type."),
+        _api(_K.API_VERSIONS, "This table; UNSUPPORTED_VERSION in version 0 (KIP-511).", raw=True),
+        _api(_K.CREATE_TOPICS, "Make topics."),
+        _api(_K.DELETE_TOPICS, "Delete topics, by name or id."),
+        _api(_K.DELETE_RECORDS, "Move the log start offset."),
+        # Version 6 (two-phase commit, KIP-939) is unstable in Apache Kafka 4.3 and not offered.
+        _api(_K.INIT_PRODUCER_ID, "A producer id and epoch; fences the id's earlier producer.", max_version=5),
+        _api(_K.OFFSET_FOR_LEADER_EPOCH, "Where a leader epoch ends (KIP-320)."),
+        _api(_K.ADD_PARTITIONS_TO_TXN, "Add partitions to a transaction, or verify them."),
+        _api(_K.ADD_OFFSETS_TO_TXN, "Add a group's offsets to a transaction."),
+        _api(_K.END_TXN, "Commit or abort; raises the epoch from version 5 on (KIP-890)."),
+        _api(_K.WRITE_TXN_MARKERS, "End a transaction in partitions, as a coordinator does (and repair tools)."),
+        _api(_K.TXN_OFFSET_COMMIT, "Commit offsets inside a transaction."),
+        _api(_K.DESCRIBE_CONFIGS, "Settings of topics and brokers, with synonyms."),
+        _api(_K.ALTER_CONFIGS, "Replace a topic's settings (the older way)."),
+        _api(_K.DESCRIBE_LOG_DIRS, "Sizes of partitions on disk."),
+        _api(_K.CREATE_PARTITIONS, "Give a topic more partitions."),
+        _api(_K.DELETE_GROUPS, "Delete empty groups."),
+        _api(_K.INCREMENTAL_ALTER_CONFIGS, "Change a topic's settings (KIP-339)."),
+        _api(_K.OFFSET_DELETE, "Delete a group's offsets."),
+        _api(_K.DESCRIBE_CLUSTER, "Cluster id, controller, brokers."),
+        _api(_K.DESCRIBE_PRODUCERS, "A partition's active producers (KIP-664)."),
+        _api(_K.DESCRIBE_TRANSACTIONS, "State of transactional ids (KIP-664)."),
+        _api(_K.LIST_TRANSACTIONS, "Transactional ids, by state, producer id, duration, pattern (KIP-664, KIP-1152)."),
+        _api(_K.DESCRIBE_TOPIC_PARTITIONS, "Topics page by page (KIP-966)."),
+    )
+}
+
+
+def document() -> str:
+    """`docs/apis.md`, as text."""
+    lines = [
+        "# APIs of the broker",
+        "",
+        "Written by `python -m tools.gen_apis` from `ottla.broker.handlers.table`; do not edit.",
+        "An API or version that is not here gets its connection closed, as Kafka does;",
+        "ApiVersions in an unknown version is answered with UNSUPPORTED_VERSION in version 0.",
+        "",
+        "| key | API | versions | what it does |",
+        "|---:|---|---|---|",
+    ]
+    lines += [
+        f"| {int(entry.key)} | {API[entry.key].name} | {entry.min_version}–{entry.max_version} | {entry.summary} |"
+        for entry in TABLE.values()
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,96 @@
+"""TxnOffsetCommit, versions 0–5 (KIP-98, KIP-447): offsets that become visible with their transaction.
+
+From version 5 on the partition of `__consumer_offsets` is added to the transaction here (KIP-890); for older clients
+it is verified to be in it.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.types import TopicPartition
+from ottla.broker.handlers.answers import then
+from ottla.broker.handlers.table import RequestContext
+from ottla.coordinator.offsets.commit import refuse_transactional_commit
+from ottla.coordinator.txn.add_partitions_to_txn import produce_error
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+_ADDS_PARTITIONS_FROM = 5
+_KNOWS_ABORTABLE_FROM = 4
+
+
+def handle(node: "Node", request: TxnOffsetCommitRequest, context: RequestContext) -> Any:
+    """Write the offsets once the transaction coordinator has said yes."""
+    runner = node.groups.find(request.group_id)
+    if isinstance(runner, ErrorCode):
+        return refuse_transactional_commit(request, runner)
+    tp = runner.tp
+    adds = context.api_version >= _ADDS_PARTITIONS_FROM
+    verify = node.config.flag("transaction.partition.verification.enable")
+    partition = node.partitions.find(*tp)
+    ongoing = partition is not None and partition.log.has_ongoing_transaction(
+        request.producer_id, request.producer_epoch
+    )
+    if ongoing or not (adds or verify):
+        return _commit(node, request)
+    asked = node.add_to_transaction(
+        request.transactional_id, request.producer_id, request.producer_epoch, [tp], verify_only=not adds
+    )
+
+    def verified(errors: dict[TopicPartition, ErrorCode]) -> Any:
+        error = errors[tp]
+        if error is ErrorCode.NONE:
+            return _commit(node, request)
+        knows = context.api_version >= _KNOWS_ABORTABLE_FROM
+        return refuse_transactional_commit(request, produce_error(error, adds_partitions=adds, knows_abortable=knows))
+
+    return then(asked, verified)
+
+
+def _commit(node: "Node", request: TxnOffsetCommitRequest) -> Any:
+    """Commit what belongs to topics that exist."""
+    runner = node.groups.find(request.group_id)
+    if isinstance(runner, ErrorCode):
+        return refuse_transactional_commit(request, runner)
+    image = node.metadata.image
+    known = []
+    for topic in request.topics:
+        there = image.topics.get(topic.name)
+        count = 0 if there is None else len(there.partitions)
+        partitions = tuple(each for each in topic.partitions if 0 <= each.partition_index < count)
+        if partitions:
+            known.append(topic._replace(partitions=partitions))
+    shard = runner.shard
+    commit = request._replace(topics=tuple(known))
+    answered = runner.submit(lambda token, now_ms: shard.commit_transactional_offsets(token, commit, now_ms))
+    return then(answered, lambda response: _merge(request, response))
+
+
+def _merge(request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
+    errors = {
+        (topic.name, partition.partition_index): partition.error_code
+        for topic in response.topics
+        for partition in topic.partitions
+    }
+    return TxnOffsetCommitResponse(
+        topics=tuple(
+            TxnOffsetCommitResponseTopic(
+                topic.name,
+                tuple(
+                    TxnOffsetCommitResponsePartition(
+                        each.partition_index,
+                        errors.get((topic.name, each.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+                    )
+                    for each in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        )
+    )

@@ -1,0 +1,47 @@
+"""WriteTxnMarkers, versions 1–2: what a coordinator tells leaders, and `kafka-transactions abort` too."""
+
+from typing import TYPE_CHECKING
+
+from ottla.base.types import TopicPartition
+from ottla.broker.handlers.table import RequestContext
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+
+def handle(node: "Node", request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
+    """End each producer's transaction in the partitions named."""
+    return WriteTxnMarkersResponse(tuple(_write(node, marker) for marker in request.markers))
+
+
+def _write(node: "Node", marker: WritableTxnMarker) -> WritableTxnMarkerResult:
+    partitions = [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
+    results = node.markers.write(
+        partitions,
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        commit=marker.transaction_result,
+        coordinator_epoch=marker.coordinator_epoch,
+        transaction_version=marker.transaction_version,
+    )
+    return WritableTxnMarkerResult(
+        marker.producer_id,
+        tuple(
+            WritableTxnMarkerTopicResult(
+                topic.name,
+                tuple(
+                    WritableTxnMarkerPartitionResult(index, results[TopicPartition(topic.name, index)])
+                    for index in topic.partition_indexes
+                ),
+            )
+            for topic in marker.topics
+        ),
+    )

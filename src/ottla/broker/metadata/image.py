@@ -1,0 +1,92 @@
+"""What the metadata log says: a pure state that only `apply` changes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ottla.base.require import require
+from ottla.broker.metadata.names import INTERNAL_TOPICS
+from ottla.broker.metadata.records import (
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from ottla.wire.producer_ids_record import ProducerIdsRecord
+
+#: ConfigResource.Type of Kafka's clients.
+TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
+
+
+@dataclass(slots=True)
+class PartitionImage:
+    """One partition: who leads it, in which epoch."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class TopicImage:
+    """One topic: its id, its partitions in order, its own configuration."""
+
+    name: str
+    topic_id: bytes
+    partitions: list[PartitionImage] = field(default_factory=list)
+
+    @property
+    def internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+
+class MetadataImage:
+    """Topics by name and id, configurations by resource, the next unallocated producer id."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicImage] = {}
+        self.topics_by_id: dict[bytes, TopicImage] = {}
+        self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.next_producer_id = 0
+
+    def topic_configs(self, name: str) -> dict[str, str]:
+        """The topic's own settings; empty when it has none."""
+        return self.configs.get((TOPIC_RESOURCE, name), {})
+
+    def partitions(self) -> Iterator[tuple[TopicImage, int]]:
+        """Every partition of every topic."""
+        for topic in self.topics.values():
+            for number in range(len(topic.partitions)):
+                yield topic, number
+
+    def apply(self, record: MetadataRecord) -> None:
+        """Take one record in, live and at recovery alike."""
+        match record:
+            case TopicRecord(name, topic_id):
+                require(name not in self.topics, f"topic {name} exists already")
+                topic = TopicImage(name, topic_id)
+                self.topics[name] = topic
+                self.topics_by_id[topic_id] = topic
+            case PartitionRecord():
+                self._apply_partition(record)
+            case ConfigRecord(resource_type, resource_name, name, value):
+                configs = self.configs.setdefault((resource_type, resource_name), {})
+                if value is None:
+                    configs.pop(name, None)
+                else:
+                    configs[name] = value
+            case RemoveTopicRecord(topic_id):
+                removed = self.topics_by_id.pop(topic_id)
+                del self.topics[removed.name]
+                self.configs.pop((TOPIC_RESOURCE, removed.name), None)
+            case ProducerIdsRecord():
+                self.next_producer_id = record.next_producer_id
+
+    def _apply_partition(self, record: PartitionRecord) -> None:
+        partitions = self.topics_by_id[record.topic_id].partitions
+        image = PartitionImage(record.leader, record.leader_epoch, record.replicas)
+        require(record.partition_id <= len(partitions), f"partition {record.partition_id} leaves a gap")
+        if record.partition_id == len(partitions):
+            partitions.append(image)
+        else:
+            partitions[record.partition_id] = image

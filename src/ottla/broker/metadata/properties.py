@@ -1,0 +1,72 @@
+"""`meta.properties`: which cluster and which node a data directory belongs to."""
+
+import os
+import uuid
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.base.errors import CorruptDataError, StorageError
+from ottla.log.checkpoint import topic_id_bytes, topic_id_text
+
+_FILE = "meta.properties"
+
+
+class MetaProperties(NamedTuple):
+    """Kafka's version 1 of the file."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: bytes
+
+    def encode(self) -> bytes:
+        """The file's content."""
+        lines = (
+            "version=1",
+            f"cluster.id={self.cluster_id}",
+            f"node.id={self.node_id}",
+            f"directory.id={topic_id_text(self.directory_id)}",
+        )
+        return ("\n".join(lines) + "\n").encode()
+
+
+def load_or_create(data_dir: Path, *, node_id: int, cluster_id: str | None) -> MetaProperties:
+    """The directory's properties; a new directory gets the ids given, or fresh ones.
+
+    Raises StorageError when the directory belongs to another node or cluster.
+    """
+    path = data_dir / _FILE
+    if not path.exists():
+        made = MetaProperties(cluster_id or topic_id_text(new_uuid()), node_id, new_uuid())
+        pending = path.with_suffix(".tmp")
+        with pending.open("wb") as file:
+            file.write(made.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        pending.replace(path)
+        return made
+    found = _decode(path)
+    if found.node_id != node_id:
+        raise StorageError(f"{data_dir} belongs to node.id={found.node_id}, this broker has node.id={node_id}")
+    if cluster_id not in (None, found.cluster_id):
+        raise StorageError(f"{data_dir} belongs to cluster {found.cluster_id}, not {cluster_id}")
+    return found
+
+
+def _decode(path: Path) -> MetaProperties:
+    values: dict[str, str] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        key, _, value = line.partition("=")
+        values[key.strip()] = value.strip()
+    try:
+        directory_id = topic_id_bytes(values["directory.id"]) if "directory.id" in values else new_uuid()
+        return MetaProperties(values["cluster.id"], int(values["node.id"]), directory_id)
+    except (KeyError, ValueError, CorruptDataError) as fault:
+        raise StorageError(f"{path} is damaged: {fault}") from None
+
+
+def new_uuid() -> bytes:
+    """A random uuid that Kafka accepts: its text form must not begin with a dash (it would look like an option)."""
+    while True:
+        made = uuid.uuid4().bytes
+        if not topic_id_text(made).startswith("-"):
+            return made

@@ -1,0 +1,124 @@
+"""The records of the metadata log in KRaft's own schemas (Kafka's `common/metadata/*.json`).
+
+A record's value is a frame version, the record's api key and its version, each an unsigned varint, then the struct in
+flexible encoding; keys are null. `kafka-dump-log --cluster-metadata-decoder` reads them.
+"""
+
+from typing import Final, NamedTuple, TypeAlias
+
+from ottla.wire.codec import NULL_UUID, WireError
+from ottla.wire.producer_ids_record import ProducerIdsRecord
+from ottla.wire.schema import LATEST, Field, declare, decode, encode
+
+_FRAME_VERSION: Final = 1
+#: Frame version, key and version: varints, each of one byte as long as it is below 128, as all of ours are.
+_PREFIX_BYTES: Final = 3
+
+
+class TopicRecord(NamedTuple):
+    """A topic exists."""
+
+    name: str = ""
+    topic_id: bytes = NULL_UUID
+
+
+class PartitionRecord(NamedTuple):
+    """A partition exists, or has changed."""
+
+    partition_id: int = -1
+    topic_id: bytes = NULL_UUID
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    leader: int = -1
+    leader_recovery_state: int = 0
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    directories: tuple[bytes, ...] = ()
+
+
+class ConfigRecord(NamedTuple):
+    """A resource's setting; a value of None takes it away."""
+
+    resource_type: int = 0
+    resource_name: str = ""
+    name: str = ""
+    value: str | None = None
+
+
+class RemoveTopicRecord(NamedTuple):
+    """A topic and all its partitions are gone."""
+
+    topic_id: bytes = NULL_UUID
+
+
+class FeatureLevelRecord(NamedTuple):
+    """A finalized feature; a metadata log begins with `metadata.version`."""
+
+    name: str = ""
+    feature_level: int = 0
+
+
+MetadataRecord: TypeAlias = (
+    TopicRecord | PartitionRecord | ConfigRecord | RemoveTopicRecord | FeatureLevelRecord | ProducerIdsRecord
+)
+
+declare(TopicRecord, (Field("name", "string"), Field("topic_id", "uuid")), flexible_from=0)
+declare(
+    PartitionRecord,
+    (
+        Field("partition_id", "int32"),
+        Field("topic_id", "uuid"),
+        Field("replicas", ["int32"]),
+        Field("isr", ["int32"]),
+        Field("removing_replicas", ["int32"]),
+        Field("adding_replicas", ["int32"]),
+        Field("leader", "int32"),
+        Field("leader_recovery_state", "int8", tag=0),
+        Field("leader_epoch", "int32"),
+        Field("partition_epoch", "int32"),
+        Field("directories", ["uuid"], first=1),
+    ),
+    flexible_from=0,
+)
+declare(
+    ConfigRecord,
+    (
+        Field("resource_type", "int8"),
+        Field("resource_name", "string"),
+        Field("name", "string"),
+        Field("value", "string", null_first=0, null_last=LATEST),
+    ),
+    flexible_from=0,
+)
+declare(RemoveTopicRecord, (Field("topic_id", "uuid"),), flexible_from=0)
+declare(FeatureLevelRecord, (Field("name", "string"), Field("feature_level", "int16")), flexible_from=0)
+
+#: Api key and the version we write; every version up to it is read.
+_TYPES: Final[dict[type[MetadataRecord], tuple[int, int]]] = {
+    TopicRecord: (2, 0),
+    PartitionRecord: (3, 1),
+    ConfigRecord: (4, 0),
+    RemoveTopicRecord: (9, 0),
+    FeatureLevelRecord: (12, 0),
+    ProducerIdsRecord: (15, 0),
+}
+_CLASSES: Final = {key: (cls, version) for cls, (key, version) in _TYPES.items()}
+
+
+def encode_record(record: MetadataRecord) -> bytes:
+    """A record's value."""
+    key, version = _TYPES[type(record)]
+    return bytes((_FRAME_VERSION, key, version)) + encode(record, version)
+
+
+def decode_record(value: bytes) -> MetadataRecord:
+    """The reverse; WireError for a record that this version of Ottla does not know."""
+    if len(value) < _PREFIX_BYTES or value[0] != _FRAME_VERSION:
+        raise WireError(f"not a metadata record of frame version {_FRAME_VERSION}: {value[:4].hex()}")
+    _, key, version = value[:_PREFIX_BYTES]
+    cls, newest = _CLASSES.get(key, (None, 0))
+    if cls is None or version > newest:
+        raise WireError(f"metadata record: type {key} version {version} is not known")
+    return decode(cls, version, value, _PREFIX_BYTES)

@@ -1,0 +1,73 @@
+"""What a change of metadata must satisfy before it is written. Messages are worded so that a user knows what to do."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.base.errors import ConfigError, OttlaError
+from ottla.broker.metadata.image import MetadataImage
+from ottla.broker.metadata.names import collision_key, name_problem
+from ottla.broker.topic_config import TOPIC_CONFIG
+from ottla.wire.errors import ErrorCode
+
+#: Kafka's bound for one request (`ReplicationControlManager.MAX_PARTITIONS_PER_BATCH`); each partition is several
+#: files.
+MAX_PARTITIONS: Final = 10_000
+
+
+class RefusedError(OttlaError):
+    """A change that is not made; `error` is what the client is told, beside the message."""
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+
+
+def check_name(name: str, image: MetadataImage) -> None:
+    """A new topic's name: legal, new, and not to be confused with another in metrics."""
+    problem = name_problem(name)
+    if problem is not None:
+        raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+    if name in image.topics:
+        raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    if "." in name or "_" in name:
+        key = collision_key(name)
+        twins = [other for other in image.topics if collision_key(other) == key]
+        if twins:
+            raise RefusedError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {', '.join(twins)}"
+            )
+
+
+def check_partitions(count: int) -> int:
+    """A number of partitions."""
+    if count <= 0:
+        raise RefusedError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
+    if count > MAX_PARTITIONS:
+        raise RefusedError(ErrorCode.POLICY_VIOLATION, f"At most {MAX_PARTITIONS} partitions can be made at a time.")
+    return count
+
+
+def check_replicas(default: int, wanted: int) -> None:
+    """A replication factor, -1 for the broker's default."""
+    factor = default if wanted == -1 else wanted
+    if factor <= 0:
+        raise RefusedError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")
+    if factor > 1:
+        raise RefusedError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {factor} time(s): there is only 1 broker.",
+        )
+
+
+def check_configs(given: Mapping[str, str | None]) -> dict[str, str]:
+    """A topic's own settings, each known and good."""
+    found: dict[str, str] = {}
+    for name, value in given.items():
+        if value is None:
+            raise RefusedError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {name}")
+        try:
+            TOPIC_CONFIG.find(name).parse(value)
+        except ConfigError as fault:
+            raise RefusedError(ErrorCode.INVALID_CONFIG, str(fault)) from None
+        found[name] = value
+    return found

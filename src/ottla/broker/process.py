@@ -1,0 +1,119 @@
+"""The broker as a process: `main` is what `ottla serve` and `ottla.testing` run. Imports are kept few and late.
+
+Prints `ottla ready host:port` on stdout once it listens. SIGTERM and SIGINT stop it in order. Exit codes: 0 after a
+stop, 1 for a directory or address that cannot be used, 2 for a wrong configuration.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import resource
+import signal
+import sys
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from pathlib import Path
+
+from ottla.base.errors import ConfigError, StorageError
+from ottla.broker.config import BrokerConfig, from_environment, from_file, from_options
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a broker until it is told to stop; the process's exit code."""
+    arguments = _parser().parse_args(argv)
+    logging.basicConfig(
+        level=arguments.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )
+    try:
+        config = configure(
+            config_file=arguments.config,
+            data_dir=arguments.data_dir,
+            host=arguments.host,
+            port=arguments.port,
+            options=arguments.option,
+        )
+    except ConfigError as fault:
+        print(f"ottla: {fault}", file=sys.stderr)  # noqa: T201
+        return 2
+    try:
+        run(config)
+    except (StorageError, OSError) as fault:
+        print(f"ottla: {_reason(config, fault)}", file=sys.stderr)  # noqa: T201
+        return 1
+    return 0
+
+
+def configure(
+    *,
+    config_file: Path | None = None,
+    data_dir: Path | None = None,
+    host: str | None = None,
+    port: int | None = None,
+    options: Sequence[str] = (),
+) -> BrokerConfig:
+    """A configuration from everywhere: file, then environment, then options, then the arguments of their own."""
+    given: dict[str, object] = {}
+    if config_file is not None:
+        given |= from_file(config_file)
+    given |= from_environment(os.environ)
+    given |= from_options(options)
+    if data_dir is not None:
+        given["log.dirs"] = (str(data_dir),)
+    if host is not None or port is not None:
+        given["listeners"] = (f"PLAINTEXT://{host or '127.0.0.1'}:{9092 if port is None else port}",)
+    return BrokerConfig(given)
+
+
+def run(config: BrokerConfig) -> None:
+    """Serve until SIGTERM or SIGINT. Raises what `BrokerApp.start` raises."""
+    _allow_many_files()
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(_serve(config))
+    else:
+        uvloop.run(_serve(config))
+
+
+async def _serve(config: BrokerConfig) -> None:
+    from ottla.broker.app import BrokerApp
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    app = BrokerApp(config)
+    host, port = await app.start()
+    print(f"ottla ready {host}:{port}", flush=True)  # noqa: T201
+    await stop.wait()
+    await app.stop()
+
+
+def _allow_many_files() -> None:
+    """A partition is several open files, a connection one: take what the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _reason(config: BrokerConfig, fault: Exception) -> str:
+    if isinstance(fault, OSError):
+        return f"cannot listen on {config.listener}: {fault.strerror or fault}"
+    return str(fault)
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="ottla-broker", description="Run one Ottla broker.")
+    parser.add_argument("--config", type=Path, help="a Kafka server.properties file")
+    parser.add_argument("--data-dir", type=Path, help="where the data is (log.dirs)")
+    parser.add_argument("--host", help="address to listen on")
+    parser.add_argument("--port", type=int, help="port to listen on, 0 for any free one")
+    parser.add_argument("-o", "--option", action="append", default=[], metavar="KEY=VALUE", help="any Kafka key")
+    parser.add_argument("--log-level", default="warning", choices=("debug", "info", "warning", "error"))
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""The coordinators of this node: a shard per partition of `__consumer_offsets` and of `__transaction_state`.
+
+A group or transactional id belongs to one partition by its hash; whoever leads that partition coordinates it. The
+shards are loaded from their partitions after a start, in steps that leave the loop free for other requests.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, Generic, TypeVar
+
+from ottla.base.require import require
+from ottla.base.types import TopicPartition
+from ottla.broker.metadata.image import MetadataImage, TopicImage
+from ottla.broker.runtime.replay import ReplayedBatch
+from ottla.broker.runtime.shard import Applier, Shard, ShardRunner, ShardRuntime, ShardState, log_records
+from ottla.coordinator.decision import NOTHING, Decision, Effect
+from ottla.coordinator.group.shard import GroupShard
+from ottla.coordinator.txn.shard import TransactionShard
+from ottla.wire.errors import ErrorCode
+from ottla.wire.hashing import coordinator_partition
+
+_log = logging.getLogger(__name__)
+
+#: How long loading keeps the loop before it lets others have a turn.
+_TURN_S: Final = 0.01
+
+S = TypeVar("S", bound=Shard)
+
+
+class Coordinators(Generic[S]):
+    """The shards of one internal topic."""
+
+    def __init__(
+        self,
+        topic: str,
+        runtime: ShardRuntime,
+        image: MetadataImage,
+        make_shard: Callable[[TopicPartition], S],
+        applier: Applier[S],
+        *,
+        create_topic: Callable[[], TopicImage],
+        effect: Callable[[ShardRunner[S], Effect], None],
+    ) -> None:
+        self.topic = topic
+        self._runtime = runtime
+        self._image = image
+        self._make_shard = make_shard
+        self._applier = applier
+        self._create_topic = create_topic
+        self._effect = effect
+        self._runners: dict[int, ShardRunner[S]] = {}
+
+    def partition_of(self, name: str) -> TopicPartition:
+        """The partition that coordinates `name`; its topic is made at the first use (G2).
+
+        Raises StorageError when it cannot be made.
+        """
+        topic = self._image.topics.get(self.topic)
+        if topic is None:
+            topic = self._create_topic()
+            for number in range(len(topic.partitions)):
+                for _ in self._add(number).load():
+                    pass
+        return TopicPartition(self.topic, coordinator_partition(name, len(topic.partitions)))
+
+    def find(self, name: str) -> ShardRunner[S] | ErrorCode:
+        """The runner that coordinates `name`, or why it cannot be asked now."""
+        runner = self._runners.get(self.partition_of(name).partition)
+        if runner is None:
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if runner.state is ShardState.LOADING else runner
+
+    def active(self) -> Iterator[ShardRunner[S]]:
+        """The runners that can be asked, by partition."""
+        for _, runner in sorted(self._runners.items()):
+            if runner.state is ShardState.ACTIVE:
+                yield runner
+
+    @property
+    def loading(self) -> bool:
+        """Whether some shard is not read yet."""
+        return any(runner.state is ShardState.LOADING for runner in self._runners.values())
+
+    def runner(self, partition: int) -> ShardRunner[S] | None:
+        """The runner of a partition."""
+        return self._runners.get(partition)
+
+    async def load(self) -> None:
+        """Read the partitions that are there at the start."""
+        topic = self._image.topics.get(self.topic)
+        if topic is None:
+            return
+        runners = [self._add(number) for number in range(len(topic.partitions))]
+        turn = time.monotonic()
+        for runner in runners:
+            for _ in runner.load():
+                if time.monotonic() - turn > _TURN_S:
+                    await asyncio.sleep(0)
+                    turn = time.monotonic()
+
+    def unload(self) -> None:
+        """Take no more requests: the topic is gone, or the broker stops."""
+        for runner in self._runners.values():
+            runner.unload()
+        self._runners.clear()
+
+    def _add(self, number: int) -> ShardRunner[S]:
+        tp = TopicPartition(self.topic, number)
+        runner = ShardRunner(tp, self._make_shard(tp), self._applier, self._runtime, self._effect)
+        self._runners[number] = runner
+        return runner
+
+
+def apply_to_group(shard: GroupShard, batch: ReplayedBatch, now_ms: int) -> Decision:
+    """A batch of `__consumer_offsets`: plain records, a transaction's offsets, or its marker."""
+    if batch.commit is not None and batch.producer_id is not None:
+        shard.apply_marker(batch.producer_id, batch.commit)
+    else:
+        for record in log_records(batch):
+            if batch.producer_id is None:
+                shard.apply(record, now_ms)
+            else:
+                shard.apply_transactional(batch.producer_id, record)
+    return NOTHING
+
+
+def apply_to_transactions(shard: TransactionShard, batch: ReplayedBatch, now_ms: int) -> Decision:
+    """A batch of `__transaction_state`."""
+    require(batch.producer_id is None, "__transaction_state holds plain batches only")
+    for record in log_records(batch):
+        shard.apply(record, now_ms)
+    return NOTHING

@@ -1,0 +1,235 @@
+"""The partitions this node leads, and the port through which everything else reaches one: by topic and number.
+
+Nothing outside keeps a partition: it is asked for by name each time, so that tomorrow the answer may come from another
+process (DESIGN, idea 7). Appends wake the fetches that wait for data.
+"""
+
+import logging
+import shutil
+import uuid
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from ottla.base.clock import Clock
+from ottla.base.errors import StorageError
+from ottla.base.types import TopicPartition
+from ottla.broker.config import BrokerConfig
+from ottla.broker.metadata.image import MetadataImage, TopicImage
+from ottla.broker.metadata.names import METADATA_TOPIC
+from ottla.broker.runtime.checkpoints import Checkpoints
+from ottla.broker.storage import DirectoryStorage
+from ottla.broker.topic_config import TopicConfig
+from ottla.log.config import LogConfig
+from ottla.log.partition import PartitionLog
+from ottla.log.results import Appended, Origin
+from ottla.wire.errors import ErrorCode
+
+_log = logging.getLogger(__name__)
+
+_DELETED: Final = "-delete"
+_STRAY: Final = "-stray"
+#: More than any fetch waits for: every watcher looks again.
+_EVERYTHING_BYTES: Final = 2**62
+
+
+class Partition:
+    """A partition's log, and who waits for it to grow."""
+
+    __slots__ = ("_watchers", "leader_epoch", "log", "topic_id", "tp")
+
+    def __init__(self, tp: TopicPartition, topic_id: bytes, log: PartitionLog, leader_epoch: int) -> None:
+        self.tp = tp
+        self.topic_id = topic_id
+        self.log = log
+        self.leader_epoch = leader_epoch
+        self._watchers: set[Callable[[int], None]] = set()
+
+    def watch(self, watcher: Callable[[int], None]) -> None:
+        """Call `watcher` with the bytes of each append, until `unwatch`."""
+        self._watchers.add(watcher)
+
+    def unwatch(self, watcher: Callable[[int], None]) -> None:
+        """Stop; no-op for one that does not watch."""
+        self._watchers.discard(watcher)
+
+    def changed(self, size_bytes: int) -> None:
+        """Tell the watchers."""
+        if self._watchers:
+            for watcher in tuple(self._watchers):
+                watcher(size_bytes)
+
+
+class Partitions:
+    """All partitions of this node."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock, data_dir: Path) -> None:
+        self._config = config
+        self._clock = clock
+        self._data_dir = data_dir
+        self._checkpoints = Checkpoints(data_dir)
+        self._partitions: dict[tuple[str, int], Partition] = {}
+
+    def find(self, topic: str, partition: int) -> Partition | None:
+        """The partition when this node leads it."""
+        return self._partitions.get((topic, partition))
+
+    def all(self) -> Iterable[Partition]:
+        """Every partition, in no particular order; safe against changes while it is walked."""
+        return tuple(self._partitions.values())
+
+    # ---- the port of coordinators and of WriteTxnMarkers
+
+    def append(self, tp: TopicPartition, records: bytes, *, origin: Origin) -> Appended:
+        """Append a batch; UNKNOWN_TOPIC_OR_PARTITION when this node does not lead `tp`."""
+        partition = self._partitions.get(tp)
+        if partition is None:
+            return _not_here(tp)
+        try:
+            appended = partition.log.append(
+                records, now_ms=self._clock.now_ms(), origin=origin, leader_epoch=partition.leader_epoch
+            )
+        except StorageError as fault:
+            return _disk_failed(tp, fault)
+        if appended.error is ErrorCode.NONE:
+            partition.changed(len(records))
+        return appended
+
+    def append_marker(
+        self,
+        tp: TopicPartition,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> Appended:
+        """End a producer's transaction in `tp`; errors as in `PartitionLog.append_control`, or as in `append`."""
+        partition = self._partitions.get(tp)
+        if partition is None:
+            return _not_here(tp)
+        try:
+            appended = partition.log.append_control(
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                commit=commit,
+                coordinator_epoch=coordinator_epoch,
+                now_ms=self._clock.now_ms(),
+                leader_epoch=partition.leader_epoch,
+                transaction_version=transaction_version,
+            )
+        except StorageError as fault:
+            return _disk_failed(tp, fault)
+        if appended.error is ErrorCode.NONE:
+            partition.changed(_EVERYTHING_BYTES)
+        return appended
+
+    # ---- coming and going
+
+    def open_log(self, tp: TopicPartition, topic_id: bytes | None, overrides: dict[str, str]) -> PartitionLog:
+        """Open a partition's directory, recovering what is in it."""
+        known = self._checkpoints
+        log = PartitionLog.open(
+            tp,
+            DirectoryStorage(self._data_dir / str(tp)),
+            self._log_config(overrides),
+            self._clock.now_ms(),
+            clean=known.clean,
+            recovery_point=known.recovery_points.get(tp, 0),
+            log_start_offset=known.log_start_offsets.get(tp, 0),
+            topic_id=topic_id,
+        )
+        if log.truncated_bytes:
+            _log.warning("%s: cut %d bytes that are no whole batches", tp, log.truncated_bytes)
+        return log
+
+    def recover(self, image: MetadataImage) -> None:
+        """Open every partition of the image; put directories that belong to no topic aside."""
+        self._set_strays_aside(image)
+        for topic in list(image.topics.values()):
+            self.open_topic(topic, image.topic_configs(topic.name))
+
+    def open_topic(self, topic: TopicImage, overrides: dict[str, str]) -> None:
+        """Open, or create, the partitions of `topic` that are not open yet."""
+        for number, image in enumerate(topic.partitions):
+            tp = TopicPartition(topic.name, number)
+            if tp not in self._partitions:
+                log = self.open_log(tp, topic.topic_id, overrides)
+                self._partitions[tp] = Partition(tp, topic.topic_id, log, image.leader_epoch)
+
+    def reconfigure(self, topic: TopicImage, overrides: dict[str, str]) -> None:
+        """The topic's settings have changed."""
+        config = self._log_config(overrides)
+        for number in range(len(topic.partitions)):
+            partition = self._partitions.get((topic.name, number))
+            if partition is not None:
+                partition.log.config = config
+
+    def delete_topic(self, topic: TopicImage) -> list[Path]:
+        """Close a topic's partitions; the renamed directories, whose files the caller removes when it suits."""
+        doomed = []
+        for number in range(len(topic.partitions)):
+            partition = self._partitions.pop((topic.name, number), None)
+            if partition is not None:
+                partition.log.close()
+                doomed.append(self._rename(str(partition.tp), _DELETED))
+                partition.changed(_EVERYTHING_BYTES)
+        return doomed
+
+    def checkpoint(self) -> None:
+        """Write down what is durable, so that a crash need not check it again."""
+        self._checkpoints.write(self._partitions.values())
+
+    def close(self) -> None:
+        """Flush and close everything, and leave the mark of a clean shutdown."""
+        for partition in self._partitions.values():
+            partition.log.flush()
+        self.checkpoint()
+        for partition in self._partitions.values():
+            partition.log.close()
+        self._checkpoints.mark_clean()
+
+    def _log_config(self, overrides: dict[str, str]) -> LogConfig:
+        return LogConfig.of(
+            TopicConfig(self._config, overrides),
+            producer_id_expiration_ms=self._config.int("producer.id.expiration.ms"),
+            transaction_verification=self._config.flag("transaction.partition.verification.enable"),
+        )
+
+    def _set_strays_aside(self, image: MetadataImage) -> None:
+        """A directory that no topic owns would come back to life with the next topic of its name."""
+        for path in sorted(self._data_dir.iterdir()):
+            if not path.is_dir() or path.name.endswith(_STRAY) or "-" not in path.name:
+                continue
+            if path.name.endswith(_DELETED):
+                shutil.rmtree(path, ignore_errors=True)
+                continue
+            name, _, number = path.name.rpartition("-")
+            topic = image.topics.get(name)
+            if not number.isdigit() or name == METADATA_TOPIC:
+                continue
+            if topic is None or int(number) >= len(topic.partitions):
+                renamed = self._rename(path.name, _STRAY)
+                _log.warning("%s belongs to no topic; kept as %s", path.name, renamed.name)
+
+    def _rename(self, name: str, suffix: str) -> Path:
+        """As Kafka does: `<partition>.<unique>-delete`, cut to what a directory's name may hold."""
+        target = self._data_dir / f"{name[:200]}.{uuid.uuid4().hex}{suffix}"
+        (self._data_dir / name).rename(target)
+        return target
+
+
+def remove_directories(paths: Iterable[Path]) -> None:
+    """Remove what `delete_topic` renamed; may run in another thread."""
+    for path in paths:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _not_here(tp: TopicPartition) -> Appended:
+    return Appended(-1, -1, -1, -1, False, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp} is not led here")
+
+
+def _disk_failed(tp: TopicPartition, fault: StorageError) -> Appended:
+    _log.error("%s: %s", tp, fault)
+    return Appended(-1, -1, -1, -1, False, ErrorCode.KAFKA_STORAGE_ERROR, str(fault))

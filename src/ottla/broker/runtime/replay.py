@@ -1,0 +1,46 @@
+"""A partition's records from its start: how coordinators and the metadata image come back after a restart."""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from ottla.log.partition import PartitionLog
+from ottla.log.results import Isolation
+from ottla.wire.batch import iter_headers, parse_end_txn_marker
+from ottla.wire.records import Record, decode_batch
+
+#: Bytes read at once (`offsets.load.buffer.size`).
+_READ_BYTES: Final = 5_242_880
+
+
+class ReplayedBatch(NamedTuple):
+    """One batch, decoded."""
+
+    records: tuple[Record, ...]
+    next_offset: int
+    #: Set for a transactional batch and for a marker.
+    producer_id: int | None = None
+    #: The outcome when the batch is a marker, and who wrote it; its records are not given.
+    commit: bool | None = None
+
+
+def replay(log: PartitionLog, offset: int | None = None) -> Iterator[ReplayedBatch]:
+    """Every batch from `offset` (default: the log's start) to the end as it is when the iterator gets there."""
+    position = log.log_start_offset if offset is None else offset
+    while position < log.end_offset:
+        read = log.read(position, _READ_BYTES, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True)
+        chunk = b"".join(piece.read() for piece in read.slices)
+        before = position
+        for at, header in iter_headers(chunk):
+            end = header.last_offset + 1
+            if end <= position:
+                continue
+            position = end
+            batch = memoryview(chunk)[at : at + header.size_bytes]
+            if header.is_control:
+                commit, _ = parse_end_txn_marker(batch)
+                yield ReplayedBatch((), end, header.producer_id, commit)
+            else:
+                transactional = header.producer_id if header.is_transactional else None
+                yield ReplayedBatch(tuple(decode_batch(batch)), end, transactional)
+        if position == before:
+            return

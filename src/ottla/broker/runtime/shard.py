@@ -1,0 +1,221 @@
+"""Runs one coordinator shard: decide, append, apply, then reply (DESIGN, idea 1).
+
+Theory of operation. Every input of a shard (a request, a timer, a marker, the outcome of an effect) is a call that
+returns a Decision. The runner takes inputs one at a time, in order, also when carrying out one brings the next: it
+appends the decision's records as one batch to the shard's partition, gives each to `apply`, and only then answers and
+sets timers. A failed append goes back to the shard, which says what to answer. A shard whose log is not read yet takes
+no input; the caller answers COORDINATOR_LOAD_IN_PROGRESS.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Generic, Protocol, TypeVar
+
+from ottla.base.clock import Clock
+from ottla.base.types import TopicPartition
+from ottla.broker.runtime.partitions import Partitions
+from ottla.broker.runtime.replay import ReplayedBatch, replay
+from ottla.broker.runtime.timers import Timers
+from ottla.coordinator.decision import CancelTimer, Decision, Effect, LogRecord, SetTimer
+from ottla.log.results import Origin
+from ottla.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ottla.wire.errors import ErrorCode
+from ottla.wire.records import Record, encode_batch
+
+_log = logging.getLogger(__name__)
+
+
+class Shard(Protocol):
+    """What every coordinator shard offers."""
+
+    def timer(self, key: tuple[str, ...], now_ms: int, /) -> Decision: ...
+
+    def append_failed(self, decision: Decision, error: ErrorCode, /) -> Decision: ...
+
+    def loaded(self, now_ms: int, /) -> Decision: ...
+
+
+S = TypeVar("S", bound=Shard)
+S_contra = TypeVar("S_contra", bound=Shard, contravariant=True)
+
+
+class Applier(Protocol[S_contra]):
+    """How a durable batch changes a shard; the decision may only answer and set timers."""
+
+    def __call__(self, shard: S_contra, batch: ReplayedBatch, now_ms: int, /) -> Decision: ...
+
+
+class ShardState(Enum):
+    """Whether the shard's log has been read."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    #: The partition is led elsewhere, or the broker stops.
+    UNLOADED = "unloaded"
+
+
+class Tokens:
+    """Names for waiting requests, unique in the process."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._waiting: dict[int, asyncio.Future[object]] = {}
+
+    def new(self) -> tuple[int, "asyncio.Future[object]"]:
+        """A token, and the future its reply resolves."""
+        self._last += 1
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._waiting[self._last] = future
+        return self._last, future
+
+    def resolve(self, token: int, response: object) -> None:
+        """Answer; nothing happens when the request's connection has gone."""
+        future = self._waiting.pop(token, None)
+        if future is not None and not future.done():
+            future.set_result(response)
+
+    def fail(self, token: int, fault: Exception) -> None:
+        """The request's own work went wrong."""
+        future = self._waiting.pop(token, None)
+        if future is not None and not future.done():
+            future.set_exception(fault)
+
+
+class ShardRunner(Generic[S]):
+    """The one writer of one shard."""
+
+    def __init__(
+        self,
+        tp: TopicPartition,
+        shard: S,
+        applier: Applier[S],
+        runtime: "ShardRuntime",
+        effect: Callable[["ShardRunner[S]", Effect], None],
+    ) -> None:
+        self.tp = tp
+        self.shard = shard
+        self.state = ShardState.LOADING
+        self._applier = applier
+        self._runtime = runtime
+        self._effect = effect
+        self._inbox: deque[tuple[Callable[[int], Decision], int | None]] = deque()
+        self._busy = False
+
+    def submit(self, call: Callable[[int, int], Decision]) -> "asyncio.Future[object]":
+        """Run a request: `call(token, now_ms)`; the future gives its response."""
+        token, future = self._runtime.tokens.new()
+        self._take(lambda now_ms: call(token, now_ms), token)
+        return future
+
+    def tell(self, call: Callable[[int], Decision]) -> None:
+        """Run an input that nobody waits for."""
+        self._take(call, None)
+
+    def load(self) -> Iterator[None]:
+        """Apply the log, batch by batch; the shard is active once the iterator ends."""
+        clock = self._runtime.clock
+        partition = self._runtime.partitions.find(self.tp.topic, self.tp.partition)
+        if partition is not None:
+            for batch in replay(partition.log):
+                self._applier(self.shard, batch, clock.now_ms())
+                yield
+        if self.state is ShardState.LOADING:
+            self.state = ShardState.ACTIVE
+            self.tell(self.shard.loaded)
+
+    def unload(self) -> None:
+        """Take no more input."""
+        self.state = ShardState.UNLOADED
+        self._runtime.timers.cancel_all(lambda key: isinstance(key, tuple) and key[:2] == self.tp)
+
+    def marker_written(self, producer_id: int, *, commit: bool) -> None:
+        """A transaction's marker is in this shard's partition."""
+        if self.state is ShardState.ACTIVE:
+            batch = ReplayedBatch((), 0, producer_id, commit)
+            self.tell(lambda now_ms: self._applier(self.shard, batch, now_ms))
+
+    def _take(self, call: Callable[[int], Decision], token: int | None) -> None:
+        self._inbox.append((call, token))
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while self._inbox:
+                self._run(*self._inbox.popleft())
+        finally:
+            self._busy = False
+
+    def _run(self, call: Callable[[int], Decision], token: int | None) -> None:
+        try:
+            self._carry_out(call(self._runtime.clock.now_ms()))
+        except Exception as fault:  # noqa: BLE001 - logged; one bad input must not stop the others
+            _log.exception("an input of %s failed", self.tp)
+            if token is not None:
+                self._runtime.tokens.fail(token, fault)
+
+    def _carry_out(self, decision: Decision) -> None:
+        follow_up = None
+        if decision.records:
+            error = self._append(decision)
+            if error is not ErrorCode.NONE:
+                decision = self.shard.append_failed(decision, error)
+            else:
+                follow_up = self._apply(decision)
+        for reply in decision.replies:
+            self._runtime.tokens.resolve(reply.token, reply.response)
+        for timer in decision.timers:
+            match timer:
+                case SetTimer(key, at_ms):
+                    self._set_timer(key, at_ms)
+                case CancelTimer(key):
+                    self._runtime.timers.cancel((*self.tp, *key))
+        for effect in decision.effects:
+            self._effect(self, effect)
+        if follow_up is not None and follow_up != Decision():
+            self._carry_out(follow_up)
+
+    def _set_timer(self, key: tuple[str, ...], at_ms: int) -> None:
+        def fired() -> None:
+            if self.state is ShardState.ACTIVE:
+                self.tell(lambda now_ms: self.shard.timer(key, now_ms))
+
+        self._runtime.timers.set((*self.tp, *key), at_ms, fired)
+
+    def _append(self, decision: Decision) -> ErrorCode:
+        now_ms = self._runtime.clock.now_ms()
+        producer = decision.transactional
+        batch = encode_batch(
+            [Record(at, now_ms, each.key, each.value, ()) for at, each in enumerate(decision.records)],
+            producer_id=NO_PRODUCER_ID if producer is None else producer.producer_id,
+            producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer.producer_epoch,
+            transactional=producer is not None,
+        )
+        appended = self._runtime.partitions.append(self.tp, batch, origin=Origin.COORDINATOR)
+        if appended.error is not ErrorCode.NONE:
+            _log.warning("%s: append failed: %s %s", self.tp, appended.error.name, appended.message)
+        return appended.error
+
+    def _apply(self, decision: Decision) -> Decision:
+        now_ms = self._runtime.clock.now_ms()
+        records = tuple(Record(at, now_ms, each.key, each.value, ()) for at, each in enumerate(decision.records))
+        producer_id = None if decision.transactional is None else decision.transactional.producer_id
+        return self._applier(self.shard, ReplayedBatch(records, 0, producer_id), now_ms)
+
+
+class ShardRuntime:
+    """What all runners of a broker share."""
+
+    def __init__(self, partitions: Partitions, timers: Timers, clock: Clock) -> None:
+        self.partitions = partitions
+        self.timers = timers
+        self.clock = clock
+        self.tokens = Tokens()
+
+
+def log_records(batch: ReplayedBatch) -> Iterator[LogRecord]:
+    """A batch's records as a shard takes them; the key is never null in a coordinator's log."""
+    for record in batch.records:
+        yield LogRecord(record.key or b"", record.value)

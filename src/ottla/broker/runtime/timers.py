@@ -1,0 +1,93 @@
+"""Keyed timers on the wall clock, all driven by one callback of the event loop.
+
+Coordinators set a timer by key and replace it again and again (a session timeout at every heartbeat), so replacing
+must cost next to nothing: an entry of the heap that its key no longer points to is dropped when it comes up.
+"""
+
+import heapq
+from collections.abc import Callable, Hashable
+from typing import Protocol
+
+from ottla.base.clock import Clock
+
+
+class Handle(Protocol):
+    """What `call_later` returns."""
+
+    def cancel(self) -> None: ...
+
+
+class Scheduler(Protocol):
+    """The part of an event loop that timers need."""
+
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> Handle:
+        """Run `callback` after `delay` seconds."""
+        ...
+
+
+#: The loop is asked again after this long at the most, so a wall clock that was set forward is noticed.
+_LONGEST_SLEEP_MS = 60_000
+
+
+class Timers:
+    """Timers by key; setting a key again replaces its timer."""
+
+    def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
+        self._clock = clock
+        self._scheduler = scheduler
+        self._heap: list[tuple[int, int, Hashable]] = []
+        self._live: dict[Hashable, tuple[int, Callable[[], None]]] = {}
+        self._count = 0
+        self._handle: Handle | None = None
+        self._wake_at_ms = 0
+
+    def set(self, key: Hashable, at_ms: int, action: Callable[[], None]) -> None:
+        """Run `action` once, at `at_ms` (wall clock) or as soon after as the loop gets to it."""
+        self._count += 1
+        self._live[key] = (self._count, action)
+        heapq.heappush(self._heap, (at_ms, self._count, key))
+        if self._handle is None or at_ms < self._wake_at_ms:
+            self._sleep()
+        elif len(self._heap) > 64 and len(self._heap) > 4 * len(self._live):
+            self._compact()
+
+    def cancel(self, key: Hashable) -> None:
+        """Forget the timer of `key`, if there is one."""
+        self._live.pop(key, None)
+
+    def cancel_all(self, owned: Callable[[Hashable], bool]) -> None:
+        """Forget every timer whose key `owned` accepts (a shard that is unloaded)."""
+        for key in [key for key in self._live if owned(key)]:
+            del self._live[key]
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._live.clear()
+        self._heap.clear()
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def fire(self) -> None:
+        """Run what is due; called by the scheduler, and by tests that move the clock by hand."""
+        now_ms = self._clock.now_ms()
+        while self._heap and self._heap[0][0] <= now_ms:
+            _, count, key = heapq.heappop(self._heap)
+            live = self._live.get(key)
+            if live is not None and live[0] == count:
+                del self._live[key]
+                live[1]()
+        self._sleep()
+
+    def _compact(self) -> None:
+        self._heap = [entry for entry in self._heap if self._live.get(entry[2], (0,))[0] == entry[1]]
+        heapq.heapify(self._heap)
+
+    def _sleep(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        if self._heap:
+            self._wake_at_ms = self._heap[0][0]
+            delay_ms = min(max(self._wake_at_ms - self._clock.now_ms(), 0), _LONGEST_SLEEP_MS)
+            self._handle = self._scheduler.call_later(delay_ms / 1000, self.fire)

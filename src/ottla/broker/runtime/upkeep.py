@@ -1,0 +1,90 @@
+"""Regular work: retention, producers to forget, recovery points, idle connections."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ottla.base.errors import StorageError
+from ottla.broker.server import Listener
+
+if TYPE_CHECKING:
+    from ottla.broker.node import Node
+
+_log = logging.getLogger(__name__)
+
+#: How often the recovery points are written (`log.flush.offset.checkpoint.interval.ms` of Kafka).
+_CHECKPOINT_MS: Final = 60_000
+#: How often idle connections are looked for.
+_IDLE_MS: Final = 10_000
+
+
+class Upkeep:
+    """Runs each piece of work by its own interval, on the broker's timers."""
+
+    def __init__(self, node: "Node", listener: Listener) -> None:
+        self._node = node
+        self._listener = listener
+        self._flushing: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Set the timers."""
+        config = self._node.config
+        self._every(config.int("log.retention.check.interval.ms"), "retention", self.apply_retention)
+        self._every(config.int("producer.id.expiration.check.interval.ms"), "producers", self.expire_producers)
+        self._every(_CHECKPOINT_MS, "checkpoint", self._checkpoint)
+        self._every(min(_IDLE_MS, max(config.int("connections.max.idle.ms"), 1)), "idle", self._listener.close_idle)
+
+    async def stop(self) -> None:
+        """Wait for what runs in another thread."""
+        if self._flushing is not None:
+            await asyncio.gather(self._flushing, return_exceptions=True)
+
+    def apply_retention(self) -> None:
+        """Delete the segments whose time has come."""
+        now_ms = self._node.clock.now_ms()
+        for partition in self._node.partitions.all():
+            deleted = partition.log.apply_retention(now_ms)
+            if deleted:
+                _log.info("%s: %d segment(s) deleted by retention", partition.tp, deleted)
+
+    def expire_producers(self) -> None:
+        """Forget producers that were silent for `producer.id.expiration.ms` (P7)."""
+        now_ms = self._node.clock.now_ms()
+        for partition in self._node.partitions.all():
+            partition.log.expire_producers(now_ms)
+
+    def _checkpoint(self) -> None:
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.get_running_loop().create_task(self.flush())
+
+    async def flush(self) -> None:
+        """Make everything durable, the slow part in another thread, and write the recovery points.
+
+        What is in the page cache survives the process; this is for the machine, and makes the next recovery short.
+        """
+        loop = asyncio.get_running_loop()
+        for partition in self._node.partitions.all():
+            log = partition.log
+            if log.recovery_point == log.end_offset:
+                continue
+            try:
+                plan = log.flush_plan()
+                await loop.run_in_executor(None, plan.sync)
+            except StorageError as fault:
+                _log.error("%s: flush failed: %s", partition.tp, fault)
+                continue
+            log.mark_flushed(plan)
+        self._node.partitions.checkpoint()
+
+    def _every(self, interval_ms: int, name: str, work: Callable[[], None]) -> None:
+        timers, clock = self._node.timers, self._node.clock
+
+        def due() -> None:
+            timers.set(("upkeep", name), clock.now_ms() + interval_ms, due)
+            try:
+                work()
+            except StorageError as fault:
+                _log.error("%s: %s", name, fault)
+
+        timers.set(("upkeep", name), clock.now_ms() + interval_ms, due)

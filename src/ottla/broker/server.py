@@ -1,0 +1,213 @@
+"""The listener: cuts frames out of each connection's bytes and answers them in order, one at a time.
+
+Theory of operation. A connection reads into one growing buffer (`asyncio.BufferedProtocol`); whole frames go to
+`dispatch`. Like Kafka's muted channel, a connection has one request in work: while an answer is outstanding, or the
+peer does not read what it was sent, later frames wait, and when too many wait the socket is not read.
+A frame that is larger than `socket.request.max.bytes` is refused from its length alone. Whatever cannot be understood
+closes the connection, as Kafka does; nothing a peer sends can raise out of here.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias, cast
+
+from ottla.base.clock import Clock
+from ottla.base.errors import CorruptDataError
+from ottla.wire.frames import FrameBuffer
+
+_log = logging.getLogger(__name__)
+
+#: Frames of one connection that wait for their turn before its socket is no longer read.
+_MAX_WAITING_FRAMES = 64
+#: Bytes of waiting frames, likewise: with large produce requests the count alone would hold too much memory.
+_MAX_WAITING_BYTES = 8 * 1024 * 1024
+
+Frame: TypeAlias = bytes | bytearray | memoryview
+#: Encoded bytes (one piece or several), or nothing at all (acks=0).
+Encoded: TypeAlias = bytes | list[bytes | memoryview] | None
+
+
+class Later:
+    """An answer that is still being worked on: `future` gives a result that `encode` turns into bytes."""
+
+    __slots__ = ("encode", "future")
+
+    def __init__(self, future: asyncio.Future[Any], encode: Callable[[Any], Encoded]) -> None:
+        self.future = future
+        self.encode = encode
+
+
+Answer: TypeAlias = Encoded | Later
+
+
+class Dispatch(Protocol):
+    """Turns a request frame into an answer; raises CorruptDataError for a frame that makes no sense."""
+
+    def __call__(self, frame: Frame, client_host: str, /) -> Answer: ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client's connection."""
+
+    def __init__(self, listener: "Listener") -> None:
+        self._listener = listener
+        self._frames = FrameBuffer(listener.max_request_bytes)
+        self._waiting: deque[Frame] = deque()
+        self._waiting_bytes = 0
+        self._later: Later | None = None
+        self._reading = True
+        self._writable = True
+        self._transport: asyncio.Transport | None = None
+        self.client_host = ""
+        self.active_ms = listener.clock.monotonic_ms()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports have the methods of asyncio.Transport without being one.
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self.client_host = f"/{peer[0]}" if isinstance(peer, tuple) else "/"
+        self._listener.opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._waiting.clear()
+        if self._later is not None:
+            self._later.future.cancel()
+            self._later = None
+        self._listener.closed(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview | bytearray:
+        return self._frames.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.active_ms = self._listener.clock.monotonic_ms()
+        try:
+            frames = self._frames.commit(nbytes)
+        except CorruptDataError as fault:
+            self._refuse(fault)
+            return
+        if frames:
+            self._waiting.extend(frames)
+            self._waiting_bytes += sum(map(len, frames))
+            self._work()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        self._work()
+
+    def close(self) -> None:
+        """Close now; what was not sent yet is dropped."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _work(self) -> None:
+        """Answer waiting frames until one has to wait, then see whether the socket should be read."""
+        while self._waiting and self._later is None and self._writable and self._transport is not None:
+            frame = self._waiting.popleft()
+            self._waiting_bytes -= len(frame)
+            try:
+                answer = self._listener.dispatch(frame, self.client_host)
+            except CorruptDataError as fault:
+                self._refuse(fault)
+                return
+            except Exception:  # noqa: BLE001 - logged; one bad request must not stop the broker
+                _log.exception("a request of %s failed; its connection is closed", self.client_host)
+                self.close()
+                return
+            if isinstance(answer, Later):
+                self._later = answer
+                answer.future.add_done_callback(self._answered)
+            else:
+                self._send(answer)
+        crowded = len(self._waiting) > _MAX_WAITING_FRAMES or self._waiting_bytes > _MAX_WAITING_BYTES
+        if self._transport is not None and crowded is self._reading and not self._transport.is_closing():
+            self._reading = not crowded
+            if crowded:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def _answered(self, future: asyncio.Future[Any]) -> None:
+        later, self._later = self._later, None
+        if later is None or future.cancelled() or self._transport is None:
+            return
+        try:
+            encoded = later.encode(future.result())
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("a request of %s failed; its connection is closed", self.client_host)
+            self.close()
+            return
+        self._send(encoded)
+        self._work()
+
+    def _send(self, encoded: Encoded) -> None:
+        if self._transport is None or encoded is None:
+            return
+        self.active_ms = self._listener.clock.monotonic_ms()
+        if isinstance(encoded, list):
+            self._transport.writelines(encoded)
+        else:
+            self._transport.write(encoded)
+
+    def _refuse(self, fault: CorruptDataError) -> None:
+        _log.info("closing the connection of %s: %s", self.client_host, fault)
+        self.close()
+
+
+class Listener:
+    """A listening socket and its connections."""
+
+    def __init__(
+        self, dispatch: Dispatch, clock: Clock, *, max_request_bytes: int, max_connections: int, max_idle_ms: int
+    ) -> None:
+        self.dispatch = dispatch
+        self.clock = clock
+        self.max_request_bytes = max_request_bytes
+        self._max_connections = max_connections
+        self._max_idle_ms = max_idle_ms
+        self._connections: set[Connection] = set()
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, host: str, port: int, backlog: int) -> tuple[str, int]:
+        """Start listening; the host and port that were bound. Raises OSError when the address cannot be had."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: Connection(self), host or None, port, backlog=backlog)
+        bound = self._server.sockets[0].getsockname()
+        return str(bound[0]), int(bound[1])
+
+    async def close(self) -> None:
+        """Stop listening and close every connection."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.close()
+        if self._server is not None:
+            await self._server.wait_closed()
+            self._server = None
+
+    def opened(self, connection: Connection) -> None:
+        """Take a new connection in, or close it when there are too many."""
+        self._connections.add(connection)
+        if len(self._connections) > self._max_connections:
+            _log.warning("max.connections reached: refusing %s", connection.client_host)
+            connection.close()
+
+    def closed(self, connection: Connection) -> None:
+        """Forget a connection."""
+        self._connections.discard(connection)
+
+    def close_idle(self) -> None:
+        """Close the connections that were silent for `connections.max.idle.ms`; called by a timer."""
+        if self._max_idle_ms < 0:
+            return
+        before_ms = self.clock.monotonic_ms() - self._max_idle_ms
+        for connection in [each for each in self._connections if each.active_ms < before_ms]:
+            connection.close()
