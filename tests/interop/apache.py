@@ -26,7 +26,6 @@ from types import TracebackType
 
 KAFKA_VERSION = "4.3.0"
 _ROOT = Path(__file__).resolve().parents[2]
-_POM = Path(__file__).with_name("kafka-pom.xml")
 _CACHE = _ROOT / ".cache" / "kafka"
 _READY_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 30.0
@@ -67,28 +66,35 @@ def java() -> str:
 
 def jars() -> Path:
     """The directory with Apache Kafka's jars, fetched through Maven on first use; else MissingPeerError."""
+    return _fetched("kafka-pom.xml", KAFKA_VERSION)
+
+
+def spark_connector_jars() -> list[Path]:
+    """The jars of Spark's own Kafka connector, for `spark.jars`; else MissingPeerError."""
+    return sorted(_fetched("spark-connector-pom.xml", "spark-connector").glob("*.jar"))
+
+
+def _fetched(pom: str, name: str) -> Path:
     java()
-    libs = _CACHE / KAFKA_VERSION / "libs"
+    libs = _CACHE / name / "libs"
     _CACHE.mkdir(parents=True, exist_ok=True)
     with (_CACHE / "lock").open("w") as lock:  # several test processes may start at once
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not libs.is_dir():
-            _fetch(libs)
+            _fetch(Path(__file__).with_name(pom), libs)
     return libs
 
 
-def _fetch(libs: Path) -> None:
+def _fetch(pom: Path, libs: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
-        raise MissingPeerError("Apache Kafka's jars are fetched by Maven: `mvn` is not on the PATH")
+        raise MissingPeerError("the peers' jars are fetched by Maven: `mvn` is not on the PATH")
     part = libs.with_name("libs.part")
     shutil.rmtree(part, ignore_errors=True)
     goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={part}"]
-    done = subprocess.run([maven, "-q", "-B", "-f", str(_POM), *goal], capture_output=True, text=True, check=False)
+    done = subprocess.run([maven, "-q", "-B", "-f", str(pom), *goal], capture_output=True, text=True, check=False)
     if done.returncode != 0 or not part.is_dir():
-        raise MissingPeerError(
-            f"Maven could not fetch Apache Kafka {KAFKA_VERSION}: {(done.stdout + done.stderr)[-800:]}"
-        )
+        raise MissingPeerError(f"Maven could not fetch the jars of {pom.name}: {(done.stdout + done.stderr)[-800:]}")
     part.rename(libs)
 
 

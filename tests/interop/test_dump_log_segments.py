@@ -13,7 +13,7 @@ from tests.interop.apache import run_tool
 from tests.log.batches import NOW_MS, batch, idempotent
 from tests.log.logs import TP, append, append_in_transaction, end
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("apache_jars")]
 
 _CONFIG = LogConfig(segment_bytes=60_000, index_interval_bytes=1_000)
 

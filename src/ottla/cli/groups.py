@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -19,7 +20,7 @@ from ottla.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from ottla import Admin, TopicPartition
+    from ottla import Admin, OffsetAndMetadata, TopicPartition
 
 app = typer.Typer(no_args_is_help=True, help="List, describe and delete consumer groups; show and reset their offsets.")
 
@@ -53,14 +54,16 @@ def describe(
     from ottla import Admin
 
     with Admin(client_config(bootstrap, config)) as admin:
-        (found,) = admin.describe_groups([group])
+        found = admin.describe_groups([group])[group]
+    if found.state == "Dead":
+        raise CommandError(f"there is no group {group}; `ottla groups list` shows which there are")
     rows: list[dict[str, object]] = [
         {
             "member": member.member_id,
             "instance": member.group_instance_id,
             "client": member.client_id,
-            "host": member.client_host,
-            "assignment": [str(tp) for tp in member.assignment],
+            "host": member.host,
+            "assignment": [str(tp) for tp in member.partitions],
         }
         for member in found.members
     ]
@@ -79,10 +82,11 @@ def offsets(
     Example: `ottla groups offsets billing --json`
     """
     from ottla import Admin
+    from ottla.client.admin import OffsetSpec
 
     with Admin(client_config(bootstrap, config)) as admin:
         committed = admin.list_group_offsets(group)
-        ends = admin.list_offsets(list(committed), "latest")
+        ends = admin.list_offsets(dict.fromkeys(committed, OffsetSpec.LATEST))
     rows: list[dict[str, object]] = [
         {
             "topic": tp.topic,
@@ -159,23 +163,41 @@ def _partitions(admin: Admin, topics: list[str]) -> list[TopicPartition]:
 
     wanted = [TopicPartition(*topic_partition(name)) for name in topics if ":" in name]
     whole = [name for name in topics if ":" not in name]
-    for topic in admin.describe_topics(whole) if whole else ():
+    for topic in admin.describe_topics(whole).values() if whole else ():
         wanted += [TopicPartition(topic.name, each.partition) for each in topic.partitions]
     return wanted
 
 
+class _Bounds(NamedTuple):
+    """First and next offset of partitions."""
+
+    first: dict[TopicPartition, int]
+    last: dict[TopicPartition, int]
+
+    def clamp(self, tp: TopicPartition, offset: int) -> int:
+        """`offset`, moved into the log."""
+        return min(max(offset, self.first[tp]), self.last[tp])
+
+
+def _bounds(admin: Admin, partitions: list[TopicPartition]) -> _Bounds:
+    from ottla.client.admin import OffsetSpec
+
+    first = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+    last = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+    return _Bounds({tp: at.offset for tp, at in first.items()}, {tp: at.offset for tp, at in last.items()})
+
+
 def _targets(admin: Admin, partitions: list[TopicPartition], to: str) -> dict[TopicPartition, int]:
     """The offset each partition goes to. Numbers stay within the log; a time after the last record is the end."""
-    first = admin.list_offsets(partitions, "earliest")
-    last = admin.list_offsets(partitions, "latest")
+    bounds = _bounds(admin, partitions)
     if to == "earliest":
-        return {tp: first[tp].offset for tp in partitions}
+        return bounds.first
     if to == "latest":
-        return {tp: last[tp].offset for tp in partitions}
+        return bounds.last
     if to.isdigit():
-        return {tp: min(max(int(to), first[tp].offset), last[tp].offset) for tp in partitions}
-    at = admin.list_offsets(partitions, _timestamp_ms(to))
-    return {tp: at[tp].offset if at[tp].offset >= 0 else last[tp].offset for tp in partitions}
+        return {tp: bounds.clamp(tp, int(to)) for tp in partitions}
+    at = admin.list_offsets(dict.fromkeys(partitions, _timestamp_ms(to)))
+    return {tp: at[tp].offset if at[tp].offset >= 0 else bounds.last[tp] for tp in partitions}
 
 
 def _timestamp_ms(text: str) -> int:
@@ -187,11 +209,11 @@ def _timestamp_ms(text: str) -> int:
         raise CommandError(f"--to {text!r} is neither earliest, latest, an offset nor an ISO time") from None
 
 
-def _shifted(admin: Admin, partitions: list[TopicPartition], old: object, shift: int) -> dict[TopicPartition, int]:
-    assert isinstance(old, dict)
+def _shifted(
+    admin: Admin, partitions: list[TopicPartition], old: Mapping[TopicPartition, OffsetAndMetadata], shift: int
+) -> dict[TopicPartition, int]:
     missing = [str(tp) for tp in partitions if tp not in old]
     if missing:
         raise CommandError(f"the group has no offset for {', '.join(missing)} to shift; use --to instead")
-    first = admin.list_offsets(partitions, "earliest")
-    last = admin.list_offsets(partitions, "latest")
-    return {tp: min(max(old[tp].offset + shift, first[tp].offset), last[tp].offset) for tp in partitions}
+    bounds = _bounds(admin, partitions)
+    return {tp: bounds.clamp(tp, old[tp].offset + shift) for tp in partitions}

@@ -9,15 +9,19 @@ import typer
 
 
 def serve(
-    port: Annotated[int | None, typer.Option("--port", help="Port on 127.0.0.1; 0 takes a free one.")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", help="Port to listen on, 9092 by default; 0 takes a free one.")
+    ] = None,
     data_dir: Annotated[
         Path | None, typer.Option("--data-dir", help="Directory of the logs; made when it is not there.")
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option("-o", metavar="KEY=VALUE", help="Any of Kafka's broker settings; may be repeated."),
+        typer.Option("-o", "--option", metavar="KEY=VALUE", help="Any of Kafka's broker settings; may be repeated."),
     ] = None,
     config: Annotated[Path | None, typer.Option("--config", help="A server.properties file.")] = None,
+    host: Annotated[str | None, typer.Option("--host", help="Address to listen on; 127.0.0.1 by default.")] = None,
+    log_level: Annotated[str | None, typer.Option("--log-level", help="debug, info, warning or error.")] = None,
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM. Prints `ottla ready HOST:PORT` when it takes connections.
 
@@ -29,7 +33,8 @@ def serve(
     from ottla.broker.process import main
 
     arguments: list[str] = []
-    for name, value in (("--port", port), ("--data-dir", data_dir), ("--config", config)):
+    own = {"--port": port, "--data-dir": data_dir, "--config": config, "--host": host, "--log-level": log_level}
+    for name, value in own.items():
         arguments += [] if value is None else [name, str(value)]
     for each in option or ():
         arguments += ["-o", each]

@@ -18,6 +18,9 @@ from ottla.cli.common import (
     say,
 )
 
+#: Kafka's number of the source "set on this topic" in DescribeConfigs.
+_SET_ON_TOPIC = 1
+
 app = typer.Typer(no_args_is_help=True, help="List, create, describe, delete and alter topics.")
 
 Names = Annotated[list[str], typer.Argument(help="Topic names.")]
@@ -41,10 +44,8 @@ def list_topics(
     from ottla import Admin
 
     with Admin(client_config(bootstrap, config)) as admin:
-        found = admin.describe_topics(admin.list_topics(internal=internal))
-    rows: list[dict[str, object]] = [
-        {"topic": topic.name, "partitions": len(topic.partitions), "id": topic.topic_id} for topic in found
-    ]
+        found = admin.list_topics(internal=internal)
+    rows: list[dict[str, object]] = [{"topic": topic.name, "partitions": topic.partitions} for topic in found]
     print_rows(rows, ("topic", "partitions"), as_json=as_json, none="There are no topics.")
 
 
@@ -79,34 +80,32 @@ def describe(
     Example: `ottla topics describe orders`
     """
     from ottla import Admin, TopicPartition
+    from ottla.client.admin import ConfigResource, OffsetSpec, ResourceType
 
-    rows: list[dict[str, object]] = []
     with Admin(client_config(bootstrap, config)) as admin:
-        for topic in admin.describe_topics(names):
-            partitions = [TopicPartition(topic.name, each.partition) for each in topic.partitions]
-            first, last = admin.list_offsets(partitions, "earliest"), admin.list_offsets(partitions, "latest")
-            rows += [
-                {
-                    "topic": topic.name,
-                    "partition": tp.partition,
-                    "leader": each.leader,
-                    "start_offset": first[tp].offset,
-                    "end_offset": last[tp].offset,
-                }
-                for tp, each in zip(partitions, topic.partitions, strict=True)
-            ]
-        changed = {name: admin.describe_configs("topic", name) for name in names}
-    settings = {
-        name: {entry.name: entry.value for entry in entries if not entry.is_default}
-        for name, entries in changed.items()
-    }
-    columns = ("topic", "partition", "leader", "start_offset", "end_offset")
-    if as_json:
-        rows = [{**row, "settings": settings[str(row["topic"])]} for row in rows]
+        topics = [topic for _name, topic in sorted(admin.describe_topics(names).items())]
+        partitions = [TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions]
+        first = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+        last = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        settings = {
+            resource.name: {key: entry.value for key, entry in entries.items() if entry.source == _SET_ON_TOPIC}
+            for resource, entries in admin.describe_configs(resources).items()
+        }
+    rows: list[dict[str, object]] = [
+        {
+            "topic": topic.name,
+            "partition": each.partition,
+            "leader": each.leader,
+            "start_offset": first[TopicPartition(topic.name, each.partition)].offset,
+            "end_offset": last[TopicPartition(topic.name, each.partition)].offset,
+            "settings": settings[topic.name],
+        }
+        for topic in topics
+        for each in topic.partitions
+    ]
+    columns = ("topic", "partition", "leader", "start_offset", "end_offset", "settings")
     print_rows(rows, columns, as_json=as_json, none="There are no such topics.")
-    for name, values in settings.items():
-        if values and not as_json:
-            print(f"{name}: {', '.join(f'{key}={value}' for key, value in values.items())}")
 
 
 @app.command("delete")
@@ -136,6 +135,7 @@ def alter(
     Example: `ottla topics alter orders --partitions 8 --set cleanup.policy=compact`
     """
     from ottla import Admin
+    from ottla.client.admin import AlterConfig, AlterOperation, ConfigResource, ResourceType
 
     if partitions is None and not settings and not unset:
         raise CommandError("nothing to alter; give --partitions N, --set KEY=VALUE or --unset KEY")
@@ -143,6 +143,7 @@ def alter(
         if partitions is not None:
             admin.create_partitions({name: partitions})
         if settings or unset:
-            changes: dict[str, str | None] = {**pairs(settings), **dict.fromkeys(unset or ())}
-            admin.incremental_alter_configs("topic", name, changes)
+            changes = [AlterConfig(key, value) for key, value in pairs(settings).items()]
+            changes += [AlterConfig(key, operation=AlterOperation.DELETE) for key in unset or ()]
+            admin.incremental_alter_configs({ConfigResource(ResourceType.TOPIC, name): changes})
     say(f"Altered {name}.")

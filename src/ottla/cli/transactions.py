@@ -36,7 +36,7 @@ def list_transactions(
     from ottla import Admin
 
     with Admin(client_config(bootstrap, config)) as admin:
-        found = admin.list_transactions(pattern, states=tuple(state or ()))
+        found = admin.list_transactions(pattern, tuple(state or ()))
     rows: list[dict[str, object]] = [
         {"transactional_id": each.transactional_id, "producer_id": each.producer_id, "state": each.state}
         for each in found
@@ -67,12 +67,12 @@ def describe(
             "producer_id": each.producer_id,
             "producer_epoch": each.producer_epoch,
             "timeout_ms": each.timeout_ms,
-            "start_time_ms": each.start_time_ms,
-            "partitions": [str(tp) for tp in each.partitions],
+            "start_ms": each.start_ms,
+            "partitions": [str(tp) for tp in sorted(each.partitions)],
         }
-        for each in found
+        for each in found.values()
     ]
-    columns = ("transactional_id", "state", "producer_id", "producer_epoch", "start_time_ms", "partitions")
+    columns = ("transactional_id", "state", "producer_id", "producer_epoch", "start_ms", "partitions")
     print_rows(rows, columns, as_json=as_json, none="There are no such transactions.")
 
 
@@ -102,7 +102,7 @@ def abort(
             say(f"{transactional_id}: aborted, and its producer fenced.")
             return
         tp = TopicPartition(*topic_partition(partition or ""))
-        hanging = [each for each in admin.describe_producers([tp])[tp] if each.txn_start_offset == start_offset]
+        hanging = [each for each in admin.describe_producers([tp])[tp] if each.transaction_start_offset == start_offset]
         if not hanging:
             raise CommandError(f"no open transaction begins at offset {start_offset} of {tp}")
         admin.abort_transaction(tp, hanging[0].producer_id, hanging[0].producer_epoch, hanging[0].coordinator_epoch)

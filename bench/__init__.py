@@ -1,0 +1,12 @@
+"""Figures of Ottla beside its peers on the same machine, alternately; only ratios taken in one run mean anything.
+
+    __main__         `make bench`: starts the brokers, runs the figures, prints the ratios, writes RESULTS.md
+    worker           one figure in a process of its own
+    broker_figures   a broker seen from outside, with librdkafka
+    client_figures   Python clients, record by record, on one broker
+    spark_figures    Spark's source and sink, ours and its own connector's
+    peers            the brokers as processes
+    results          the ratios, as a table and as RESULTS.md
+
+Nothing here is asserted in a test.
+"""

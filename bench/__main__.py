@@ -1,0 +1,89 @@
+"""`make bench`: every figure of every peer, alternately, then the ratios; writes bench/RESULTS.md."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench import broker_figures, client_figures, spark_figures
+from bench.figure import MEGABYTES
+from bench.peers import Peer, both, memory_mb, recovery
+from bench.results import Comparison, show, write
+from bench.worker import FigureFailedError, measure
+
+_RESULTS = Path(__file__).with_name("RESULTS.md")
+_PARTS = ("broker", "clients", "spark")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--only", choices=_PARTS, action="append", help="a part; may be repeated")
+    parser.add_argument("--rounds", type=int, default=2, help="how often each figure is taken of each peer")
+    parser.add_argument("--scale", type=float, default=1.0, help="below 1: shorter and less certain")
+    parser.add_argument("--output", type=Path, default=_RESULTS)
+    given = parser.parse_args(arguments)
+    parts = given.only or list(_PARTS)
+    comparisons: list[Comparison] = []
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory, both(Path(directory)) as peers:
+        if "broker" in parts:
+            comparisons += brokers(peers, given.rounds, given.scale)
+        if "clients" in parts:
+            comparisons.append(clients(peers, given.rounds, given.scale))
+        if "spark" in parts:
+            comparisons.append(spark(peers, given.rounds, given.scale))
+    for comparison in comparisons:
+        show(comparison)
+    write(given.output, comparisons, given.rounds, given.scale)
+    print(f"written to {given.output}")
+
+
+def _take(comparison: Comparison, peer: str, module: str, figure: str, bootstrap: str, scale: float) -> None:
+    print(f"  {module} {figure}: {peer}", flush=True)
+    try:
+        comparison.add(peer, measure(module, figure, bootstrap, scale))
+    except FigureFailedError as fault:
+        comparison.faults.append(f"{peer}: {fault}")
+
+
+def brokers(peers: dict[str, Peer], rounds: int, scale: float) -> list[Comparison]:
+    """Both brokers with librdkafka, then their memory, then kill -9."""
+    names = tuple(peers)
+    rates = Comparison("Broker, seen by librdkafka", names, broker_figures.unit_of)
+    for _ in range(rounds):
+        for figure in broker_figures.FIGURES:
+            for name, peer in peers.items():
+                _take(rates, name, "broker_figures", figure, peer.bootstrap, scale)
+    memory = Comparison("Broker memory after these runs", names, lambda _name: MEGABYTES)
+    again = Comparison("Broker after kill -9, with the data of these runs", names, broker_figures.unit_of)
+    for name, peer in peers.items():
+        memory.add(name, {"resident memory": memory_mb(peer.pid)})
+        again.add(name, recovery(peer))
+    return [rates, memory, again]
+
+
+def clients(peers: dict[str, Peer], rounds: int, scale: float) -> Comparison:
+    """Python clients on Apache Kafka, the neutral ground."""
+    note = "All on Apache Kafka, 100-byte records, each record's value and offset looked at."
+    comparison = Comparison("Python clients", tuple(client_figures.FIGURES), client_figures.unit_of, note)
+    bootstrap = peers["Apache Kafka"].bootstrap
+    for _ in range(rounds):
+        for figure in client_figures.FIGURES:
+            _take(comparison, figure, "client_figures", figure, bootstrap, scale)
+    return comparison
+
+
+def spark(peers: dict[str, Peer], rounds: int, scale: float) -> Comparison:
+    """Spark's source and sink on Apache Kafka: ours, and Spark's own connector."""
+    comparison = Comparison("Spark", spark_figures.PEERS, spark_figures.unit_of, spark_figures.NOTE)
+    bootstrap = peers["Apache Kafka"].bootstrap
+    for _ in range(rounds):
+        for figure in spark_figures.FIGURES:
+            _take(comparison, figure, "spark_figures", figure, bootstrap, scale)
+    return comparison
+
+
+if __name__ == "__main__":
+    main()

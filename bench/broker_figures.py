@@ -1,0 +1,174 @@
+"""One broker seen from outside, with librdkafka, which is fast enough not to be what is measured."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench.figure import MICROSECONDS, RATE, SECONDS, TRANSACTIONS, Measure, Unit, Values, percentile
+
+_WAIT_S = 60.0
+_SIZES = {"100 B": (100, 1_500_000), "1 KB": (1_000, 400_000), "10 KB": (10_000, 50_000)}
+
+
+def new_topic(bootstrap: str, partitions: int = 1) -> str:
+    """A topic of its own for one measurement, ready to be written to."""
+    name = f"bench-{uuid.uuid4().hex[:10]}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(_WAIT_S)
+    while len(admin.list_topics(name, _WAIT_S).topics[name].partitions) < partitions:
+        pass
+    return name
+
+
+def produce(bootstrap: str, topic: str, records: int, size: int, **settings: Any) -> float:
+    """Records a second until the last acknowledgement, acks=all."""
+    queue = {"queue.buffering.max.messages": 4_000_000, "queue.buffering.max.kbytes": 2_000_000}
+    base = {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5, "batch.size": 1_000_000, **queue}
+    producer: Any = Producer({**base, **settings})
+    producer.list_topics(topic, _WAIT_S)
+    value = bytes(range(256)) * (size // 256 + 1)
+    value = value[:size]
+    start = time.perf_counter()
+    for n in range(records):
+        try:
+            producer.produce(topic, value)
+        except BufferError:
+            producer.poll(0.01)
+            producer.produce(topic, value)
+        if n % 1000 == 0:
+            producer.poll(0)
+    producer.flush()
+    return records / (time.perf_counter() - start)
+
+
+def consume(bootstrap: str, topic: str, records: int) -> float:
+    """Records a second from the first one on."""
+    fetch = {"fetch.max.bytes": 52_428_800, "max.partition.fetch.bytes": 10_485_760, "fetch.queue.backoff.ms": 10}
+    queue = {"queued.min.messages": 3_000_000, "queued.max.messages.kbytes": 1_000_000}
+    consumer: Any = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False, **fetch, **queue}
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    left, start = records, 0.0
+    while left > 0:
+        messages = consumer.consume(10_000, 1.0)
+        if messages and not start:
+            start = time.perf_counter()
+        left -= len(messages)
+    taken = time.perf_counter() - start
+    consumer.close()
+    return records / taken
+
+
+def rates(bootstrap: str, scale: float) -> Values:
+    """In and out, at three sizes."""
+    found: Values = {}
+    for name, (size, full) in _SIZES.items():
+        records = int(full * scale)
+        topic = new_topic(bootstrap)
+        found[f"in, {name}"] = produce(bootstrap, topic, records, size)
+        found[f"out, {name}"] = consume(bootstrap, topic, records)
+    return found
+
+
+def producers(bootstrap: str, scale: float) -> Values:
+    """What idempotence and compression do to the rate at 1 KB."""
+    records = int(400_000 * scale)
+    idempotent = produce(bootstrap, new_topic(bootstrap), records, 1000, **{"enable.idempotence": True})
+    lz4 = produce(bootstrap, new_topic(bootstrap), records, 1000, **{"compression.type": "lz4"})
+    return {"in, 1 KB, idempotent": idempotent, "in, 1 KB, lz4": lz4}
+
+
+def acknowledged(bootstrap: str, scale: float) -> Values:
+    """One record at a time, from produce() to its acknowledgement."""
+    topic, taken = new_topic(bootstrap), []
+    producer: Any = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all"})
+    for _ in range(max(200, int(1500 * scale))):
+        start = time.perf_counter()
+        producer.produce(topic, b"x" * 100)
+        producer.flush()
+        taken.append((time.perf_counter() - start) * 1e6)
+    taken = taken[50:]
+    return {"acknowledged write, p50": percentile(taken, 0.5), "acknowledged write, p99": percentile(taken, 0.99)}
+
+
+def end_to_end(bootstrap: str, scale: float) -> Values:
+    """From produce() to the consumer's hand, at 500 records a second."""
+    topic, taken, records = new_topic(bootstrap), [], max(400, int(3000 * scale))
+    consumer: Any = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "fetch.wait.max.ms": 500})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+
+    def read() -> None:
+        while len(taken) < records:
+            message = consumer.poll(5.0)
+            if message is not None and not message.error():
+                taken.append((time.time() - float(message.value())) * 1e6)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    producer: Any = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all"})
+    for _ in range(records):
+        producer.produce(topic, b"%020.6f" % time.time())
+        producer.poll(0)
+        time.sleep(0.002)
+    producer.flush()
+    reader.join()
+    consumer.close()
+    return {"end to end, p50": percentile(taken[100:], 0.5), "end to end, p99": percentile(taken[100:], 0.99)}
+
+
+def transactions(bootstrap: str, scale: float) -> Values:
+    """Transactions of ten records, one after the other, one producer."""
+    topic, times = new_topic(bootstrap), max(50, int(400 * scale))
+    producer: Any = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic, "linger.ms": 0})
+    producer.init_transactions()
+    start = 0.0
+    for n in range(times + 10):
+        if n == 10:
+            start = time.perf_counter()
+        producer.begin_transaction()
+        for _ in range(10):
+            producer.produce(topic, b"x" * 100)
+        producer.commit_transaction()
+    return {"transactions of 10 records": times / (time.perf_counter() - start)}
+
+
+def group(bootstrap: str, _scale: float) -> Values:
+    """Eight members of a fresh group until each has its three of 24 partitions."""
+    topic = new_topic(bootstrap, 24)
+    start = time.perf_counter()
+    members: list[Any] = [Consumer({"bootstrap.servers": bootstrap, "group.id": topic}) for _ in range(8)]
+    for member in members:
+        member.subscribe([topic])
+    while any(len(member.assignment()) != 3 for member in members) and time.perf_counter() - start < _WAIT_S:
+        for member in members:
+            member.poll(0.005)
+    taken = time.perf_counter() - start
+    for member in members:
+        member.close()
+    return {"group of 8 until stable": taken}
+
+
+FIGURES: dict[str, Measure] = {
+    "rates": rates,
+    "producers": producers,
+    "acknowledged": acknowledged,
+    "end_to_end": end_to_end,
+    "transactions": transactions,
+    "group": group,
+}
+
+
+def unit_of(name: str) -> Unit:
+    """The unit of a value of this module."""
+    if name.startswith(("in,", "out,")):
+        return RATE
+    if name.startswith("transactions"):
+        return TRANSACTIONS
+    return SECONDS if name.startswith(("group", "kill -9", "start")) else MICROSECONDS

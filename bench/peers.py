@@ -1,0 +1,86 @@
+"""The brokers as processes, both up at the same time; only one is spoken to at a time."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from confluent_kafka import Producer
+
+from bench.figure import Values
+from ottla.cli.demo.processes import BrokerProcess, broker_command, free_port
+from tests.interop.apache import ApacheKafka
+
+#: What both get told, so that they do the same work.
+_SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "50"}
+
+
+class Peer(Protocol):
+    """A broker that figures are taken of."""
+
+    @property
+    def bootstrap(self) -> str:
+        """Its address."""
+        ...
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        ...
+
+    def kill9(self) -> None:
+        """SIGKILL."""
+        ...
+
+
+class OttlaPeer(BrokerProcess):
+    """Our broker, started as a user starts it."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True)
+        port = free_port()
+        command = broker_command(None, sys.executable, port, directory / "data")
+        command += [word for key, value in _SETTINGS.items() for word in ("-o", f"{key}={value}")]
+        super().__init__(command, port, directory / "broker.log")
+
+    def restart(self) -> None:
+        """Start again on the same directory."""
+        self.start_and_wait()
+
+
+@contextmanager
+def both(directory: Path) -> Iterator[dict[str, Peer]]:
+    """Ours and Apache Kafka's, running."""
+    ours = OttlaPeer(directory / "ottla")
+    ours.start_and_wait()
+    try:
+        with ApacheKafka(directory / "apache", _SETTINGS, heap="1G") as apache:
+            yield {"ottla": ours, "Apache Kafka": apache}
+    finally:
+        ours.stop()
+
+
+def memory_mb(pid: int) -> float:
+    """Resident memory of a process, in megabytes."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def recovery(peer: Peer) -> Values:
+    """kill -9 with everything that the figures before have written, then seconds until a write is acknowledged."""
+    assert isinstance(peer, OttlaPeer | ApacheKafka)
+    peer.kill9()
+    start = time.perf_counter()
+    peer.restart()
+    started = time.perf_counter() - start
+    producer = Producer({"bootstrap.servers": peer.bootstrap, "acks": "all", "linger.ms": 0})
+    producer.produce("bench-after-recovery", b"x")
+    if producer.flush(300):
+        raise TimeoutError("no acknowledgement within 300 s of the restart")
+    return {"kill -9 to answering": started, "kill -9 to the first acknowledgement": time.perf_counter() - start}

@@ -1,0 +1,119 @@
+"""Spark's source and sink on one broker: ours against Spark's own connector (JVM, at least once only)."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from typing import Any
+
+from bench.broker_figures import new_topic, produce
+from bench.figure import RATE, SECONDS, Measure, Unit, Values
+from tests.interop.apache import spark_connector_jars
+
+NOTE = (
+    "Both on Apache Kafka, local[2], 100-byte values, two partitions. Spark's connector has no exactly-once sink: its "
+    "at-least-once figures stand beside ours of either kind."
+)
+PEERS = ("ottla", "Spark's connector")
+_RECORDS = 2_000_000
+_LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"  # what `ottla run` sets
+
+
+def _session(jars: list[str]) -> Any:
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "2g",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        "spark.sql.streaming.checkpointFileManagerClass": _LOCAL_CHECKPOINTS,
+        "spark.jars": ",".join(jars),
+    }
+    builder = SparkSession.builder.master("local[2]")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _input(bootstrap: str, records: int) -> str:
+    topic = new_topic(bootstrap, 2)
+    produce(bootstrap, topic, records, 100, **{"partitioner": "random", "sticky.partitioning.linger.ms": 0})
+    return topic
+
+
+def _measure(bootstrap: str, scale: float, name: str, jars: list[str], sinks: dict[str, dict[str, str]]) -> Values:
+    records = int(_RECORDS * scale)
+    topic, session = _input(bootstrap, records), _session(jars)
+    source = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, "startingOffsets": "earliest"}
+    found: Values = {}
+    for _ in range(2):  # the first run warms the JVM and the Python workers
+        start = time.perf_counter()
+        session.read.format(name).options(**source).load().select("value").write.format("noop").mode("append").save()
+        found["batch read"] = records / (time.perf_counter() - start)
+    source["maxOffsetsPerTrigger"] = str(records // 8)
+    stream = session.readStream.format(name).options(**source).load()
+    found["streaming read"] = _stream(stream.select("value").writeStream.format("noop"))
+    upper = stream.selectExpr("upper(cast(value as string)) as value")
+    for semantics, options in sinks.items():
+        target = {"kafka.bootstrap.servers": bootstrap, "topic": new_topic(bootstrap, 2), **options}
+        found[f"read, upper(), write, {semantics}"] = _stream(upper.writeStream.format(name).options(**target))
+    source["maxOffsetsPerTrigger"] = "100"
+    small = session.readStream.format(name).options(**source).load().select("value")
+    found["small micro-batch"] = _trigger_time(small.writeStream.format("noop"))
+    session.stop()
+    return found
+
+
+def _stream(writer: Any) -> float:
+    """Rows a second over all micro-batches but the first two."""
+    progress = _run(writer)
+    rows = sum(each["numInputRows"] for each in progress[2:])
+    taken = sum(each["durationMs"]["triggerExecution"] for each in progress[2:]) / 1000
+    return float(rows / taken)
+
+
+def _run(writer: Any) -> list[Any]:
+    with tempfile.TemporaryDirectory() as checkpoint:
+        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return [each for each in query.recentProgress if each["numInputRows"] > 0]
+
+
+def _trigger_time(writer: Any) -> float:
+    """Median seconds of a micro-batch of 100 rows, over twenty of them."""
+    with tempfile.TemporaryDirectory() as checkpoint:
+        query = writer.option("checkpointLocation", checkpoint).start()
+        while query.isActive and len(query.recentProgress) < 25:
+            time.sleep(0.1)
+        query.stop()
+        progress = [each for each in query.recentProgress if each["numInputRows"] > 0][5:]
+        return statistics.median(each["durationMs"]["triggerExecution"] for each in progress) / 1000
+
+
+def ours(bootstrap: str, scale: float) -> Values:
+    """format("ottla"): our source, and our sink in both semantics."""
+    kinds = ("at-least-once", "exactly-once")
+    return _measure(bootstrap, scale, "ottla", [], {kind: {"semantics": kind} for kind in kinds})
+
+
+def spark(bootstrap: str, scale: float) -> Values:
+    """format("kafka"): Spark's connector; its one sink is measured once and stands for both of ours."""
+    jars = [str(path) for path in spark_connector_jars()]
+    found = _measure(bootstrap, scale, "kafka", jars, {"at-least-once": {}})
+    found["read, upper(), write, exactly-once"] = found["read, upper(), write, at-least-once"]
+    return found
+
+
+FIGURES: dict[str, Measure] = {PEERS[0]: ours, PEERS[1]: spark}
+
+
+def unit_of(name: str) -> Unit:
+    """The unit of a value of this module."""
+    return SECONDS if name.startswith("small") else RATE

@@ -1,0 +1,39 @@
+"""One figure in a process of its own: `python -m bench.worker MODULE FIGURE BOOTSTRAP SCALE` prints its values."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+
+from bench.figure import Values
+
+_TIMEOUT_S = 600.0
+
+
+class FigureFailedError(Exception):
+    """A figure could not be measured; the message is the end of what its process said."""
+
+
+def measure(module: str, figure: str, bootstrap: str, scale: float) -> Values:
+    """Run a figure in a fresh process and return its values. FigureFailedError."""
+    command = [sys.executable, "-m", "bench.worker", module, figure, bootstrap, str(scale)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise FigureFailedError(f"{module} {figure}: not done after {_TIMEOUT_S:.0f} s") from None
+    if done.returncode != 0:
+        raise FigureFailedError(f"{module} {figure}: {done.stderr[-1500:]}")
+    values: Values = json.loads(done.stdout.splitlines()[-1])
+    return values
+
+
+def main() -> None:
+    """Measure what the arguments say."""
+    module, figure, bootstrap, scale = sys.argv[1:]
+    print(json.dumps(importlib.import_module(f"bench.{module}").FIGURES[figure](bootstrap, float(scale))))
+
+
+if __name__ == "__main__":
+    main()

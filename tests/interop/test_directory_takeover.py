@@ -1,0 +1,112 @@
+"""Apache Kafka's partition directories are ours and ours are Apache Kafka's (DESIGN, idea 3)."""
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.broker.storage import DirectoryStorage
+from ottla.log.config import LogConfig
+from ottla.log.partition import PartitionLog
+from ottla.log.results import SpecialTimestamp
+from ottla.wire.records import decode_batch
+from tests.interop.apache import ApacheKafka
+from tests.log.batches import NOW_MS, batch, idempotent
+from tests.log.logs import TP, append, append_in_transaction, committed_offsets, end, every_batch
+
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("apache_jars")]
+
+
+def _open(kafka: ApacheKafka, *, clean: bool) -> PartitionLog:
+    return PartitionLog.open(TP, DirectoryStorage(kafka.data_dir / str(TP)), LogConfig(), NOW_MS, clean=clean)
+
+
+def _produce(kafka: ApacheKafka, *, transaction: str, values: list[str], commit: bool) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": transaction})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for value in values:
+        producer.produce(TP.topic, value, partition=0)
+    producer.flush(60)
+    if commit:
+        producer.commit_transaction(60)
+    else:
+        producer.abort_transaction(60)
+    # The answer comes before the marker is in the partition; the next initialisation waits for it.
+    Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": transaction}).init_transactions(60)
+
+
+def _consume(kafka: ApacheKafka) -> list[str]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap,
+            "group.id": "takeover",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.assign([TopicPartition(TP.topic, 0, 0)])
+    values: list[str] = []
+    while True:
+        message = consumer.poll(60)
+        assert message is not None, "Apache Kafka went silent"
+        if message.error():
+            assert message.error().name() == "_PARTITION_EOF", message.error()
+            consumer.close()
+            return values
+        values.append(message.value().decode())
+
+
+def _values(log: PartitionLog) -> list[str]:
+    visible = set(committed_offsets(log))
+    records = [record for one in every_batch(log) for record in decode_batch(one)]
+    return [(record.value or b"").decode() for record in records if record.offset in visible]
+
+
+def test_a_partition_goes_from_apache_kafka_to_us_and_back(tmp_path: Path) -> None:
+    with ApacheKafka(tmp_path) as kafka:
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        admin.create_topics([NewTopic(TP.topic, 1, 1, config={"message.timestamp.type": "CreateTime"})])[
+            TP.topic
+        ].result(60)
+        _produce(kafka, transaction="a", values=["one", "two"], commit=True)
+        _produce(kafka, transaction="b", values=["never"], commit=False)
+        kafka.stop()
+
+        log = _open(kafka, clean=True)
+        assert _values(log) == ["one", "two"]
+        kafkas_end = log.end_offset
+        ids = {each.producer_id for each in log.active_producers()}
+        assert len(ids) == 2
+        append(log, batch(value=b"ours"))
+        append(log, idempotent(0, producer_id=900))
+        for producer_id, commit in ((901, True), (902, False)):
+            append_in_transaction(log, 0, 2, producer_id=producer_id)
+            end(log, commit=commit, producer_id=producer_id)
+        expected = ["one", "two", "ours", "x", "x", "x"]
+        assert _values(log) == expected
+        log.close()
+
+        kafka.start()
+        assert _consume(kafka) == expected
+        _produce(kafka, transaction="c", values=["three"], commit=True)
+        kafka.kill9()
+
+        log = _open(kafka, clean=False)
+        assert log.truncated_bytes == 0
+        assert _values(log) == [*expected, "three"]
+        found = log.offset_for_timestamp(SpecialTimestamp.EARLIEST)
+        assert found is not None
+        assert found.leader_epoch == 0
+        # Apache Kafka raises the leader epoch with each start; ours wrote under the first.
+        assert log.latest_epoch > 0
+        assert kafkas_end < log.end_offset_for_epoch(0).end_offset < log.end_offset
+        assert log.end_offset_for_epoch(log.latest_epoch).end_offset == log.end_offset
+        log.roll(NOW_MS)
+        log.append(batch(value=b"last"), now_ms=NOW_MS, leader_epoch=log.latest_epoch)
+        log.close()
+
+        kafka.start()
+        assert _consume(kafka) == [*expected, "three", "last"]
