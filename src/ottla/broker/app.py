@@ -74,6 +74,11 @@ class BrokerApp:
         _log.info("broker %d listens on %s:%d after %.3f s", self.node.node_id, host, port, time.monotonic() - started)
         return host, port
 
+    async def loaded(self) -> None:
+        """Wait until every coordinator answers."""
+        if self._loading is not None:
+            await asyncio.shield(self._loading)
+
     async def stop(self) -> None:
         """Stop in order: no more requests, everything flushed, the mark of a clean shutdown left."""
         if self._listener is not None:

@@ -1,0 +1,28 @@
+"""A Kafka for tests: `Broker` in a process of its own, `AsyncBroker` in the running event loop.
+
+    from ottla.testing import Broker
+
+    with Broker() as broker:
+        Producer({"bootstrap.servers": broker.bootstrap_servers})
+
+With pytest, ask for the fixture `ottla_broker`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ottla.testing.broker import Broker, BrokerError
+    from ottla.testing.in_loop import AsyncBroker
+
+__all__ = ["AsyncBroker", "Broker", "BrokerError"]
+
+_HOMES = {"Broker": "broker", "BrokerError": "broker", "AsyncBroker": "in_loop"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that the pytest plugin costs nothing to those who do not ask for a broker."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"ottla.testing.{_HOMES[name]}"), name)

@@ -1,0 +1,152 @@
+"""A real broker for a test: its own process and directory, up in a fraction of a second, gone without a trace."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final
+
+from ottla.base.errors import OttlaError
+
+#: What a test wants of a broker; `config` overrides each.
+TEST_DEFAULTS: Final[Mapping[str, str]] = {
+    # A group in a test has all its members at once.
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    # 50 partitions each would be a hundred directories that no test needs.
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+}
+_READY: Final = "ottla ready "
+
+
+class BrokerError(OttlaError):
+    """The broker did not start, or has died; the message carries what it said."""
+
+
+class Broker:
+    """A broker in a subprocess: `with Broker() as broker: ... broker.bootstrap_servers`.
+
+    `config` are Kafka's broker keys. `data_dir` is kept when given, else a temporary directory is made and removed.
+    `port` 0 means any free one; a restart keeps the port. `kill` is kill -9; `restart` starts again on the same data.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, object] | None = None,
+        *,
+        data_dir: str | os.PathLike[str] | None = None,
+        port: int = 0,
+        start_timeout_s: float = 30.0,
+    ) -> None:
+        self._config = {**TEST_DEFAULTS, **{key: str(value) for key, value in (config or {}).items()}}
+        self._temporary = tempfile.TemporaryDirectory(prefix="ottla-") if data_dir is None else None
+        self.data_dir = Path(self._temporary.name if self._temporary is not None else data_dir or "")
+        self.host = "127.0.0.1"
+        self.port = port
+        self._start_timeout_s = start_timeout_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stderr: IO[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients connect to: `127.0.0.1:port`."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The broker's process id while it runs."""
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> "Broker":
+        """Start; returns when the broker answers. BrokerError when it does not."""
+        if self._process is not None:
+            raise BrokerError("the broker runs already")
+        command = [sys.executable, "-m", "ottla.broker.process", "--host", self.host, "--port", str(self.port)]
+        command += ["--data-dir", str(self.data_dir)]
+        for key, value in self._config.items():
+            command += ["-o", f"{key}={value}"]
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - read in `_said`, closed in `_forget`
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("OTTLA_")}
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._stderr, env=environment
+        )
+        line = self._first_line(self._process)
+        if not line.startswith(_READY):
+            self.kill()
+            raise BrokerError(f"the broker did not start: {self._said or line or 'it said nothing'}")
+        self.port = int(line.rpartition(":")[2])
+        return self
+
+    def stop(self, timeout_s: float = 30.0) -> None:
+        """Stop in order (SIGTERM), as an operator would; no-op when it does not run."""
+        self._end(signal.SIGTERM, timeout_s)
+
+    def kill(self) -> None:
+        """Stop at once (SIGKILL), as a crash would; no-op when it does not run."""
+        self._end(signal.SIGKILL, 30.0)
+
+    def restart(self) -> "Broker":
+        """Start again on the same data and port, after `kill` or `stop` if it still runs."""
+        self.stop()
+        return self.start()
+
+    def close(self) -> None:
+        """Kill the broker and remove its directory, if it is a temporary one."""
+        if self._temporary is not None:
+            self.kill()
+            self._temporary.cleanup()
+        else:
+            self.stop()
+
+    def __enter__(self) -> "Broker":
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _first_line(self, process: subprocess.Popen[bytes]) -> str:
+        """The process's first line, or what came until it ended or the time was over."""
+        assert process.stdout is not None
+        descriptor, deadline, said = process.stdout.fileno(), time.monotonic() + self._start_timeout_s, b""
+        while b"\n" not in said:
+            ready, _, _ = select.select([descriptor], [], [], max(deadline - time.monotonic(), 0))
+            chunk = os.read(descriptor, 4096) if ready else b""
+            if not chunk:
+                break
+            said += chunk
+        return said.decode(errors="replace").strip()
+
+    def _end(self, number: signal.Signals, timeout_s: float) -> None:
+        process = self._process
+        if process is None:
+            return
+        process.send_signal(number)
+        try:
+            process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+        self._process = None
+        self._said = self._read_stderr()
+
+    _said = ""
+
+    def _read_stderr(self) -> str:
+        if self._stderr is None:
+            return ""
+        self._stderr.seek(0)
+        said = self._stderr.read().decode(errors="replace").strip()
+        self._stderr.close()
+        self._stderr = None
+        return said

@@ -1,0 +1,67 @@
+"""A broker in the running event loop, for tests that look inside or hold the clock."""
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from ottla.base.clock import Clock
+from ottla.broker.app import BrokerApp
+from ottla.broker.config import BrokerConfig
+from ottla.broker.node import Node
+from ottla.testing.broker import TEST_DEFAULTS
+
+
+class AsyncBroker:
+    """`async with AsyncBroker() as broker:` — a broker on a free port of this loop, with a directory of its own."""
+
+    def __init__(
+        self, config: Mapping[str, object] | None = None, *, data_dir: Path | None = None, clock: Clock | None = None
+    ) -> None:
+        self._given = config or {}
+        self._temporary = tempfile.TemporaryDirectory(prefix="ottla-") if data_dir is None else None
+        self.data_dir = Path(self._temporary.name) if self._temporary is not None else Path(data_dir or "")
+        self._clock = clock
+        self._app: BrokerApp | None = None
+        self.host, self.port = "127.0.0.1", 0
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients connect to."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def node(self) -> Node:
+        """The broker's inside: configuration, metadata, partitions, coordinators."""
+        assert self._app is not None, "the broker does not run"
+        assert self._app.node is not None, "the broker does not run"
+        return self._app.node
+
+    async def start(self) -> "AsyncBroker":
+        """Start, and wait until the coordinators are loaded."""
+        config = {
+            **TEST_DEFAULTS,
+            **self._given,
+            "log.dirs": (str(self.data_dir),),
+            "listeners": (f"PLAINTEXT://{self.host}:{self.port}",),
+        }
+        self._app = BrokerApp(BrokerConfig(config), self._clock)
+        _, self.port = await self._app.start()
+        await self._app.loaded()
+        return self
+
+    async def stop(self) -> None:
+        """Stop in order; the data stays until the context is left."""
+        if self._app is not None:
+            await self._app.stop()
+            self._app = None
+
+    async def __aenter__(self) -> "AsyncBroker":
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+        if self._temporary is not None:
+            self._temporary.cleanup()
