@@ -36,6 +36,12 @@ def test_a_level_changes_the_size_only(codec: Compression) -> None:
     assert bytes(decompress(codec, fast, MAX_BYTES)) == bytes(decompress(codec, small, MAX_BYTES)) == TEXT
 
 
+def test_kafkas_default_levels_are_accepted() -> None:
+    assert compress(Compression.GZIP, TEXT, -1) == compress(Compression.GZIP, TEXT)
+    assert bytes(decompress(Compression.ZSTD, compress(Compression.ZSTD, TEXT, -5), MAX_BYTES)) == TEXT
+    assert compress(Compression.LZ4, TEXT, 9) == compress(Compression.LZ4, TEXT)
+
+
 def test_lz4_frames_have_independent_blocks_as_java_demands() -> None:
     packed = compress(Compression.LZ4, TEXT)
     assert packed[:4] == bytes.fromhex("04224d18")
@@ -72,6 +78,25 @@ def test_a_bomb_stops_at_the_limit(codec: Compression) -> None:
         decompress(codec, bomb, 2_999_999)
     with pytest.raises(CorruptBatchError):
         decompress(codec, bomb, 0)
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD])
+@pytest.mark.parametrize("size", [0, 1, 100, 255, 256, 300, 65_535, 65_792, 70_000])
+def test_a_claimed_size_of_any_width_is_only_a_hint(codec: Compression, size: int) -> None:
+    data = (TEXT * 2)[:size]
+    packed = compress(codec, data)
+    assert bytes(decompress(codec, packed, size)) == data
+    if size:
+        with pytest.raises(CorruptBatchError):
+            decompress(codec, packed, size - 1)
+
+
+def test_zstd_without_a_content_size_is_read() -> None:
+    streaming = cramjam.zstd.Compressor()
+    streaming.compress(TEXT)
+    packed = bytes(streaming.finish())
+    assert packed[4] >> 6 == 0 and not packed[4] & 0x20, "neither a content size nor a single segment"
+    assert bytes(decompress(Compression.ZSTD, packed, MAX_BYTES)) == TEXT
 
 
 def test_a_snappy_length_that_lies_is_refused_before_it_is_allocated() -> None:

@@ -26,9 +26,14 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
-#: What a first output buffer holds: most data shrinks less than this many times.
+#: `compression.gzip.level`'s default, zlib's word for its own.
+_GZIP_DEFAULT_LEVEL: Final = -1
+#: What a first output buffer holds where the data does not say its size: most shrinks less than this many times.
 _USUAL_RATIO: Final = 8
 _SMALLEST_GUESS_BYTES: Final = 16_384
+_GROWTH: Final = 4
+#: A size that the data claims is believed, and allocated at once, up to this many times its own.
+_CREDIBLE_RATIO: Final = 1024
 #: The text in cramjam's error when the output buffer is full (the Rust standard library's words).
 _OUTPUT_FULL: Final = "failed to write whole buffer"
 
@@ -55,7 +60,7 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
         case Compression.NONE:
             return bytes(data)
         case Compression.GZIP:
-            return bytes(cramjam.gzip.compress(data, level))
+            return bytes(cramjam.gzip.compress(data, None if level == _GZIP_DEFAULT_LEVEL else level))
         case Compression.SNAPPY:
             return _snappy_compress(data)
         case Compression.LZ4:
@@ -74,19 +79,20 @@ def decompress(codec: Compression, data: Buffer, max_bytes: int) -> Buffer:
             case Compression.NONE:
                 return data
             case Compression.GZIP:
-                return _decompress_growing(cramjam.gzip, data, max_bytes)
+                return _decompress_growing(cramjam.gzip, data, max_bytes, _gzip_size(data))
             case Compression.SNAPPY:
                 return _snappy_decompress(data, max_bytes)
             case Compression.LZ4:
-                return _decompress_growing(cramjam.lz4, data, max_bytes)
+                return _decompress_growing(cramjam.lz4, data, max_bytes, 0)
             case Compression.ZSTD:
-                return _decompress_growing(cramjam.zstd, data, max_bytes)
+                return _decompress_growing(cramjam.zstd, data, max_bytes, _zstd_size(data))
     except cramjam.DecompressionError as error:
         raise CorruptBatchError(f"{codec.name.lower()} data does not decompress: {error}") from None
 
 
-def _decompress_growing(module: object, data: Buffer, max_bytes: int) -> memoryview:
-    size = min(max(len(data) * _USUAL_RATIO, _SMALLEST_GUESS_BYTES), max_bytes)
+def _decompress_growing(module: object, data: Buffer, max_bytes: int, claimed_bytes: int) -> memoryview:
+    guess = claimed_bytes if 0 < claimed_bytes <= len(data) * _CREDIBLE_RATIO else len(data) * _USUAL_RATIO
+    size = min(max(guess, _SMALLEST_GUESS_BYTES), max_bytes)
     while True:
         output = bytearray(size)
         try:
@@ -98,7 +104,23 @@ def _decompress_growing(module: object, data: Buffer, max_bytes: int) -> memoryv
             return memoryview(output)[:used]
         if size >= max_bytes:
             raise CorruptBatchError(f"{len(data)} compressed bytes hold more than {max_bytes}")
-        size = min(size * _USUAL_RATIO, max_bytes)
+        size = min(size * _GROWTH, max_bytes)
+
+
+def _gzip_size(data: Buffer) -> int:
+    """The size in the trailer of the last member (RFC 1952), which is nearly always the only one; 0 if unknown."""
+    return int.from_bytes(data[-4:], "little") if len(data) >= 18 else 0
+
+
+def _zstd_size(data: Buffer) -> int:
+    """The content size in the frame header (RFC 8878, 3.1.1.1), which a streaming writer leaves out: 0."""
+    if len(data) < 18:
+        return 0
+    descriptor = data[4]
+    single_segment = descriptor >> 5 & 1
+    start = 6 - single_segment + (0, 1, 2, 4)[descriptor & 3]
+    size = (single_segment, 2, 4, 8)[descriptor >> 6]
+    return int.from_bytes(data[start : start + size], "little") + (256 if size == 2 else 0)
 
 
 def _snappy_compress(data: Buffer) -> bytes:
