@@ -65,6 +65,7 @@ def _values(log: PartitionLog) -> list[str]:
     return [(record.value or b"").decode() for record in records if record.offset in visible]
 
 
+@pytest.mark.slow
 def test_a_partition_goes_from_apache_kafka_to_us_and_back(tmp_path: Path) -> None:
     with ApacheKafka(tmp_path) as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
