@@ -9,7 +9,6 @@ aborted transaction with their markers; `append-time.log` has a topic's `message
 """
 
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ def make_topics(server: str) -> None:
 
 
 def fill_topics(server: str) -> None:
-    from confluent_kafka import Producer
+    from confluent_kafka import Consumer, Producer
 
     base = {"bootstrap.servers": server, "linger.ms": 200, "enable.idempotence": True}
     for codec in CODECS:
@@ -60,12 +59,22 @@ def fill_topics(server: str) -> None:
     producer.flush()
     producer = Producer({**base, "transactional.id": "golden"})
     producer.init_transactions()
+    reader = Consumer({"bootstrap.servers": server, "group.id": "golden"})
     for ending in (producer.commit_transaction, producer.abort_transaction):
         producer.begin_transaction()
         produce(producer, "transactions", RECORDS[:3])
         producer.flush()
+        before = _end_offset(reader)
         ending()
-        time.sleep(0.5)  # the markers follow the answer
+        while _end_offset(reader) == before:
+            pass  # the marker follows the answer
+
+
+def _end_offset(reader: Any) -> int:
+    from confluent_kafka import TopicPartition
+
+    end: int = reader.get_watermark_offsets(TopicPartition("transactions", 0))[1]
+    return end
 
 
 def main(server: str, log_dir: str) -> None:
