@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ottla.assign.types import Assignment, BaseAssignor, Cluster, Subscription, java_order
+from ottla.assign.types import Assignment, BaseAssignor, Cluster, Subscription, member_order
 from ottla.base.types import TopicPartition
 
 
@@ -18,7 +18,7 @@ class RoundRobinAssignor(BaseAssignor):
     name = "roundrobin"
 
     def assign(self, cluster: Cluster, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
-        members = sorted(subscriptions, key=java_order)
+        members = sorted(subscriptions, key=lambda member: member_order(member, subscriptions[member]))
         topics_of = {member: frozenset(subscriptions[member].topics) for member in members}
         given: dict[str, list[TopicPartition]] = {member: [] for member in members}
         turn = 0

@@ -126,7 +126,7 @@ def java_order(text: str) -> bytes:
 
 
 def member_order(member_id: str, subscription: Subscription) -> tuple[int, bytes]:
-    """Sort key of members in Range: static ones first, by instance id, so that a restart keeps its place (KIP-345)."""
+    """Sort key of members: static ones first, by instance id, so that a restart keeps its place (KIP-345)."""
     if subscription.group_instance_id is not None:
         return 0, java_order(subscription.group_instance_id)
     return 1, java_order(member_id)
