@@ -230,7 +230,7 @@ def _binary(name: str, column: Any) -> tuple[Any, Any, Any, int] | None:
     if not pa.types.is_binary(array.type):
         try:
             array = array.cast(pa.binary())
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        except pa.ArrowException as error:
             raise ValueError(f"column {name} of type {array.type} holds no bytes: {error}") from None
     if len(array) == 0:
         return None

@@ -5,6 +5,7 @@ cdef bint COMPILED
 cdef long long _TIMESTAMP_END_MS, _MAX_INT32, _MAX_BODY_BYTES
 cdef Py_ssize_t _FIRST_CAPACITY_BYTES
 cdef bytes _NO_PACKED_HEADERS
+cdef tuple _SHORT_VARINTS
 
 @cython.locals(i=Py_ssize_t)
 cdef void _copy(unsigned char[::1] target, Py_ssize_t at, const unsigned char[::1] source, Py_ssize_t start, Py_ssize_t size) noexcept
@@ -44,5 +45,7 @@ cdef class RecordWriter:
 cdef Py_ssize_t _size(object field) except -2
 @cython.locals(rest=cython.ulonglong, size=Py_ssize_t)
 cpdef Py_ssize_t varint_size(long long value)
+@cython.locals(parts=list, count=Py_ssize_t, raw=bytes)
 cpdef bytes pack_headers(object headers)
+@cython.locals(rest=Py_ssize_t, out=bytearray)
 cdef bytes _packed_varint(Py_ssize_t value)

@@ -16,6 +16,8 @@ _FIRST_CAPACITY_BYTES = 1024
 _MAX_INT32 = 2**31 - 1
 #: Records of one batch: its length field is a signed number of 32 bits and counts 49 bytes of the header too.
 _MAX_BODY_BYTES = 2**31 - 1 - 49
+#: Lengths of one byte, as most of a header's are.
+_SHORT_VARINTS = tuple(bytes([value << 1]) for value in range(64))
 #: Header count 0.
 _NO_PACKED_HEADERS = b"\x00"
 
@@ -249,6 +251,8 @@ def pack_headers(headers: Iterable[Header]) -> bytes:
 
 
 def _packed_varint(value: int) -> bytes:
+    if value < 64:
+        return _SHORT_VARINTS[value]
     rest = value << 1
     out = bytearray()
     while rest >= 0x80:
