@@ -197,6 +197,22 @@ def test_kip_890_the_group_coordinators_batches_are_verified_too() -> None:
     assert log.has_ongoing_transaction(7)
 
 
+def test_kip_890_a_confirmed_verification_lets_the_group_coordinator_append_until_a_marker_comes() -> None:
+    log = open_log()
+    records = batch(producer_id=7, producer_epoch=0, transactional=True)
+    late = log.begin_verification(7, -1, 0, supports_epoch_bump=False, now_ms=NOW_MS)
+    log.confirm_verification(7, late.guard)
+    end(log, commit=False)
+    refused = log.append(records, now_ms=NOW_MS, origin=Origin.COORDINATOR)
+    assert refused.error is ErrorCode.INVALID_TXN_STATE
+    fresh = log.begin_verification(7, -1, 0, supports_epoch_bump=False, now_ms=NOW_MS)
+    log.confirm_verification(7, late.guard)
+    assert log.append(records, now_ms=NOW_MS, origin=Origin.COORDINATOR).error is ErrorCode.INVALID_TXN_STATE
+    log.confirm_verification(7, fresh.guard)
+    assert append(log, idempotent(0, transactional=True)).error is ErrorCode.INVALID_TXN_STATE
+    assert log.append(records, now_ms=NOW_MS, origin=Origin.COORDINATOR).error is ErrorCode.NONE
+
+
 # ---- against a naive model
 
 

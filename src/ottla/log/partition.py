@@ -232,6 +232,10 @@ class PartitionLog:
             producer_id, sequence, producer_epoch, supports_epoch_bump=supports_epoch_bump, now_ms=now_ms
         )
 
+    def confirm_verification(self, producer_id: int, guard: int) -> None:
+        """The coordinator has confirmed the transaction: the broker's own next batch of it needs no guard."""
+        self._producers.confirm_verification(producer_id, guard)
+
     @property
     def _stamps(self) -> bool:
         return self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME

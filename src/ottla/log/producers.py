@@ -103,7 +103,7 @@ class CompletedTransaction(NamedTuple):
 class Verification:
     """A transaction that is being verified with its coordinator before its first append (KIP-890)."""
 
-    __slots__ = ("guard", "lowest_sequence", "producer_epoch", "started_ms", "supports_epoch_bump")
+    __slots__ = ("confirmed", "guard", "lowest_sequence", "producer_epoch", "started_ms", "supports_epoch_bump")
 
     def __init__(self, guard: int, sequence: int, producer_epoch: int, supports_epoch_bump: bool, now_ms: int) -> None:
         self.guard = guard
@@ -113,6 +113,8 @@ class Verification:
         #: Whether the producer speaks KIP-890's protocol (transaction version 2).
         self.supports_epoch_bump = supports_epoch_bump
         self.started_ms = now_ms
+        #: The coordinator has said yes; see `ProducerState.confirm_verification`.
+        self.confirmed = False
 
     def update(self, sequence: int, producer_epoch: int) -> None:
         """Another batch waits for the same verification."""
@@ -195,6 +197,15 @@ class ProducerState:
             waiting.update(sequence, producer_epoch)
         return VerificationGuard(waiting.guard)
 
+    def confirm_verification(self, producer_id: int, guard: int) -> None:
+        """The coordinator has confirmed: the broker's own next batch (Origin.COORDINATOR) needs no guard.
+
+        For a writer that cannot carry the guard to its append. A marker in between ends the verification as ever.
+        """
+        waiting = self._verifications.get(producer_id)
+        if waiting is not None and waiting.guard == guard:
+            waiting.confirmed = True
+
     # ---- checks: they change nothing
 
     def check_batch(self, header: BatchHeader, origin: Origin, guard: int, *, verify: bool) -> Refusal | None:
@@ -207,7 +218,8 @@ class ProducerState:
         transactional = header.is_transactional
         if transactional and verify and not (ongoing and entry and entry.producer_epoch == producer_epoch):
             waiting = self._verifications.get(producer_id)
-            if waiting is None or waiting.guard != guard:
+            confirmed = waiting is not None and waiting.confirmed and origin is Origin.COORDINATOR
+            if waiting is None or not (waiting.guard == guard or confirmed):
                 return Refusal(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
         if ongoing and not transactional:
             return Refusal(

@@ -11,6 +11,7 @@ from ottla.broker.handlers.answers import then
 from ottla.broker.handlers.table import RequestContext
 from ottla.coordinator.offsets.commit import refuse_transactional_commit
 from ottla.coordinator.txn.add_partitions_to_txn import produce_error
+from ottla.wire.batch import NO_SEQUENCE
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -35,10 +36,15 @@ def handle(node: "Node", request: TxnOffsetCommitRequest, context: RequestContex
     adds = context.api_version >= _ADDS_PARTITIONS_FROM
     verify = node.config.flag("transaction.partition.verification.enable")
     partition = node.partitions.find(*tp)
-    ongoing = partition is not None and partition.log.has_ongoing_transaction(
-        request.producer_id, request.producer_epoch
+    if partition is None or not (adds or verify):
+        return _commit(node, request)
+    log, producer_id = partition.log, request.producer_id
+    begun = log.begin_verification(
+        producer_id, NO_SEQUENCE, request.producer_epoch, supports_epoch_bump=adds, now_ms=node.clock.now_ms()
     )
-    if ongoing or not (adds or verify):
+    if begun.error is not ErrorCode.NONE:
+        return refuse_transactional_commit(request, begun.error)
+    if not begun.needed:
         return _commit(node, request)
     asked = node.add_to_transaction(
         request.transactional_id, request.producer_id, request.producer_epoch, [tp], verify_only=not adds
@@ -47,6 +53,7 @@ def handle(node: "Node", request: TxnOffsetCommitRequest, context: RequestContex
     def verified(errors: dict[TopicPartition, ErrorCode]) -> Any:
         error = errors[tp]
         if error is ErrorCode.NONE:
+            log.confirm_verification(producer_id, begun.guard)
             return _commit(node, request)
         knows = context.api_version >= _KNOWS_ABORTABLE_FROM
         return refuse_transactional_commit(request, produce_error(error, adds_partitions=adds, knows_abortable=knows))
