@@ -87,7 +87,8 @@ def producers(bootstrap: str, scale: float) -> Values:
 
 def acknowledged(bootstrap: str, scale: float) -> Values:
     """One record at a time, from produce() to its acknowledgement."""
-    topic, taken = new_topic(bootstrap), []
+    topic = new_topic(bootstrap)
+    taken: list[float] = []
     producer: Any = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all"})
     for _ in range(max(200, int(1500 * scale))):
         start = time.perf_counter()
@@ -100,7 +101,8 @@ def acknowledged(bootstrap: str, scale: float) -> Values:
 
 def end_to_end(bootstrap: str, scale: float) -> Values:
     """From produce() to the consumer's hand, at 500 records a second."""
-    topic, taken, records = new_topic(bootstrap), [], max(400, int(3000 * scale))
+    topic, records = new_topic(bootstrap), max(400, int(3000 * scale))
+    taken: list[float] = []
     consumer: Any = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "fetch.wait.max.ms": 500})
     consumer.assign([TopicPartition(topic, 0, 0)])
 

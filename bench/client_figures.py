@@ -97,7 +97,8 @@ def aiokafka(bootstrap: str, scale: float) -> Values:
     """aiokafka: send, getmany."""
     import uvloop
 
-    return uvloop.run(_aiokafka(bootstrap, int(_RECORDS * scale)))
+    found: Values = uvloop.run(_aiokafka(bootstrap, int(_RECORDS * scale)))
+    return found
 
 
 async def _aiokafka(bootstrap: str, records: int) -> Values:

@@ -19,7 +19,8 @@ NOTE = (
 )
 PEERS = ("ottla", "Spark's connector")
 _RECORDS = 2_000_000
-_LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"  # what `ottla run` sets
+#: What `ottla run` sets on one machine.
+_LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 def _session(jars: list[str]) -> Any:
@@ -94,7 +95,7 @@ def _trigger_time(writer: Any) -> float:
             time.sleep(0.1)
         query.stop()
         progress = [each for each in query.recentProgress if each["numInputRows"] > 0][5:]
-        return statistics.median(each["durationMs"]["triggerExecution"] for each in progress) / 1000
+        return float(statistics.median(each["durationMs"]["triggerExecution"] for each in progress)) / 1000
 
 
 def ours(bootstrap: str, scale: float) -> Values:
