@@ -57,3 +57,14 @@ def test_g18_groups_are_listed_by_state_and_type() -> None:
         "Stable",
         "Dead",
     }
+
+
+def test_a_rebalance_says_why_it_began() -> None:
+    rig = Rig()
+    leader, follower = rig.stable(2)
+    assert rig.group().rebalance_reason == "c-1 joined; client's reason: not provided"
+    rig.leave(follower)
+    assert rig.group().rebalance_reason == f"left: {follower}"
+    rig.complete([rig.joined(rig.join(leader))])
+    rig.join(leader)
+    assert rig.group().rebalance_reason.startswith(f"{leader} is the leader and rejoined")

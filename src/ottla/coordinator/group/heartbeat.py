@@ -49,7 +49,7 @@ def session_ended(draft: Draft, member_id: str) -> None:
         draft.drop(member_id)
         # Only a rebalance can have waited for it; a generation that does without it goes on.
         if draft.group.state is GroupState.PREPARING_REBALANCE:
-            members_removed(draft)
+            members_removed(draft, f"{member_id} never joined")
     elif member_id in group.members and not is_excused(group.members[member_id]):
         draft.drop(member_id)
-        members_removed(draft)
+        members_removed(draft, f"no heartbeat in time from {member_id}")

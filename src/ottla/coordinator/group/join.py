@@ -115,7 +115,7 @@ def _join_known(draft: Draft, asked: Join) -> None:
 
 
 def _rejoin_preparing(draft: Draft, asked: Join, member: Member) -> None:
-    _update_and_rebalance(draft, asked, member)
+    _update_and_rebalance(draft, asked, member, "rejoined")
 
 
 def _rejoin_completing(draft: Draft, asked: Join, member: Member) -> None:
@@ -123,13 +123,15 @@ def _rejoin_completing(draft: Draft, asked: Join, member: Member) -> None:
         # Its first answer was lost: nothing has changed, so it gets the same one again.
         draft.reply(asked.token, join_success(draft.group, member.member_id))
     else:
-        _update_and_rebalance(draft, asked, member)
+        _update_and_rebalance(draft, asked, member, "changed its subscription")
 
 
 def _rejoin_stable(draft: Draft, asked: Join, member: Member) -> None:
-    if member.member_id == draft.group.leader or member.protocols != asked.request.protocols:
+    if member.protocols != asked.request.protocols:
+        _update_and_rebalance(draft, asked, member, "changed its subscription")
+    elif member.member_id == draft.group.leader:
         # The leader rejoins when something beyond the members has changed: partitions were added, a topic came (G11).
-        _update_and_rebalance(draft, asked, member)
+        _update_and_rebalance(draft, asked, member, "is the leader and rejoined")
     else:
         draft.reply(asked.token, join_success(draft.group, member.member_id))
 
@@ -172,7 +174,7 @@ def _add(draft: Draft, asked: Join, member_id: str) -> None:
     draft.group = group.with_member(member)
     # It cannot heartbeat before it is answered. Should its client be gone, this limit ends its place in the group.
     draft.expect_heartbeat(member_id, draft.config.new_member_join_timeout_ms)
-    rebalance(draft)
+    rebalance(draft, _reason(asked, f"{member_id} joined"))
 
 
 def _updated(draft: Draft, asked: Join, member: Member) -> Member:
@@ -186,9 +188,13 @@ def _updated(draft: Draft, asked: Join, member: Member) -> Member:
     return draft.wait_for_join(changed, asked.token)
 
 
-def _update_and_rebalance(draft: Draft, asked: Join, member: Member) -> None:
+def _update_and_rebalance(draft: Draft, asked: Join, member: Member, what: str) -> None:
     _updated(draft, asked, member)
-    rebalance(draft)
+    rebalance(draft, _reason(asked, f"{member.member_id} {what}"))
+
+
+def _reason(asked: Join, what: str) -> str:
+    return f"{what}; client's reason: {asked.request.reason or 'not provided'}"
 
 
 def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
@@ -218,7 +224,7 @@ def _replace_static(draft: Draft, asked: Join, old_member_id: str) -> None:
             _keep_assignment(draft, asked, member, former_leader)
         case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
             # The leader may be dividing the partitions for the old member id right now.
-            prepare(draft)
+            prepare(draft, _reason(asked, f"{member.member_id} took the place of {old_member_id}"))
         case _:
             complete_if_possible(draft)
 

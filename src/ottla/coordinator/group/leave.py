@@ -20,10 +20,11 @@ def leave(draft: Draft, token: int, request: LeaveGroupRequest) -> None:
         if error is ErrorCode.NONE:
             draft.drop(member_id)
         answers.append(MemberResponse(identity.member_id, identity.group_instance_id, error))
-    if any(answer.error_code == ErrorCode.NONE for answer in answers):
+    gone = [answer for answer in answers if answer.error_code == ErrorCode.NONE]
+    if gone:
         match draft.group.state:
             case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
-                prepare(draft)
+                prepare(draft, f"left: {', '.join(each.member_id or str(each.group_instance_id) for each in gone)}")
             case GroupState.PREPARING_REBALANCE:
                 complete_if_possible(draft)
             case _:

@@ -21,16 +21,16 @@ def can_rebalance(state: GroupState) -> bool:
     return GroupState.PREPARING_REBALANCE in TRANSITIONS[state]
 
 
-def rebalance(draft: Draft) -> None:
+def rebalance(draft: Draft, reason: str) -> None:
     """Something changed: begin a rebalance, or see whether the one going on can be completed."""
     if can_rebalance(draft.group.state):
-        prepare(draft)
+        prepare(draft, reason)
     else:
         complete_if_possible(draft)
 
 
-def prepare(draft: Draft) -> None:
-    """Ask all members to rejoin."""
+def prepare(draft: Draft, reason: str) -> None:
+    """Ask all members to rejoin. `reason` is for people."""
     group = draft.group
     if group.state is GroupState.COMPLETING_REBALANCE:
         answer_all_syncs(draft, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -41,7 +41,7 @@ def prepare(draft: Draft) -> None:
         initial = InitialDelay(delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0))
         draft.start(JOIN, delay_ms)
     group = draft.group.with_state(GroupState.PREPARING_REBALANCE, draft.now_ms)
-    draft.group = replace(group, pending_sync=frozenset(), initial_delay=initial)
+    draft.group = replace(group, pending_sync=frozenset(), initial_delay=initial, rebalance_reason=reason)
     if initial is not None:
         return
     if draft.group.all_joined():
@@ -57,11 +57,11 @@ def complete_if_possible(draft: Draft) -> None:
         complete(draft)
 
 
-def members_removed(draft: Draft) -> None:
+def members_removed(draft: Draft, reason: str) -> None:
     """A member or pending member is gone by itself: rebalance without it, or stop waiting for it."""
     match draft.group.state:
         case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
-            prepare(draft)
+            prepare(draft, reason)
         case GroupState.PREPARING_REBALANCE if draft.group.all_joined():
             complete(draft)
         case _:
@@ -137,5 +137,6 @@ def sync_timer(draft: Draft) -> None:
     """Members that joined this generation and never fetched their assignment are dropped."""
     if not draft.group.pending_sync:
         return
-    draft.drop(*sorted(draft.group.pending_sync))
-    prepare(draft)
+    late = sorted(draft.group.pending_sync)
+    draft.drop(*late)
+    prepare(draft, f"no SyncGroup in time from {', '.join(late)}")

@@ -323,7 +323,7 @@ class GroupShard:
                 draft.expect_heartbeat(member.member_id, member.session_timeout_ms)
             if len(group.members) > self._config.group_max_size:
                 # The limit was lowered meanwhile: everybody rejoins, the last ones are turned away.
-                rebalance.prepare(draft)
+                rebalance.prepare(draft, "the group is larger than group.max.size")
             self._groups[group_id] = draft.group
             timers += draft.timers
         return Decision(timers=tuple(timers))

@@ -119,6 +119,8 @@ class Group:
     pending_sync: frozenset[str] = frozenset()
     #: Set while the first rebalance after Empty is being prepared.
     initial_delay: InitialDelay | None = None
+    #: Why the last rebalance began, with the reason the client gave (KIP-800); "" before the first and after a load.
+    rebalance_reason: str = field(default="", compare=False)
     #: Topics that consumers subscribe to; None when that cannot be known.
     subscribed_topics: frozenset[str] | None = None
 

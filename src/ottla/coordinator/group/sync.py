@@ -84,4 +84,4 @@ def append_failed(draft: Draft, token: int, member_id: str, error: ErrorCode) ->
     """The generation could not be written: everybody who waits, the leader with them, is told, and all rejoin."""
     wait(draft, token, member_id)
     answer_all_syncs(draft, error)
-    prepare(draft)
+    prepare(draft, f"{error.name} when the assignment was written")
