@@ -228,6 +228,8 @@ def test_a_directory_belongs_to_one_topic_id() -> None:
     assert log.topic_id == first
     assert storage.read("partition.metadata") == b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
     assert PartitionLog.open(TP, storage, LogConfig(), NOW_MS).topic_id == first
+    storage.write("partition.metadata", b"version: 0")
+    assert PartitionLog.open(TP, storage, LogConfig(), NOW_MS, topic_id=first).topic_id == first
     with pytest.raises(StorageError, match="AAECAwQFBgcICQoLDA0ODw"):
         PartitionLog.open(TopicPartition("orders", 0), storage, LogConfig(), NOW_MS, topic_id=second)
 

@@ -13,7 +13,7 @@ A read never opens a batch: it finds a position and returns a slice of the file.
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ottla.base.errors import StorageError
+from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.require import require
 from ottla.base.types import TopicPartition
 from ottla.log.checkpoint import decode_partition_metadata, encode_partition_metadata, topic_id_text
@@ -303,17 +303,16 @@ class PartitionLog:
     def _position_of_stable(self, segment: Segment) -> int:
         """Where in `segment` the records at the LSO begin; its end when they are in a later segment."""
         oldest = self._producers.first_unstable_offset()
-        require(oldest is not None, "the LSO is below the end of the log without an open transaction")
-        assert oldest is not None
+        if oldest is None:
+            return segment.size_bytes
         if oldest.position < 0 or oldest.first_offset < self.log_start_offset:  # from a snapshot, or deleted since
             place = self._segments.find(self.last_stable_offset)
-            require(place is not None, "the LSO lies behind the end of the log")
-            assert place is not None
-            found, position = place
-            return position if found is segment else segment.size_bytes
+            return place[1] if place is not None and place[0] is segment else segment.size_bytes
         return oldest.position if oldest.segment_base_offset == segment.base_offset else segment.size_bytes
 
     def _aborted(self, segment: Segment, offset: int, end_position: int) -> tuple[AbortedTransaction, ...]:
+        if not self._segments.has_aborted(segment):
+            return ()
         # An offset at or after the slice's end; the nearest indexed one is near enough, more aborts do no harm.
         upper = segment.offset_index.offset_at(end_position)
         if upper is None:
@@ -466,13 +465,18 @@ class PartitionLog:
             segment.close()
 
     def _take_topic_id(self, topic_id: bytes | None) -> None:
+        found = self._read_topic_id()
+        if found is None and topic_id is not None:
+            # Not synced: the broker's metadata knows the id too, and a hundred partitions are made at once.
+            self._storage.write(PARTITION_METADATA, encode_partition_metadata(topic_id), sync=False)
+        self.topic_id = topic_id if found is None else found
+        if found is not None and topic_id not in (None, found):
+            ours, theirs = topic_id_text(found), topic_id_text(topic_id or b"")
+            raise StorageError(f"{self.tp}: the directory belongs to topic id {ours}, not {theirs}")
+
+    def _read_topic_id(self) -> bytes | None:
         content = self._storage.read(PARTITION_METADATA)
-        self.topic_id = decode_partition_metadata(content) if content is not None else topic_id
-        if content is None and topic_id is not None:
-            self._storage.write(PARTITION_METADATA, encode_partition_metadata(topic_id))
-        if topic_id is not None and topic_id != self.topic_id:
-            assert self.topic_id is not None
-            raise StorageError(
-                f"{self.tp}: the directory belongs to topic id {topic_id_text(self.topic_id)}, "
-                f"not {topic_id_text(topic_id)}"
-            )
+        try:
+            return decode_partition_metadata(content) if content is not None else None
+        except CorruptDataError:
+            return None  # cut short by a loss of power

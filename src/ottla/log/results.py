@@ -15,7 +15,7 @@ class Origin(Enum):
 
     #: A produce request: exactly one batch, sequences checked, no control batches.
     CLIENT = "client"
-    #: The broker itself (group and transaction records, markers, metadata): epochs are checked, sequences are not.
+    #: The broker itself (group and transaction records, metadata): epochs and verification are checked, sequences not.
     COORDINATOR = "coordinator"
 
 

@@ -70,6 +70,12 @@ class Segments:
                 return segment, position
         return None
 
+    def has_aborted(self, segment: Segment) -> bool:
+        """Whether any marker in `segment` or after it aborted a transaction."""
+        if segment is self.active:
+            return bool(segment.txn_index.entries)
+        return any(each.txn_index.entries for each in self._from(segment.base_offset))
+
     def aborted(self, segment: Segment, from_offset: int, end_offset: int) -> tuple[AbortedTransaction, ...]:
         """Aborted transactions with records in the range, which begins in `segment`."""
         found = []

@@ -1,0 +1,38 @@
+"""A log's settings from Kafka's topic keys."""
+
+import pytest
+
+from ottla.base.errors import ConfigError
+from ottla.log.config import LogConfig, TimestampType
+
+_KAFKA = {
+    "segment.bytes": 1_073_741_824,
+    "segment.ms": 604_800_000,
+    "segment.index.bytes": 10_485_760,
+    "index.interval.bytes": 4_096,
+    "max.message.bytes": 1_048_588,
+    "retention.ms": 604_800_000,
+    "retention.bytes": -1,
+    "cleanup.policy": "delete",
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": 9_223_372_036_854_775_807,
+    "message.timestamp.after.max.ms": 3_600_000,
+}
+
+
+def test_apache_kafkas_defaults_are_ours() -> None:
+    assert LogConfig.of(_KAFKA) == LogConfig()
+
+
+def test_settings_are_taken_over() -> None:
+    settings = {**_KAFKA, "cleanup.policy": "compact, delete", "message.timestamp.type": "LogAppendTime"}
+    config = LogConfig.of(settings, producer_id_expiration_ms=5, transaction_verification=False)
+    assert (config.compacts, config.deletes) == (True, True)
+    assert config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert (config.producer_id_expiration_ms, config.transaction_verification) == (5, False)
+
+
+@pytest.mark.parametrize(("name", "value"), [("segment.bytes", "many"), ("cleanup.policy", 7), ("retention.ms", True)])
+def test_a_value_of_the_wrong_type_names_its_key(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=name):
+        LogConfig.of({**_KAFKA, name: value})
