@@ -42,16 +42,18 @@ def our_broker() -> Iterator[Broker]:
     """Our broker in a process of its own, as a user would run it; quick to rebalance."""
     from ottla.testing import Broker
 
-    with Broker(config={"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "500"}) as broker:
+    with Broker() as broker:
         yield broker
 
 
 @pytest.fixture(params=["ottla", pytest.param("apache", marks=pytest.mark.slow)], scope="session")
 def any_broker(request: pytest.FixtureRequest) -> str:
     """The bootstrap address of our broker, then of Apache Kafka."""
-    peer = request.getfixturevalue("our_broker" if request.param == "ottla" else "apache_kafka")
-    bootstrap: str = peer.bootstrap
-    return bootstrap
+    if request.param == "ottla":
+        ours: Broker = request.getfixturevalue("our_broker")
+        return ours.bootstrap_servers
+    theirs: apache.ApacheKafka = request.getfixturevalue("apache_kafka")
+    return theirs.bootstrap
 
 
 @pytest.fixture(scope="session")

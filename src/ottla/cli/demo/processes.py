@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
@@ -62,9 +63,11 @@ class ManagedProcess:
 
     def kill9(self) -> None:
         """SIGKILL to the process and all its children; returns when it is gone."""
-        self._signal_all(signal.SIGKILL)
-        if self._process is not None:
-            self._process.wait()
+        process = self._process  # another thread may start the next one as soon as this one is gone
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
     def stop(self) -> None:
         """Ask it to end, then insist. No-op when it is not running."""
@@ -79,13 +82,6 @@ class ManagedProcess:
         """The last lines of its output."""
         text = self._log.read_text(errors="replace") if self._log.exists() else ""
         return "\n".join(text.splitlines()[-lines:])
-
-    def _signal_all(self, number: int) -> None:
-        if self._process is not None:
-            try:
-                os.killpg(self._process.pid, number)
-            except ProcessLookupError:
-                return
 
 
 class BrokerProcess(ManagedProcess):

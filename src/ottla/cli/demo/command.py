@@ -1,0 +1,134 @@
+"""`ottla demo`: the main job as a command."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ottla.cli.common import CommandError, Json, print_json
+
+if TYPE_CHECKING:
+    from ottla.cli.demo.report import Outcome
+
+
+class Sink(StrEnum):
+    """What the pipeline's sink promises."""
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+
+
+def demo(
+    sink: Annotated[
+        Sink, typer.Option("--sink", help="at-least-once is the negative control: it must show duplicates.")
+    ] = Sink.EXACTLY_ONCE,
+    source: Annotated[Path | None, typer.Option("--input", help="A text file or folder instead of our texts.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Draws the kills; printed, so that a run repeats.")] = None,
+    lines: Annotated[int, typer.Option("--lines", min=1000, help="Repeat the texts to so many lines.")] = 200_000,
+    batches: Annotated[int, typer.Option("--batches", min=10, help="Micro-batches of the pipeline, about.")] = 12,
+    partitions: Annotated[int, typer.Option("--partitions", min=1, help="Of both topics.")] = 4,
+    kill: Annotated[bool, typer.Option("--kill/--no-kill", help="Whether anything is killed.")] = True,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave broker and data for a look.")] = False,
+    bootstrap: Annotated[
+        str | None, typer.Option("--bootstrap", metavar="HOST:PORT", help="A running broker; it is not killed.")
+    ] = None,
+    command: Annotated[
+        str | None,
+        typer.Option("--broker-command", help="Start this broker, {port} and {data_dir} filled in."),
+    ] = None,
+    port: Annotated[int | None, typer.Option("--port", help="Of the broker; a free one by default.")] = None,
+    script: Annotated[Path | None, typer.Option("--script", help="The pipeline; examples/wordcount.py.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Real text through broker, Spark and back, exactly once, while workers, driver and broker are killed with -9.
+
+    Ends with 0 only when a foreign consumer finds every word exactly once.
+
+    Example: `ottla demo --seed 7 --keep`
+    """
+    from ottla.cli.demo.check import require_confluent_kafka
+    from ottla.cli.demo.drive import Demo, Options
+    from ottla.cli.demo.progress import Steps
+
+    _require_spark()
+    require_confluent_kafka()
+    if bootstrap is not None and command is not None:
+        raise CommandError("--bootstrap names a running broker, --broker-command starts one; give one of the two")
+    chosen = random.SystemRandom().randrange(1_000_000) if seed is None else seed
+    steps = Steps()
+    workdir = Path(tempfile.mkdtemp(prefix="ottla-demo-"))
+    steps.say(f"seed {chosen} (repeat this run with --seed {chosen}); sink {sink.value}; files in {workdir}")
+    options = Options(
+        seed=chosen,
+        semantics=sink.value,
+        input=source,
+        lines=lines,
+        partitions=partitions,
+        batches=batches,
+        bootstrap=bootstrap,
+        broker_command=command,
+        port=port,
+        script=script or _wordcount(),
+        workdir=workdir,
+        kill=kill,
+        keep=keep,
+    )
+    try:
+        outcome = Demo(options, steps).run()
+    except CommandError:
+        steps.say(f"the output of broker and pipeline is kept in {workdir}")
+        raise
+    except KeyboardInterrupt:
+        shutil.rmtree(workdir, ignore_errors=True)
+        raise
+    _show(outcome, as_json=as_json)
+    if outcome.exact and not keep:
+        shutil.rmtree(workdir, ignore_errors=True)
+    else:
+        steps.say(f"kept: {workdir}")
+    raise typer.Exit(0 if outcome.exact else 1)
+
+
+def _show(outcome: Outcome, *, as_json: bool) -> None:
+    from ottla.cli.demo.report import verdict
+
+    if as_json:
+        print_json(outcome.as_json())
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_header=False, pad_edge=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for name, value in outcome.rows():
+        table.add_row(name, value)
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(verdict(outcome), style="green" if outcome.exact else "bold red", markup=False)
+
+
+def _require_spark() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("pyspark") is None:
+        raise CommandError("the demo runs a Spark pipeline; `pip install 'ottla[demo]'` adds PySpark")
+    if shutil.which("java") is None:
+        raise CommandError(
+            "Spark needs Java 17 or newer, and `java` is not on the PATH; install it (Debian: default-jre)"
+        )
+
+
+def _wordcount() -> Path:
+    """examples/wordcount.py of the checkout that this package is run from."""
+    found = Path(__file__).resolve().parents[4] / "examples" / "wordcount.py"
+    if not found.is_file():
+        raise CommandError("examples/wordcount.py is not there (it is in the repository); name a script with --script")
+    return found

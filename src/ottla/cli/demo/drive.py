@@ -1,0 +1,218 @@
+"""The steps of the main job, in order."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.cli.common import CommandError, client_config
+from ottla.cli.demo.check import parse, read_output
+from ottla.cli.demo.expected import Expectation, Tally, places_of
+from ottla.cli.demo.kills import Executioner, plan
+from ottla.cli.demo.processes import BrokerProcess, ManagedProcess, broker_command, free_port
+from ottla.cli.demo.progress import Progress, Steps
+from ottla.cli.demo.report import Outcome
+from ottla.cli.demo.text import input_lines, reference_lines, repeated
+from ottla.cli.demo.transactions import Transactions, count_recovered, count_transactions, streamed_lines
+
+if TYPE_CHECKING:
+    from ottla import Producer
+
+#: A job that needs more restarts than this does not get better by another one.
+_MAX_RESTARTS = 8
+_SECONDS_PER_RUN = 600.0
+
+
+class Options(NamedTuple):
+    """What the user has asked for."""
+
+    seed: int
+    semantics: str
+    input: Path | None
+    lines: int
+    partitions: int
+    batches: int
+    bootstrap: str | None
+    broker_command: str | None
+    port: int | None
+    script: Path
+    workdir: Path
+    kill: bool
+    keep: bool
+
+
+class Demo:
+    """One run. `workdir` holds the broker's data, the checkpoint and every process's output."""
+
+    def __init__(self, options: Options, steps: Steps) -> None:
+        self._options = options
+        self._steps = steps
+        self._data_dir = options.workdir / "data"
+        self._checkpoint = options.workdir / "checkpoint"
+        self._source, self._target = f"text-{options.seed}", f"words-{options.seed}"
+        self._pipeline_log = options.workdir / "pipeline.log"
+
+    def run(self) -> Outcome:
+        """All steps. CommandError when one cannot be done; a wrong output is told by the outcome."""
+        start = time.monotonic()
+        options = self._options
+        lines = repeated(input_lines(options.input) if options.input else reference_lines(), options.lines)
+        with self._broker() as (bootstrap, broker):
+            self._create_topics(bootstrap)
+            places, produced_s = self._produce(bootstrap, lines)
+            streamed_s, restarts, kills = self._stream(bootstrap, broker, len(lines))
+            tally, aborted_records, checked_s = self._check(bootstrap, Expectation(places))
+        ended = self._transactions()
+        return Outcome(
+            lines=len(lines),
+            tally=tally,
+            aborted_records=aborted_records,
+            committed=ended.committed if ended else None,
+            aborted=ended.aborted if ended else None,
+            recovered=count_recovered(self._pipeline_log.read_text(errors="replace").splitlines()),
+            micro_batches=streamed_lines(self._checkpoint)[0],
+            kills=kills,
+            restarts=restarts,
+            produce_s=produced_s,
+            stream_s=streamed_s,
+            check_s=checked_s,
+            total_s=time.monotonic() - start,
+        )
+
+    @contextmanager
+    def _broker(self) -> Iterator[tuple[str, BrokerProcess | None]]:
+        """Step 1: a broker of the demo's own, unless there is one to use."""
+        options = self._options
+        if options.bootstrap is not None:
+            yield options.bootstrap, None
+            return
+        port = options.port or free_port()
+        command = broker_command(options.broker_command, sys.executable, port, self._data_dir)
+        broker = BrokerProcess(command, port, options.workdir / "broker.log")
+        broker.start_and_wait()
+        self._steps.say(f"broker on {broker.bootstrap}, process {broker.pid}")
+        try:
+            yield broker.bootstrap, broker
+        except BaseException:
+            broker.stop()
+            raise
+        if options.keep:
+            self._steps.say(f"the broker stays on {broker.bootstrap}; `kill {broker.pid}` ends it")
+        else:
+            broker.stop()
+
+    def _create_topics(self, bootstrap: str) -> None:
+        from ottla import Admin
+        from ottla.client.admin import NewTopic
+
+        wanted = [NewTopic(name, self._options.partitions, 1) for name in (self._source, self._target)]
+        with Admin(client_config(bootstrap)) as admin:
+            admin.create_topics(wanted)
+
+    def _produce(self, bootstrap: str, lines: list[str]) -> tuple[dict[int, dict[int, str]], float]:
+        """Step 2: every line, with an idempotent producer. Returns where each line went, and seconds."""
+        from ottla import Producer
+
+        start = time.monotonic()
+        settings = client_config(bootstrap, linger_ms=5, batch_size=65_536, enable_idempotence=True)
+        with Producer(settings) as producer, self._steps.bar("produce", len(lines)) as advance:
+            positions = list(_send_all(producer, self._source, lines, advance))
+        return places_of(lines, positions), time.monotonic() - start
+
+    def _stream(self, bootstrap: str, broker: BrokerProcess | None, lines: int) -> tuple[float, int, int]:
+        """Steps 3 and 4: the pipeline, the kills, and every restart. Returns seconds, restarts, kills carried out."""
+        options = self._options
+        exactly_once = options.semantics == "exactly-once"
+        planned = plan(options.seed, options.batches, exactly_once=exactly_once, with_broker=broker is not None)
+        pipeline = ManagedProcess("pipeline", self._pipeline_command(bootstrap, lines), self._pipeline_log)
+        kills = Executioner(
+            planned if options.kill else [], options.workdir / "faults", pipeline, broker, self._steps.say
+        )
+        start, restarts = time.monotonic(), 0
+        kills.start()
+        try:
+            with self._steps.bar("stream", lines) as advance:
+                pipeline.start(kills.environment)
+                while (ended := self._follow(pipeline, advance)) != 0:
+                    restarts += 1
+                    if restarts > _MAX_RESTARTS:
+                        raise CommandError(f"the pipeline ended with {ended} again and again:\n{pipeline.tail()}")
+                    self._steps.say(f"the pipeline has ended ({_ending(ended)}); it is started again")
+                    pipeline.start(kills.environment)
+                advance(lines)
+        finally:
+            pipeline.stop()
+            kills.stop()
+        missed = len(planned) - len(kills.done) - kills.workers_killed()
+        if options.kill and missed > 0:
+            raise CommandError(f"{missed} of the planned kills did not happen; see {options.workdir / 'faults'}")
+        return time.monotonic() - start, restarts, len(planned) if options.kill else 0
+
+    def _pipeline_command(self, bootstrap: str, lines: int) -> list[str]:
+        options = self._options
+        per_batch = max(1, lines // options.batches)
+        return [
+            *(sys.executable, "-m", "ottla", "run", "--master", "local[2,4]", str(options.script)),
+            *("--bootstrap", bootstrap, "--input", self._source, "--output", self._target),
+            *("--checkpoint", str(self._checkpoint), "--semantics", options.semantics),
+            *("--max-offsets-per-trigger", str(per_batch), "--available-now"),
+        ]
+
+    def _follow(self, pipeline: ManagedProcess, advance: Progress) -> int:
+        """Show how far the pipeline is until it ends; its exit code."""
+        deadline = time.monotonic() + _SECONDS_PER_RUN
+        while (ended := pipeline.wait(0.2)) is None:
+            advance(streamed_lines(self._checkpoint)[1])
+            if time.monotonic() > deadline:
+                raise CommandError(f"the pipeline did not end within {_SECONDS_PER_RUN:.0f} s:\n{pipeline.tail()}")
+        return ended
+
+    def _check(self, bootstrap: str, expectation: Expectation) -> tuple[Tally, int, float]:
+        """Step 5: the foreign consumer reads the output, twice: what is committed, and how much was not."""
+        start = time.monotonic()
+        with self._steps.bar("check", expectation.expected) as advance:
+            total = 0
+
+            def progress(count: int) -> None:
+                nonlocal total
+                total += count
+                advance(total)
+
+            committed = read_output(
+                bootstrap,
+                self._target,
+                committed_only=True,
+                take=lambda value: expectation.take(parse(value)),
+                progress=progress,
+            )
+        seconds = time.monotonic() - start
+        every = read_output(
+            bootstrap, self._target, committed_only=False, take=lambda _value: None, progress=lambda _count: None
+        )
+        return expectation.tally(), every.records - committed.records, seconds
+
+    def _transactions(self) -> Transactions | None:
+        """Counted from the files, where the broker's are at hand."""
+        return count_transactions(self._data_dir, self._target) if self._data_dir.is_dir() else None
+
+
+def _send_all(producer: Producer, topic: str, lines: list[str], advance: Progress) -> Iterator[tuple[int, int]]:
+    """Send every line; then (partition, offset) of each as the broker acknowledged it."""
+    sent = []
+    for n, line in enumerate(lines, 1):
+        sent.append(producer.send(topic, line.encode()))
+        if n % 1000 == 0:
+            advance(n)
+    producer.flush()
+    advance(len(lines))
+    for delivery in sent:
+        metadata = delivery.result()
+        yield metadata.partition, metadata.offset
+
+
+def _ending(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"

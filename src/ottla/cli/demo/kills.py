@@ -1,0 +1,139 @@
+"""When which process is killed: drawn from a seed, so that a run can be repeated.
+
+Three kills, each in a third of the job's micro-batches of its own, in an order that the seed draws too:
+
+    worker   a Python worker of Spark dies in the middle of a task's write (fault switch of `ottla.spark.faults`)
+    driver   the whole Spark driver dies between two steps of the sink's protocol: it is stopped there by a switch, and
+             everything it started is killed from outside
+    broker   the broker dies while a task is writing to it, and is started again after a moment
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.cli.demo.processes import BrokerProcess, ManagedProcess
+
+#: Between which steps of the sink's protocol the driver dies. At-least-once has no decision, only writes that are done.
+_DRIVER_POINTS = ("sink.before-decision", "sink.after-decision", "sink.between-slots", "sink.after-slots")
+_PLAIN_DRIVER_POINTS = ("sink.flushed",)
+_BROKER_POINTS = ("sink.write-begun", "sink.mid-write")
+_POLL_S = 0.02
+
+
+class Kill(NamedTuple):
+    """One kill: of whom, at which point of which micro-batch; `delay_s` until a killed broker is started again."""
+
+    victim: str
+    point: str
+    batch: int
+    delay_s: float = 0.0
+
+    @property
+    def action(self) -> str:
+        """What the fault switch does: a worker kills itself, for the others it waits to be killed."""
+        return "kill" if self.victim == "worker" else "pause"
+
+    @property
+    def switch(self) -> str:
+        """The entry in OTTLA_FAULT."""
+        return f"{self.point}:{self.batch}={self.action}"
+
+    @property
+    def file_name(self) -> str:
+        """The file that says that the point was reached."""
+        return f"{self.point}:{self.batch}-{self.action}"
+
+    def __str__(self) -> str:
+        return f"{self.victim} at {self.point} of micro-batch {self.batch}"
+
+
+def plan(seed: int, batches: int, *, exactly_once: bool, with_broker: bool) -> list[Kill]:
+    """The kills of a job of `batches` micro-batches."""
+    draw = random.Random(seed)
+    victims = ["worker", "driver", "broker"] if with_broker else ["worker", "driver"]
+    draw.shuffle(victims)
+    kills = []
+    for third, victim in enumerate(victims):
+        # Not the first batch (everything starts there) and not the last (nothing would follow).
+        low, high = 1 + third * (batches - 2) // 3, (third + 1) * (batches - 2) // 3
+        batch = draw.randint(low, max(low, high))
+        match victim:
+            case "worker":
+                kills.append(Kill(victim, "sink.mid-write", batch))
+            case "driver":
+                points = _DRIVER_POINTS if exactly_once else _PLAIN_DRIVER_POINTS
+                kills.append(Kill(victim, draw.choice(points), batch))
+            case _:
+                kills.append(Kill(victim, draw.choice(_BROKER_POINTS), batch, round(draw.uniform(0.1, 1.5), 2)))
+    return kills
+
+
+class Executioner:
+    """Watches for the points that are reached, and kills from outside what must be killed there."""
+
+    def __init__(
+        self,
+        kills: list[Kill],
+        directory: Path,
+        driver: ManagedProcess,
+        broker: BrokerProcess | None,
+        say: Callable[[str], None],
+    ) -> None:
+        self._kills = kills
+        self._directory = directory
+        self._driver = driver
+        self._broker = broker
+        self._say = say
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="ottla-demo-kills", daemon=True)
+        self._fault: BaseException | None = None
+        self.done: list[Kill] = []
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the pipeline's processes need to know."""
+        switches = ",".join(kill.switch for kill in self._kills)
+        return {"OTTLA_FAULT": switches, "OTTLA_FAULT_DIR": str(self._directory)}
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Watch no more. Raises what went wrong when a killed broker was to be started again."""
+        self._stop.set()
+        self._thread.join()
+        if self._fault is not None:
+            raise self._fault
+
+    def workers_killed(self) -> int:
+        """How many workers have killed themselves: they leave their file, nobody has to do anything."""
+        return sum(kill.victim == "worker" and (self._directory / kill.file_name).exists() for kill in self._kills)
+
+    def _watch(self) -> None:
+        waiting = list(self._kills)
+        while waiting and not self._stop.wait(_POLL_S):
+            for kill in [each for each in waiting if (self._directory / each.file_name).exists()]:
+                waiting.remove(kill)
+                try:
+                    self._carry_out(kill)
+                except Exception as fault:  # noqa: BLE001  # told to the main thread by stop()
+                    self._fault = fault
+                    return
+                self.done.append(kill)
+
+    def _carry_out(self, kill: Kill) -> None:
+        self._say(f"kill -9: {kill}")
+        if kill.victim == "driver":
+            self._driver.kill9()
+        elif kill.victim == "broker" and self._broker is not None:
+            self._broker.kill9()
+            (self._directory / kill.file_name).unlink()  # the task goes on, against a broker that is gone
+            self._stop.wait(kill.delay_s)
+            self._broker.start_and_wait()
