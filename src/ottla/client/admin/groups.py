@@ -1,0 +1,110 @@
+"""Admin calls about consumer groups and offsets (SPEC G18)."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from ottla.base.types import TopicPartition
+from ottla.client.admin.base import AdminBase
+from ottla.client.admin.types import GroupDescription, GroupListing, MemberDescription
+from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
+from ottla.client.errors import raise_for
+from ottla.client.net.coordinators import CoordinatorKind
+from ottla.client.net.group_offsets import commit_offsets, fetch_committed
+from ottla.client.net.log_offsets import list_offsets
+from ottla.wire.apis import ApiKey
+from ottla.wire.codec import WireError
+from ottla.wire.consumer_protocol import decode_assignment
+from ottla.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.wire.messages.describe_groups import DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+_GROUP = CoordinatorKind.GROUP
+
+
+class GroupCalls(AdminBase):
+    """Consumer groups and offsets."""
+
+    async def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
+        """Groups on all coordinators, by id, of the given states and types (all when none is given)."""
+
+        async def attempt() -> list[GroupListing]:
+            found = []
+            answer: ListGroupsResponse
+            for answer in await self._ask_everybody(ApiKey.LIST_GROUPS, ListGroupsRequest(tuple(states), tuple(types))):
+                raise_for(answer.error_code)
+                found += [GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in answer.groups]
+            return sorted(found)
+
+        return await self._retry(attempt, "list_groups")
+
+    async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
+        """Groups with their members; a group that does not exist is in state Dead, or raises GROUP_ID_NOT_FOUND."""
+
+        async def describe(group_id: str) -> GroupDescription:
+            answer: DescribeGroupsResponse = await self._ask_coordinator(
+                _GROUP, group_id, ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest((group_id,))
+            )
+            group = answer.groups[0]
+            self._coordinators.check(_GROUP, group_id, group.error_code, group.error_message or group_id)
+            return GroupDescription(
+                group_id,
+                group.group_state,
+                group.protocol_type,
+                group.protocol_data,
+                tuple(_member(member) for member in group.members),
+            )
+
+        ids = list(group_ids)
+        calls = (self._retry(lambda i=i: describe(i), f"describe_groups({i})") for i in ids)  # type: ignore[misc]
+        return dict(zip(ids, await asyncio.gather(*calls), strict=True))
+
+    async def delete_groups(self, group_ids: Iterable[str]) -> None:
+        """Delete empty groups with their offsets. Raises the first refusal (NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND)."""
+
+        async def delete(group_id: str) -> None:
+            answer: DeleteGroupsResponse = await self._ask_coordinator(
+                _GROUP, group_id, ApiKey.DELETE_GROUPS, DeleteGroupsRequest((group_id,))
+            )
+            self._coordinators.check(_GROUP, group_id, answer.results[0].error_code, group_id)
+
+        for group_id in list(group_ids):
+            await self._retry(lambda group_id=group_id: delete(group_id), f"delete_groups({group_id})")  # type: ignore[misc]
+
+    async def list_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """A group's committed offsets; those of `partitions`, or all there are."""
+        wanted = None if partitions is None else list(partitions)
+        return await self._retry(
+            lambda: fetch_committed(self._coordinators, self._cluster.snapshot, group_id, wanted),
+            f"list_group_offsets({group_id})",
+        )
+
+    async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Set committed offsets of a group that has no members. Raises UNKNOWN_MEMBER_ID when it has."""
+        member = ConsumerGroupMetadata(group_id)
+        await self._retry(
+            lambda: commit_offsets(self._coordinators, member, offsets), f"alter_group_offsets({group_id})"
+        )
+
+    async def list_offsets(
+        self, times: Mapping[TopicPartition, int], *, read_committed: bool = False
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Where a time (ms since the epoch, or an `OffsetSpec`) is in each partition; offset -1 where there is none."""
+        await self.start()
+        return await list_offsets(
+            self._cluster, times, read_committed=read_committed, timeout_ms=self.config.default_api_timeout_ms
+        )
+
+
+def _member(member: DescribedGroupMember) -> MemberDescription:
+    partitions: tuple[TopicPartition, ...] = ()
+    if member.member_assignment:
+        try:
+            assigned = decode_assignment(member.member_assignment).assigned_partitions
+        except WireError:  # not a consumer's group: its bytes mean something else
+            assigned = ()
+        partitions = tuple(sorted(TopicPartition(t.topic, p) for t in assigned for p in t.partitions))
+    return MemberDescription(
+        member.member_id, member.group_instance_id, member.client_id, member.client_host, partitions
+    )

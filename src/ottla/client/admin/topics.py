@@ -1,0 +1,194 @@
+"""Admin calls about topics, their configuration, and the cluster."""
+
+from collections.abc import Iterable, Mapping
+
+from ottla.client.admin.base import AdminBase
+from ottla.client.admin.types import (
+    AlterConfig,
+    ClusterDescription,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    PartitionDescription,
+    ResourceType,
+    TopicDescription,
+    TopicListing,
+)
+from ottla.client.core.metadata import ClusterSnapshot, Node, TopicInfo
+from ottla.client.errors import KafkaError, UnknownTopicOrPartitionError, raise_for
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from ottla.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from ottla.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from ottla.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+class TopicCalls(AdminBase):
+    """Topics, configurations, the cluster."""
+
+    async def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> dict[str, bytes]:
+        """Create topics; name → topic id. Raises the first refusal, TopicAlreadyExistsError among them."""
+        wanted = tuple(_creatable(topic) for topic in topics)
+
+        async def attempt() -> dict[str, bytes]:
+            request = CreateTopicsRequest(wanted, self.config.request_timeout_ms, validate_only)
+            answer: CreateTopicsResponse = await self._ask_controller(ApiKey.CREATE_TOPICS, request)
+            for topic in answer.topics:
+                raise_for(topic.error_code, f"topic {topic.name}: {topic.error_message}")
+            return {topic.name: topic.topic_id for topic in answer.topics}
+
+        return await self._retry(attempt, "create_topics", timeout_ms)
+
+    async def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> None:
+        """Delete topics by name. Raises the first refusal, UnknownTopicOrPartitionError among them."""
+        states = tuple(DeleteTopicState(name=name) for name in names)
+
+        async def attempt() -> None:
+            request = DeleteTopicsRequest(topics=states, timeout_ms=self.config.request_timeout_ms)
+            answer: DeleteTopicsResponse = await self._ask_controller(ApiKey.DELETE_TOPICS, request)
+            for topic in answer.responses:
+                raise_final(topic.error_code, f"topic {topic.name}: {topic.error_message or 'not deleted'}")
+
+        await self._retry(attempt, "delete_topics", timeout_ms)
+
+    async def create_partitions(self, counts: Mapping[str, int], *, timeout_ms: int | None = None) -> None:
+        """Raise topics to so many partitions: name → total count. Raises the first refusal."""
+        wanted = tuple(CreatePartitionsTopic(name, count, None) for name, count in counts.items())
+
+        async def attempt() -> None:
+            request = CreatePartitionsRequest(wanted, self.config.request_timeout_ms, False)
+            answer: CreatePartitionsResponse = await self._ask_controller(ApiKey.CREATE_PARTITIONS, request)
+            for topic in answer.results:
+                raise_final(topic.error_code, f"topic {topic.name}: {topic.error_message or 'not changed'}")
+
+        await self._retry(attempt, "create_partitions", timeout_ms)
+
+    async def list_topics(self, *, internal: bool = False) -> list[TopicListing]:
+        """Every topic, by name; with `internal` also Kafka's own."""
+
+        async def attempt() -> ClusterSnapshot:
+            return await self._fresh_snapshot(all_topics=True)
+
+        snapshot = await self._retry(attempt, "list_topics")
+        self._cluster.all_topics = False
+        return [
+            TopicListing(name, info.topic_id, len(info.partitions), info.is_internal)
+            for name, info in sorted(snapshot.topics.items())
+            if internal or not info.is_internal
+        ]
+
+    async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+        """Topics with their partitions. Raises UnknownTopicOrPartitionError when one does not exist."""
+        wanted = frozenset(names)
+        snapshot = await self._retry(lambda: self._fresh_snapshot(topics=wanted), "describe_topics")
+        for name in wanted:
+            if name not in snapshot.topics:
+                code = snapshot.topic_errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                self._cluster.retrack(())
+                raise KafkaError.of(code, f"topic {name}")
+        self._cluster.retrack(())
+        return {name: _describe(snapshot.topics[name]) for name in wanted}
+
+    async def describe_configs(
+        self, resources: Iterable[ConfigResource]
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """Configurations of topics, brokers or groups, by key."""
+        wanted = tuple(DescribeConfigsResource(r.type, r.name, None) for r in resources)
+
+        async def attempt() -> dict[ConfigResource, dict[str, ConfigEntry]]:
+            request = DescribeConfigsRequest(wanted)
+            answer: DescribeConfigsResponse = await self._cluster.request_any(ApiKey.DESCRIBE_CONFIGS, request)
+            found = {}
+            for result in answer.results:
+                raise_for(result.error_code, f"{result.resource_name}: {result.error_message}")
+                found[ConfigResource(ResourceType(result.resource_type), result.resource_name)] = {
+                    c.name: ConfigEntry(c.name, c.value, c.read_only, c.is_sensitive, c.config_source)
+                    for c in result.configs
+                }
+            return found
+
+        return await self._retry(attempt, "describe_configs")
+
+    async def incremental_alter_configs(
+        self, changes: Mapping[ConfigResource, Iterable[AlterConfig]], *, validate_only: bool = False
+    ) -> None:
+        """Change single keys of configurations (KIP-339). Raises the first refusal."""
+        resources = tuple(
+            AlterConfigsResource(r.type, r.name, tuple(AlterableConfig(c.name, c.operation, c.value) for c in wanted))
+            for r, wanted in changes.items()
+        )
+
+        async def attempt() -> None:
+            request = IncrementalAlterConfigsRequest(resources, validate_only)
+            answer: IncrementalAlterConfigsResponse = await self._ask_controller(
+                ApiKey.INCREMENTAL_ALTER_CONFIGS, request
+            )
+            for result in answer.responses:
+                raise_for(result.error_code, f"{result.resource_name}: {result.error_message}")
+
+        await self._retry(attempt, "incremental_alter_configs")
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """The cluster's id, controller and brokers."""
+
+        async def attempt() -> ClusterDescription:
+            answer: DescribeClusterResponse = await self._cluster.request_any(
+                ApiKey.DESCRIBE_CLUSTER, DescribeClusterRequest()
+            )
+            raise_for(answer.error_code, answer.error_message)
+            nodes = tuple(Node(b.broker_id, b.host, b.port, b.rack) for b in answer.brokers)
+            return ClusterDescription(answer.cluster_id, answer.controller_id, nodes)
+
+        return await self._retry(attempt, "describe_cluster")
+
+
+def raise_final(code: int, message: str) -> None:
+    """Like `raise_for`, but a topic that is not there is not waited for."""
+    if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+        error = UnknownTopicOrPartitionError(code, message)
+        error.retriable = False
+        raise error
+    raise_for(code, message)
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    by_hand = bool(topic.assignments)
+    return CreatableTopic(
+        topic.name,
+        -1 if by_hand else topic.num_partitions,
+        -1 if by_hand else topic.replication_factor,
+        tuple(CreatableReplicaAssignment(p, tuple(brokers)) for p, brokers in topic.assignments.items()),
+        tuple(CreatableTopicConfig(name, value) for name, value in topic.configs.items()),
+    )
+
+
+def _describe(info: TopicInfo) -> TopicDescription:
+    partitions = tuple(
+        PartitionDescription(number, p.leader, p.leader_epoch, p.replicas, p.isr)
+        for number, p in sorted(info.partitions.items())
+    )
+    return TopicDescription(info.name, info.topic_id, info.is_internal, partitions)

@@ -1,0 +1,170 @@
+"""Admin calls about transactions: see them, end them, fence who holds them (SPEC T14)."""
+
+import asyncio
+from collections.abc import Iterable
+
+from ottla.base.types import TopicPartition
+from ottla.client.admin.base import AdminBase
+from ottla.client.admin.types import (
+    ProducerDescription,
+    TransactionDescription,
+    TransactionListing,
+    TransactionOutcome,
+)
+from ottla.client.core.sequencing import NO_IDENTITY, ProducerIdentity
+from ottla.client.errors import KafkaError, raise_for
+from ottla.client.net.coordinators import CoordinatorKind
+from ottla.client.net.retry import Deadline, repeat, short_backoff
+from ottla.client.producer.transaction_requests import end_transaction, init_producer_id
+from ottla.client.producer.transactions import TransactionHandle
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from ottla.wire.messages.end_txn import EndTxnResponse
+from ottla.wire.messages.init_producer_id import InitProducerIdResponse
+from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ottla.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+_TRANSACTION = CoordinatorKind.TRANSACTION
+
+_OUTCOMES = {
+    ErrorCode.NONE: TransactionOutcome.ENDED,
+    ErrorCode.INVALID_TXN_STATE: TransactionOutcome.REFUSED,
+    ErrorCode.PRODUCER_FENCED: TransactionOutcome.FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH: TransactionOutcome.FENCED,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: TransactionOutcome.FORGOTTEN,
+}
+
+
+class TransactionCalls(AdminBase):
+    """Transactions and producers."""
+
+    async def list_transactions(
+        self, pattern: str | None = None, states: Iterable[str] = (), *, producer_ids: Iterable[int] = ()
+    ) -> list[TransactionListing]:
+        """Transactional ids on all coordinators whose whole id matches the regex `pattern` (KIP-664, KIP-1152)."""
+
+        async def attempt() -> list[TransactionListing]:
+            request = ListTransactionsRequest(tuple(states), tuple(producer_ids), -1, pattern)
+            found = []
+            answer: ListTransactionsResponse
+            for answer in await self._ask_everybody(ApiKey.LIST_TRANSACTIONS, request):
+                raise_for(answer.error_code)
+                found += [
+                    TransactionListing(t.transactional_id, t.producer_id, t.transaction_state)
+                    for t in answer.transaction_states
+                ]
+            return sorted(found)
+
+        return await self._retry(attempt, "list_transactions")
+
+    async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
+        """The state of transactional ids; raises TRANSACTIONAL_ID_NOT_FOUND for one that the coordinator forgot."""
+
+        async def describe(transactional_id: str) -> TransactionDescription:
+            request = DescribeTransactionsRequest((transactional_id,))
+            answer: DescribeTransactionsResponse = await self._ask_coordinator(
+                _TRANSACTION, transactional_id, ApiKey.DESCRIBE_TRANSACTIONS, request
+            )
+            state = answer.transaction_states[0]
+            self._coordinators.check(_TRANSACTION, transactional_id, state.error_code, transactional_id)
+            return TransactionDescription(
+                transactional_id,
+                state.transaction_state,
+                state.producer_id,
+                state.producer_epoch,
+                state.transaction_timeout_ms,
+                state.transaction_start_time_ms,
+                frozenset(TopicPartition(t.topic, p) for t in state.topics for p in t.partitions),
+            )
+
+        ids = list(transactional_ids)
+        calls = (self._retry(lambda i=i: describe(i), f"describe_transactions({i})") for i in ids)  # type: ignore[misc]
+        return dict(zip(ids, await asyncio.gather(*calls), strict=True))
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, list[ProducerDescription]]:
+        """The producers each partition's leader remembers, and where their open transactions begin."""
+
+        async def describe(tp: TopicPartition) -> list[ProducerDescription]:
+            leader = await self._leader(tp)
+            request = DescribeProducersRequest((TopicRequest(tp.topic, (tp.partition,)),))
+            answer: DescribeProducersResponse = await self._cluster.request(leader, ApiKey.DESCRIBE_PRODUCERS, request)
+            partition = answer.topics[0].partitions[0]
+            raise_for(partition.error_code, partition.error_message)
+            return [ProducerDescription(*producer) for producer in partition.active_producers]
+
+        wanted = list(partitions)
+        calls = (self._retry(lambda tp=tp: describe(tp), f"describe_producers({tp})") for tp in wanted)  # type: ignore[misc]
+        return dict(zip(wanted, await asyncio.gather(*calls), strict=True))
+
+    async def end_transaction(
+        self, handle: TransactionHandle, *, commit: bool, timeout_ms: int | None = None
+    ) -> TransactionOutcome:
+        """Commit or abort a transaction that another producer left open (`detach_transaction`).
+
+        May be repeated: with the same handle and the same direction it answers ENDED again, for as long as no newer
+        transaction of this id has begun. Raises RequestTimeoutError when the outcome is unknown: repeat it.
+        """
+        await self.start()
+        identity = ProducerIdentity(handle.producer_id, handle.producer_epoch)
+        request = end_transaction(handle.transactional_id, identity, commit=commit)
+
+        async def attempt() -> TransactionOutcome:
+            answer: EndTxnResponse = await self._ask_coordinator(
+                _TRANSACTION, handle.transactional_id, ApiKey.END_TXN, request
+            )
+            outcome = _OUTCOMES.get(ErrorCode(answer.error_code))
+            if outcome is None:
+                self._coordinators.check(_TRANSACTION, handle.transactional_id, answer.error_code)
+                raise KafkaError.of(answer.error_code)
+            return outcome
+
+        return await repeat(
+            attempt,
+            what=f"the end of transaction {handle.transactional_id}",
+            deadline=Deadline(timeout_ms or self.config.default_api_timeout_ms),
+            backoff=short_backoff(self._cluster.rng),
+        )
+
+    async def abort_transaction(
+        self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
+    ) -> None:
+        """Write an abort marker into one partition: for a hanging transaction, one no coordinator knows of (KIP-664)."""
+
+        async def attempt() -> None:
+            leader = await self._leader(partition)
+            topic = WritableTxnMarkerTopic(partition.topic, (partition.partition,))
+            marker = WritableTxnMarker(producer_id, producer_epoch, False, (topic,), coordinator_epoch)
+            answer: WriteTxnMarkersResponse = await self._cluster.request(
+                leader, ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest((marker,))
+            )
+            raise_for(answer.markers[0].topics[0].partitions[0].error_code, str(partition))
+
+        await self._retry(attempt, f"abort_transaction({partition})")
+
+    async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, ProducerIdentity]:
+        """Raise the epoch of transactional ids, aborting what is open: their producers can write nothing more."""
+
+        async def fence(transactional_id: str) -> ProducerIdentity:
+            request = init_producer_id(transactional_id, self.config.default_api_timeout_ms, NO_IDENTITY)
+            answer: InitProducerIdResponse = await self._ask_coordinator(
+                _TRANSACTION, transactional_id, ApiKey.INIT_PRODUCER_ID, request
+            )
+            self._coordinators.check(_TRANSACTION, transactional_id, answer.error_code, transactional_id)
+            return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+
+        ids = list(transactional_ids)
+        calls = (self._retry(lambda i=i: fence(i), f"fence_producers({i})") for i in ids)  # type: ignore[misc]
+        return dict(zip(ids, await asyncio.gather(*calls), strict=True))

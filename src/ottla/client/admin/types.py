@@ -1,0 +1,190 @@
+"""What admin calls take and return."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import NamedTuple
+
+from ottla.base.types import TopicPartition
+from ottla.client.core.metadata import Node
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create; -1 means the broker's default."""
+
+    name: str
+    num_partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+    #: partition → broker ids, instead of the two numbers.
+    assignments: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+
+class TopicListing(NamedTuple):
+    """A topic in a list."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+    is_internal: bool
+
+
+class PartitionDescription(NamedTuple):
+    """One partition: leader (-1 when there is none), its epoch, replicas and those in sync."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class TopicDescription(NamedTuple):
+    """A topic and its partitions, by number."""
+
+    name: str
+    topic_id: bytes
+    is_internal: bool
+    partitions: tuple[PartitionDescription, ...]
+
+
+class ClusterDescription(NamedTuple):
+    """The cluster's id, its controller's node id (-1 when unknown), and its brokers."""
+
+    cluster_id: str
+    controller_id: int
+    nodes: tuple[Node, ...]
+
+
+class ResourceType(IntEnum):
+    """What a configuration belongs to."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigResource(NamedTuple):
+    """A topic, broker or group whose configuration is meant."""
+
+    type: ResourceType
+    name: str
+
+
+class ConfigEntry(NamedTuple):
+    """One key of a resource's configuration; `value` is None when it is sensitive. `source` is Kafka's number."""
+
+    name: str
+    value: str | None
+    read_only: bool
+    is_sensitive: bool
+    source: int
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody set it."""
+        return self.source == DEFAULT_CONFIG_SOURCE
+
+
+DEFAULT_CONFIG_SOURCE = 5
+
+
+class AlterOperation(IntEnum):
+    """What to do with one configuration key."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class AlterConfig(NamedTuple):
+    """One change of a configuration."""
+
+    name: str
+    value: str | None = None
+    operation: AlterOperation = AlterOperation.SET
+
+
+class GroupListing(NamedTuple):
+    """A group in a list."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str
+
+
+class MemberDescription(NamedTuple):
+    """A member of a group and what it was given."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...]
+
+
+class GroupDescription(NamedTuple):
+    """A group: its state, the assignor in use, and its members."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: tuple[MemberDescription, ...]
+
+
+class TransactionListing(NamedTuple):
+    """A transactional id in a list."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+class TransactionDescription(NamedTuple):
+    """A transactional id: its producer, and the open transaction's start (ms since the epoch) and partitions."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_ms: int
+    partitions: frozenset[TopicPartition]
+
+
+class ProducerDescription(NamedTuple):
+    """A producer as a partition remembers it; `transaction_start_offset` is -1 when it has no open transaction."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    transaction_start_offset: int
+
+
+class TransactionOutcome(Enum):
+    """How `end_transaction` found the transaction. An unknown outcome is an exception, never one of these."""
+
+    #: It has ended as asked, by this call or by an earlier one.
+    ENDED = "ended"
+    #: It had ended the other way, or nothing was open.
+    REFUSED = "refused"
+    #: A newer producer of this id came in between; the coordinator aborted what was open.
+    FENCED = "fenced"
+    #: The coordinator does not know the transactional id (any more).
+    FORGOTTEN = "forgotten"
+
+
+class OffsetSpec(IntEnum):
+    """Times with a meaning, for `list_offsets`; any other number is milliseconds since the epoch."""
+
+    LATEST = -1
+    EARLIEST = -2
+    MAX_TIMESTAMP = -3

@@ -1,0 +1,155 @@
+"""The admin client for ordinary, blocking code: an AsyncAdmin that lives on a loop in a background thread."""
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+
+from ottla.base.types import TopicPartition
+from ottla.client.admin.admin import AsyncAdmin
+from ottla.client.admin.types import (
+    AlterConfig,
+    ClusterDescription,
+    ConfigEntry,
+    ConfigResource,
+    GroupDescription,
+    GroupListing,
+    NewTopic,
+    ProducerDescription,
+    TopicDescription,
+    TopicListing,
+    TransactionDescription,
+    TransactionListing,
+    TransactionOutcome,
+)
+from ottla.client.blocking.loop_thread import LoopThread
+from ottla.client.core.offsets import OffsetAndMetadata, OffsetAndTimestamp
+from ottla.client.core.sequencing import ProducerIdentity
+from ottla.client.producer.transactions import TransactionHandle
+
+
+class Admin:
+    """Looks after topics, groups and transactions; each call is described at `AsyncAdmin`.
+
+    with Admin({"bootstrap.servers": "127.0.0.1:9092"}) as admin:
+        admin.create_topics([NewTopic("words", num_partitions=4)])
+    """
+
+    def __init__(self, config: Mapping[str, object]) -> None:
+        """Raises ConfigError. Does not wait for a broker."""
+        self._admin = AsyncAdmin(config)
+        self._thread = LoopThread("ottla-admin")
+
+    def close(self) -> None:
+        """Disconnect. Idempotent."""
+        if self._thread.loop.is_running():
+            self._thread.run(self._admin.close())
+        self._thread.stop()
+
+    def __enter__(self) -> "Admin":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # topics, configurations, the cluster
+
+    def create_topics(
+        self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
+    ) -> dict[str, bytes]:
+        """Create topics; name → topic id. Raises the first refusal, TopicAlreadyExistsError among them."""
+        return self._thread.run(self._admin.create_topics(topics, validate_only=validate_only, timeout_ms=timeout_ms))
+
+    def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> None:
+        """Delete topics by name. Raises the first refusal, UnknownTopicOrPartitionError among them."""
+        self._thread.run(self._admin.delete_topics(names, timeout_ms=timeout_ms))
+
+    def create_partitions(self, counts: Mapping[str, int], *, timeout_ms: int | None = None) -> None:
+        """Raise topics to so many partitions: name → total count."""
+        self._thread.run(self._admin.create_partitions(counts, timeout_ms=timeout_ms))
+
+    def list_topics(self, *, internal: bool = False) -> list[TopicListing]:
+        """Every topic, by name; with `internal` also Kafka's own."""
+        return self._thread.run(self._admin.list_topics(internal=internal))
+
+    def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
+        """Topics with their partitions. Raises UnknownTopicOrPartitionError when one does not exist."""
+        return self._thread.run(self._admin.describe_topics(names))
+
+    def describe_configs(self, resources: Iterable[ConfigResource]) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """Configurations of topics, brokers or groups, by key."""
+        return self._thread.run(self._admin.describe_configs(resources))
+
+    def incremental_alter_configs(
+        self, changes: Mapping[ConfigResource, Iterable[AlterConfig]], *, validate_only: bool = False
+    ) -> None:
+        """Change single keys of configurations (KIP-339)."""
+        self._thread.run(self._admin.incremental_alter_configs(changes, validate_only=validate_only))
+
+    def describe_cluster(self) -> ClusterDescription:
+        """The cluster's id, controller and brokers."""
+        return self._thread.run(self._admin.describe_cluster())
+
+    # groups and offsets
+
+    def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
+        """Groups on all coordinators, by id."""
+        return self._thread.run(self._admin.list_groups(states, types))
+
+    def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
+        """Groups with their members."""
+        return self._thread.run(self._admin.describe_groups(group_ids))
+
+    def delete_groups(self, group_ids: Iterable[str]) -> None:
+        """Delete empty groups with their offsets."""
+        self._thread.run(self._admin.delete_groups(group_ids))
+
+    def list_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """A group's committed offsets; those of `partitions`, or all there are."""
+        return self._thread.run(self._admin.list_group_offsets(group_id, partitions))
+
+    def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Set committed offsets of a group that has no members."""
+        self._thread.run(self._admin.alter_group_offsets(group_id, offsets))
+
+    def list_offsets(
+        self, times: Mapping[TopicPartition, int], *, read_committed: bool = False
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Where a time (ms since the epoch, or an `OffsetSpec`) is in each partition; offset -1 where there is none."""
+        return self._thread.run(self._admin.list_offsets(times, read_committed=read_committed))
+
+    # transactions
+
+    def list_transactions(
+        self, pattern: str | None = None, states: Iterable[str] = (), *, producer_ids: Iterable[int] = ()
+    ) -> list[TransactionListing]:
+        """Transactional ids on all coordinators whose whole id matches the regex `pattern`."""
+        return self._thread.run(self._admin.list_transactions(pattern, states, producer_ids=producer_ids))
+
+    def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
+        """The state of transactional ids."""
+        return self._thread.run(self._admin.describe_transactions(transactional_ids))
+
+    def describe_producers(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, list[ProducerDescription]]:
+        """The producers each partition's leader remembers, and where their open transactions begin."""
+        return self._thread.run(self._admin.describe_producers(partitions))
+
+    def end_transaction(
+        self, handle: TransactionHandle, *, commit: bool, timeout_ms: int | None = None
+    ) -> TransactionOutcome:
+        """Commit or abort a transaction that another producer left open; may be repeated."""
+        return self._thread.run(self._admin.end_transaction(handle, commit=commit, timeout_ms=timeout_ms))
+
+    def abort_transaction(
+        self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
+    ) -> None:
+        """Write an abort marker into one partition: for a hanging transaction, one no coordinator knows of."""
+        self._thread.run(self._admin.abort_transaction(partition, producer_id, producer_epoch, coordinator_epoch))
+
+    def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, ProducerIdentity]:
+        """Raise the epoch of transactional ids, aborting what is open."""
+        return self._thread.run(self._admin.fence_producers(transactional_ids))

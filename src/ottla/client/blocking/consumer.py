@@ -1,0 +1,250 @@
+"""The consumer for ordinary, blocking code: an AsyncConsumer that lives on a loop in a background thread.
+
+`poll` hands out what the loop has already fetched, in the caller's thread; it waits for the loop only when nothing is
+there, or a rebalance or a commit is due. Rebalance callbacks run in the caller's thread, inside `poll`.
+"""
+
+import re
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ottla.base.types import TopicPartition
+from ottla.client.blocking.loop_thread import LoopThread
+from ottla.client.consumer.callbacks import CallbackDue
+from ottla.client.consumer.commits import OnCommit
+from ottla.client.consumer.consumer import AsyncConsumer
+from ottla.client.consumer.resets import OffsetReset
+from ottla.client.core.consumer_record import ConsumerRecord
+from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
+from ottla.client.core.subscription import RebalanceCallback
+from ottla.client.net.retry import Deadline
+
+if TYPE_CHECKING:
+    import asyncio
+
+    import pyarrow
+
+T = TypeVar("T")
+_FOREVER_S = 3_600.0
+
+
+class Consumer:
+    """Reads topics as a member of a group (`subscribe`), or partitions by hand (`assign`).
+
+        with Consumer({"bootstrap.servers": "127.0.0.1:9092", "group.id": "words"}) as consumer:
+            consumer.subscribe(["lines"])
+            for record in consumer:
+                ...
+
+    Belongs to one thread at a time. Heartbeats go on while the thread is busy, for `max.poll.interval.ms`.
+    """
+
+    def __init__(
+        self, config: Mapping[str, object], *, on_reset: Callable[[OffsetReset], object] | None = None
+    ) -> None:
+        """Raises ConfigError. Does not wait for a broker. `on_reset` hears, inside poll, of every replaced position."""
+        self._consumer = AsyncConsumer(config, on_reset=on_reset)
+        self._max_poll_records = self._consumer.config.max_poll_records
+        self._thread = LoopThread("ottla-consumer")
+        self._thread.run(self._consumer.start())
+
+    # what to read
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | re.Pattern[str],
+        *,
+        on_assigned: RebalanceCallback | None = None,
+        on_revoked: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
+    ) -> None:
+        """Read topics, or whatever topics match a pattern; see `AsyncConsumer.subscribe`."""
+        self._on_loop(
+            lambda: self._consumer.subscribe(topics, on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost)
+        )
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions; no group gives or takes them."""
+        self._on_loop(lambda: self._consumer.assign(partitions))
+
+    def unsubscribe(self) -> None:
+        """Read nothing; leave the group."""
+        self._serve(self._consumer.unsubscribe())
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read now."""
+        return self._consumer.assignment()
+
+    def subscription(self) -> frozenset[str]:
+        """The topics that are subscribed; with a pattern, those that match."""
+        return self._consumer.subscription()
+
+    # reading
+
+    def poll(self, timeout_s: float = 1.0) -> list[ConsumerRecord]:
+        """Up to `max.poll.records` records; an empty list when none came within `timeout_s`. See `AsyncConsumer.poll`."""
+        consumer = self._consumer
+        consumer.polled()
+        if consumer.can_take():
+            records = consumer.take(self._max_poll_records)
+            if records:
+                self._thread.call_soon(consumer.taken)
+                return records
+        return self._poll(lambda: consumer.take(self._max_poll_records), timeout_s) or []
+
+    def poll_arrow(
+        self, timeout_s: float = 1.0, *, with_headers: bool = False
+    ) -> "dict[TopicPartition, pyarrow.RecordBatch]":
+        """What one fetch brought of each partition, as columns; see `ottla.wire.columns`. Not bound by max.poll.records."""
+        consumer = self._consumer
+        consumer.polled()
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            # only waiting is left to the loop: columns are made in this thread, while the loop fetches on
+            if consumer.can_take():
+                columns = consumer.take_arrow(with_headers=with_headers)
+                self._thread.call_soon(consumer.taken)
+                if columns:
+                    return columns
+            left_s = max(0.0, deadline_s - time.monotonic())
+            came = self._poll(consumer.can_take, left_s)
+            if not came and left_s == 0.0:
+                return {}
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        while True:
+            yield from self.poll(_FOREVER_S)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return no records of these until they are resumed; they stay assigned."""
+        self._on_loop(lambda: self._consumer.pause(partitions))
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return records of these again."""
+        self._on_loop(lambda: self._consumer.resume(partitions))
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused."""
+        return self._consumer.paused()
+
+    # positions
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at `offset`."""
+        self._on_loop(lambda: self._consumer.seek(partition, offset))
+
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on at the first record; of all partitions when none is given."""
+        self._on_loop(lambda: self._consumer.seek_to_beginning(partitions))
+
+    def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on after the last record; of all partitions when none is given."""
+        self._on_loop(lambda: self._consumer.seek_to_end(partitions))
+
+    def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
+        """Offset of the next record, looked up if need be. Raises RequestTimeoutError."""
+        return self._thread.run(self._consumer.position(partition, timeout_s))
+
+    def committed(
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The group's committed offsets; partitions without one are left out."""
+        return self._thread.run(self._consumer.committed(partitions, timeout_s))
+
+    def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, timeout_s: float | None = None
+    ) -> None:
+        """Commit `offsets`, or the positions after what poll returned. Raises CommitFailedError, RequestTimeoutError."""
+        self._thread.run(self._consumer.commit(offsets, timeout_s))
+
+    def commit_async(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, callback: OnCommit | None = None
+    ) -> None:
+        """Like `commit` without waiting; `callback(offsets, error)` is called inside a later poll."""
+        self._on_loop(lambda: self._consumer.commit_async(offsets, callback))
+
+    def offsets_for_times(
+        self, times: Mapping[TopicPartition, int], timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """The first record at or after a time (ms since the epoch); partitions without one are left out."""
+        return self._thread.run(self._consumer.offsets_for_times(times, timeout_s))
+
+    def beginning_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition."""
+        return self._thread.run(self._consumer.beginning_offsets(partitions, timeout_s))
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset after the last record; with read_committed, the last stable offset."""
+        return self._thread.run(self._consumer.end_offsets(partitions, timeout_s))
+
+    def current_lag(self, partition: TopicPartition) -> int | None:
+        """How many offsets are left to read as of the last fetch; None before the first."""
+        return self._consumer.current_lag(partition)
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """This member, for `send_offsets_to_transaction`."""
+        return self._consumer.group_metadata()
+
+    def close(self, *, leave_group: bool = True) -> None:
+        """Commit (if `enable.auto.commit`), call `on_revoked`, leave the group, disconnect. Idempotent."""
+        if self._thread.loop.is_running():
+            self._serve(self._consumer._close(leave_group))
+        self._thread.stop()
+
+    def __enter__(self) -> "Consumer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # inside
+
+    def _on_loop(self, call: Callable[[], T]) -> T:
+        async def run() -> T:
+            return call()
+
+        return self._thread.run(run())
+
+    def _poll(self, ready: Callable[[], T], timeout_s: float) -> T | None:
+        deadline = self._on_loop(lambda: Deadline(timeout_s * 1000))
+        while True:
+            found = self._thread.run(self._consumer.step(ready, deadline))
+            if not isinstance(found, CallbackDue):
+                return found
+            self._call(found)
+
+    def _serve(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` on the loop, making the calls into the user's code that it needs in this thread."""
+
+        async def begin() -> "asyncio.Task[None]":
+            return self._thread.loop.create_task(work)
+
+        async def finish(task: "asyncio.Task[None]") -> None:
+            await task
+
+        task = self._thread.run(begin())
+        while True:
+            due = self._thread.run(self._consumer.step_of(task))
+            if not isinstance(due, CallbackDue):
+                break
+            self._call(due)
+        self._thread.run(finish(task))
+
+    def _call(self, due: CallbackDue) -> None:
+        try:
+            due.function(*due.arguments)
+        except Exception as error:  # noqa: BLE001  it goes where the call came from
+            self._thread.call_soon(due.finish, error)
+        except BaseException as error:
+            self._thread.call_soon(due.finish, error)
+            raise
+        else:
+            self._thread.call_soon(due.finish)

@@ -1,0 +1,134 @@
+"""The producer for ordinary, blocking code: an AsyncProducer that lives on a loop in a background thread.
+
+`send` does not cross threads: it appends to the accumulator in the caller's thread. Only a topic's first record, a full
+buffer, `flush` and the transaction calls wait for the loop.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any
+
+from ottla.base.types import TopicPartition
+from ottla.client.blocking.loop_thread import LoopThread
+from ottla.client.core.accumulator import OnDelivery
+from ottla.client.core.delivery import Delivery
+from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from ottla.client.errors import AbortableTransactionError, IllegalStateError
+from ottla.client.producer.producer import AsyncProducer
+from ottla.client.producer.transactions import TransactionHandle
+
+_NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class Producer:
+    """Sends records: plain, idempotent (the default), or transactional (`transactional.id`).
+
+        with Producer({"bootstrap.servers": "127.0.0.1:9092"}) as producer:
+            delivery = producer.send("topic", b"value", key=b"key")
+            print(delivery.result())
+
+    May be used by several threads at once. `on_delivery` is called in the background thread: it must not block, and
+    must not call the producer's blocking methods.
+    """
+
+    def __init__(self, config: Mapping[str, object]) -> None:
+        """Raises ConfigError. Does not wait for a broker."""
+        self._producer = AsyncProducer(config)
+        self._thread = LoopThread("ottla-producer")
+        self._try_send = self._producer.try_send
+        self._thread.run(self._producer.start())
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Iterable[tuple[str, bytes | None]] = _NO_HEADERS,
+        on_delivery: OnDelivery | None = None,
+    ) -> Delivery:
+        """Queue a record and return at once with its Delivery; see `AsyncProducer.send` for what it may wait for."""
+        delivery = self._try_send(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        if delivery is None:
+            return self._thread.run(
+                self._producer.send(
+                    topic,
+                    value,
+                    key=key,
+                    partition=partition,
+                    timestamp_ms=timestamp_ms,
+                    headers=headers,
+                    on_delivery=on_delivery,
+                )
+            )
+        return delivery
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Send what is queued, and wait until each record's fate is known. Raises RequestTimeoutError."""
+        self._thread.run(self._producer.flush(timeout_s))
+
+    def partitions_for(self, topic: str) -> list[int]:
+        """The numbers of the topic's partitions. Raises RequestTimeoutError, UnknownTopicOrPartitionError."""
+        return self._thread.run(self._producer.partitions_for(topic))
+
+    def init_transactions(self) -> None:
+        """Fence earlier producers of this `transactional.id`, end what they left, get an epoch. Once, before all else."""
+        self._thread.run(self._producer.init_transactions())
+
+    def begin_transaction(self) -> None:
+        """Open a transaction; what is sent from now on belongs to it."""
+        self._thread.run(self._producer.begin_transaction())
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata
+    ) -> None:
+        """Commit a consumer's offsets with the transaction. Raises CommitFailedError when the group has moved on."""
+        self._thread.run(self._producer.send_offsets_to_transaction(offsets, group_metadata))
+
+    def commit_transaction(self) -> None:
+        """Flush and commit. After RequestTimeoutError call it again: the outcome is open until it returns."""
+        self._thread.run(self._producer.commit_transaction())
+
+    def abort_transaction(self) -> None:
+        """Drop what was not sent, and abort. After RequestTimeoutError call it again."""
+        self._thread.run(self._producer.abort_transaction())
+
+    def detach_transaction(self) -> TransactionHandle:
+        """Flush, leave the transaction open, and close: whoever has the handle ends it (`Admin.end_transaction`)."""
+        handle = self._thread.run(self._producer.detach_transaction())
+        self._thread.stop()
+        return handle
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        """A transaction around a block: committed at its end, aborted when it raises."""
+        self.begin_transaction()
+        try:
+            yield
+        except BaseException:
+            # what the block raised says more than that the abort was not possible
+            with contextlib.suppress(IllegalStateError):
+                self.abort_transaction()
+            raise
+        try:
+            self.commit_transaction()
+        except AbortableTransactionError:
+            self.abort_transaction()
+            raise
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Send what was not sent yet, for at most `timeout_s`; abort an open transaction; disconnect. Idempotent."""
+        if self._thread.loop.is_running():
+            self._thread.run(self._producer.close(timeout_s))
+        self._thread.stop()
+
+    def __enter__(self) -> "Producer":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

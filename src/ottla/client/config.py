@@ -1,0 +1,101 @@
+"""Configuration keys that every client has, and how a parsed mapping becomes a typed, frozen object.
+
+Names, defaults and ranges are Kafka's (clients 4.3). A field of a config class is its key with dots as underscores.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+from ottla.base.config import REQUIRED, ConfigKey, ConfigSet, ConfigType, between, not_empty, one_of
+from ottla.base.errors import ConfigError
+
+_AT_LEAST_0 = between(0)
+
+COMMON_KEYS: tuple[ConfigKey, ...] = (
+    ConfigKey("bootstrap.servers", ConfigType.LIST, REQUIRED, "Brokers to start from, host:port", not_empty),
+    ConfigKey("client.id", ConfigType.STRING, "", "Name of this client in the broker's logs and quotas"),
+    ConfigKey("request.timeout.ms", ConfigType.INT, 30_000, "Longest wait for one answer", _AT_LEAST_0),
+    ConfigKey("retry.backoff.ms", ConfigType.LONG, 100, "First pause before a request is repeated", _AT_LEAST_0),
+    ConfigKey("retry.backoff.max.ms", ConfigType.LONG, 1_000, "Longest pause between repetitions", _AT_LEAST_0),
+    ConfigKey("reconnect.backoff.ms", ConfigType.LONG, 50, "First pause before a new connection", _AT_LEAST_0),
+    ConfigKey("reconnect.backoff.max.ms", ConfigType.LONG, 1_000, "Longest pause between connections", _AT_LEAST_0),
+    ConfigKey(
+        "socket.connection.setup.timeout.ms", ConfigType.LONG, 10_000, "Longest wait for a connection", _AT_LEAST_0
+    ),
+    ConfigKey(
+        "connections.max.idle.ms",
+        ConfigType.LONG,
+        540_000,
+        "An unused connection is closed then; -1 never",
+        between(-1),
+    ),
+    ConfigKey("metadata.max.age.ms", ConfigType.LONG, 300_000, "Metadata is asked for again after this", _AT_LEAST_0),
+    ConfigKey(
+        "metadata.recovery.strategy",
+        ConfigType.STRING,
+        "rebootstrap",
+        "What to do when no known broker can be reached (KIP-899)",
+        one_of("none", "rebootstrap"),
+    ),
+    ConfigKey(
+        "metadata.recovery.rebootstrap.trigger.ms",
+        ConfigType.LONG,
+        300_000,
+        "Without metadata for so long, start again from bootstrap.servers (KIP-1102)",
+        _AT_LEAST_0,
+    ),
+    ConfigKey(
+        "security.protocol", ConfigType.STRING, "PLAINTEXT", "Only PLAINTEXT is spoken as yet", one_of("PLAINTEXT")
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CommonConfig:
+    """What connections and metadata need to know. Times are milliseconds."""
+
+    bootstrap_servers: tuple[str, ...]
+    client_id: str
+    request_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    socket_connection_setup_timeout_ms: int
+    connections_max_idle_ms: int
+    metadata_max_age_ms: int
+    metadata_recovery_strategy: str
+    metadata_recovery_rebootstrap_trigger_ms: int
+    security_protocol: str
+
+    def bootstrap_addresses(self) -> list[tuple[str, int]]:
+        """`bootstrap.servers` as (host, port), or ConfigError for one that is not host:port."""
+        return [_address(server) for server in self.bootstrap_servers]
+
+
+ConfigT = TypeVar("ConfigT", bound=CommonConfig)
+
+
+def _address(server: str) -> tuple[str, int]:
+    host, colon, port = str(server).rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise ConfigError(f"Invalid url in bootstrap.servers: {server} (host:port is expected)")
+    return host, int(port)
+
+
+def client_keys(what: str, keys: Iterable[ConfigKey]) -> ConfigSet:
+    """The common keys and the given ones; a given key replaces a common one of the same name."""
+    own = {key.name: key for key in keys}
+    return ConfigSet.of(what, [*(key for key in COMMON_KEYS if key.name not in own), *own.values()])
+
+
+def build(cls: type[ConfigT], config_set: ConfigSet, given: Mapping[str, object], **overrides: Any) -> ConfigT:
+    """Parse `given` into `cls`; `overrides` are field values that follow from other keys. Raises ConfigError."""
+    parsed = config_set.parse(given)
+    values: dict[str, Any] = {name.replace(".", "_").replace("-", "_"): value for name, value in parsed.items()}
+    values.update(overrides)
+    config = cls(**{f.name: values[f.name] for f in fields(cls)})
+    config.bootstrap_addresses()
+    return config

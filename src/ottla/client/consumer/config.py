@@ -1,0 +1,117 @@
+"""The consumer's configuration keys: Kafka's names, defaults, ranges, and contradictions (SPEC C3)."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ottla.assign import BUILT_IN
+from ottla.base.config import ConfigKey, ConfigType, between, not_empty, one_of
+from ottla.base.errors import ConfigError
+from ottla.client.config import CommonConfig, build, client_keys
+
+log = logging.getLogger("ottla.consumer")
+
+_AT_LEAST_0 = between(0)
+
+
+def _reset_policy(value: object) -> str | None:
+    text = str(value)
+    if text in ("earliest", "latest", "none") or text.startswith("by_duration:"):
+        return None
+    return "must be earliest, latest, none or by_duration:<ISO-8601 duration>"
+
+
+#: Kafka's default is range and cooperative-sticky, which together are eager, as range alone is.
+DEFAULT_STRATEGY = tuple(name for name in ("range", "cooperative-sticky") if name in BUILT_IN)
+
+CONSUMER_CONFIG = client_keys(
+    "consumer",
+    (
+        ConfigKey("group.id", ConfigType.STRING, None, "The consumer group", not_empty),
+        ConfigKey("group.instance.id", ConfigType.STRING, None, "Makes the member static (KIP-345)", not_empty),
+        ConfigKey("session.timeout.ms", ConfigType.INT, 45_000, "A silent member is expelled after this", between(1)),
+        ConfigKey("heartbeat.interval.ms", ConfigType.INT, 3_000, "Pause between heartbeats", between(1)),
+        ConfigKey("max.poll.interval.ms", ConfigType.INT, 300_000, "Longest pause between polls", between(1)),
+        ConfigKey("max.poll.records", ConfigType.INT, 500, "Most records one poll returns", between(1)),
+        ConfigKey(
+            "partition.assignment.strategy", ConfigType.LIST, DEFAULT_STRATEGY, "Assignors, by preference", not_empty
+        ),
+        ConfigKey("enable.auto.commit", ConfigType.BOOLEAN, True, "Commit what poll() has returned, in the background"),
+        ConfigKey("auto.commit.interval.ms", ConfigType.INT, 5_000, "Pause between automatic commits", _AT_LEAST_0),
+        ConfigKey("auto.offset.reset", ConfigType.STRING, "latest", "Where to start without an offset", _reset_policy),
+        ConfigKey(
+            "isolation.level",
+            ConfigType.STRING,
+            "read_uncommitted",
+            "Whether records of open and aborted transactions are seen",
+            one_of("read_uncommitted", "read_committed"),
+        ),
+        ConfigKey("fetch.min.bytes", ConfigType.INT, 1, "A fetch waits for so much", _AT_LEAST_0),
+        ConfigKey("fetch.max.bytes", ConfigType.INT, 52_428_800, "Most bytes of one fetch", _AT_LEAST_0),
+        ConfigKey("fetch.max.wait.ms", ConfigType.INT, 500, "Longest wait for fetch.min.bytes", _AT_LEAST_0),
+        ConfigKey("max.partition.fetch.bytes", ConfigType.INT, 1_048_576, "Most bytes of one partition", _AT_LEAST_0),
+        ConfigKey("check.crcs", ConfigType.BOOLEAN, True, "Verify the checksum of every batch"),
+        ConfigKey("default.api.timeout.ms", ConfigType.INT, 60_000, "Longest wait of calls without one", _AT_LEAST_0),
+        ConfigKey("allow.auto.create.topics", ConfigType.BOOLEAN, True, "Ask the broker to create missing topics"),
+        ConfigKey("exclude.internal.topics", ConfigType.BOOLEAN, True, "A pattern does not match Kafka's own topics"),
+        ConfigKey("key.deserializer", ConfigType.OBJECT, None, "callable or object with deserialize(topic, data)"),
+        ConfigKey("value.deserializer", ConfigType.OBJECT, None, "callable or object with deserialize(topic, data)"),
+        ConfigKey("client.rack", ConfigType.STRING, "", "Where this client is, for assignors and near fetches"),
+        ConfigKey(
+            "group.protocol", ConfigType.STRING, "classic", "Only the classic protocol as yet", one_of("classic")
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConfig(CommonConfig):
+    """A checked consumer configuration. Times are milliseconds, sizes bytes."""
+
+    group_id: str | None
+    group_instance_id: str | None
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+    max_poll_records: int
+    partition_assignment_strategy: tuple[object, ...]
+    enable_auto_commit: bool
+    auto_commit_interval_ms: int
+    auto_offset_reset: str
+    isolation_level: str
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    fetch_max_wait_ms: int
+    max_partition_fetch_bytes: int
+    check_crcs: bool
+    default_api_timeout_ms: int
+    allow_auto_create_topics: bool
+    exclude_internal_topics: bool
+    key_deserializer: object
+    value_deserializer: object
+    client_rack: str
+    group_protocol: str
+
+    @property
+    def read_committed(self) -> bool:
+        """Whether only committed records are to be seen."""
+        return self.isolation_level == "read_committed"
+
+
+def consumer_config(given: Mapping[str, object]) -> ConsumerConfig:
+    """Parse and check `given`. Raises ConfigError for an unknown key, a bad value, or keys that contradict."""
+    config = build(ConsumerConfig, CONSUMER_CONFIG, given)
+    if config.heartbeat_interval_ms >= config.session_timeout_ms:
+        raise ConfigError("heartbeat.interval.ms must be set lower than the session.timeout.ms")
+    if config.heartbeat_interval_ms > config.session_timeout_ms / 3:
+        log.warning(
+            "heartbeat.interval.ms (%d) is above a third of session.timeout.ms (%d): two lost heartbeats expel the member",
+            config.heartbeat_interval_ms,
+            config.session_timeout_ms,
+        )
+    if config.group_id is None:
+        if given.get("enable.auto.commit") in (True, "true"):
+            raise ConfigError("enable.auto.commit cannot be set to true when default group id (null) is used.")
+        if config.group_instance_id is not None:
+            raise ConfigError("group.instance.id needs a group.id")
+    return config

@@ -1,0 +1,35 @@
+"""Exponential back-off with jitter (KIP-144, KIP-601, KIP-580)."""
+
+import random
+
+_MULTIPLIER = 2
+_JITTER = 0.2
+
+
+class Backoff:
+    """Pauses that double from `first_ms` to `max_ms`, each spread by a fifth up or down."""
+
+    def __init__(self, first_ms: float, max_ms: float, rng: random.Random) -> None:
+        self._first_ms = first_ms
+        self._max_ms = max(first_ms, max_ms)
+        self._rng = rng
+        self._failures = 0
+
+    @property
+    def failures(self) -> int:
+        """How many pauses were taken since the last success."""
+        return self._failures
+
+    def next_ms(self) -> float:
+        """The pause after one more failure, milliseconds."""
+        self._failures += 1
+        return self.after_ms(self._failures - 1)
+
+    def after_ms(self, failures: int) -> float:
+        """The pause after `failures` earlier ones, milliseconds."""
+        pause = min(self._first_ms * _MULTIPLIER ** min(failures, 30), self._max_ms)
+        return pause * self._rng.uniform(1 - _JITTER, 1 + _JITTER)
+
+    def succeeded(self) -> None:
+        """Start again from the shortest pause."""
+        self._failures = 0

@@ -1,0 +1,68 @@
+"""Fetches that wait to be taken, in the order they came.
+
+The loop adds, the user's thread takes; `collections.deque` is safe for that.
+"""
+
+from collections import deque
+
+from ottla.base.types import TopicPartition
+from ottla.client.core.consumer_record import ConsumerRecord
+from ottla.client.core.fetched import FetchedPartition
+
+
+class FetchBuffer:
+    """The fetches of all partitions of one consumer."""
+
+    def __init__(self) -> None:
+        self._fetches: deque[FetchedPartition] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._fetches)
+
+    def add(self, fetch: FetchedPartition) -> None:
+        """A fetch has come."""
+        state = fetch.state
+        state.added_fetches += 1
+        state.added_bytes += fetch.size_bytes
+        self._fetches.append(fetch)
+
+    def take_records(self, limit: int) -> list[ConsumerRecord]:
+        """Up to `limit` records of partitions that are not paused. Raises CorruptBatchError, SerializationError."""
+        taken: list[ConsumerRecord] = []
+        paused: list[FetchedPartition] = []
+        while self._fetches and len(taken) < limit:
+            fetch = self._fetches[0]
+            if not fetch.is_void and not fetch.exhausted:
+                if fetch.state.paused:
+                    paused.append(self._fetches.popleft())
+                    continue
+                records = fetch.take_records(limit - len(taken))
+                taken = taken + records if taken else records
+            if fetch.is_void or fetch.exhausted:
+                self._fetches.popleft()
+                _done(fetch)
+        self._fetches.extendleft(reversed(paused))
+        return taken
+
+    def take_one_per_partition(self) -> dict[TopicPartition, FetchedPartition]:
+        """The oldest fetch of each partition that is not paused; the caller takes all of each."""
+        taken: dict[TopicPartition, FetchedPartition] = {}
+        left: list[FetchedPartition] = []
+        while self._fetches:
+            fetch = self._fetches.popleft()
+            if fetch.is_void or fetch.exhausted:
+                _done(fetch)
+            elif fetch.state.paused or fetch.state.tp in taken:
+                left.append(fetch)
+            else:
+                taken[fetch.state.tp] = fetch
+                _done(fetch)
+        self._fetches.extendleft(reversed(left))
+        return taken
+
+
+def _done(fetch: FetchedPartition) -> None:
+    state = fetch.state
+    if fetch.version == state.version:
+        state.taken_fetches += 1
+        state.taken_bytes += fetch.size_bytes

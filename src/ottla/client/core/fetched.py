@@ -1,0 +1,174 @@
+"""What one fetch brought of one partition: bytes until somebody wants records or columns.
+
+Batches of aborted transactions are left out as KIP-98 says: the answer lists (producer id, first offset) of those that
+reach into the fetched range; from that offset on the producer's transactional batches are aborted until its abort
+marker. Control records are never shown. The position moves over whatever is left out.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ottla.client.core.consumer_record import ConsumerRecord
+from ottla.client.core.positions import PartitionState
+from ottla.client.errors import SerializationError
+from ottla.client.serdes import Deserializer
+from ottla.wire.batch import BatchHeader, iter_headers, parse_end_txn_marker
+from ottla.wire.records import decode_consumer_records
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class Decoding:
+    """How records are made out of bytes."""
+
+    def __init__(
+        self, *, check_crcs: bool, read_committed: bool, key: Deserializer | None, value: Deserializer | None
+    ) -> None:
+        self.check_crcs = check_crcs
+        self.read_committed = read_committed
+        self.key = key
+        self.value = value
+
+
+class FetchedPartition:
+    """The batches of one fetch of one partition, taken from front to back."""
+
+    def __init__(
+        self,
+        state: PartitionState,
+        data: bytes | memoryview,
+        aborted: Iterable[tuple[int, int]],
+        decoding: Decoding,
+    ) -> None:
+        self.state = state
+        self.version = state.version
+        self.size_bytes = len(data)
+        self._data = data
+        self._decoding = decoding
+        self._headers = list(iter_headers(data))
+        self._next = 0
+        self._records: list[ConsumerRecord] = []
+        self._at = 0
+        self._aborted = sorted(aborted, key=lambda found: found[1], reverse=True) if decoding.read_committed else []
+        self._aborting: set[int] = set()
+        #: Where the next fetch goes on.
+        self.end_offset = self._headers[-1][1].last_offset + 1 if self._headers else state.fetch_offset
+
+    @property
+    def is_void(self) -> bool:
+        """Whether the partition was sought, reset or taken away since."""
+        return self.version != self.state.version
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing is left."""
+        return self._at >= len(self._records) and self._next >= len(self._headers)
+
+    def take_records(self, limit: int) -> list[ConsumerRecord]:
+        """Up to `limit` records; moves the position. Raises CorruptBatchError, SerializationError."""
+        taken: list[ConsumerRecord] = []
+        while len(taken) < limit and not self.exhausted:
+            if self._at >= len(self._records):
+                self._decode_next()
+                continue
+            wanted = limit - len(taken)
+            if self._at == 0 and len(self._records) <= wanted:
+                chunk = self._records
+            else:
+                chunk = self._records[self._at : self._at + wanted]
+            taken = taken + chunk if taken else chunk
+            self._at += len(chunk)
+            self._move(chunk[-1].offset + 1, chunk[-1].leader_epoch)
+            if self._at >= len(self._records):
+                self._batch_done()
+        if taken and (self._decoding.key or self._decoding.value):
+            return [self._deserialize(record) for record in taken]
+        return taken
+
+    def take_columns(self, *, with_headers: bool) -> "pyarrow.RecordBatch":
+        """All that is left, as columns; moves the position. Raises CorruptBatchError."""
+        from ottla.wire.columns import decode_columns
+
+        begin = self._next
+        if self._at < len(self._records):  # records of this batch were taken, the rest comes as columns
+            begin -= 1
+        left_out = {h.base_offset for pos, h in self._headers[self._next :] if self._left_out(pos, h)}
+        first = self._headers[begin][0] if begin < len(self._headers) else len(self._data)
+        columns = decode_columns(
+            self._data if first == 0 else memoryview(self._data)[first:],
+            start_offset=self.state.position,
+            skip=lambda header: header.base_offset in left_out,
+            with_headers=with_headers,
+            check_crc=self._decoding.check_crcs,
+        )
+        if self._headers:
+            last = self._headers[-1][1]
+            self._move(last.last_offset + 1, last.partition_leader_epoch)
+        self._next = len(self._headers)
+        self._records = []
+        self._at = 0
+        return columns
+
+    def _decode_next(self) -> None:
+        pos, header = self._headers[self._next]
+        self._next += 1
+        self._at = 0
+        self._records = []
+        if header.last_offset < self.state.position:
+            self._left_out(pos, header)
+        elif not self._left_out(pos, header):
+            self._records = decode_consumer_records(
+                self._data,
+                pos,
+                header,
+                ConsumerRecord,
+                topic=self.state.tp.topic,
+                partition=self.state.tp.partition,
+                start_offset=self.state.position,
+                check_crc=self._decoding.check_crcs,
+            )
+        if not self._records:
+            self._batch_done()
+
+    def _batch_done(self) -> None:
+        header = self._headers[self._next - 1][1]
+        self._move(header.last_offset + 1, header.partition_leader_epoch)
+
+    def _move(self, offset: int, epoch: int | None) -> None:
+        if offset > self.state.position:
+            self.state.position = offset
+            self.state.position_epoch = -1 if epoch is None else epoch
+
+    def _left_out(self, pos: int, header: BatchHeader) -> bool:
+        """Whether the user does not get this batch. Called once a batch, in order."""
+        while self._aborted and self._aborted[-1][1] <= header.last_offset:
+            self._aborting.add(self._aborted.pop()[0])
+        if header.is_control:
+            if header.producer_id in self._aborting and _is_abort(self._data, pos, header):
+                self._aborting.discard(header.producer_id)
+            return True
+        return header.is_transactional and header.producer_id in self._aborting
+
+    def _deserialize(self, record: ConsumerRecord) -> ConsumerRecord:
+        decoding = self._decoding
+        key, value = record.key, record.value
+        if decoding.key is not None:
+            key = _apply(decoding.key, "key", record, key)
+        if decoding.value is not None:
+            value = _apply(decoding.value, "value", record, value)
+        return record._replace(key=key, value=value)
+
+
+def _is_abort(data: bytes | memoryview, pos: int, header: BatchHeader) -> bool:
+    commit, _ = parse_end_txn_marker(memoryview(data)[pos : pos + header.size_bytes])
+    return not commit
+
+
+def _apply(deserializer: Deserializer, what: str, record: ConsumerRecord, data: bytes | None) -> Any:
+    try:
+        return deserializer(record.topic, data)
+    except Exception as error:  # whatever a user's deserializer raises
+        raise SerializationError(
+            f"{record.topic}-{record.partition} offset {record.offset}: the {what} could not be deserialized: {error}"
+        ) from error

@@ -1,0 +1,138 @@
+"""Between assignors and the wire: subscriptions and assignments as the group protocol carries them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from ottla.assign import (
+    Assignment,
+    Assignor,
+    BaseAssignor,
+    Cluster,
+    PartitionInfo,
+    RebalanceProtocol,
+    Subscription,
+    find,
+)
+from ottla.base.errors import ConfigError
+from ottla.base.types import TopicPartition
+from ottla.client.core.metadata import ClusterSnapshot
+from ottla.wire.consumer_protocol import (
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from ottla.wire.messages.consumer_protocol_assignment import TopicPartition as AssignedTopic
+from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from ottla.wire.messages.consumer_protocol_subscription import TopicPartition as OwnedTopic
+from ottla.wire.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponseMember
+from ottla.wire.messages.sync_group import SyncGroupRequestAssignment
+
+
+def assignors(strategy: Sequence[object]) -> list[Assignor]:
+    """The assignors of `partition.assignment.strategy`: names, classes or instances. Raises ConfigError."""
+    found: list[Assignor] = []
+    for given in strategy:
+        made = find(given) if isinstance(given, str) else given() if isinstance(given, type) else given
+        if not isinstance(made, (BaseAssignor, Assignor)):
+            raise ConfigError(f"Invalid value {given!r} for configuration partition.assignment.strategy: no assignor")
+        found.append(made)
+    names = [assignor.name for assignor in found]
+    if len(set(names)) != len(names):
+        raise ConfigError(f"partition.assignment.strategy names an assignor twice: {', '.join(names)}")
+    return found
+
+
+def rebalance_protocol(chosen: Iterable[Assignor]) -> RebalanceProtocol:
+    """The highest protocol that all of them support (KIP-429)."""
+    common = set(RebalanceProtocol)
+    for assignor in chosen:
+        common &= set(assignor.protocols)
+    if not common:
+        raise ConfigError("partition.assignment.strategy: the assignors have no rebalance protocol in common")
+    return max(common)
+
+
+def subscription_protocols(
+    chosen: Iterable[Assignor],
+    topics: frozenset[str],
+    owned: Iterable[TopicPartition],
+    generation_id: int,
+    rack: str | None,
+) -> tuple[JoinGroupRequestProtocol, ...]:
+    """What this member says in JoinGroup, once for each assignor, in order of preference (SPEC A8)."""
+    by_topic = _by_topic(owned)
+    return tuple(
+        JoinGroupRequestProtocol(
+            assignor.name,
+            encode_subscription(
+                ConsumerProtocolSubscription(
+                    tuple(sorted(topics)),
+                    assignor.subscription_user_data(topics),
+                    tuple(OwnedTopic(name, ps) for name, ps in by_topic.items()),
+                    generation_id,
+                    rack,
+                )
+            ),
+        )
+        for assignor in chosen
+    )
+
+
+def read_subscriptions(members: Iterable[JoinGroupResponseMember]) -> dict[str, Subscription]:
+    """What all members want, as the leader hears it. Raises WireError."""
+    found = {}
+    for member in members:
+        said = decode_subscription(member.metadata)
+        found[member.member_id] = Subscription(
+            topics=said.topics,
+            user_data=said.user_data,
+            owned_partitions=tuple(TopicPartition(t.topic, p) for t in said.owned_partitions for p in t.partitions),
+            generation_id=said.generation_id,
+            rack_id=said.rack_id,
+            group_instance_id=member.group_instance_id,
+        )
+    return found
+
+
+def assign_all(
+    assignor: Assignor, snapshot: ClusterSnapshot, subscriptions: Mapping[str, Subscription]
+) -> tuple[SyncGroupRequestAssignment, ...]:
+    """The leader's work: everybody's assignment."""
+    topics = {
+        name: tuple(
+            PartitionInfo(number, tuple(filter(None, (_rack(snapshot, replica) for replica in info.replicas))))
+            for number, info in sorted(topic.partitions.items())
+        )
+        for name, topic in snapshot.topics.items()
+    }
+    assigned = assignor.assign(Cluster(topics), subscriptions)
+    return tuple(SyncGroupRequestAssignment(member, encode_one(given)) for member, given in assigned.items())
+
+
+def encode_one(assignment: Assignment) -> bytes:
+    """One member's assignment for SyncGroup."""
+    topics = tuple(AssignedTopic(name, ps) for name, ps in _by_topic(assignment.partitions).items())
+    return encode_assignment(ConsumerProtocolAssignment(topics, assignment.user_data))
+
+
+def read_assignment(data: bytes) -> Assignment:
+    """What this member was given; nothing when the bytes are empty. Raises WireError."""
+    if not data:
+        return Assignment(())
+    said = decode_assignment(data)
+    return Assignment(
+        tuple(TopicPartition(t.topic, p) for t in said.assigned_partitions for p in t.partitions), said.user_data
+    )
+
+
+def _rack(snapshot: ClusterSnapshot, node_id: int) -> str | None:
+    node = snapshot.nodes.get(node_id)
+    return node.rack if node is not None else None
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, list[int]] = {}
+    for tp in sorted(partitions):
+        found.setdefault(tp.topic, []).append(tp.partition)
+    return {name: tuple(numbers) for name, numbers in found.items()}

@@ -1,0 +1,140 @@
+"""What the client knows of the cluster: brokers, topics, leaders. Immutable; an answer makes a new snapshot.
+
+Two rules keep an old answer from undoing a newer one (KIP-320): a partition whose leader epoch is lower than the one
+known keeps what is known, unless the topic id has changed (the topic was deleted and made again).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ottla.base.types import TopicPartition
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
+
+NO_TOPIC_ID = bytes(16)
+NO_LEADER = -1
+UNKNOWN_EPOCH = -1
+
+
+class Node(NamedTuple):
+    """A broker: its id and where it listens."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class PartitionInfo(NamedTuple):
+    """One partition: its leader (-1 when there is none), the leader's epoch, replicas, and replicas in sync."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+
+
+class TopicInfo(NamedTuple):
+    """One topic as the cluster describes it; `partitions` by number."""
+
+    name: str
+    topic_id: bytes
+    partitions: Mapping[int, PartitionInfo]
+    is_internal: bool = False
+
+
+class ClusterSnapshot(NamedTuple):
+    """Everything known at one moment. `topic_errors` holds what was answered for topics that could not be described."""
+
+    cluster_id: str | None = None
+    controller_id: int = -1
+    nodes: Mapping[int, Node] = {}
+    topics: Mapping[str, TopicInfo] = {}
+    names_by_id: Mapping[bytes, str] = {}
+    topic_errors: Mapping[str, ErrorCode] = {}
+
+    def leader(self, tp: TopicPartition) -> int:
+        """Node id of the partition's leader, or -1."""
+        topic = self.topics.get(tp.topic)
+        info = topic.partitions.get(tp.partition) if topic is not None else None
+        return info.leader if info is not None and info.leader in self.nodes else NO_LEADER
+
+    def leader_epoch(self, tp: TopicPartition) -> int:
+        """Epoch of the partition's leader, or -1."""
+        topic = self.topics.get(tp.topic)
+        info = topic.partitions.get(tp.partition) if topic is not None else None
+        return info.leader_epoch if info is not None else UNKNOWN_EPOCH
+
+    def topic_id(self, topic: str) -> bytes:
+        """The topic's id, or zeros."""
+        info = self.topics.get(topic)
+        return info.topic_id if info is not None else NO_TOPIC_ID
+
+    def topic_name(self, name: str | None, topic_id: bytes) -> str:
+        """The name an answer means that carries a name or, in newer versions, only an id; "" when unknown."""
+        return name or self.names_by_id.get(topic_id, "")
+
+    def partition_count(self, topic: str) -> int:
+        """How many partitions the topic has; 0 when it is unknown."""
+        info = self.topics.get(topic)
+        return len(info.partitions) if info is not None else 0
+
+    def updated(self, response: MetadataResponse, *, whole: bool) -> "ClusterSnapshot":
+        """This snapshot after `response`; `whole` when it described every topic, so that others are gone."""
+        topics = {} if whole else dict(self.topics)
+        errors: dict[str, ErrorCode] = {} if whole else dict(self.topic_errors)
+        for answered in response.topics:
+            name = answered.name or self.names_by_id.get(answered.topic_id)
+            if name is None:
+                continue
+            if answered.error_code == ErrorCode.NONE:
+                topics[name] = _topic(name, answered, self.topics.get(name))
+                errors.pop(name, None)
+            else:
+                errors[name] = _error(answered.error_code)
+                if errors[name] in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+                    topics.pop(name, None)
+        return ClusterSnapshot(
+            cluster_id=response.cluster_id,
+            controller_id=response.controller_id,
+            nodes={b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers},
+            topics=topics,
+            names_by_id={info.topic_id: name for name, info in topics.items() if info.topic_id != NO_TOPIC_ID},
+            topic_errors=errors,
+        )
+
+    def with_leader(self, tp: TopicPartition, leader: int, epoch: int, nodes: Iterable[Node]) -> "ClusterSnapshot":
+        """This snapshot after an answer that named a newer leader (KIP-951); unchanged if the epoch is not newer."""
+        topic = self.topics.get(tp.topic)
+        known = topic.partitions.get(tp.partition) if topic is not None else None
+        if topic is None or known is None or epoch <= known.leader_epoch:
+            return self
+        partitions = {**topic.partitions, tp.partition: known._replace(leader=leader, leader_epoch=epoch)}
+        return self._replace(
+            nodes={**self.nodes, **{node.node_id: node for node in nodes}},
+            topics={**self.topics, tp.topic: topic._replace(partitions=partitions)},
+        )
+
+    def without(self, topics: Iterable[str]) -> "ClusterSnapshot":
+        """This snapshot with `topics` forgotten."""
+        gone = set(topics)
+        kept = {name: info for name, info in self.topics.items() if name not in gone}
+        return self._replace(topics=kept, names_by_id={info.topic_id: name for name, info in kept.items()})
+
+
+def _error(code: int) -> ErrorCode:
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _topic(name: str, answered: MetadataResponseTopic, known: TopicInfo | None) -> TopicInfo:
+    same = known is not None and known.topic_id == answered.topic_id
+    partitions: dict[int, PartitionInfo] = {}
+    for p in answered.partitions:
+        fresh = PartitionInfo(p.leader_id, p.leader_epoch, p.replica_nodes, p.isr_nodes)
+        old = known.partitions.get(p.partition_index) if known is not None and same else None
+        stale = old is not None and old.leader_epoch > fresh.leader_epoch
+        partitions[p.partition_index] = old if old is not None and stale else fresh
+    return TopicInfo(name, answered.topic_id, partitions, bool(answered.is_internal))

@@ -1,0 +1,28 @@
+"""Offsets as consumers commit them."""
+
+from typing import NamedTuple
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed position: the next offset to read, a note of the user's, and the leader epoch of the last record."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """Where a time is in a log: the first record at or after it; `leader_epoch` -1 when unknown."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int = -1
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """A member of a group, as `send_offsets_to_transaction` needs it: with it a zombie's offsets are refused (KIP-447)."""
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None

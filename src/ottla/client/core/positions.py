@@ -1,0 +1,127 @@
+"""Where a consumer stands in each of its partitions.
+
+Two threads look at a `PartitionState`: the loop fetches ahead, the user's thread takes what was fetched. Each number
+is written by one of them only (`added_*` by the loop, `taken_*` and `position` by the taker while it is assigned), so
+nothing needs a lock. `version` changes whenever what was fetched before is void (a seek, a reset).
+"""
+
+from collections.abc import Iterable, Iterator
+
+from ottla.base.types import TopicPartition
+from ottla.client.core.offsets import OffsetAndMetadata
+
+NO_POSITION = -1
+UNKNOWN_EPOCH = -1
+
+
+class PartitionState:
+    """One assigned partition."""
+
+    __slots__ = (
+        "added_bytes",
+        "added_fetches",
+        "fetch_offset",
+        "high_watermark",
+        "last_stable_offset",
+        "leader_epoch",
+        "log_start_offset",
+        "paused",
+        "position",
+        "position_epoch",
+        "reset_to_ms",
+        "retry_at_s",
+        "taken_bytes",
+        "taken_fetches",
+        "tp",
+        "validate",
+        "version",
+    )
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self.tp = tp
+        #: Offset of the next record the user gets; NO_POSITION until it is known.
+        self.position = NO_POSITION
+        #: Leader epoch of the last record the user got, or of the committed offset.
+        self.position_epoch = UNKNOWN_EPOCH
+        #: Offset of the next fetch; ahead of `position` by what is buffered.
+        self.fetch_offset = NO_POSITION
+        #: Leader epoch at which the position was last found to be in the log.
+        self.leader_epoch = UNKNOWN_EPOCH
+        #: The leader has changed: whether the log still holds the position has to be asked.
+        self.validate = False
+        #: A position has to be looked up by this time (or LATEST_ / EARLIEST_TIMESTAMP); None when not.
+        self.reset_to_ms: int | None = None
+        self.retry_at_s = 0.0
+        self.paused = False
+        self.version = 0
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+        self.added_fetches = self.taken_fetches = 0
+        self.added_bytes = self.taken_bytes = 0
+
+    @property
+    def buffered_fetches(self) -> int:
+        """Fetches that wait to be taken."""
+        return self.added_fetches - self.taken_fetches
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Their bytes."""
+        return self.added_bytes - self.taken_bytes
+
+    def seek(self, offset: int, epoch: int = UNKNOWN_EPOCH) -> None:
+        """Go on at `offset`; what was fetched is void."""
+        self.version += 1
+        self.position = self.fetch_offset = offset
+        self.position_epoch = epoch
+        self.reset_to_ms = None
+        self.validate = epoch != UNKNOWN_EPOCH
+        self.added_fetches = self.taken_fetches = 0
+        self.added_bytes = self.taken_bytes = 0
+
+    def seek_to_time(self, timestamp_ms: int) -> None:
+        """Have a position looked up."""
+        self.seek(NO_POSITION)
+        self.reset_to_ms = timestamp_ms
+
+    def committable(self) -> OffsetAndMetadata | None:
+        """The position as it would be committed."""
+        if self.position == NO_POSITION:
+            return None
+        return OffsetAndMetadata(self.position, "", self.position_epoch)
+
+
+class Positions:
+    """The assigned partitions."""
+
+    def __init__(self) -> None:
+        self._states: dict[TopicPartition, PartitionState] = {}
+
+    def __iter__(self) -> Iterator[PartitionState]:
+        return iter(list(self._states.values()))
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def get(self, tp: TopicPartition) -> PartitionState | None:
+        """The state of `tp` when it is assigned."""
+        return self._states.get(tp)
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """What is assigned."""
+        return frozenset(self._states)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Have exactly these; those that stay keep where they are, what was fetched of the others is void."""
+        before = self._states
+        self._states = {tp: before.get(tp) or PartitionState(tp) for tp in partitions}
+        for tp, state in before.items():
+            if tp not in self._states:
+                state.version += 1
+
+    def committable(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Every known position."""
+        found = ((state.tp, state.committable()) for state in self)
+        return {tp: offset for tp, offset in found if offset is not None}

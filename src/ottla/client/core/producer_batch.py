@@ -1,0 +1,115 @@
+"""A batch on its way: first it fills, then it has bytes, a sequence, and attempts."""
+
+import threading
+from collections.abc import Callable
+
+from ottla.base.require import require
+from ottla.base.types import TopicPartition
+from ottla.client.core.delivery import Delivery, Outcome
+from ottla.client.core.sequencing import NO_IDENTITY, NO_SEQUENCE, ProducerIdentity
+from ottla.wire.batch import TRANSACTIONAL_FLAG, pack_header, parse_header, seal
+from ottla.wire.compression import Compression
+from ottla.wire.records import BatchBuilder
+
+
+class ProducerBatch:
+    """One record batch of one partition, from its first record to its fate."""
+
+    __slots__ = (
+        "_sealed_count",
+        "attempts",
+        "base_sequence",
+        "builder",
+        "callbacks",
+        "created_s",
+        "identity",
+        "last_error",
+        "number",
+        "outcome",
+        "payload",
+        "perhaps_written",
+        "reserved_bytes",
+        "retry_at_s",
+        "sequence_reset",
+        "stamped_as",
+        "tp",
+        "transactional",
+    )
+
+    def __init__(
+        self, tp: TopicPartition, number: int, created_s: float, reserved_bytes: int, lock: threading.Lock
+    ) -> None:
+        self.tp = tp
+        #: Counts the batches of the partition: their order, whatever happens to them.
+        self.number = number
+        self.created_s = created_s
+        #: What it takes of `buffer.memory`.
+        self.reserved_bytes = reserved_bytes
+        self.outcome = Outcome(tp, lock)
+        self.callbacks: list[tuple[Delivery, Callable[[Delivery], object]]] = []
+        self.builder: BatchBuilder | None = None
+        self.payload: bytearray | None = None
+        self.identity: ProducerIdentity = NO_IDENTITY
+        self.base_sequence = NO_SEQUENCE
+        self.sequence_reset = False
+        self.transactional = False
+        #: Identity and sequence in `payload`'s header.
+        self.stamped_as: tuple[ProducerIdentity, int, bool] = (NO_IDENTITY, NO_SEQUENCE, False)
+        self.attempts = 0
+        #: An attempt ended without a clear answer.
+        self.perhaps_written = False
+        self.last_error: Exception | None = None
+        self.retry_at_s = 0.0
+        self._sealed_count = 0
+
+    @property
+    def record_count(self) -> int:
+        """How many records it holds."""
+        return self.builder.record_count if self.builder is not None else self._sealed_count
+
+    @property
+    def size_bytes(self) -> int:
+        """Its size, before compression while it is still filling."""
+        if self.payload is not None:
+            return len(self.payload)
+        return self.builder.size_bytes if self.builder is not None else 0
+
+    def adopt(self, payload: bytearray, record_count: int) -> None:
+        """Take bytes that were encoded elsewhere (columns)."""
+        self.payload = payload
+        self._sealed_count = record_count
+
+    def seal(self, compression: Compression, level: int | None) -> None:
+        """Encode what was collected; nothing can be added any more. The header is stamped when it is sent."""
+        if self.payload is None:
+            require(self.builder is not None, "a batch without records is sealed")
+            assert self.builder is not None
+            self._sealed_count = self.builder.record_count
+            self.payload = bytearray(self.builder.build(compression=compression, level=level))
+            self.builder = None
+
+    def stamp(self) -> bytearray:
+        """The bytes with producer id, epoch, sequence and the transactional bit as they are now."""
+        require(self.payload is not None, "a batch is sent before it is encoded")
+        assert self.payload is not None
+        wanted = (self.identity, self.base_sequence, self.transactional)
+        if wanted != self.stamped_as:
+            header = parse_header(self.payload)
+            attributes = header.attributes & ~TRANSACTIONAL_FLAG
+            if self.transactional:
+                attributes |= TRANSACTIONAL_FLAG
+            header = header._replace(
+                attributes=attributes,
+                producer_id=self.identity.producer_id,
+                producer_epoch=self.identity.epoch,
+                base_sequence=self.base_sequence,
+            )
+            self.payload[: len(pack_header(header))] = pack_header(header)
+            seal(self.payload)
+            self.stamped_as = wanted
+        return self.payload
+
+    def release(self) -> None:
+        """Let go of the bytes."""
+        self.builder = None
+        self.payload = None

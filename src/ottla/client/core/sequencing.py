@@ -1,0 +1,244 @@
+"""Sequence numbers of the idempotent producer: what makes every batch arrive once and in order (KIP-98, KIP-360).
+
+Each partition counts its own records from 0. A batch gets its sequence when it is first sent and keeps it for every
+repetition, so the broker recognises a repetition and refuses a gap. What this module decides, for a partition:
+
+- *May the next batch go?* A batch that is being repeated goes only when it is the oldest that is unanswered; a new one
+  goes unless the fate of an earlier one is unknown, or batches of an older epoch are still out.
+- *What does an error mean?* OUT_OF_ORDER_SEQUENCE_NUMBER of a batch that is not the next is the echo of an earlier
+  failure: repeat. Of the batch that is the next one it means that the broker lost what was before it.
+- *What if a batch is given up on?* If it was never sent, or was refused for good, or nobody knows: the sequence has a
+  hole, or may have one. A plain producer then raises its epoch and counts the partition again from 0; a transactional
+  one can only abort, and gets a new epoch from the coordinator.
+
+Nothing here does I/O; the sender calls it from one thread.
+"""
+
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from ottla.base.require import require
+from ottla.base.types import TopicPartition
+from ottla.wire.errors import ErrorCode
+
+NO_SEQUENCE = -1
+_MAX_SEQUENCE = 2**31 - 1
+_MODULUS = 2**31
+_MAX_EPOCH = 2**15 - 1
+#: The broker remembers the last five batches of a producer and partition: more may not be unanswered.
+MAX_UNANSWERED = 5
+
+
+class ProducerIdentity(NamedTuple):
+    """A producer id and its epoch; -1 when there is none."""
+
+    producer_id: int = -1
+    epoch: int = -1
+
+    @property
+    def valid(self) -> bool:
+        """Whether a broker gave it."""
+        return self.producer_id >= 0
+
+
+NO_IDENTITY = ProducerIdentity()
+
+
+class Sequenced(Protocol):
+    """What a batch has to have to be counted."""
+
+    tp: TopicPartition
+    identity: ProducerIdentity
+    base_sequence: int
+    #: Whether the sequence was changed after the batch had been sent once.
+    sequence_reset: bool
+
+    @property
+    def record_count(self) -> int: ...
+
+
+class Verdict(Enum):
+    """What becomes of a batch that was refused."""
+
+    RETRY = "retry"
+    FAIL = "fail"
+
+
+class _Partition:
+    def __init__(self, identity: ProducerIdentity) -> None:
+        self.identity = identity
+        self.next_sequence = 0
+        self.last_acked = NO_SEQUENCE
+        self.last_acked_offset = -1
+        #: Batches with a sequence whose fate is open, oldest first: on the wire, or waiting to be repeated.
+        self.unanswered: list[Sequenced] = []
+        #: A batch was given up on that the broker may have written.
+        self.unresolved = False
+
+    def is_next(self, sequence: int) -> bool:
+        return sequence == _plus(self.last_acked, 1)
+
+    def restart(self, identity: ProducerIdentity) -> None:
+        """Count from 0 again, the unanswered batches first."""
+        self.identity = identity
+        self.next_sequence = 0
+        self.last_acked = NO_SEQUENCE
+        self.unresolved = False
+        for batch in self.unanswered:
+            batch.identity = identity
+            batch.base_sequence = self.next_sequence
+            batch.sequence_reset = True
+            self.next_sequence = _plus(self.next_sequence, batch.record_count)
+
+
+def _plus(sequence: int, count: int) -> int:
+    """Kafka's arithmetic: after 2^31-1 comes 0; NO_SEQUENCE is just before 0."""
+    return (sequence + count) % _MODULUS
+
+
+def last_sequence(batch: Sequenced) -> int:
+    """Sequence of the batch's last record."""
+    return _plus(batch.base_sequence, batch.record_count - 1)
+
+
+class Sequencer:
+    """The sequences of all partitions of one producer."""
+
+    def __init__(self, *, transactional: bool) -> None:
+        self.identity = NO_IDENTITY
+        self._transactional = transactional
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._to_restart: set[TopicPartition] = set()
+
+    @property
+    def needs_identity(self) -> bool:
+        """Whether a producer id has to be asked for before anything can be sent."""
+        return not self.identity.valid
+
+    def may_send(self, batch: Sequenced) -> bool:
+        """Whether `batch`, the first in its partition's queue, may be sent now."""
+        if not self.identity.valid or batch.tp in self._to_restart:
+            return False
+        partition = self._of(batch.tp)
+        if batch.base_sequence != NO_SEQUENCE:
+            return partition.unanswered[0] is batch
+        if partition.unanswered and partition.identity != self.identity:
+            return False
+        return not partition.unresolved and len(partition.unanswered) < MAX_UNANSWERED
+
+    def assign(self, batch: Sequenced) -> None:
+        """Give `batch` its sequence, unless it has one."""
+        if batch.base_sequence != NO_SEQUENCE:
+            return
+        partition = self._of(batch.tp)
+        if partition.identity != self.identity:
+            require(not partition.unanswered, "a new epoch begins while batches of the old one are unanswered")
+            partition.restart(self.identity)
+        batch.identity = partition.identity
+        batch.base_sequence = partition.next_sequence
+        partition.next_sequence = _plus(partition.next_sequence, batch.record_count)
+        partition.unanswered.append(batch)
+
+    def acknowledged(self, batch: Sequenced, last_offset: int) -> None:
+        """The broker has `batch`; `last_offset` is the offset of its last record, -1 when it did not say."""
+        partition = self._of(batch.tp)
+        self._remove(partition, batch)
+        if batch.identity != partition.identity:
+            return
+        last = last_sequence(batch)
+        if partition.last_acked == NO_SEQUENCE or (last - partition.last_acked) % _MODULUS < _MODULUS // 2:
+            partition.last_acked = last
+        partition.last_acked_offset = max(partition.last_acked_offset, last_offset)
+
+    def refused(self, batch: Sequenced, sent_as: ProducerIdentity, code: ErrorCode, log_start_offset: int) -> Verdict:
+        """What to do about `code`, answered for `batch` when it was sent as `sent_as`."""
+        partition = self._of(batch.tp)
+        if batch.identity != sent_as:  # an echo from before the epoch was raised
+            return Verdict.RETRY
+        match code:
+            case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                if not partition.unresolved and (batch.sequence_reset or not partition.is_next(batch.base_sequence)):
+                    batch.sequence_reset = False
+                    return Verdict.RETRY
+                return self._restart_or_fail(batch.tp)
+            case ErrorCode.UNKNOWN_PRODUCER_ID:
+                # the broker forgot this producer: its records were deleted, or nothing was written for long
+                if log_start_offset == -1:
+                    return Verdict.RETRY
+                if self._transactional and partition.last_acked_offset < log_start_offset:
+                    partition.restart(self.identity)
+                    return Verdict.RETRY
+                return self._restart_or_fail(batch.tp)
+            case _:
+                return Verdict.RETRY if code.retriable else Verdict.FAIL
+
+    def given_up(self, batch: Sequenced, *, may_be_written: bool) -> None:
+        """`batch` failed for its sender. If it had a sequence, what follows it cannot go on as it is."""
+        if batch.base_sequence == NO_SEQUENCE:
+            return
+        partition = self._of(batch.tp)
+        self._remove(partition, batch)
+        if batch.identity != partition.identity:
+            return
+        if may_be_written:
+            partition.unresolved = True
+        elif not self._transactional:
+            self._to_restart.add(batch.tp)
+
+    def resolve(self) -> bool:
+        """Settle partitions whose batches were given up on, once nothing of theirs is unanswered.
+
+        A plain producer raises its epoch. Returns False when a transactional one has to abort.
+        """
+        settled = True
+        for tp, partition in self._partitions.items():
+            if partition.unresolved and not partition.unanswered:
+                if partition.is_next(partition.next_sequence):
+                    partition.unresolved = False
+                elif self._transactional:
+                    settled = False
+                else:
+                    self._to_restart.add(tp)
+        if self._to_restart and self.identity.valid:
+            self._raise_epoch()
+        return settled
+
+    def identified(self, identity: ProducerIdentity) -> None:
+        """A coordinator gave this identity: every partition counts from 0 when it is next used."""
+        self.identity = identity
+        for tp in self._to_restart:
+            self._of(tp).restart(identity)
+        self._to_restart.clear()
+
+    def forget_partitions(self) -> None:
+        """After a transaction was ended with an error: nothing of it is sent any more, whatever was unanswered."""
+        self._partitions.clear()
+        self._to_restart.clear()
+
+    def unanswered(self, tp: TopicPartition) -> int:
+        """How many batches of the partition have a sequence and an open fate."""
+        partition = self._partitions.get(tp)
+        return len(partition.unanswered) if partition is not None else 0
+
+    def _restart_or_fail(self, tp: TopicPartition) -> Verdict:
+        if self._transactional:
+            return Verdict.FAIL
+        self._to_restart.add(tp)
+        return Verdict.RETRY
+
+    def _raise_epoch(self) -> None:
+        """KIP-360: a plain producer raises its own epoch; only when they are used up does it need a new id."""
+        if self.identity.epoch >= _MAX_EPOCH:
+            self.identity = NO_IDENTITY
+            return
+        self.identified(self.identity._replace(epoch=self.identity.epoch + 1))
+
+    def _of(self, tp: TopicPartition) -> _Partition:
+        partition = self._partitions.get(tp)
+        if partition is None:
+            partition = self._partitions[tp] = _Partition(self.identity)
+        return partition
+
+    @staticmethod
+    def _remove(partition: _Partition, batch: Sequenced) -> None:
+        partition.unanswered = [other for other in partition.unanswered if other is not batch]

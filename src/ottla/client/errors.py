@@ -1,0 +1,187 @@
+"""What a client raises.
+
+    OttlaError
+    └── ClientError
+        ├── KafkaError(code)              a broker's answer; `.code`, `.retriable`; subclasses for what users catch:
+        │   ├── UnknownTopicOrPartitionError, TopicAlreadyExistsError, RecordTooLargeError, GroupAuthorizationError …
+        │   ├── OffsetOutOfRangeError
+        │   ├── FencedInstanceIdError     another member took over this `group.instance.id`
+        │   └── ProducerFencedError       another producer took over this `transactional.id` (fatal)
+        ├── FatalProducerError            the producer cannot be used any more; `__cause__` says why
+        ├── AbortableTransactionError     this transaction can only be aborted; `__cause__` says why
+        ├── CommitFailedError             the group moved on: another member owns the partitions by now
+        ├── MaxPollIntervalExceededError  poll() came too late, the consumer had left its group
+        ├── NoOffsetForPartitionError     no committed offset, and `auto.offset.reset` is none
+        ├── LogTruncatedError             the log no longer holds what was read before
+        ├── SerializationError            a serializer or deserializer failed; names topic, partition and offset
+        ├── RequestTimeoutError           nothing came back in time (also a TimeoutError)
+        ├── DisconnectedError             the connection broke, or no broker could be reached (also a ConnectionError)
+        ├── UnsupportedVersionError       the broker does not speak a version that this client does
+        ├── BufferExhaustedError          `buffer.memory` stayed full for `max.block.ms` (also a TimeoutError)
+        └── IllegalStateError             a call that the object's state does not allow; the message says what to do
+
+`retriable` tells whether the same call may succeed later without any change.
+"""
+
+from typing import ClassVar
+
+from ottla.base.errors import OttlaError
+from ottla.wire.errors import ErrorCode
+
+
+class ClientError(OttlaError):
+    """Any fault of the client."""
+
+    retriable: bool = False
+
+
+class KafkaError(ClientError):
+    """What a broker answered. `code` is Kafka's error code; `retriable` is Kafka's own judgement of it."""
+
+    _by_code: ClassVar[dict[int, type["KafkaError"]]] = {}
+    #: The codes that make an answer this class.
+    codes: ClassVar[tuple[ErrorCode, ...]] = ()
+
+    def __init__(self, code: int, message: str | None = None) -> None:
+        try:
+            self.code = ErrorCode(code)
+        except ValueError:  # a newer broker's code
+            self.code = ErrorCode.UNKNOWN_SERVER_ERROR
+        self.retriable = self.code.retriable
+        super().__init__(f"{self.code.name}: {message}" if message else self.code.name)
+
+    def __init_subclass__(cls) -> None:
+        for code in cls.codes:
+            KafkaError._by_code[code] = cls
+
+    @staticmethod
+    def of(code: int, message: str | None = None) -> "KafkaError":
+        """The most specific error of `code`."""
+        return KafkaError._by_code.get(code, KafkaError)(code, message)
+
+
+class UnknownTopicOrPartitionError(KafkaError):
+    """The broker has no such topic or partition (yet)."""
+
+    codes = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+
+class TopicAlreadyExistsError(KafkaError):
+    """A topic of that name is there already."""
+
+    codes = (ErrorCode.TOPIC_ALREADY_EXISTS,)
+
+
+class RecordTooLargeError(KafkaError):
+    """A record is larger than producer, topic or broker allow."""
+
+    codes = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+
+
+class OffsetOutOfRangeError(KafkaError):
+    """The position is not in the log, and `auto.offset.reset` is none."""
+
+    codes = (ErrorCode.OFFSET_OUT_OF_RANGE,)
+
+
+class FencedInstanceIdError(KafkaError):
+    """Another consumer uses the same `group.instance.id`; this one has to stop."""
+
+    codes = (ErrorCode.FENCED_INSTANCE_ID,)
+
+
+class ProducerFencedError(KafkaError):
+    """A newer producer with the same `transactional.id` has taken over; this one can write nothing more."""
+
+    codes = (ErrorCode.PRODUCER_FENCED,)
+
+
+class RebalanceInProgressError(KafkaError):
+    """The group is being rebalanced: poll() first, then commit what is still owned."""
+
+    codes = (ErrorCode.REBALANCE_IN_PROGRESS,)
+
+
+class InvalidTxnStateError(KafkaError):
+    """The coordinator's transaction is in another state than this call needs."""
+
+    codes = (ErrorCode.INVALID_TXN_STATE,)
+
+
+class AuthorizationError(KafkaError):
+    """The broker does not allow it."""
+
+    codes = (
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    )
+
+
+class FatalProducerError(ClientError):
+    """The producer cannot go on: close it and make a new one. `__cause__` is what happened."""
+
+
+class AbortableTransactionError(ClientError):
+    """The transaction cannot be committed: call abort_transaction(). `__cause__` is what happened."""
+
+
+class CommitFailedError(ClientError):
+    """The offsets were not committed, because the group has rebalanced and this member no longer belongs to it."""
+
+
+class MaxPollIntervalExceededError(ClientError):
+    """poll() was not called within `max.poll.interval.ms`, so the consumer left its group; the next poll rejoins."""
+
+    def __init__(self, took_ms: int, allowed_ms: int) -> None:
+        self.took_ms = took_ms
+        self.allowed_ms = allowed_ms
+        super().__init__(
+            f"{took_ms} ms passed between two calls of poll(), max.poll.interval.ms allows {allowed_ms}: the consumer "
+            "has left its group. Process faster, lower max.poll.records, or raise max.poll.interval.ms"
+        )
+
+
+class NoOffsetForPartitionError(ClientError):
+    """There is neither a committed offset nor a policy that says where to start."""
+
+
+class LogTruncatedError(ClientError):
+    """The leader's log ends before the position: records that were read have been lost."""
+
+
+class SerializationError(ClientError):
+    """A serializer or deserializer failed; the message names the topic, and the partition and offset of a record."""
+
+
+class RequestTimeoutError(ClientError, TimeoutError):
+    """No answer, or no success, within the time allowed."""
+
+    retriable = True
+
+
+class DisconnectedError(ClientError, ConnectionError):
+    """The connection broke before the answer came, or no broker could be reached."""
+
+    retriable = True
+
+
+class UnsupportedVersionError(ClientError):
+    """Broker and client have no version of this request in common."""
+
+
+class BufferExhaustedError(ClientError, TimeoutError):
+    """`buffer.memory` was full of unsent records for `max.block.ms`."""
+
+    retriable = True
+
+
+class IllegalStateError(ClientError):
+    """The call does not fit the state the object is in."""
+
+
+def raise_for(code: int, message: str | None = None) -> None:
+    """Raise KafkaError.of(code) unless `code` is NONE."""
+    if code != ErrorCode.NONE:
+        raise KafkaError.of(code, message)

@@ -1,0 +1,345 @@
+"""The cluster as one client sees it: a connection per broker, and metadata that is kept fresh.
+
+One task asks for metadata: every `metadata.max.age.ms`, and when somebody who met an outdated answer calls
+`request_update`. Whoever needs the news waits with `refreshed`. When no known broker can be reached the addresses of
+`bootstrap.servers` are tried again (KIP-899).
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar
+
+from ottla.client.config import CommonConfig
+from ottla.client.core.backoff import Backoff
+from ottla.client.core.metadata import ClusterSnapshot, Node
+from ottla.client.core.negotiation import BrokerVersions
+from ottla.client.errors import ClientError, DisconnectedError, KafkaError, RequestTimeoutError
+from ottla.client.net.connection import Connection, connect
+from ottla.client.net.retry import Deadline, repeat
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+log = logging.getLogger("ottla.client")
+
+T = TypeVar("T")
+#: Called with the snapshot before and after an update.
+Listener = Callable[[ClusterSnapshot, ClusterSnapshot], None]
+
+
+class _Peer:
+    """What is known about reaching one broker."""
+
+    def __init__(self, backoff: Backoff) -> None:
+        self.backoff = backoff
+        self.not_before_s = 0.0
+        self.connection: Connection | None = None
+        self.connecting: asyncio.Task[Connection] | None = None
+
+
+class Cluster:
+    """Connections and metadata of one client. All methods belong to one event loop."""
+
+    def __init__(self, config: CommonConfig, rng: random.Random, *, auto_create_topics: bool = False) -> None:
+        self.config = config
+        self.rng = rng
+        self.snapshot = ClusterSnapshot()
+        self.listeners: list[Listener] = []
+        self.all_topics = False
+        self._auto_create_topics = auto_create_topics
+        self._bootstrap = [Node(-1 - i, h, p) for i, (h, p) in enumerate(config.bootstrap_addresses())]
+        self._topics: set[str] = set()
+        self._peers: dict[int, _Peer] = {}
+        self._wanted = asyncio.Event()
+        self._waiters: list[asyncio.Future[None]] = []
+        self._updater: asyncio.Task[None] | None = None
+        self._last_error: ClientError | None = None
+        self._closed = False
+
+    async def start(self) -> None:
+        """Begin to keep metadata. Does not wait for a broker."""
+        if self._updater is None:
+            self._updater = asyncio.create_task(self._keep_metadata(), name="ottla-metadata")
+            self.request_update()
+
+    async def close(self) -> None:
+        """Close every connection. Idempotent."""
+        self._closed = True
+        tasks = [task for task in (self._updater, *(p.connecting for p in self._peers.values())) if task is not None]
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError, ClientError):
+                await task
+        for peer in self._peers.values():
+            if peer.connection is not None:
+                peer.connection.close()
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_exception(DisconnectedError("the client was closed"))
+        self._waiters.clear()
+
+    # back-off and deadlines in this client's configuration
+
+    def backoff(self) -> Backoff:
+        """`retry.backoff.ms` to `retry.backoff.max.ms`."""
+        return Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms, self.rng)
+
+    async def retrying(self, attempt: Callable[[], Awaitable[T]], *, what: str, timeout_ms: float) -> T:
+        """`attempt` until it succeeds; metadata is asked for anew after each failure."""
+        return await repeat(
+            attempt,
+            what=what,
+            deadline=Deadline(timeout_ms),
+            backoff=self.backoff(),
+            failed=lambda error: self.request_update(),
+        )
+
+    # connections
+
+    def open_connection(self, node_id: int) -> Connection | None:
+        """The connection to a broker if there is a live one to where metadata says that it listens."""
+        peer = self._peers.get(node_id)
+        return peer.connection if peer is not None and peer.connection is not None and peer.connection.is_open else None
+
+    async def connection(self, node_id: int) -> Connection:
+        """A live connection to a broker, opened if need be. Raises DisconnectedError, RequestTimeoutError."""
+        connection = self.open_connection(node_id)
+        if connection is not None:
+            return connection
+        if self._closed:
+            raise DisconnectedError("the client was closed")
+        peer = self._peer(node_id)
+        if peer.connecting is None:
+            peer.connecting = asyncio.create_task(self._connect(node_id, peer), name=f"ottla-connect-{node_id}")
+        return await asyncio.shield(peer.connecting)
+
+    async def request(
+        self,
+        node_id: int,
+        api: ApiKey,
+        message: tuple[Any, ...],
+        *,
+        timeout_ms: float | None = None,
+        cap: int | None = None,
+    ) -> Any:
+        """Send `message` to a broker and return the decoded answer, in the highest version both speak.
+
+        Raises DisconnectedError, RequestTimeoutError, UnsupportedVersionError.
+        """
+        connection = await self.connection(node_id)
+        version = connection.versions.choose(api, cap)
+        return await connection.send(api, version, message, timeout_ms or self.config.request_timeout_ms)
+
+    async def request_any(self, api: ApiKey, message: tuple[Any, ...], *, timeout_ms: float | None = None) -> Any:
+        """Like `request`, to the broker with the fewest requests in flight."""
+        return await self.request(self.least_loaded(), api, message, timeout_ms=timeout_ms)
+
+    def least_loaded(self) -> int:
+        """The broker to ask when any will do: connected and idle first; one of the bootstrap servers if none is known."""
+        now = asyncio.get_running_loop().time()
+
+        def cost(node_id: int) -> tuple[int, float, float]:
+            connection = self.open_connection(node_id)
+            if connection is not None:
+                return 0, connection.in_flight, self.rng.random()
+            waits = max(0.0, self._peer(node_id).not_before_s - now)
+            return 1, waits, self.rng.random()
+
+        return min(self._known_nodes(), key=cost)
+
+    async def versions(self) -> BrokerVersions:
+        """Versions and feature levels as any broker tells them."""
+        return (await self.connection(self.least_loaded())).versions
+
+    def _known_nodes(self) -> list[int]:
+        return list(self.snapshot.nodes) or [node.node_id for node in self._bootstrap]
+
+    def _peer(self, node_id: int) -> _Peer:
+        peer = self._peers.get(node_id)
+        if peer is None:
+            config = self.config
+            backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, self.rng)
+            peer = self._peers[node_id] = _Peer(backoff)
+        return peer
+
+    def _address(self, node_id: int) -> Node:
+        known = self.snapshot.nodes.get(node_id)
+        if known is None:
+            known = next((node for node in self._bootstrap if node.node_id == node_id), None)
+        if known is None:
+            raise DisconnectedError(f"broker {node_id} is not in the cluster's metadata")
+        return known
+
+    async def _connect(self, node_id: int, peer: _Peer) -> Connection:
+        try:
+            wait_s = peer.not_before_s - asyncio.get_running_loop().time()
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+            node = self._address(node_id)
+            config = self.config
+            connection = await connect(
+                node.host,
+                node.port,
+                config.client_id,
+                config.socket_connection_setup_timeout_ms,
+                config.request_timeout_ms,
+            )
+        except ClientError:
+            peer.not_before_s = asyncio.get_running_loop().time() + peer.backoff.next_ms() / 1000
+            self.request_update()
+            raise
+        finally:
+            peer.connecting = None
+        peer.backoff.succeeded()
+        peer.connection = connection
+        return connection
+
+    # metadata
+
+    def track(self, topics: Iterable[str]) -> bool:
+        """Keep metadata of these topics as well; says whether one of them was not tracked."""
+        added = set(topics) - self._topics
+        if added:
+            self._topics |= added
+            self.request_update()
+        return bool(added)
+
+    def retrack(self, topics: Iterable[str]) -> None:
+        """Keep metadata of exactly these topics."""
+        wanted = set(topics)
+        self.snapshot = self.snapshot.without(self._topics - wanted)
+        self._topics = wanted
+        self.request_update()
+
+    def request_update(self) -> None:
+        """Have metadata asked for soon."""
+        self._wanted.set()
+
+    async def refreshed(self) -> None:
+        """Wait for metadata that was asked for after this call; retried until it comes."""
+        if self._closed:
+            raise DisconnectedError("the client was closed")
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        self._wanted.set()
+        await waiter
+
+    async def ensure_metadata(self, timeout_ms: float) -> ClusterSnapshot:
+        """The snapshot, waiting for the first one. Raises RequestTimeoutError."""
+        if not self.snapshot.nodes:
+            try:
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await self.refreshed()
+            except TimeoutError:
+                why = f": {self._last_error}" if self._last_error else ""
+                raise RequestTimeoutError(
+                    f"no broker of {', '.join(self.config.bootstrap_servers)} answered within {timeout_ms:.0f} ms{why}"
+                ) from self._last_error
+        return self.snapshot
+
+    async def wait_for_topic(self, topic: str, timeout_ms: float) -> None:
+        """Wait until `topic` has partitions with known metadata.
+
+        Raises the broker's answer if it is final, else RequestTimeoutError.
+        """
+
+        async def attempt() -> None:
+            if self.snapshot.partition_count(topic) == 0:
+                await self.refreshed()
+            if self.snapshot.partition_count(topic) == 0:
+                code = self.snapshot.topic_errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                raise KafkaError.of(code, f"topic {topic}")
+
+        self.track([topic])
+        if self.snapshot.partition_count(topic) == 0:
+            await self.ensure_metadata(timeout_ms)
+            await self.retrying(attempt, what=f"metadata of topic {topic}", timeout_ms=timeout_ms)
+
+    def learn(self, snapshot: ClusterSnapshot) -> None:
+        """Replace the snapshot and tell the listeners."""
+        before, self.snapshot = self.snapshot, snapshot
+        for node_id, node in snapshot.nodes.items():
+            known = before.nodes.get(node_id)
+            moved = known is not None and (known.host, known.port) != (node.host, node.port)
+            peer = self._peers.get(node_id)
+            if moved and peer is not None and peer.connection is not None:
+                peer.connection.abort(DisconnectedError(f"broker {node_id} has moved to {node.host}:{node.port}"))
+        for listener in self.listeners:
+            listener(before, snapshot)
+
+    async def _keep_metadata(self) -> None:
+        backoff = self.backoff()
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.config.metadata_max_age_ms / 1000):
+                    await self._wanted.wait()
+            self._wanted.clear()
+            self._close_idle()
+            waiters, self._waiters = self._waiters, []
+            try:
+                await self._update_metadata()
+            except ClientError as error:
+                log.debug("metadata could not be fetched: %s", error)
+                self._last_error = error
+                self._waiters += waiters
+                self._wanted.set()
+                await asyncio.sleep(backoff.next_ms() / 1000)
+                continue
+            backoff.succeeded()
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+            # at most one request in a back-off, however many ask for it
+            if not self._waiters:
+                await asyncio.sleep(self.config.retry_backoff_ms / 1000 * 0.1)
+
+    async def _update_metadata(self) -> None:
+        whole = self.all_topics
+        topics = None if whole else tuple(MetadataRequestTopic(name=name) for name in sorted(self._topics))
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=self._auto_create_topics and not whole)
+        response = await self._ask_somebody(request)
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            self._forget_nodes()
+            raise DisconnectedError("the broker asked to start again from bootstrap.servers")
+        if not response.brokers:
+            raise DisconnectedError("the broker does not know its cluster yet")
+        self._last_error = None
+        self.learn(self.snapshot.updated(response, whole=whole))
+
+    async def _ask_somebody(self, request: MetadataRequest) -> MetadataResponse:
+        candidates = [self.least_loaded()]
+        if self.config.metadata_recovery_strategy == "rebootstrap":
+            candidates += [n.node_id for n in self._bootstrap if n.node_id not in candidates]
+        last: ClientError | None = None
+        for node_id in candidates:
+            try:
+                response: MetadataResponse = await self.request(node_id, ApiKey.METADATA, request)
+            except ClientError as error:
+                last = error
+            else:
+                return response
+        raise last or DisconnectedError("no broker is known")
+
+    def _forget_nodes(self) -> None:
+        for peer in self._peers.values():
+            if peer.connection is not None:
+                peer.connection.close()
+        self._peers.clear()
+        self.snapshot = self.snapshot._replace(nodes={})
+
+    def _close_idle(self) -> None:
+        """Close connections that nobody used for `connections.max.idle.ms`, and bootstrap ones when brokers are known."""
+        idle_ms = self.config.connections_max_idle_ms
+        now = asyncio.get_running_loop().time()
+        for node_id, peer in self._peers.items():
+            connection = peer.connection
+            if connection is None or connection.in_flight:
+                continue
+            unused_ms = (now - connection.last_used_s) * 1000
+            if 0 <= idle_ms < unused_ms or (node_id < 0 and self.snapshot.nodes):
+                connection.close()
+                peer.connection = None

@@ -1,0 +1,224 @@
+"""One connection to one broker: frames out, frames in, each answer to its request.
+
+A broker answers the requests of one connection in the order they came, so what waits is a queue and an answer belongs
+to its head; a correlation id that does not fit means that bytes were lost, and the connection is closed. A request that
+is not answered in time closes the connection too, as Kafka's clients do: its late answer must not meet a newer request,
+and a broker that is silent to one request is best asked anew.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ottla.base.limits import MAX_RESPONSE_BYTES
+from ottla.client.core.negotiation import BrokerVersions
+from ottla.client.errors import DisconnectedError, RequestTimeoutError, raise_for
+from ottla.wire.apis import API, ApiKey
+from ottla.wire.codec import Buffer, WireError
+from ottla.wire.errors import ErrorCode
+from ottla.wire.frames import FrameBuffer, decode_response, encode_request
+from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+log = logging.getLogger("ottla.client")
+
+_MAX_CORRELATION_ID = 2**31 - 1
+#: Where the error code stands in an ApiVersions answer: after the correlation id. It is there in every version.
+_API_VERSIONS_ERROR_AT = 4
+
+
+@dataclass(slots=True)
+class _Waiting:
+    api: ApiKey
+    version: int
+    correlation_id: int
+    future: "asyncio.Future[Any]"
+    timer: asyncio.TimerHandle
+    timeout_ms: float
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A live connection. Make one with `connect`; `versions` is set after the handshake."""
+
+    def __init__(self, client_id: str, name: str) -> None:
+        self.name = name
+        self.versions = BrokerVersions({}, {})
+        self.last_used_s = 0.0
+        self._client_id = client_id
+        self._frames = FrameBuffer(MAX_RESPONSE_BYTES)
+        self._waiting: deque[_Waiting] = deque()
+        self._correlation_id = 0
+        self._transport: asyncio.Transport | None = None
+        self._lost: Exception | None = None
+        self._loop = asyncio.get_running_loop()
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests wait for their answer."""
+        return len(self._waiting)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return self._transport is not None and self._lost is None
+
+    # what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.last_used_s = self._loop.time()
+
+    def get_buffer(self, sizehint: int) -> Any:
+        return self._frames.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            for frame in self._frames.commit(nbytes):
+                self._answered(frame)
+        except WireError as error:
+            self.abort(DisconnectedError(f"{self.name} sent what is not Kafka's protocol: {error}"))
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(DisconnectedError(f"connection to {self.name} was lost{f': {exc}' if exc else ''}"))
+
+    # what clients call
+
+    def send(self, api: ApiKey, version: int, message: tuple[Any, ...], timeout_ms: float) -> "asyncio.Future[Any]":
+        """Send a request now; the future gets the decoded answer, DisconnectedError or RequestTimeoutError."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self._transport is None or self._lost is not None:
+            future.set_exception(self._lost or DisconnectedError(f"not connected to {self.name}"))
+            return future
+        correlation_id = self._next_correlation_id()
+        self._transport.write(encode_request(api, version, correlation_id, self._client_id, message))
+        self.last_used_s = self._loop.time()
+        waiting = _Waiting(
+            api,
+            version,
+            correlation_id,
+            future,
+            self._loop.call_later(timeout_ms / 1000, self._timed_out, correlation_id),
+            timeout_ms,
+        )
+        self._waiting.append(waiting)
+        return future
+
+    def send_without_answer(self, api: ApiKey, version: int, message: tuple[Any, ...]) -> None:
+        """Send a request that the broker does not answer (Produce with acks=0)."""
+        if self._transport is None or self._lost is not None:
+            raise self._lost or DisconnectedError(f"not connected to {self.name}")
+        self.last_used_s = self._loop.time()
+        self._transport.write(encode_request(api, version, self._next_correlation_id(), self._client_id, message))
+
+    async def drained(self) -> None:
+        """Wait until the socket takes more bytes."""
+        await self._writable.wait()
+
+    def abort(self, reason: Exception) -> None:
+        """Close now; everything that waits fails with `reason`."""
+        self._fail(reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self) -> None:
+        """Close after what was written has been sent."""
+        self._fail(DisconnectedError(f"connection to {self.name} was closed"))
+        if self._transport is not None:
+            self._transport.close()
+
+    async def handshake(self, timeout_ms: float) -> None:
+        """Learn the broker's versions and features (KIP-35, KIP-511, KIP-584)."""
+        api = API[ApiKey.API_VERSIONS]
+        request = ApiVersionsRequest("ottla", "0.1.0")
+        answer: ApiVersionsResponse = await self.send(ApiKey.API_VERSIONS, api.max_version, request, timeout_ms)
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            theirs = {key.api_key: key.max_version for key in answer.api_keys}
+            version = min(theirs.get(ApiKey.API_VERSIONS, 0), api.max_version)
+            answer = await self.send(ApiKey.API_VERSIONS, version, request, timeout_ms)
+        raise_for(answer.error_code)
+        self.versions = BrokerVersions(
+            {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys},
+            {feature.name: feature.max_version_level for feature in answer.finalized_features},
+        )
+
+    # inside
+
+    def _next_correlation_id(self) -> int:
+        self._correlation_id = (self._correlation_id + 1) & _MAX_CORRELATION_ID
+        return self._correlation_id
+
+    def _answered(self, frame: Buffer) -> None:
+        if not self._waiting:
+            raise WireError("an answer came that nobody asked for")
+        waiting = self._waiting.popleft()
+        waiting.timer.cancel()
+        try:
+            correlation_id, message = decode_response(waiting.api, _version_of(waiting, frame), frame)
+            if correlation_id != waiting.correlation_id:
+                raise WireError(f"answer {correlation_id} came where {waiting.correlation_id} was due")
+        except WireError:
+            self._waiting.appendleft(waiting)  # it fails together with the others
+            raise
+        if not waiting.future.done():  # its caller may have been cancelled
+            waiting.future.set_result(message)
+
+    def _timed_out(self, correlation_id: int) -> None:
+        for waiting in self._waiting:
+            if waiting.correlation_id == correlation_id:
+                self.abort(
+                    RequestTimeoutError(
+                        f"{self.name} did not answer {waiting.api.name} within {waiting.timeout_ms:.0f} ms"
+                    )
+                )
+                return
+
+    def _fail(self, reason: Exception) -> None:
+        if self._lost is None:
+            self._lost = reason
+        self._writable.set()
+        while self._waiting:
+            waiting = self._waiting.popleft()
+            waiting.timer.cancel()
+            if not waiting.future.done():
+                waiting.future.set_exception(reason)
+
+
+def _version_of(waiting: _Waiting, frame: Buffer) -> int:
+    """The version an answer is in: the request's, but a broker refuses an unknown ApiVersions in version 0."""
+    if waiting.api is ApiKey.API_VERSIONS and waiting.version:
+        code = int.from_bytes(frame[_API_VERSIONS_ERROR_AT : _API_VERSIONS_ERROR_AT + 2], "big", signed=True)
+        return 0 if code == ErrorCode.UNSUPPORTED_VERSION else waiting.version
+    return waiting.version
+
+
+async def connect(
+    host: str, port: int, client_id: str, setup_timeout_ms: float, request_timeout_ms: float
+) -> Connection:
+    """Open a connection and shake hands. Raises DisconnectedError or RequestTimeoutError."""
+    loop = asyncio.get_running_loop()
+    name = f"{host}:{port}"
+    try:
+        async with asyncio.timeout(setup_timeout_ms / 1000):
+            _, connection = await loop.create_connection(lambda: Connection(client_id, name), host, port)
+    except TimeoutError:
+        raise DisconnectedError(f"no connection to {name} within {setup_timeout_ms:.0f} ms") from None
+    except OSError as error:
+        raise DisconnectedError(f"cannot connect to {name}: {error}") from error
+    try:
+        await connection.handshake(request_timeout_ms)
+    except BaseException:
+        connection.close()
+        raise
+    return connection

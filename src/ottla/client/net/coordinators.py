@@ -1,0 +1,77 @@
+"""Where the coordinators of groups and transactions are (SPEC G1): asked once, remembered, forgotten when wrong."""
+
+from enum import IntEnum
+from typing import Any
+
+from ottla.client.core.metadata import Node
+from ottla.client.errors import DisconnectedError, raise_for
+from ottla.client.net.cluster import Cluster
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+#: Answers after which the coordinator has to be looked for again.
+MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+
+
+class CoordinatorKind(IntEnum):
+    """What is coordinated: the key type of FindCoordinator."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class Coordinators:
+    """Finds coordinators and sends requests to them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._known: dict[tuple[CoordinatorKind, str], int] = {}
+
+    async def find(self, kind: CoordinatorKind, key: str) -> int:
+        """Node id of the coordinator. One attempt: raises retriable errors while there is none."""
+        node_id = self._known.get((kind, key))
+        if node_id is not None:
+            return node_id
+        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=(key,))
+        response: FindCoordinatorResponse = await self._cluster.request_any(ApiKey.FIND_COORDINATOR, request)
+        for found in response.coordinators:
+            if found.key == key:
+                raise_for(found.error_code, found.error_message)
+                self._learn(Node(found.node_id, found.host, found.port))
+                self._known[kind, key] = found.node_id
+                return found.node_id
+        raise DisconnectedError(f"the broker said nothing about the coordinator of {key}")
+
+    def forget(self, kind: CoordinatorKind, key: str) -> None:
+        """Look for it again next time."""
+        self._known.pop((kind, key), None)
+
+    async def request(
+        self,
+        kind: CoordinatorKind,
+        key: str,
+        api: ApiKey,
+        message: tuple[Any, ...],
+        *,
+        timeout_ms: float | None = None,
+        cap: int | None = None,
+    ) -> Any:
+        """Send `message` to the coordinator; it is forgotten if the connection fails. The answer is not looked into."""
+        node_id = await self.find(kind, key)
+        try:
+            return await self._cluster.request(node_id, api, message, timeout_ms=timeout_ms, cap=cap)
+        except (DisconnectedError, TimeoutError):
+            self.forget(kind, key)
+            raise
+
+    def check(self, kind: CoordinatorKind, key: str, code: int, message: str | None = None) -> None:
+        """Raise the error that `code` means, and forget the coordinator if it has moved."""
+        if code in MOVED:
+            self.forget(kind, key)
+        raise_for(code, message)
+
+    def _learn(self, node: Node) -> None:
+        snapshot = self._cluster.snapshot
+        if node.node_id not in snapshot.nodes:
+            self._cluster.learn(snapshot._replace(nodes={**snapshot.nodes, node.node_id: node}))

@@ -1,0 +1,82 @@
+"""Asking leaders where times and ends are in their logs (ListOffsets)."""
+
+import asyncio
+from collections.abc import Mapping
+
+from ottla.base.types import TopicPartition
+from ottla.client.core.metadata import NO_LEADER
+from ottla.client.core.offsets import OffsetAndTimestamp
+from ottla.client.errors import KafkaError
+from ottla.client.net.cluster import Cluster
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+
+
+async def list_offsets(
+    cluster: Cluster, times: Mapping[TopicPartition, int], *, read_committed: bool, timeout_ms: float
+) -> dict[TopicPartition, OffsetAndTimestamp]:
+    """The offset of each partition at its time (milliseconds, or LATEST_ / EARLIEST_TIMESTAMP); -1 where there is none.
+
+    Retried within `timeout_ms`; only partitions that failed are asked for again. Raises RequestTimeoutError, KafkaError.
+    """
+    found: dict[TopicPartition, OffsetAndTimestamp] = {}
+
+    async def attempt() -> None:
+        missing = {tp: ts for tp, ts in times.items() if tp not in found}
+        by_leader: dict[int, dict[TopicPartition, int]] = {}
+        leaderless: TopicPartition | None = None
+        for tp, ts in missing.items():
+            leader = cluster.snapshot.leader(tp)
+            if leader == NO_LEADER:
+                leaderless = tp
+            else:
+                by_leader.setdefault(leader, {})[tp] = ts
+        asked = [_ask(cluster, leader, wanted, read_committed, found) for leader, wanted in by_leader.items()]
+        for result in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
+        if leaderless is not None:
+            await cluster.refreshed()
+            code = cluster.snapshot.topic_errors.get(leaderless.topic, ErrorCode.LEADER_NOT_AVAILABLE)
+            raise KafkaError.of(code, str(leaderless))
+
+    cluster.track({tp.topic for tp in times})
+    await cluster.ensure_metadata(timeout_ms)
+    await cluster.retrying(attempt, what="ListOffsets", timeout_ms=timeout_ms)
+    return found
+
+
+async def _ask(
+    cluster: Cluster,
+    leader: int,
+    times: Mapping[TopicPartition, int],
+    read_committed: bool,
+    found: dict[TopicPartition, OffsetAndTimestamp],
+) -> None:
+    by_topic: dict[str, list[ListOffsetsPartition]] = {}
+    for tp, timestamp_ms in times.items():
+        epoch = cluster.snapshot.leader_epoch(tp)
+        by_topic.setdefault(tp.topic, []).append(ListOffsetsPartition(tp.partition, epoch, timestamp_ms))
+    request = ListOffsetsRequest(
+        -1, int(read_committed), tuple(ListOffsetsTopic(name, tuple(ps)) for name, ps in by_topic.items())
+    )
+    answer: ListOffsetsResponse = await cluster.request(leader, ApiKey.LIST_OFFSETS, request)
+    error: KafkaError | None = None
+    for topic in answer.topics:
+        for p in topic.partitions:
+            tp = TopicPartition(topic.name, p.partition_index)
+            if p.error_code == ErrorCode.NONE:
+                found[tp] = OffsetAndTimestamp(p.offset, p.timestamp, p.leader_epoch)
+            else:
+                error = KafkaError.of(p.error_code, str(tp))
+    if error is not None:
+        raise error

@@ -1,0 +1,127 @@
+"""The producer's configuration keys: Kafka's names, defaults, ranges, and contradictions (SPEC C3, P1)."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from ottla.base.config import ConfigKey, ConfigType, between, not_empty, one_of
+from ottla.base.errors import ConfigError
+from ottla.client.config import CommonConfig, build, client_keys
+
+log = logging.getLogger("ottla.producer")
+
+_MAX_IN_FLIGHT_WITH_IDEMPOTENCE = 5
+_AT_LEAST_0 = between(0)
+
+PRODUCER_CONFIG = client_keys(
+    "producer",
+    (
+        ConfigKey("acks", ConfigType.STRING, "all", "Who must have a record", one_of("all", "-1", "0", "1")),
+        ConfigKey("enable.idempotence", ConfigType.BOOLEAN, True, "Every record once and in order (KIP-98)"),
+        ConfigKey("retries", ConfigType.INT, 2**31 - 1, "Repetitions of a failed send", _AT_LEAST_0),
+        ConfigKey(
+            "max.in.flight.requests.per.connection", ConfigType.INT, 5, "Unanswered sends to one broker", between(1)
+        ),
+        ConfigKey("delivery.timeout.ms", ConfigType.INT, 120_000, "From send() to success or failure", _AT_LEAST_0),
+        ConfigKey("linger.ms", ConfigType.LONG, 5, "How long a batch may wait for more records", _AT_LEAST_0),
+        ConfigKey("batch.size", ConfigType.INT, 16_384, "Bytes at which a batch is full", _AT_LEAST_0),
+        ConfigKey("buffer.memory", ConfigType.LONG, 33_554_432, "Bytes of unsent records", _AT_LEAST_0),
+        ConfigKey("max.block.ms", ConfigType.LONG, 60_000, "Longest wait for room or metadata", _AT_LEAST_0),
+        ConfigKey("max.request.size", ConfigType.INT, 1_048_576, "Largest request, in bytes", _AT_LEAST_0),
+        ConfigKey(
+            "compression.type",
+            ConfigType.STRING,
+            "none",
+            "How batches are compressed",
+            one_of("none", "gzip", "snappy", "lz4", "zstd"),
+        ),
+        ConfigKey("compression.gzip.level", ConfigType.INT, -1, "1 to 9; -1 is the default", between(-1, 9)),
+        ConfigKey("compression.lz4.level", ConfigType.INT, 9, "1 to 17", between(1, 17)),
+        ConfigKey("compression.zstd.level", ConfigType.INT, 3, "-131072 to 22", between(-131_072, 22)),
+        ConfigKey("partitioner.class", ConfigType.OBJECT, None, "partition(topic, key, count) -> int; else Kafka's"),
+        ConfigKey("partitioner.ignore.keys", ConfigType.BOOLEAN, False, "Spread keyed records evenly as well"),
+        ConfigKey("key.serializer", ConfigType.OBJECT, None, "callable or object with serialize(topic, data)"),
+        ConfigKey("value.serializer", ConfigType.OBJECT, None, "callable or object with serialize(topic, data)"),
+        ConfigKey("transactional.id", ConfigType.STRING, None, "Turns transactions on", not_empty),
+        ConfigKey("transaction.timeout.ms", ConfigType.INT, 60_000, "The coordinator aborts after this", between(1)),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerConfig(CommonConfig):
+    """A checked producer configuration. Times are milliseconds, sizes bytes."""
+
+    acks: str
+    enable_idempotence: bool
+    retries: int
+    max_in_flight_requests_per_connection: int
+    delivery_timeout_ms: int
+    linger_ms: int
+    batch_size: int
+    buffer_memory: int
+    max_block_ms: int
+    max_request_size: int
+    compression_type: str
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_zstd_level: int
+    partitioner_class: Callable[[str, bytes | None, int], int] | None
+    partitioner_ignore_keys: bool
+    key_serializer: object
+    value_serializer: object
+    transactional_id: str | None
+    transaction_timeout_ms: int
+
+    @property
+    def required_acks(self) -> int:
+        """`acks` as the wire has it: -1 for all."""
+        return -1 if self.acks == "all" else int(self.acks)
+
+    @property
+    def compression_level(self) -> int | None:
+        """The level of the chosen codec, or None for the codec's own."""
+        level = {
+            "gzip": self.compression_gzip_level,
+            "lz4": self.compression_lz4_level,
+            "zstd": self.compression_zstd_level,
+        }.get(self.compression_type)
+        return None if level == -1 else level
+
+
+def producer_config(given: Mapping[str, object]) -> ProducerConfig:
+    """Parse and check `given`. Raises ConfigError for an unknown key, a bad value, or keys that contradict."""
+    config = _with_idempotence(build(ProducerConfig, PRODUCER_CONFIG, given), given)
+    if config.transactional_id is not None and not config.enable_idempotence:
+        raise ConfigError("Cannot set a transactional.id without also enabling idempotence.")
+    return _with_delivery_timeout(config, given)
+
+
+def _with_idempotence(config: ProducerConfig, given: Mapping[str, object]) -> ProducerConfig:
+    """Kafka's rule: a contradiction is an error if idempotence was asked for, else it turns idempotence off."""
+    if not config.enable_idempotence:
+        return config
+    if config.max_in_flight_requests_per_connection > _MAX_IN_FLIGHT_WITH_IDEMPOTENCE:
+        raise ConfigError("Must set max.in.flight.requests.per.connection to at most 5 to use the idempotent producer.")
+    problem = None
+    if config.retries == 0:
+        problem = "Must set retries to non-zero when using the idempotent producer."
+    elif config.required_acks != -1:
+        problem = (
+            "Must set acks to all in order to use the idempotent producer. Otherwise we cannot guarantee idempotence."
+        )
+    if problem is None:
+        return config
+    if "enable.idempotence" in given:
+        raise ConfigError(problem)
+    log.info("idempotence is off: retries is %s and acks is %s", config.retries, config.acks)
+    return replace(config, enable_idempotence=False)
+
+
+def _with_delivery_timeout(config: ProducerConfig, given: Mapping[str, object]) -> ProducerConfig:
+    least = config.linger_ms + config.request_timeout_ms
+    if config.delivery_timeout_ms >= least:
+        return config
+    if "delivery.timeout.ms" in given:
+        raise ConfigError("delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms")
+    return replace(config, delivery_timeout_ms=least)

@@ -1,0 +1,298 @@
+"""The producer for asyncio. The blocking one (`client.blocking.producer`) drives the same object from another thread."""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any
+
+from ottla.base.types import TopicPartition
+from ottla.client.core.accumulator import Accumulator, Limits, OnDelivery
+from ottla.client.core.delivery import Delivery
+from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from ottla.client.core.sequencing import Sequencer
+from ottla.client.core.transaction_state import TxnState
+from ottla.client.errors import (
+    AbortableTransactionError,
+    BufferExhaustedError,
+    ClientError,
+    FatalProducerError,
+    IllegalStateError,
+    RequestTimeoutError,
+)
+from ottla.client.net.cluster import Cluster
+from ottla.client.net.coordinators import Coordinators
+from ottla.client.net.retry import Deadline
+from ottla.client.producer.config import producer_config
+from ottla.client.producer.sender import Sender
+from ottla.client.producer.transactions import TransactionHandle, Transactions
+from ottla.client.serdes import serialize, serializer
+
+_NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class AsyncProducer:
+    """Sends records: plain, idempotent (the default), or transactional (`transactional.id`).
+
+        async with AsyncProducer({"bootstrap.servers": "127.0.0.1:9092"}) as producer:
+            delivery = await producer.send("topic", b"value", key=b"key")
+            print(await delivery)
+
+    Everything but the constructor belongs to one event loop; it is started by the first call.
+    """
+
+    def __init__(self, config: Mapping[str, object]) -> None:
+        """Raises ConfigError. Nothing is connected yet."""
+        self.config = producer_config(config)
+        self._key_serializer = serializer("key.serializer", self.config.key_serializer)
+        self._value_serializer = serializer("value.serializer", self.config.value_serializer)
+        self._bytes_only = self._key_serializer is None and self._value_serializer is None
+        rng = random.Random()
+        self._cluster = Cluster(self.config, rng, auto_create_topics=True)
+        self._sequencer = None
+        if self.config.enable_idempotence:
+            self._sequencer = Sequencer(transactional=self.config.transactional_id is not None)
+        limits = Limits(self.config.batch_size, self.config.buffer_memory, self.config.max_request_size)
+        self._accumulator = Accumulator(
+            limits,
+            rng,
+            wake=self._wake,
+            now_s=time.monotonic,
+            partitioner=self.config.partitioner_class,
+            ignore_keys=self.config.partitioner_ignore_keys,
+        )
+        self._sender: Sender | None = None
+        self._transactions: Transactions | None = None
+        self._closed = False
+
+    # life
+
+    async def start(self) -> None:
+        """Begin to look for the cluster. Idempotent; every other call does it too."""
+        if self._closed:
+            raise IllegalStateError("the producer is closed")
+        if self._sender is None:
+            self._sender = Sender(self._cluster, self._accumulator, self._sequencer, self.config)
+            if self.config.transactional_id is not None and self._sequencer is not None:
+                self._transactions = Transactions(
+                    self._cluster, Coordinators(self._cluster), self.config, self._sequencer, self._sender.wake
+                )
+                self._sender.transactions = self._transactions
+            await self._cluster.start()
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Send what was not sent yet, for at most `timeout_s`; abort an open transaction; disconnect. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._sender is not None:
+                async with asyncio.timeout(timeout_s):
+                    if self._transactions is not None and self._transactions.state in _OPEN:
+                        await self._end(commit=False)
+                    await self._flushed()
+        except (TimeoutError, ClientError):
+            pass  # what could not be sent is failed below
+        finally:
+            await self._stop(IllegalStateError("the producer is closed"))
+
+    async def _stop(self, reason: Exception) -> None:
+        self._closed = True
+        self._accumulator.close(reason)
+        if self._sender is not None:
+            await self._sender.close()
+            self._sender.fail_all(reason)
+        if self._transactions is not None:
+            self._transactions.close()
+        await self._cluster.close()
+
+    async def __aenter__(self) -> "AsyncProducer":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # sending
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Iterable[tuple[str, bytes | None]] = _NO_HEADERS,
+        on_delivery: OnDelivery | None = None,
+    ) -> Delivery:
+        """Queue a record and return at once with its Delivery, which can be awaited.
+
+        Waits, for `max.block.ms` at most, only for metadata of a new topic and for room in `buffer.memory`.
+        Raises BufferExhaustedError, RequestTimeoutError, RecordTooLargeError, SerializationError,
+        UnknownTopicOrPartitionError, and for a transactional producer what its state demands.
+        """
+        delivery = self.try_send(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        if delivery is None:
+            delivery = await self._until_sent(
+                topic, lambda: self.try_send(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+            )
+        return delivery
+
+    def try_send(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Iterable[tuple[str, bytes | None]],
+        on_delivery: OnDelivery | None,
+    ) -> Delivery | None:
+        """Queue a record without waiting, from any thread; None when `make_way` has to be awaited first."""
+        if self._transactions is not None:
+            self._transactions.check_send()
+        elif self.config.transactional_id is not None:
+            raise IllegalStateError("send() is not allowed now: call init_transactions() first")
+        if not self._bytes_only or key.__class__ is not bytes or value.__class__ is not bytes:
+            key = serialize(self._key_serializer, topic, "key", key)
+            value = serialize(self._value_serializer, topic, "value", value)
+        if timestamp_ms is None:
+            timestamp_ms = time.time_ns() // 1_000_000
+        accumulator = self._accumulator
+        if not accumulator.knows(topic):
+            return None
+        return accumulator.append(topic, partition, timestamp_ms, key, value, headers, on_delivery)
+
+    async def make_way(self, topic: str, deadline: Deadline) -> None:
+        """Wait until `topic` is known, or else until there is room. Raises BufferExhaustedError, RequestTimeoutError."""
+        await self.start()
+        if not self._accumulator.knows(topic):
+            await self._cluster.wait_for_topic(topic, deadline.left_ms)
+            return
+        room = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._accumulator.when_room(lambda: loop.call_soon_threadsafe(_resolve, room))
+        try:
+            async with asyncio.timeout(deadline.left_ms / 1000):
+                await room
+        except TimeoutError:
+            raise BufferExhaustedError(
+                f"buffer.memory ({self.config.buffer_memory} bytes) stayed full for {deadline.timeout_ms:.0f} ms"
+            ) from None
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Send what is queued, and wait until each record's fate is known. Raises RequestTimeoutError."""
+        await self.start()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._flushed()
+        except TimeoutError:
+            raise RequestTimeoutError(f"records are still unacknowledged after {timeout_s} s") from None
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """The numbers of the topic's partitions. Raises RequestTimeoutError, UnknownTopicOrPartitionError."""
+        await self.start()
+        await self._cluster.wait_for_topic(topic, self.config.max_block_ms)
+        return sorted(self._cluster.snapshot.topics[topic].partitions)
+
+    # transactions (SPEC T1)
+
+    async def init_transactions(self) -> None:
+        """Fence earlier producers of this `transactional.id`, end what they left, get an epoch. Once, before all else."""
+        await (await self._transactional("init_transactions()")).initialize()
+
+    async def begin_transaction(self) -> None:
+        """Open a transaction; what is sent from now on belongs to it."""
+        (await self._transactional("begin_transaction()")).begin()
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata
+    ) -> None:
+        """Commit a consumer's offsets with the transaction. Raises CommitFailedError when the group has moved on."""
+        transactions = await self._transactional("send_offsets_to_transaction()")
+        await transactions.send_offsets(offsets, group_metadata)
+
+    async def commit_transaction(self) -> None:
+        """Flush and commit. After RequestTimeoutError call it again: the outcome is open until it returns."""
+        await self._transactional("commit_transaction()")
+        await self._end(commit=True)
+
+    async def abort_transaction(self) -> None:
+        """Drop what was not sent, and abort. After RequestTimeoutError call it again."""
+        await self._transactional("abort_transaction()")
+        await self._end(commit=False)
+
+    async def detach_transaction(self) -> TransactionHandle:
+        """Flush, leave the transaction open, and close: whoever has the handle ends it (`Admin.end_transaction`)."""
+        transactions = await self._transactional("detach_transaction()")
+        transactions.check_send()
+        await self._flushed()
+        handle = transactions.detach()
+        await self._stop(IllegalStateError("the transaction was detached: this producer is closed"))
+        return handle
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """A transaction around a block: committed at its end, aborted when it raises."""
+        await self.begin_transaction()
+        try:
+            yield
+        except BaseException:
+            if self._transactions is not None and self._transactions.state in _OPEN:
+                await self._end(commit=False)
+            raise
+        try:
+            await self.commit_transaction()
+        except AbortableTransactionError:
+            await self.abort_transaction()
+            raise
+
+    # inside
+
+    def _wake(self) -> None:
+        if self._sender is not None:
+            self._sender.wake()
+
+    async def _until_sent(self, topic: str, attempt: Callable[[], Delivery | None]) -> Delivery:
+        deadline = Deadline(self.config.max_block_ms)
+        while True:
+            await self.make_way(topic, deadline)
+            delivery = attempt()
+            if delivery is not None:
+                return delivery
+
+    async def _flushed(self) -> None:
+        for batch in self._accumulator.incomplete(flush=True):
+            await batch.outcome.wait()
+
+    async def _transactional(self, call: str) -> Transactions:
+        await self.start()
+        if self._transactions is None:
+            raise IllegalStateError(f"{call} needs a transactional.id in the producer's configuration")
+        return self._transactions
+
+    async def _end(self, *, commit: bool) -> None:
+        transactions = self._transactions
+        assert transactions is not None
+        transactions.ending(commit=commit)
+        if not commit:
+            self._wake()  # the sender drops what is queued
+        await self._flushed()
+        if commit and transactions.in_error:
+            cause = transactions.cause
+            kind = FatalProducerError if transactions.state is TxnState.FATAL_ERROR else AbortableTransactionError
+            raise kind(f"the transaction was not committed: {cause}") from cause
+        await transactions.end(commit=commit)
+
+
+_OPEN = frozenset({TxnState.IN_TRANSACTION, TxnState.ABORTABLE_ERROR, TxnState.ABORTING})
+
+
+def _resolve(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)

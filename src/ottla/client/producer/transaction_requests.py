@@ -1,0 +1,85 @@
+"""The messages of transactions, filled."""
+
+from collections.abc import Iterable, Mapping
+
+from ottla.base.types import TopicPartition
+from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from ottla.client.core.sequencing import ProducerIdentity
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from ottla.wire.messages.end_txn import EndTxnRequest
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+
+
+def init_producer_id(transactional_id: str | None, timeout_ms: int, current: ProducerIdentity) -> InitProducerIdRequest:
+    """Ask for an identity; with `current` for the epoch after it (KIP-360)."""
+    return InitProducerIdRequest(transactional_id, timeout_ms, current.producer_id, current.epoch)
+
+
+def end_transaction(transactional_id: str, identity: ProducerIdentity, *, commit: bool) -> EndTxnRequest:
+    """Commit or abort."""
+    return EndTxnRequest(transactional_id, identity.producer_id, identity.epoch, commit)
+
+
+def add_offsets(transactional_id: str, identity: ProducerIdentity, group_id: str) -> AddOffsetsToTxnRequest:
+    """First protocol: the group's offsets partition joins the transaction."""
+    return AddOffsetsToTxnRequest(transactional_id, identity.producer_id, identity.epoch, group_id)
+
+
+def add_partitions(
+    transactional_id: str, identity: ProducerIdentity, partitions: Iterable[TopicPartition]
+) -> AddPartitionsToTxnRequest:
+    """First protocol: partitions join the transaction before they are produced to."""
+    by_topic: dict[str, list[int]] = {}
+    for tp in sorted(partitions):
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=identity.producer_id,
+        v3_and_below_producer_epoch=identity.epoch,
+        v3_and_below_topics=tuple(AddPartitionsToTxnTopic(name, tuple(ps)) for name, ps in by_topic.items()),
+    )
+
+
+def worst_partition_error(answer: AddPartitionsToTxnResponse) -> int:
+    """The error that decides: one that is final before one that is retried; a partition that was merely not tried last."""
+    codes = {
+        partition.partition_error_code
+        for topic in answer.results_by_topic_v3_and_below
+        for partition in topic.results_by_partition
+    } - {ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED}
+    return min(codes, key=lambda code: ErrorCode(code).retriable, default=ErrorCode.NONE)
+
+
+def commit_offsets(
+    transactional_id: str,
+    identity: ProducerIdentity,
+    group: ConsumerGroupMetadata,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> TxnOffsetCommitRequest:
+    """The group's positions, to be committed with the transaction."""
+    by_topic: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+    for tp, offset in sorted(offsets.items()):
+        by_topic.setdefault(tp.topic, []).append(
+            TxnOffsetCommitRequestPartition(tp.partition, offset.offset, offset.leader_epoch, offset.metadata)
+        )
+    return TxnOffsetCommitRequest(
+        transactional_id=transactional_id,
+        group_id=group.group_id,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        generation_id=group.generation_id,
+        member_id=group.member_id,
+        group_instance_id=group.group_instance_id,
+        topics=tuple(TxnOffsetCommitRequestTopic(name, tuple(ps)) for name, ps in by_topic.items()),
+    )

@@ -1,0 +1,52 @@
+"""Serializers and deserializers (SPEC C2): a callable, or an object (or class) with `serialize` / `deserialize`.
+
+    Producer({..., "value.serializer": lambda topic, data: json.dumps(data).encode()})
+
+Both are called with the topic and the datum. What they raise becomes a SerializationError that names topic, and for a
+record that was read its partition and offset.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.base.errors import ConfigError
+from ottla.client.errors import SerializationError
+
+Serializer = Callable[[str, Any], bytes | None]
+Deserializer = Callable[[str, bytes | None], Any]
+
+
+def serializer(key: str, given: object) -> Serializer | None:
+    """The serializer configured under `key`; None when records come as bytes."""
+    return _callable(key, given, "serialize")
+
+
+def deserializer(key: str, given: object) -> Deserializer | None:
+    """The deserializer configured under `key`; None when bytes are wanted."""
+    return _callable(key, given, "deserialize")
+
+
+def _callable(key: str, given: object, method: str) -> Callable[[str, Any], Any] | None:
+    if given is None:
+        return None
+    made = given() if isinstance(given, type) else given
+    found = getattr(made, method, None) or made
+    if not callable(found):
+        raise ConfigError(f"Invalid value {given!r} for configuration {key}: expected a callable or {method}()")
+    return found  # type: ignore[no-any-return]
+
+
+def serialize(how: Serializer | None, topic: str, what: str, datum: Any) -> bytes | None:
+    """Turn `datum` into bytes. Raises SerializationError."""
+    if how is None:
+        if datum is None or isinstance(datum, bytes):
+            return datum
+        if isinstance(datum, (bytearray, memoryview)):
+            return bytes(datum)
+        raise SerializationError(
+            f"topic {topic}: the {what} is a {type(datum).__name__}, without a {what}.serializer it has to be bytes"
+        )
+    try:
+        return how(topic, datum)
+    except Exception as error:  # whatever a user's serializer raises
+        raise SerializationError(f"topic {topic}: the {what} could not be serialized: {error}") from error
