@@ -27,7 +27,7 @@ COMMON_KEYS: tuple[ConfigKey, ...] = (
         "connections.max.idle.ms",
         ConfigType.LONG,
         540_000,
-        "An unused connection is closed then; -1 never",
+        "Unused connections are closed; -1 never",
         between(-1),
     ),
     ConfigKey("metadata.max.age.ms", ConfigType.LONG, 300_000, "Metadata is asked for again after this", _AT_LEAST_0),

@@ -141,7 +141,7 @@ class TransactionCalls(AdminBase):
     async def abort_transaction(
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
     ) -> None:
-        """Write an abort marker into one partition: for a hanging transaction, one no coordinator knows of (KIP-664)."""
+        """Write an abort marker into one partition, for a transaction that no coordinator knows of (KIP-664)."""
 
         async def attempt() -> None:
             leader = await self._leader(partition)

@@ -84,7 +84,7 @@ class Consumer:
     # reading
 
     def poll(self, timeout_s: float = 1.0) -> list[ConsumerRecord]:
-        """Up to `max.poll.records` records; an empty list when none came within `timeout_s`. See `AsyncConsumer.poll`."""
+        """Up to `max.poll.records` records; [] when none came within `timeout_s`. See `AsyncConsumer.poll`."""
         consumer = self._consumer
         consumer.polled()
         if consumer.can_take():
@@ -97,7 +97,7 @@ class Consumer:
     def poll_arrow(
         self, timeout_s: float = 1.0, *, with_headers: bool = False
     ) -> "dict[TopicPartition, pyarrow.RecordBatch]":
-        """What one fetch brought of each partition, as columns; see `ottla.wire.columns`. Not bound by max.poll.records."""
+        """What one fetch brought of each partition, as columns (`ottla.wire.columns`), however many records."""
         consumer = self._consumer
         consumer.polled()
         deadline_s = time.monotonic() + timeout_s
@@ -156,7 +156,7 @@ class Consumer:
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, timeout_s: float | None = None
     ) -> None:
-        """Commit `offsets`, or the positions after what poll returned. Raises CommitFailedError, RequestTimeoutError."""
+        """Commit `offsets`, or what poll has returned. Raises CommitFailedError, RequestTimeoutError."""
         self._thread.run(self._consumer.commit(offsets, timeout_s))
 
     def commit_async(

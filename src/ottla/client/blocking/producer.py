@@ -75,7 +75,7 @@ class Producer:
         return self._thread.run(self._producer.partitions_for(topic))
 
     def init_transactions(self) -> None:
-        """Fence earlier producers of this `transactional.id`, end what they left, get an epoch. Once, before all else."""
+        """Fence earlier producers of this `transactional.id`, end what they left, get an epoch. Once, first."""
         self._thread.run(self._producer.init_transactions())
 
     def begin_transaction(self) -> None:

@@ -105,7 +105,7 @@ def consumer_config(given: Mapping[str, object]) -> ConsumerConfig:
         raise ConfigError("heartbeat.interval.ms must be set lower than the session.timeout.ms")
     if config.heartbeat_interval_ms > config.session_timeout_ms / 3:
         log.warning(
-            "heartbeat.interval.ms (%d) is above a third of session.timeout.ms (%d): two lost heartbeats expel the member",
+            "heartbeat.interval.ms (%d) is above a third of session.timeout.ms (%d): two lost ones expel the member",
             config.heartbeat_interval_ms,
             config.session_timeout_ms,
         )

@@ -1,4 +1,4 @@
-"""The consumer for asyncio. The blocking one (`client.blocking.consumer`) drives the same object from another thread."""
+"""The consumer for asyncio; the blocking one (`client.blocking.consumer`) drives the same object from a thread."""
 
 import asyncio
 import inspect
@@ -6,9 +6,9 @@ import random
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.base.types import TopicPartition
 from ottla.client.consumer.callbacks import CallbackDue, Callbacks
@@ -162,7 +162,7 @@ class AsyncConsumer:
     async def poll_arrow(
         self, timeout_s: float = 1.0, *, with_headers: bool = False
     ) -> "dict[TopicPartition, pyarrow.RecordBatch]":
-        """What one fetch brought of each partition, as columns; see `ottla.wire.columns`. Not bound by max.poll.records."""
+        """What one fetch brought of each partition, as columns (`ottla.wire.columns`), however many records."""
         return await self._served(lambda: self.take_arrow(with_headers=with_headers), timeout_s) or {}
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
@@ -230,7 +230,7 @@ class AsyncConsumer:
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, timeout_s: float | None = None
     ) -> None:
-        """Commit `offsets`, or the positions after what poll returned. Raises CommitFailedError, RequestTimeoutError."""
+        """Commit `offsets`, or what poll has returned. Raises CommitFailedError, RequestTimeoutError."""
         await self._ready(timeout_s)
         await self._parts().commits.commit(_checked(offsets), self._timeout_ms(timeout_s))
 
@@ -347,9 +347,9 @@ class AsyncConsumer:
                 return found
             await _call(found)
 
-    async def _serve(self, work: "asyncio.Future[T] | object") -> None:
+    async def _serve(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` to its end, making the calls into the user's code that it needs."""
-        task = asyncio.ensure_future(work)  # type: ignore[call-overload]
+        task = asyncio.ensure_future(work)
         try:
             while not task.done():
                 due = await self.step_of(task)

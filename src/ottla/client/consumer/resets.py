@@ -200,12 +200,14 @@ class Resets:
 
     def _report(self, reset: OffsetReset) -> None:
         if reset.before >= 0:
+            what = "skipped" if reset.skipped >= 0 else "read again"
             log.warning(
-                "%s: offset %d is out of range, reading goes on at %d: %d records were skipped",
+                "%s: offset %d is out of range, reading goes on at %d: %d records are %s",
                 reset.partition,
                 reset.before,
                 reset.after,
-                reset.skipped,
+                abs(reset.skipped),
+                what,
             )
         else:
             log.info("%s: reading begins at offset %d", reset.partition, reset.after)

@@ -83,7 +83,7 @@ class Accumulator:
         self._open: dict[TopicPartition, PartitionQueue] = {}
         #: Batches whose fate is open, in the order they were made.
         self._incomplete: dict[ProducerBatch, None] = {}
-        self._room_waiters: list[Callable[[], None]] = []
+        self._room_waiters: list[Callable[[], object]] = []
         self._closed: Exception | None = None
 
     # user threads
@@ -122,9 +122,9 @@ class Accumulator:
                     return delivery
             if self._closed is not None:
                 raise self._closed
-            delivery = self._begin_batch(state, topic, partition, timestamp_ms, key, value, headers, on_delivery)
+            begun = self._begin_batch(state, topic, partition, timestamp_ms, key, value, headers, on_delivery)
         self._wake()
-        return delivery
+        return begun
 
     def append_encoded(self, tp: TopicPartition, payload: bytearray, record_count: int) -> Delivery | None:
         """Add a whole batch that is already encoded; None when `buffer.memory` is full."""
@@ -146,7 +146,7 @@ class Accumulator:
         """The partition that a record without a key would go to now."""
         return max(0, self._topics[topic].sticky.partition)
 
-    def when_room(self, waiter: Callable[[], None]) -> None:
+    def when_room(self, waiter: Callable[[], object]) -> None:
         """Call `waiter` once when a batch has been settled, in the thread that settles it."""
         with self._lock:
             self._room_waiters.append(waiter)

@@ -28,7 +28,8 @@ class Backoff:
     def after_ms(self, failures: int) -> float:
         """The pause after `failures` earlier ones, milliseconds."""
         pause = min(self._first_ms * _MULTIPLIER ** min(failures, 30), self._max_ms)
-        return pause * self._rng.uniform(1 - _JITTER, 1 + _JITTER)
+        jittered: float = pause * self._rng.uniform(1 - _JITTER, 1 + _JITTER)
+        return jittered
 
     def succeeded(self) -> None:
         """Start again from the shortest pause."""

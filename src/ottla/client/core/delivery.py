@@ -38,7 +38,7 @@ class Outcome:
         self.base_offset = UNKNOWN_OFFSET
         self.log_append_time_ms = NO_TIMESTAMP
         self._lock = lock
-        self._waiters: list[Callable[[], None]] = []
+        self._waiters: list[Callable[[], object]] = []
 
     def settle(self, base_offset: int, log_append_time_ms: int, error: Exception | None) -> bool:
         """Fix the fate and wake who waits; False when it was fixed before."""
@@ -54,7 +54,7 @@ class Outcome:
             waiter()
         return True
 
-    def when_done(self, waiter: Callable[[], None]) -> None:
+    def when_done(self, waiter: Callable[[], object]) -> None:
         """Call `waiter` once, at once if the fate is known, else in the thread that settles it."""
         with self._lock:
             if not self.done:

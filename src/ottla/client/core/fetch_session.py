@@ -1,7 +1,7 @@
 """Incremental fetch sessions (KIP-227): after the first request, only what changed is sent.
 
-The session's epoch counts requests: 0 asks for a new session with everything in it, then 1, 2, …; a broker that keeps no
-session answers id 0, and every request is a whole one.
+The session's epoch counts requests: 0 asks for a new session with everything in it, then 1, 2, …; a broker that keeps
+no session answers id 0, and every request is a whole one.
 """
 
 from collections.abc import Mapping

@@ -13,6 +13,7 @@ from ottla.client.core.positions import PartitionState
 from ottla.client.errors import SerializationError
 from ottla.client.serdes import Deserializer
 from ottla.wire.batch import BatchHeader, iter_headers, parse_end_txn_marker
+from ottla.wire.codec import Buffer
 from ottla.wire.records import decode_consumer_records
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class FetchedPartition:
     def __init__(
         self,
         state: PartitionState,
-        data: bytes | memoryview,
+        data: Buffer,
         aborted: Iterable[tuple[int, int]],
         decoding: Decoding,
     ) -> None:
@@ -160,7 +161,7 @@ class FetchedPartition:
         return record._replace(key=key, value=value)
 
 
-def _is_abort(data: bytes | memoryview, pos: int, header: BatchHeader) -> bool:
+def _is_abort(data: Buffer, pos: int, header: BatchHeader) -> bool:
     commit, _ = parse_end_txn_marker(memoryview(data)[pos : pos + header.size_bytes])
     return not commit
 

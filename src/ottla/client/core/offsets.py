@@ -20,7 +20,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """A member of a group, as `send_offsets_to_transaction` needs it: with it a zombie's offsets are refused (KIP-447)."""
+    """A member of a group, for `send_offsets_to_transaction`: with it a zombie's offsets are refused (KIP-447)."""
 
     group_id: str
     generation_id: int = -1

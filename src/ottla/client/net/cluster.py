@@ -139,7 +139,7 @@ class Cluster:
         return await self.request(self.least_loaded(), api, message, timeout_ms=timeout_ms)
 
     def least_loaded(self) -> int:
-        """The broker to ask when any will do: connected and idle first; one of the bootstrap servers if none is known."""
+        """The broker to ask when any will do, connected and idle ones first; a bootstrap server if none is known."""
         now = asyncio.get_running_loop().time()
 
         def cost(node_id: int) -> tuple[int, float, float]:
@@ -332,7 +332,7 @@ class Cluster:
         self.snapshot = self.snapshot._replace(nodes={})
 
     def _close_idle(self) -> None:
-        """Close connections that nobody used for `connections.max.idle.ms`, and bootstrap ones when brokers are known."""
+        """Close connections unused for `connections.max.idle.ms`, and bootstrap ones once brokers are known."""
         idle_ms = self.config.connections_max_idle_ms
         now = asyncio.get_running_loop().time()
         for node_id, peer in self._peers.items():

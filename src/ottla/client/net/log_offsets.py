@@ -26,7 +26,7 @@ async def list_offsets(
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """The offset of each partition at its time (milliseconds, or LATEST_ / EARLIEST_TIMESTAMP); -1 where there is none.
 
-    Retried within `timeout_ms`; only partitions that failed are asked for again. Raises RequestTimeoutError, KafkaError.
+    Retried within `timeout_ms`, for partitions that failed only. Raises RequestTimeoutError, KafkaError.
     """
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
 

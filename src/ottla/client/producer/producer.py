@@ -1,4 +1,4 @@
-"""The producer for asyncio. The blocking one (`client.blocking.producer`) drives the same object from another thread."""
+"""The producer for asyncio; the blocking one (`client.blocking.producer`) drives the same object from a thread."""
 
 import asyncio
 import random
@@ -169,7 +169,7 @@ class AsyncProducer:
         return accumulator.append(topic, partition, timestamp_ms, key, value, headers, on_delivery)
 
     async def make_way(self, topic: str, deadline: Deadline) -> None:
-        """Wait until `topic` is known, or else until there is room. Raises BufferExhaustedError, RequestTimeoutError."""
+        """Wait until `topic` is known, or there is room. Raises BufferExhaustedError, RequestTimeoutError."""
         await self.start()
         if not self._accumulator.knows(topic):
             await self._cluster.wait_for_topic(topic, deadline.left_ms)
@@ -203,7 +203,7 @@ class AsyncProducer:
     # transactions (SPEC T1)
 
     async def init_transactions(self) -> None:
-        """Fence earlier producers of this `transactional.id`, end what they left, get an epoch. Once, before all else."""
+        """Fence earlier producers of this `transactional.id`, end what they left, get an epoch. Once, first."""
         await (await self._transactional("init_transactions()")).initialize()
 
     async def begin_transaction(self) -> None:

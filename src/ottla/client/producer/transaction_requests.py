@@ -52,7 +52,7 @@ def add_partitions(
 
 
 def worst_partition_error(answer: AddPartitionsToTxnResponse) -> int:
-    """The error that decides: one that is final before one that is retried; a partition that was merely not tried last."""
+    """The error that decides: a final one before one that is retried; that a partition was not tried says nothing."""
     codes = {
         partition.partition_error_code
         for topic in answer.results_by_topic_v3_and_below

@@ -128,8 +128,8 @@ class Transactions:
         identity = self._sequencer.identity
         self._started = True
         if not self._implicit:
-            message = requests.add_offsets(self._id, identity, group.group_id)
-            await self._ask_coordinator(ApiKey.ADD_OFFSETS_TO_TXN, message, lambda r: r.error_code)
+            joining = requests.add_offsets(self._id, identity, group.group_id)
+            await self._ask_coordinator(ApiKey.ADD_OFFSETS_TO_TXN, joining, lambda r: r.error_code)
         message = requests.commit_offsets(self._id, identity, group, offsets)
         await self._commit_offsets(group.group_id, message)
 
@@ -253,7 +253,7 @@ class Transactions:
             elif error.code in _GROUP_MOVED_ON:
                 self._failed(error, fatal=False)
                 raise CommitFailedError(
-                    f"the offsets are not part of the transaction, the group has moved on ({error}): abort, and poll again"
+                    f"the offsets are not in the transaction, the group has moved on ({error}): abort, and poll again"
                 ) from error
             self._failed(error, fatal=isinstance(error, ProducerFencedError) or error.code in _FATAL)
             raise error
