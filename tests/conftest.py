@@ -2,11 +2,17 @@
 
 OTTLA_INTERPRETED=1 runs Ottla's compiled modules from their Python source, as on a machine without a C compiler:
 `make test` runs the wire and log tests a second time that way.
+Hypothesis has no deadline: how long an example takes says more about the machine than about the code.
 """
 
 import os
 import sys
 from importlib.machinery import FileFinder, SourceFileLoader
+
+from hypothesis import settings
+
+settings.register_profile("ottla", deadline=None)
+settings.load_profile("ottla")
 
 if os.environ.get("OTTLA_INTERPRETED"):
     loaded = [name for name in sys.modules if name.startswith("ottla.wire")]

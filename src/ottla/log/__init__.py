@@ -5,7 +5,8 @@ validation   what a client's batch must be                     producers   idemp
 segments     which segment holds an offset                     segment     one .log and its indexes
 index        .index and .timeindex                             txn_index   .txnindex
 snapshot     .snapshot                                         epochs      leader-epoch-checkpoint
-recovery     opening a directory after any kind of end         retention   which segments go
-timestamps   ListOffsets by time                               checkpoint  Kafka's small text files
+recovery     opening a directory after any kind of end         history     batches that a snapshot does not hold
+timestamps   ListOffsets by time                               retention   which segments go
+checkpoint   Kafka's small text files                          config      the settings
 storage      the port to the files                             memory      the port's twin with crashes
 """

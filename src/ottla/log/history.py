@@ -1,0 +1,96 @@
+"""The batches that a snapshot does not hold: it keeps one of each producer, and five may be in flight.
+
+After a clean restart a client may still send again any of the last five batches whose answers it did not get. Apache
+Kafka remembers the last one only, and refuses the others; here they are found in the last megabyte before the snapshot,
+walking back until every producer that wrote there has its five.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from ottla.base.errors import CorruptDataError
+from ottla.log.producers import BATCHES_TO_RETAIN, BatchMetadata, ProducerEntry, ProducerState
+from ottla.log.segment import Segment
+from ottla.wire.batch import BatchHeader
+
+#: How far before a snapshot older batches of its producers are looked for: five batches of many producers.
+_HISTORY_BYTES: Final = 1_048_576
+#: How much of that is read at a time.
+_STEP_BYTES: Final = 32_768
+
+
+def add_history(producers: ProducerState, segments: list[Segment], snapshot_offset: int) -> None:
+    """Find the batches that the snapshot's producers wrote before their last one."""
+    wanted = {entry.producer_id: entry for entry in producers.producers.values() if _has_more(entry)}
+    if not wanted:
+        return
+    oldest_offset = _history_start(segments, snapshot_offset)
+    wanted = {key: entry for key, entry in wanted.items() if entry.batches[0].first_offset > oldest_offset}
+    for header in _headers_back(segments, snapshot_offset):
+        if not wanted or header.last_offset < oldest_offset:
+            return
+        entry = wanted.get(header.producer_id)
+        if entry is None or header.is_control:
+            continue
+        if header.producer_epoch != entry.producer_epoch:
+            del wanted[header.producer_id]
+        elif header.last_offset < entry.batches[0].first_offset:
+            entry.batches.appendleft(_metadata(header))
+            if not _has_more(entry):
+                del wanted[header.producer_id]
+
+
+def _has_more(entry: ProducerEntry) -> bool:
+    """Whether the producer may have written batches of its epoch before the first one that is known."""
+    return 0 < len(entry.batches) < BATCHES_TO_RETAIN and entry.batches[0].first_sequence > 0
+
+
+def _history_start(segments: list[Segment], offset: int) -> int:
+    """An offset about `_HISTORY_BYTES` before `offset`."""
+    wanted_bytes = _HISTORY_BYTES
+    for segment in reversed(segments):
+        if segment.base_offset < offset:
+            end = _position_of(segment, offset)
+            if end > wanted_bytes:
+                start = segment.offset_index.position_before(end - wanted_bytes)
+                return next(segment.walk(start))[1].base_offset
+            wanted_bytes -= end
+    return segments[0].base_offset
+
+
+def _headers_back(segments: list[Segment], offset: int) -> Iterator[BatchHeader]:
+    """The headers before `offset`, newest first."""
+    for segment in reversed(segments):
+        end = _position_of(segment, offset) if segment.base_offset < offset else 0
+        while end > 0:
+            start = segment.offset_index.position_before(max(end - _STEP_BYTES, 0))
+            yield from reversed(_headers_between(segment, start, end))
+            end = start
+
+
+def _headers_between(segment: Segment, start: int, end: int) -> list[BatchHeader]:
+    found = []
+    for at, header in segment.walk(start):
+        if at >= end:
+            break
+        found.append(header)
+    return found
+
+
+def _position_of(segment: Segment, offset: int) -> int:
+    """Where the batches before `offset` end. What lies behind may not have been checked yet, and be no batch at all."""
+    position = segment.offset_index.lookup(offset).position
+    try:
+        for at, header in segment.walk(position):
+            if header.base_offset >= offset:
+                break
+            position = at + header.size_bytes
+    except CorruptDataError:
+        pass
+    return position
+
+
+def _metadata(header: BatchHeader) -> BatchMetadata:
+    return BatchMetadata(
+        header.base_sequence, header.last_sequence, header.base_offset, header.last_offset, header.max_timestamp_ms
+    )
