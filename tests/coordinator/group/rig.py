@@ -68,6 +68,8 @@ class Rig:
         self.now_ms = START_MS
         self.log: list[Entry] = []
         self.answers: dict[int, Any] = {}
+        #: Requests since the last crash that have no answer yet.
+        self.waiting: set[int] = set()
         self.timers: dict[tuple[str, ...], int] = {}
         self.fail_with: ErrorCode | None = None
         self._token = 0
@@ -94,6 +96,7 @@ class Rig:
         for reply in decision.replies:
             assert reply.token not in self.answers, "answered twice"
             self.answers[reply.token] = reply.response
+            self.waiting.discard(reply.token)
         for timer in decision.timers:
             match timer:
                 case SetTimer(key, at_ms):
@@ -115,6 +118,7 @@ class Rig:
         """kill -9 and start: whatever is not in the log is gone."""
         self.shard = recover(self.config, self.log, self.now_ms)
         self.timers.clear()
+        self.waiting.clear()
         self.run(self.shard.loaded(self.now_ms))
 
     def marker(self, producer_id: int, *, commit: bool) -> None:
@@ -136,6 +140,7 @@ class Rig:
 
     def token(self) -> int:
         self._token += 1
+        self.waiting.add(self._token)
         return self._token
 
     def answer(self, token: int) -> Any:
