@@ -10,7 +10,7 @@ import pytest
 from ottla.testing import Broker
 from ottla.wire.apis import ApiKey
 from tests.coordinator.txn.socket_conversation import SocketConversation
-from tests.coordinator.txn.talks import TALKS
+from tests.coordinator.txn.talks import HANDLER_TALKS, TALKS
 from tests.coordinator.txn.test_talks import recorded
 
 
@@ -20,10 +20,10 @@ def running() -> Iterator[Broker]:
         yield broker
 
 
-@pytest.mark.parametrize("name", TALKS)
+@pytest.mark.parametrize("name", TALKS | HANDLER_TALKS)
 def test_t5_broker_answers_as_apache_kafka_does(running: Broker, name: str) -> None:
     conversation = SocketConversation(name, running.port)
-    TALKS[name](conversation)
+    (TALKS | HANDLER_TALKS)[name](conversation)
     conversation.close()
     assert conversation.transcript == recorded()[name]
 

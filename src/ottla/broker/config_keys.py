@@ -1,7 +1,8 @@
 """The broker's configuration keys: Kafka's names, types and defaults.
 
-Deviations from Kafka 4.3's defaults, all because one node is the whole cluster: replication factors default to 1,
-`node.id` to 1, `log.dirs` to `ottla-data`. Keys of `NO_EFFECT` are accepted so that a Kafka `server.properties` can be
+Deviations from Kafka 4.3's defaults, because one node is the whole cluster: replication factors default to 1,
+`node.id` to 1, `log.dirs` to `ottla-data`; and because nobody is asked who they are, `listeners` is this machine
+alone. Keys of `NO_EFFECT` are accepted so that a Kafka `server.properties` can be
 used as it is; they govern parts (KRaft quorum, thread pools, replication) that one process does not have.
 """
 
@@ -28,7 +29,9 @@ NODE: Final = (
     ConfigKey("node.id", _INT, 1, "This broker's id.", _at_least_0, ("broker.id",)),
     ConfigKey("cluster.id", _STR, None, "Cluster id of a new data directory; 22 characters of base64."),
     ConfigKey("broker.rack", _STR, None, "This broker's rack, told to clients."),
-    ConfigKey("listeners", _LIST, ("PLAINTEXT://:9092",), "Where to listen; the first PLAINTEXT one.", not_empty),
+    ConfigKey(
+        "listeners", _LIST, ("PLAINTEXT://127.0.0.1:9092",), "Where to listen; the first PLAINTEXT one.", not_empty
+    ),
     ConfigKey("advertised.listeners", _LIST, None, "The address told to clients; default: the listener's own."),
     ConfigKey("log.dirs", _LIST, ("ottla-data",), "The data directory.", not_empty, ("log.dir",)),
     ConfigKey("max.connections", _INT, _INT_MAX, "Connections at one time.", _at_least_0),

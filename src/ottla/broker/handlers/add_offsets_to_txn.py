@@ -3,12 +3,17 @@
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.errors import StorageError
+from ottla.broker.handlers.answers import then
+from ottla.broker.handlers.fencing import told
 from ottla.broker.handlers.table import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
+
+#: From here on a client knows PRODUCER_FENCED (KIP-588).
+_KNOWS_FENCED_FROM = 2
 
 
 def handle(node: "Node", request: AddOffsetsToTxnRequest, context: RequestContext) -> Any:
@@ -21,4 +26,6 @@ def handle(node: "Node", request: AddOffsetsToTxnRequest, context: RequestContex
     except StorageError:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     shard = runner.shard
-    return runner.submit(lambda token, now_ms: shard.add_offsets_to_txn(token, request, offsets, now_ms))
+    knows = context.api_version >= _KNOWS_FENCED_FROM
+    answer = runner.submit(lambda token, now_ms: shard.add_offsets_to_txn(token, request, offsets, now_ms))
+    return then(answer, lambda response: told(response, knows_fenced=knows))

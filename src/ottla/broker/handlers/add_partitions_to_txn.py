@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.handlers.answers import gather
+from ottla.broker.handlers.fencing import fenced_as
 from ottla.broker.handlers.table import RequestContext
 from ottla.coordinator.txn.states import TransactionVersion
 from ottla.wire.errors import ErrorCode
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 _MANY_FROM = 4
 _KIP_890_FROM = 5
+#: From here on a client knows PRODUCER_FENCED (KIP-588).
+_KNOWS_FENCED_FROM = 2
 
 
 def handle(node: "Node", request: AddPartitionsToTxnRequest, context: RequestContext) -> Any:
@@ -36,9 +39,22 @@ def handle(node: "Node", request: AddPartitionsToTxnRequest, context: RequestCon
         False,
         request.v3_and_below_topics,
     )
+    knows = context.api_version >= _KNOWS_FENCED_FROM
     return gather(
         [_ask(node, one, TransactionVersion.V0)],
-        lambda results: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results),
+        lambda results: AddPartitionsToTxnResponse(
+            results_by_topic_v3_and_below=tuple(_told(topic, knows) for topic in results[0].topic_results)
+        ),
+    )
+
+
+def _told(topic: AddPartitionsToTxnTopicResult, knows_fenced: bool) -> AddPartitionsToTxnTopicResult:
+    return AddPartitionsToTxnTopicResult(
+        topic.name,
+        tuple(
+            AddPartitionsToTxnPartitionResult(index, fenced_as(error, knows_fenced=knows_fenced))
+            for index, error in topic.results_by_partition
+        ),
     )
 
 

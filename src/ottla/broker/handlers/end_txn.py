@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.handlers.answers import then
+from ottla.broker.handlers.fencing import told
 from ottla.broker.handlers.table import RequestContext
 from ottla.coordinator.txn.states import TransactionVersion
 from ottla.wire.errors import ErrorCode
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 _BUMPS_EPOCH_FROM = 5
+#: From here on a client knows PRODUCER_FENCED (KIP-588).
+_KNOWS_FENCED_FROM = 2
 
 
 def handle(node: "Node", request: EndTxnRequest, context: RequestContext) -> Any:
@@ -20,4 +24,6 @@ def handle(node: "Node", request: EndTxnRequest, context: RequestContext) -> Any
         return EndTxnResponse(error_code=runner)
     version = TransactionVersion.V2 if context.api_version >= _BUMPS_EPOCH_FROM else TransactionVersion.V0
     shard = runner.shard
-    return runner.submit(lambda token, now_ms: shard.end_txn(token, request, version, now_ms))
+    knows = context.api_version >= _KNOWS_FENCED_FROM
+    answer = runner.submit(lambda token, now_ms: shard.end_txn(token, request, version, now_ms))
+    return then(answer, lambda response: told(response, knows_fenced=knows))

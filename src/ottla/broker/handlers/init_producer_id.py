@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.handlers.answers import then
+from ottla.broker.handlers.fencing import told
 from ottla.broker.handlers.table import RequestContext
 from ottla.coordinator.txn.init_producer_id import idempotent_producer_id
 from ottla.wire.errors import ErrorCode
@@ -9,6 +11,9 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProd
 
 if TYPE_CHECKING:
     from ottla.broker.node import Node
+
+#: From here on a client knows PRODUCER_FENCED (KIP-588).
+_KNOWS_FENCED_FROM = 4
 
 
 def handle(node: "Node", request: InitProducerIdRequest, context: RequestContext) -> Any:
@@ -19,4 +24,6 @@ def handle(node: "Node", request: InitProducerIdRequest, context: RequestContext
     if isinstance(runner, ErrorCode):
         return InitProducerIdResponse(error_code=runner, producer_epoch=-1)
     shard = runner.shard
-    return runner.submit(lambda token, now_ms: shard.init_producer_id(token, request, now_ms))
+    knows = context.api_version >= _KNOWS_FENCED_FROM
+    answer = runner.submit(lambda token, now_ms: shard.init_producer_id(token, request, now_ms))
+    return then(answer, lambda response: told(response, knows_fenced=knows))

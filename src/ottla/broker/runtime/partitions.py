@@ -53,6 +53,11 @@ class Partition:
         """Stop; no-op for one that does not watch."""
         self._watchers.discard(watcher)
 
+    @property
+    def watched(self) -> bool:
+        """Whether somebody waits for it to grow."""
+        return bool(self._watchers)
+
     def changed(self, size_bytes: int) -> None:
         """Tell the watchers."""
         if self._watchers:

@@ -1,0 +1,118 @@
+"""The metadata log: KRaft's records, and the image they make."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.base.clock import ManualClock
+from ottla.base.errors import CorruptDataError, StorageError
+from ottla.base.types import TopicPartition
+from ottla.broker.metadata.cluster import ClusterMetadata
+from ottla.broker.metadata.image import TOPIC_RESOURCE
+from ottla.broker.metadata.properties import load_or_create
+from ottla.broker.metadata.records import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    decode_record,
+    encode_record,
+)
+from ottla.log.config import LogConfig
+from ottla.log.memory import MemoryStorage
+from ottla.log.partition import PartitionLog
+from ottla.wire.producer_ids_record import ProducerIdsRecord
+
+_uuid = st.binary(min_size=16, max_size=16)
+_int32 = st.integers(-(2**31), 2**31 - 1)
+_names = st.text(max_size=9)
+_nodes = st.lists(st.integers(0, 9), max_size=3).map(tuple)
+_RECORDS: st.SearchStrategy[MetadataRecord] = st.one_of(
+    st.builds(TopicRecord, st.text(max_size=50), _uuid),
+    st.builds(
+        PartitionRecord,
+        _int32,
+        _uuid,
+        _nodes,
+        _nodes,
+        _nodes,
+        _nodes,
+        _int32,
+        st.integers(0, 1),
+        _int32,
+        _int32,
+        st.lists(_uuid, max_size=2).map(tuple),
+    ),
+    st.builds(
+        ConfigRecord, st.integers(0, 127), st.text(max_size=9), st.text(max_size=9), st.none() | st.text(max_size=9)
+    ),
+    st.builds(RemoveTopicRecord, _uuid),
+    st.builds(FeatureLevelRecord, st.text(max_size=9), st.integers(0, 99)),
+    st.builds(ProducerIdsRecord, _int32, st.integers(-1, 9), st.integers(0, 2**62)),
+)
+
+
+@given(_RECORDS)
+def test_a_record_comes_back_as_it_was(record: MetadataRecord) -> None:
+    assert decode_record(encode_record(record)) == record
+
+
+def test_the_bytes_are_kraft_s() -> None:
+    # Frame version 1, api key 2, version 0, compact string "t", the id, no tagged fields.
+    assert encode_record(TopicRecord("t", b"i" * 16)).hex() == "010200" + "0274" + "69" * 16 + "00"
+
+
+@given(st.binary(max_size=40))
+def test_garbage_is_a_fault_of_the_data_and_nothing_else(value: bytes) -> None:
+    with suppress(CorruptDataError):
+        decode_record(value)
+
+
+def _open(storage: MemoryStorage) -> ClusterMetadata:
+    log = PartitionLog.open(TopicPartition("__cluster_metadata", 0), storage, LogConfig(), 0)
+    metadata = ClusterMetadata(log, 1, ManualClock())
+    metadata.load()
+    return metadata
+
+
+def test_topics_settings_and_partitions_come_back() -> None:
+    storage = MemoryStorage()
+    metadata = _open(storage)
+    topic = metadata.create_topic("t", b"i" * 16, 2, {"retention.ms": "5"}, directory_id=b"d" * 16)
+    metadata.add_partitions(topic, 3, directory_id=b"d" * 16)
+    metadata.set_configs(TOPIC_RESOURCE, "t", {"retention.ms": None, "segment.ms": "9"})
+    metadata.delete_topic(metadata.create_topic("gone", b"g" * 16, 1, {"retention.ms": "1"}, directory_id=b"d" * 16))
+    image = _open(storage).image
+    assert list(image.topics) == ["t"]
+    assert [partition.leader for partition in image.topics["t"].partitions] == [1, 1, 1]
+    assert image.topic_configs("t") == {"segment.ms": "9"}
+    assert image.topic_configs("gone") == {}
+
+
+def test_p2_producer_ids_are_never_handed_out_twice() -> None:
+    storage = MemoryStorage()
+    seen = []
+    for _ in range(3):
+        metadata = _open(storage)
+        seen += [metadata.next_producer_id() for _ in range(1_500)]
+    assert len(set(seen)) == len(seen)
+
+
+def test_a_directory_belongs_to_one_node_of_one_cluster(tmp_path: Path) -> None:
+    data_dir = tmp_path
+    made = load_or_create(data_dir, node_id=1, cluster_id=None)
+    assert load_or_create(data_dir, node_id=1, cluster_id=None) == made
+    assert load_or_create(data_dir, node_id=1, cluster_id=made.cluster_id) == made
+    assert len(made.cluster_id) == 22
+    with pytest.raises(StorageError, match=r"node\.id=1"):
+        load_or_create(data_dir, node_id=2, cluster_id=None)
+    with pytest.raises(StorageError, match="belongs to cluster"):
+        load_or_create(data_dir, node_id=1, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
+    (data_dir / "meta.properties").write_text("version=1\n")
+    with pytest.raises(StorageError, match="damaged"):
+        load_or_create(data_dir, node_id=1, cluster_id=None)

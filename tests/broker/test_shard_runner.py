@@ -1,0 +1,178 @@
+"""Decide, append, apply, reply: the order, one input at a time, and what a failed append leaves behind."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.base.clock import ManualClock
+from ottla.base.types import TopicPartition
+from ottla.broker.config import BrokerConfig
+from ottla.broker.metadata.image import PartitionImage, TopicImage
+from ottla.broker.runtime.partitions import Partitions
+from ottla.broker.runtime.replay import ReplayedBatch, replay
+from ottla.broker.runtime.shard import ShardRunner, ShardRuntime, ShardState, log_records
+from ottla.broker.runtime.timers import Timers
+from ottla.coordinator.decision import (
+    NOTHING,
+    CancelTimer,
+    Decision,
+    Effect,
+    LogRecord,
+    Reply,
+    SetTimer,
+    TransactionalWrite,
+    WriteMarkers,
+)
+from ottla.wire.errors import ErrorCode
+
+_TP = TopicPartition("log", 0)
+
+
+class _Counter:
+    """A shard that counts its records and writes down what happens to it."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.events: list[str] = []
+
+    def add(self, token: int, amount: int) -> Decision:
+        self.events.append(f"decide {amount}")
+        return Decision((LogRecord(b"k", b"%d" % amount),), (Reply(token, self.total + amount),))
+
+    def timer(self, key: tuple[str, ...], now_ms: int) -> Decision:
+        self.events.append(f"timer {key[0]}")
+        return Decision((LogRecord(b"k", b"100"),))
+
+    def append_failed(self, decision: Decision, error: ErrorCode) -> Decision:
+        return Decision(replies=tuple(Reply(reply.token, error) for reply in decision.replies))
+
+    def loaded(self, now_ms: int) -> Decision:
+        self.events.append("loaded")
+        return Decision(timers=(SetTimer(("tick",), now_ms + 1_000),))
+
+
+def _apply(shard: _Counter, batch: ReplayedBatch, now_ms: int) -> Decision:
+    if batch.commit is not None:
+        shard.events.append(f"marker {batch.producer_id} {batch.commit}")
+    for record in log_records(batch):
+        shard.total += int(record.value or b"0")
+        shard.events.append(f"apply {int(record.value or b'0')}")
+    return NOTHING
+
+
+class _Handle:
+    def cancel(self) -> None:
+        """Nothing runs by itself here."""
+
+
+class _NoLoop:
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> _Handle:
+        return _Handle()
+
+
+class _World:
+    """Partitions in a directory, timers on a clock held by the test, and a runner over them."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.clock = ManualClock()
+        self.partitions = Partitions(BrokerConfig(), self.clock, data_dir)
+        self.partitions.open_topic(TopicImage("log", b"i" * 16, [PartitionImage(1, 0, (1,))]), {})
+        self.runtime = ShardRuntime(self.partitions, Timers(self.clock, _NoLoop()), self.clock)
+        self.effects: list[Effect] = []
+        self.runner = self.new_runner()
+
+    def new_runner(self) -> ShardRunner[_Counter]:
+        runner = ShardRunner(_TP, _Counter(), _apply, self.runtime, lambda _, effect: self.effects.append(effect))
+        for _ in runner.load():
+            pass
+        return runner
+
+    def lose_partition(self) -> None:
+        self.partitions.delete_topic(TopicImage("log", b"i" * 16, [PartitionImage(1, 0, (1,))]))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> _World:
+    return _World(tmp_path)
+
+
+async def test_replies_come_after_the_append(world: _World) -> None:
+    runner = world.runner
+    answer = runner.submit(lambda token, now_ms: runner.shard.add(token, 5))
+    assert answer.done()
+    assert await answer == 5
+    assert runner.shard.events == ["loaded", "decide 5", "apply 5"]
+    partition = world.partitions.find(*_TP)
+    assert partition is not None
+    assert [record.value for each in replay(partition.log) for record in each.records] == [b"5"]
+
+
+async def test_what_was_appended_is_there_after_a_restart(world: _World) -> None:
+    for amount in (1, 2, 3):
+        await world.runner.submit(lambda token, now_ms, amount=amount: world.runner.shard.add(token, amount))  # type: ignore[misc]
+    again = world.new_runner()
+    assert again.shard.total == 6
+    assert again.shard.events == ["apply 1", "apply 2", "apply 3", "loaded"]
+
+
+async def test_a_failed_append_changes_nothing_and_is_told(world: _World) -> None:
+    world.lose_partition()
+    answer = world.runner.submit(lambda token, now_ms: world.runner.shard.add(token, 5))
+    assert await answer is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert world.runner.shard.total == 0
+
+
+async def test_inputs_that_come_meanwhile_wait_for_their_turn(world: _World) -> None:
+    runner = world.runner
+
+    def outer(token: int, now_ms: int) -> Decision:
+        runner.tell(lambda now_ms: runner.shard.add(0, 2))
+        runner.shard.events.append("outer goes on")
+        return runner.shard.add(token, 1)
+
+    await runner.submit(outer)
+    assert runner.shard.events[1:] == ["outer goes on", "decide 1", "apply 1", "decide 2", "apply 2"]
+
+
+async def test_timers_are_set_replaced_and_forgotten(world: _World) -> None:
+    runner = world.runner
+    runner.tell(lambda now_ms: Decision(timers=(SetTimer(("gone",), now_ms), CancelTimer(("gone",)))))
+    world.clock.advance(1_000)
+    world.runtime.timers.fire()
+    assert runner.shard.events == ["loaded", "timer tick", "apply 100"]
+    runner.tell(lambda now_ms: Decision(timers=(SetTimer(("late",), now_ms),)))
+    runner.unload()
+    world.runtime.timers.fire()
+    assert runner.state is ShardState.UNLOADED
+    assert "timer late" not in runner.shard.events
+
+
+async def test_effects_are_carried_out_last(world: _World) -> None:
+    effect = WriteMarkers("id", 1, 0, True, (), 0)
+    world.runner.tell(lambda now_ms: Decision((LogRecord(b"k", b"1"),), effects=(effect,)))
+    assert world.effects == [effect]
+    assert world.runner.shard.total == 1
+
+
+async def test_a_transactional_decision_is_a_transactional_batch(world: _World) -> None:
+    partition = world.partitions.find(*_TP)
+    assert partition is not None
+    begun = partition.log.begin_verification(9, -1, 2, supports_epoch_bump=True, now_ms=world.clock.now_ms())
+    partition.log.confirm_verification(9, begun.guard)
+    decision = Decision((LogRecord(b"k", b"1"),), transactional=TransactionalWrite(9, 2))
+    world.runner.tell(lambda now_ms: decision)
+    assert partition.log.has_ongoing_transaction(9, 2)
+    (batch,) = replay(partition.log)
+    assert batch.producer_id == 9
+    world.runner.marker_written(9, commit=True)
+    assert world.runner.shard.events[-1] == "marker 9 True"
+
+
+async def test_a_fault_fails_its_own_request_only(world: _World) -> None:
+    def broken(token: int, now_ms: int) -> Decision:
+        raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        await world.runner.submit(broken)
+    assert await world.runner.submit(lambda token, now_ms: world.runner.shard.add(token, 1)) == 1

@@ -1,0 +1,97 @@
+"""Timers by key on a clock that the test holds."""
+
+from collections.abc import Callable
+
+from ottla.base.clock import ManualClock
+from ottla.broker.runtime.timers import Timers
+
+
+class _Handle:
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class _Scheduler:
+    """Remembers what it was asked, and runs nothing by itself."""
+
+    def __init__(self) -> None:
+        self.delays_s: list[float] = []
+
+    def call_later(self, delay: float, callback: Callable[[], object], /) -> _Handle:
+        self.delays_s.append(delay)
+        return _Handle()
+
+
+def _timers() -> tuple[ManualClock, _Scheduler, Timers, list[str]]:
+    clock, scheduler = ManualClock(), _Scheduler()
+    return clock, scheduler, Timers(clock, scheduler), []
+
+
+def test_fires_in_the_order_of_time_and_once() -> None:
+    clock, _, timers, fired = _timers()
+    timers.set("late", clock.now_ms() + 20, lambda: fired.append("late"))
+    timers.set("soon", clock.now_ms() + 10, lambda: fired.append("soon"))
+    clock.advance(15)
+    timers.fire()
+    assert fired == ["soon"]
+    clock.advance(15)
+    timers.fire()
+    timers.fire()
+    assert fired == ["soon", "late"]
+
+
+def test_setting_a_key_again_replaces_its_timer() -> None:
+    clock, _, timers, fired = _timers()
+    timers.set("session", clock.now_ms() + 10, lambda: fired.append("first"))
+    timers.set("session", clock.now_ms() + 30, lambda: fired.append("second"))
+    clock.advance(20)
+    timers.fire()
+    assert fired == []
+    clock.advance(20)
+    timers.fire()
+    assert fired == ["second"]
+
+
+def test_cancelled_timers_never_fire() -> None:
+    clock, _, timers, fired = _timers()
+    timers.set(("a", 1), clock.now_ms(), lambda: fired.append("a"))
+    timers.set(("b", 1), clock.now_ms(), lambda: fired.append("b"))
+    timers.set(("b", 2), clock.now_ms(), lambda: fired.append("b2"))
+    timers.cancel(("a", 1))
+    timers.cancel_all(lambda key: isinstance(key, tuple) and key[0] == "b")
+    timers.fire()
+    assert fired == []
+
+
+def test_a_timer_may_set_itself_again() -> None:
+    clock, _, timers, fired = _timers()
+
+    def due() -> None:
+        fired.append("due")
+        timers.set("again", clock.now_ms() + 10, due)
+
+    timers.set("again", clock.now_ms() + 10, due)
+    for _ in range(3):
+        clock.advance(10)
+        timers.fire()
+    assert fired == ["due"] * 3
+
+
+def test_sleeps_until_the_earliest_but_never_long() -> None:
+    clock, scheduler, timers, _ = _timers()
+    timers.set("day", clock.now_ms() + 86_400_000, lambda: None)
+    timers.set("second", clock.now_ms() + 1_000, lambda: None)
+    assert scheduler.delays_s == [60.0, 1.0]
+
+
+def test_replacing_again_and_again_does_not_grow_the_heap() -> None:
+    clock, _, timers, fired = _timers()
+    for number in range(10_000):
+        timers.set("heartbeat", clock.now_ms() + 1_000 + number, lambda: fired.append("expired"))
+    assert len(timers._heap) < 200
+    clock.advance(20_000)
+    timers.fire()
+    assert fired == ["expired"]
