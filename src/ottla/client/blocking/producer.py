@@ -7,7 +7,7 @@ buffer, `flush` and the transaction calls wait for the loop.
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.loop_thread import LoopThread
@@ -17,6 +17,9 @@ from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.errors import AbortableTransactionError, IllegalStateError
 from ottla.client.producer.producer import AsyncProducer
 from ottla.client.producer.transactions import TransactionHandle
+
+if TYPE_CHECKING:
+    import pyarrow
 
 _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 
@@ -65,6 +68,20 @@ class Producer:
                 )
             )
         return delivery
+
+    def send_arrow(
+        self, topic: str, record_batch: "pyarrow.RecordBatch", *, partition: int | None = None
+    ) -> list[Delivery]:
+        """Queue the rows of a pyarrow RecordBatch or Table; see `AsyncProducer.send_arrow`."""
+        producer = self._producer
+        self._thread.run(producer.ensure_topic(topic))
+        deliveries = []
+        for number, builder in producer.encode_arrow(topic, record_batch, partition):
+            delivery = producer.try_send_batch(topic, number, builder)
+            if delivery is None:
+                delivery = self._thread.run(producer.send_batch(topic, number, builder))
+            deliveries.append(delivery)
+        return deliveries
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Send what is queued, and wait until each record's fate is known. Raises RequestTimeoutError."""

@@ -81,7 +81,8 @@ class Commits:
         """Commit, if it is time, what earlier polls have returned."""
         if self.is_due:
             self._due_s = self._next_s()
-            if self._positions.committable():
+            lost = self._subscription.by_group and self._member().generation_id == NO_GENERATION
+            if not lost and self._positions.committable():
                 self.commit_async(None, None)
 
     async def before_giving_up(self) -> None:

@@ -26,7 +26,7 @@ from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, 
 from ottla.client.core.positions import NO_POSITION, PartitionState, Positions
 from ottla.client.core.subscription import RebalanceCallback, Subscription
 from ottla.client.errors import IllegalStateError, RequestTimeoutError
-from ottla.client.net.cluster import Cluster
+from ottla.client.net.cluster import Channel, Cluster
 from ottla.client.net.coordinators import Coordinators
 from ottla.client.net.group_offsets import fetch_committed
 from ottla.client.net.log_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, list_offsets
@@ -58,7 +58,7 @@ class AsyncConsumer:
         """Raises ConfigError. Nothing is connected yet. `on_reset` hears of every position that was replaced."""
         self.config = consumer_config(config)
         self._cluster = Cluster(self.config, random.Random(), auto_create_topics=self.config.allow_auto_create_topics)
-        self._coordinators = Coordinators(self._cluster)
+        self._coordinators = Coordinators(self._cluster, Channel.COORDINATOR)
         self._assignors = assignors(self.config.partition_assignment_strategy)
         self._subscription = Subscription()
         self._positions = Positions()
@@ -306,6 +306,10 @@ class AsyncConsumer:
         """Go on until `ready` finds something, a callback of the user's is due, or `deadline` passes (None)."""
         await self.start()
         parts = self._parts()
+        with parts.membership.polling():
+            return await self._step(parts, ready, deadline)
+
+    async def _step(self, parts: "_Running", ready: Callable[[], T], deadline: Deadline) -> "T | CallbackDue | None":
         while True:
             self._news.clear()
             self._raise_failures()

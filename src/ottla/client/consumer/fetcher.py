@@ -16,7 +16,7 @@ from ottla.client.core.fetched import Decoding, FetchedPartition
 from ottla.client.core.metadata import NO_LEADER, Node
 from ottla.client.core.positions import NO_POSITION, PartitionState, Positions
 from ottla.client.errors import ClientError, KafkaError
-from ottla.client.net.cluster import Cluster
+from ottla.client.net.cluster import Channel, Cluster
 from ottla.client.net.connection import Connection
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -123,7 +123,7 @@ class Fetcher:
     # asking
 
     def _fetch(self, leader: int, states: dict[TopicPartition, PartitionState], *, hurried: bool) -> None:
-        connection = self._cluster.open_connection(leader)
+        connection = self._cluster.open_connection(leader, Channel.FETCH)
         if connection is None:
             self._connect(leader)
             return
@@ -178,7 +178,7 @@ class Fetcher:
 
     async def _open(self, leader: int) -> None:
         try:
-            await self._cluster.connection(leader)
+            await self._cluster.connection(leader, Channel.FETCH)
         except ClientError as error:
             log.debug("no connection to broker %d: %s", leader, error)
             self._cluster.request_update()
@@ -197,9 +197,9 @@ class Fetcher:
         done: "asyncio.Future[Any]",
     ) -> None:
         self._fetching.discard(leader)
+        error = None if done.cancelled() else done.exception()
         if self._closed or done.cancelled():
             return
-        error = done.exception()
         if error is not None:
             log.debug("fetch from %s failed: %s", connection.name, error)
             self._sessions[leader].reset()

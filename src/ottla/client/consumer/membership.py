@@ -7,7 +7,7 @@ runs inside poll. Heartbeats are another task, which goes on while the user's co
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 from ottla.assign import Assignment, Assignor, RebalanceProtocol
 from ottla.base.types import TopicPartition
@@ -75,6 +75,7 @@ class Membership:
         self._assignors = assignors
         self._protocol = rebalance_protocol(self._assignors)
         self._last_poll_s = self._loop.time()
+        self._in_poll = False
         self._exceeded = False
         self._rebalancing: asyncio.Task[None] | None = None
         self._heartbeats: asyncio.Task[None] | None = None
@@ -92,6 +93,16 @@ class Membership:
         if self._exceeded:
             self._exceeded = False
             raise MaxPollIntervalExceededError(took_ms, self._config.max_poll_interval_ms)
+
+    @contextlib.contextmanager
+    def polling(self) -> Iterator[None]:
+        """While the user waits in poll(), `max.poll.interval.ms` does not run."""
+        self._in_poll = True
+        try:
+            yield
+        finally:
+            self._in_poll = False
+            self._last_poll_s = self._loop.time()
 
     def pump(self) -> None:
         """Begin a rebalance if one is needed."""
@@ -307,10 +318,8 @@ class Membership:
         config = self._config
         heard_s = self._loop.time()
         while True:
-            poll_due_s = self._last_poll_s + config.max_poll_interval_ms / 1000
-            pause_s = min(config.heartbeat_interval_ms / 1000, max(0.001, poll_due_s - self._loop.time()))
-            await asyncio.sleep(pause_s)
-            if self._loop.time() > self._last_poll_s + config.max_poll_interval_ms / 1000:
+            await asyncio.sleep(min(config.heartbeat_interval_ms / 1000, max(0.001, self._poll_left_s())))
+            if self._poll_left_s() < 0:
                 await self._gave_up_waiting()
                 return
             try:
@@ -335,6 +344,11 @@ class Membership:
             if meaning is Next.START_OVER:
                 log.info("group %s: expelled after %.1f s", self.member.group_id, self._loop.time() - heard_s)
                 return
+
+    def _poll_left_s(self) -> float:
+        """How long the user may still stay away from poll()."""
+        since_s = self._loop.time() if self._in_poll else self._last_poll_s
+        return since_s + self._config.max_poll_interval_ms / 1000 - self._loop.time()
 
     async def _heartbeat(self) -> int:
         request = HeartbeatRequest(*self.member.metadata)

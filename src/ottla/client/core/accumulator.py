@@ -126,25 +126,30 @@ class Accumulator:
         self._wake()
         return begun
 
-    def append_encoded(self, tp: TopicPartition, payload: bytearray, record_count: int) -> Delivery | None:
-        """Add a whole batch that is already encoded; None when `buffer.memory` is full."""
+    def append_batch(self, topic: str, partition: int | None, builder: BatchBuilder) -> Delivery | None:
+        """Add a whole batch, to any partition if None; None when `buffer.memory` is full. The topic is known."""
         with self._lock:
             if self._closed is not None:
                 raise self._closed
-            state = self._topics[tp.topic]
-            queue = self._queue(state, tp.topic, tp.partition)
-            if not self._reserve(len(payload)):
+            state = self._topics[topic]
+            queue = state.sticky_queue if partition is None else self._queue(state, topic, partition)
+            if queue is None:
+                raise IllegalStateError(f"topic {topic} has no partition")
+            if not self._reserve(builder.size_bytes):
                 return None
             self._close_open(state, queue)
-            batch = self._new_batch(queue, len(payload))
-            batch.adopt(payload, record_count)
-            queue.ready.append(batch)
+            batch = self._new_batch(queue, builder.size_bytes)
+            batch.builder = builder
+            queue.open = batch
+            self._close_open(state, queue)
         self._wake()
         return Delivery(batch.outcome, 0, -1)
 
-    def sticky_partition(self, topic: str) -> int:
-        """The partition that a record without a key would go to now."""
-        return max(0, self._topics[topic].sticky.partition)
+    def partition_of(self, topic: str, key: bytes | None) -> int | None:
+        """The partition of a key; None when any will do. The topic is known."""
+        if key is None and self._partitioner is None:
+            return None
+        return self._partition(topic, key, len(self._topics[topic].queues))
 
     def when_room(self, waiter: Callable[[], object]) -> None:
         """Call `waiter` once when a batch has been settled, in the thread that settles it."""

@@ -74,11 +74,6 @@ class ProducerBatch:
             return len(self.payload)
         return self.builder.size_bytes if self.builder is not None else 0
 
-    def adopt(self, payload: bytearray, record_count: int) -> None:
-        """Take bytes that were encoded elsewhere (columns)."""
-        self.payload = payload
-        self._sealed_count = record_count
-
     def seal(self, compression: Compression, level: int | None) -> None:
         """Encode what was collected; nothing can be added any more. The header is stamped when it is sent."""
         if self.payload is None:

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable
+from enum import Enum
 from typing import Any, TypeVar
 
 from ottla.client.config import CommonConfig
@@ -28,6 +29,15 @@ log = logging.getLogger("ottla.client")
 T = TypeVar("T")
 #: Called with the snapshot before and after an update.
 Listener = Callable[[ClusterSnapshot, ClusterSnapshot], None]
+
+
+class Channel(Enum):
+    """What a connection is for. A broker takes one request of a connection at a time, so what may wait long, a fetch or
+    a JoinGroup, gets a connection of its own."""
+
+    MAIN = "main"
+    COORDINATOR = "coordinator"
+    FETCH = "fetch"
 
 
 class _Peer:
@@ -52,7 +62,7 @@ class Cluster:
         self._auto_create_topics = auto_create_topics
         self._bootstrap = [Node(-1 - i, h, p) for i, (h, p) in enumerate(config.bootstrap_addresses())]
         self._topics: set[str] = set()
-        self._peers: dict[int, _Peer] = {}
+        self._peers: dict[tuple[int, Channel], _Peer] = {}
         self._wanted = asyncio.Event()
         self._waiters: list[asyncio.Future[None]] = []
         self._updater: asyncio.Task[None] | None = None
@@ -100,19 +110,19 @@ class Cluster:
 
     # connections
 
-    def open_connection(self, node_id: int) -> Connection | None:
+    def open_connection(self, node_id: int, channel: Channel = Channel.MAIN) -> Connection | None:
         """The connection to a broker if there is a live one to where metadata says that it listens."""
-        peer = self._peers.get(node_id)
+        peer = self._peers.get((node_id, channel))
         return peer.connection if peer is not None and peer.connection is not None and peer.connection.is_open else None
 
-    async def connection(self, node_id: int) -> Connection:
+    async def connection(self, node_id: int, channel: Channel = Channel.MAIN) -> Connection:
         """A live connection to a broker, opened if need be. Raises DisconnectedError, RequestTimeoutError."""
-        connection = self.open_connection(node_id)
+        connection = self.open_connection(node_id, channel)
         if connection is not None:
             return connection
         if self._closed:
             raise DisconnectedError("the client was closed")
-        peer = self._peer(node_id)
+        peer = self._peer(node_id, channel)
         if peer.connecting is None:
             peer.connecting = asyncio.create_task(self._connect(node_id, peer), name=f"ottla-connect-{node_id}")
         return await asyncio.shield(peer.connecting)
@@ -125,12 +135,13 @@ class Cluster:
         *,
         timeout_ms: float | None = None,
         cap: int | None = None,
+        channel: Channel = Channel.MAIN,
     ) -> Any:
         """Send `message` to a broker and return the decoded answer, in the highest version both speak.
 
         Raises DisconnectedError, RequestTimeoutError, UnsupportedVersionError.
         """
-        connection = await self.connection(node_id)
+        connection = await self.connection(node_id, channel)
         version = connection.versions.choose(api, cap)
         return await connection.send(api, version, message, timeout_ms or self.config.request_timeout_ms)
 
@@ -158,12 +169,12 @@ class Cluster:
     def _known_nodes(self) -> list[int]:
         return list(self.snapshot.nodes) or [node.node_id for node in self._bootstrap]
 
-    def _peer(self, node_id: int) -> _Peer:
-        peer = self._peers.get(node_id)
+    def _peer(self, node_id: int, channel: Channel = Channel.MAIN) -> _Peer:
+        peer = self._peers.get((node_id, channel))
         if peer is None:
             config = self.config
             backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, self.rng)
-            peer = self._peers[node_id] = _Peer(backoff)
+            peer = self._peers[node_id, channel] = _Peer(backoff)
         return peer
 
     def _address(self, node_id: int) -> Node:
@@ -262,11 +273,11 @@ class Cluster:
     def learn(self, snapshot: ClusterSnapshot) -> None:
         """Replace the snapshot and tell the listeners."""
         before, self.snapshot = self.snapshot, snapshot
-        for node_id, node in snapshot.nodes.items():
-            known = before.nodes.get(node_id)
-            moved = known is not None and (known.host, known.port) != (node.host, node.port)
-            peer = self._peers.get(node_id)
-            if moved and peer is not None and peer.connection is not None:
+        for (node_id, _), peer in self._peers.items():
+            known, node = before.nodes.get(node_id), snapshot.nodes.get(node_id)
+            if known is None or node is None or peer.connection is None:
+                continue
+            if (known.host, known.port) != (node.host, node.port):
                 peer.connection.abort(DisconnectedError(f"broker {node_id} has moved to {node.host}:{node.port}"))
         for listener in self.listeners:
             listener(before, snapshot)
@@ -335,7 +346,7 @@ class Cluster:
         """Close connections unused for `connections.max.idle.ms`, and bootstrap ones once brokers are known."""
         idle_ms = self.config.connections_max_idle_ms
         now = asyncio.get_running_loop().time()
-        for node_id, peer in self._peers.items():
+        for (node_id, _), peer in self._peers.items():
             connection = peer.connection
             if connection is None or connection.in_flight:
                 continue

@@ -5,7 +5,7 @@ from typing import Any
 
 from ottla.client.core.metadata import Node
 from ottla.client.errors import DisconnectedError, raise_for
-from ottla.client.net.cluster import Cluster
+from ottla.client.net.cluster import Channel, Cluster
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -24,8 +24,9 @@ class CoordinatorKind(IntEnum):
 class Coordinators:
     """Finds coordinators and sends requests to them."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, channel: Channel = Channel.MAIN) -> None:
         self._cluster = cluster
+        self._channel = channel
         self._known: dict[tuple[CoordinatorKind, str], int] = {}
 
     async def find(self, kind: CoordinatorKind, key: str) -> int:
@@ -60,7 +61,9 @@ class Coordinators:
         """Send `message` to the coordinator; it is forgotten if the connection fails. The answer is not looked into."""
         node_id = await self.find(kind, key)
         try:
-            return await self._cluster.request(node_id, api, message, timeout_ms=timeout_ms, cap=cap)
+            return await self._cluster.request(
+                node_id, api, message, timeout_ms=timeout_ms, cap=cap, channel=self._channel
+            )
         except (DisconnectedError, TimeoutError):
             self.forget(kind, key)
             raise

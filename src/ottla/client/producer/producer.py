@@ -3,10 +3,11 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.base.types import TopicPartition
 from ottla.client.core.accumulator import Accumulator, Limits, OnDelivery
@@ -30,6 +31,11 @@ from ottla.client.producer.sender import Sender
 from ottla.client.producer.transactions import TransactionHandle, Transactions
 from ottla.client.serdes import serialize, serializer
 
+if TYPE_CHECKING:
+    import pyarrow
+
+    from ottla.wire.records import BatchBuilder
+
 _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 
 
@@ -46,6 +52,7 @@ class AsyncProducer:
     def __init__(self, config: Mapping[str, object]) -> None:
         """Raises ConfigError. Nothing is connected yet."""
         self.config = producer_config(config)
+        self._transactional_id = self.config.transactional_id
         self._key_serializer = serializer("key.serializer", self.config.key_serializer)
         self._value_serializer = serializer("value.serializer", self.config.value_serializer)
         self._bytes_only = self._key_serializer is None and self._value_serializer is None
@@ -154,10 +161,8 @@ class AsyncProducer:
         on_delivery: OnDelivery | None,
     ) -> Delivery | None:
         """Queue a record without waiting, from any thread; None when `make_way` has to be awaited first."""
-        if self._transactions is not None:
-            self._transactions.check_send()
-        elif self.config.transactional_id is not None:
-            raise IllegalStateError("send() is not allowed now: call init_transactions() first")
+        if self._transactional_id is not None:
+            self._check_send()
         if not self._bytes_only or key.__class__ is not bytes or value.__class__ is not bytes:
             key = serialize(self._key_serializer, topic, "key", key)
             value = serialize(self._value_serializer, topic, "value", value)
@@ -167,6 +172,50 @@ class AsyncProducer:
         if not accumulator.knows(topic):
             return None
         return accumulator.append(topic, partition, timestamp_ms, key, value, headers, on_delivery)
+
+    async def send_arrow(
+        self, topic: str, record_batch: "pyarrow.RecordBatch", *, partition: int | None = None
+    ) -> list[Delivery]:
+        """Queue the rows of a pyarrow RecordBatch or Table; one Delivery for each record batch that they make.
+
+        Columns: `key` and `value` (binary or string; a missing one is null), `headers`, `timestamp_ms`, and
+        `partition`, which is obeyed where it is not null. Raises what `send` raises, and ValueError for a bad column.
+        """
+        await self.ensure_topic(topic)
+        rows = self.encode_arrow(topic, record_batch, partition)
+        return [await self.send_batch(topic, number, builder) for number, builder in rows]
+
+    async def ensure_topic(self, topic: str) -> None:
+        """Wait until records of `topic` can be queued. Raises RequestTimeoutError, UnknownTopicOrPartitionError."""
+        await self.start()
+        if not self._accumulator.knows(topic):
+            await self.make_way(topic, Deadline(self.config.max_block_ms))
+
+    async def send_batch(self, topic: str, partition: int | None, builder: "BatchBuilder") -> Delivery:
+        """Queue a whole batch, waiting for room. Raises BufferExhaustedError."""
+        delivery = self.try_send_batch(topic, partition, builder)
+        if delivery is None:
+            delivery = await self._until_sent(topic, lambda: self.try_send_batch(topic, partition, builder))
+        return delivery
+
+    def encode_arrow(
+        self, topic: str, record_batch: "pyarrow.RecordBatch", partition: int | None
+    ) -> "Iterator[tuple[int | None, BatchBuilder]]":
+        """The record batches that rows make, each with its partition; in any thread. The topic is known."""
+        from ottla.client.producer.columns import LEAST_BATCH_BYTES, split_by_partition
+        from ottla.wire.columns import encode_in_batches
+
+        limit = max(self.config.batch_size, min(self.config.max_request_size, LEAST_BATCH_BYTES))
+        now_ms = time.time_ns() // 1_000_000
+        of_key = partial(self._accumulator.partition_of, topic)
+        for number, rows in split_by_partition(record_batch, partition, of_key):
+            for builder in encode_in_batches(rows, limit, now_ms=now_ms):
+                yield number, builder
+
+    def try_send_batch(self, topic: str, partition: int | None, builder: "BatchBuilder") -> Delivery | None:
+        """Queue a whole batch without waiting, from any thread; None when `make_way` has to be awaited first."""
+        self._check_send()
+        return self._accumulator.append_batch(topic, partition, builder)
 
     async def make_way(self, topic: str, deadline: Deadline) -> None:
         """Wait until `topic` is known, or there is room. Raises BufferExhaustedError, RequestTimeoutError."""
@@ -253,6 +302,12 @@ class AsyncProducer:
             raise
 
     # inside
+
+    def _check_send(self) -> None:
+        if self._transactions is not None:
+            self._transactions.check_send()
+        elif self._transactional_id is not None:
+            raise IllegalStateError("send() is not allowed now: call init_transactions() first")
 
     def _wake(self) -> None:
         if self._sender is not None:

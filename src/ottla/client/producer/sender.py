@@ -273,9 +273,9 @@ class Sender:
 
     def _answered(self, leader: int, sent: dict[TopicPartition, _Sent], done: "asyncio.Future[Any]") -> None:
         self._in_flight[leader] -= 1
+        error = None if done.cancelled() else done.exception()
         if self._closed or done.cancelled():
             return
-        error = done.exception()
         if error is not None:
             self._cluster.request_update()
             for batch, identity in sent.values():

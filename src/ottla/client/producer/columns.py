@@ -1,0 +1,34 @@
+"""Columns in: which rows of a pyarrow.RecordBatch go to which partition. pyarrow is imported here, when it is used."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+#: Smaller batches would waste what columns are fast at; brokers take 1 MiB (`max.message.bytes`).
+LEAST_BATCH_BYTES = 524_288
+
+
+def split_by_partition(
+    batch: Any, partition: int | None, of_key: Callable[[bytes], int | None]
+) -> Iterator[tuple[int | None, Any]]:
+    """(partition, rows) in their order; None means that any partition will do.
+
+    The partition is the one given, else that of the column `partition`, else that of the key (`of_key`).
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if partition is not None or batch.num_rows == 0:
+        yield partition, batch
+        return
+    names = batch.schema.names
+    wanted = pa.nulls(batch.num_rows, pa.int32())
+    if "key" in names and not pa.types.is_null(batch.column("key").type):
+        keys = pc.dictionary_encode(batch.column("key").cast(pa.binary()))
+        keys = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+        by_key = pa.array([of_key(key) for key in keys.dictionary.to_pylist()], pa.int32())
+        wanted = by_key.take(keys.indices)
+    if "partition" in names:
+        wanted = pc.coalesce(batch.column("partition").cast(pa.int32()), wanted)
+    for number in pc.unique(wanted).to_pylist():
+        chosen = pc.is_null(wanted) if number is None else pc.fill_null(pc.equal(wanted, number), False)
+        yield number, batch.filter(chosen)
