@@ -1,0 +1,145 @@
+"""Arrow columns between Kafka and Spark: a fetch as the rows of the source, and a digest of the rows of the sink."""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ottla.base.errors import ConfigError
+from ottla.base.types import TopicPartition
+from ottla.wire.batch import BatchHeader, iter_headers, parse_end_txn_marker
+from ottla.wire.columns import decode_columns
+from ottla.wire.crc import crc32c
+
+#: The row schema of Spark's own Kafka connector; `headers` only with includeHeaders.
+SOURCE_SCHEMA: Final = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+)
+HEADERS_SCHEMA: Final = ", headers array<struct<key: string, value: binary>>"
+
+_WRITABLE = {
+    "key": (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string),
+    "value": (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string),
+    "topic": (pa.types.is_string, pa.types.is_large_string),
+    "partition": (pa.types.is_int32,),
+    "headers": (pa.types.is_list,),
+}
+
+
+class Chunk:
+    """The record batches of one fetch: which are there, and how far they reach."""
+
+    def __init__(self, records: Any, aborted: Iterable[tuple[int, int]], *, committed: bool) -> None:
+        """`aborted`: producer id and first offset of each aborted transaction, as the fetch answered."""
+        self._view = memoryview(records)
+        self._headers = list(iter_headers(self._view))
+        self._left_out = self._aborted(sorted(aborted, key=lambda a: a[1], reverse=True)) if committed else set()
+
+    @property
+    def next_offset(self) -> int | None:
+        """Where the next fetch goes on; None when not even one batch is whole."""
+        return self._headers[-1][1].last_offset + 1 if self._headers else None
+
+    def rows(self, tp: TopicPartition, start: int, end: int, schema: Any) -> Any:
+        """Records from `start` to `end` (not included) as a RecordBatch of `schema`, the source's."""
+        with_headers = "headers" in schema.names
+        found = decode_columns(
+            self._view,
+            start_offset=start,
+            end_offset=end,
+            skip=(lambda header: header.base_offset in self._left_out) if self._left_out else None,
+            with_headers=with_headers,
+        )
+        count = found.num_rows
+        micros = found.column("timestamp_ms").view(pa.timestamp("ms", tz="UTC")).cast(schema.field("timestamp").type)
+        columns = [
+            found.column("key"),
+            found.column("value"),
+            pa.repeat(pa.scalar(tp.topic, pa.string()), count),
+            pa.repeat(pa.scalar(tp.partition, pa.int32()), count),
+            found.column("offset"),
+            micros,
+            found.column("timestamp_type"),
+        ]
+        if with_headers:
+            columns.append(found.column("headers").cast(schema.field("headers").type))
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _aborted(self, transactions: list[tuple[int, int]]) -> set[int]:
+        """Base offsets of the batches that belong to aborted transactions (KIP-98)."""
+        aborting: set[int] = set()
+        left_out: set[int] = set()
+        for pos, header in self._headers:
+            while transactions and transactions[-1][1] <= header.last_offset:
+                aborting.add(transactions.pop()[0])
+            if header.producer_id not in aborting:
+                continue
+            if header.is_control:
+                if not self._is_commit(pos, header):
+                    aborting.discard(header.producer_id)
+            elif header.is_transactional:
+                left_out.add(header.base_offset)
+        return left_out
+
+    def _is_commit(self, pos: int, header: BatchHeader) -> bool:
+        return parse_end_txn_marker(self._view[pos : pos + header.size_bytes])[0]
+
+
+class RowDigest:
+    """A digest of rows in their order, however they are cut into batches: CRCs of every column's bytes and lengths."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._crcs: dict[str, tuple[int, int]] = {}
+
+    def update(self, batch: Any) -> None:
+        """Take in a RecordBatch of the sink."""
+        self.rows += batch.num_rows
+        for name in batch.schema.names:
+            if name not in _WRITABLE:
+                continue
+            column = batch.column(name)
+            if pa.types.is_list(column.type):
+                column = pa.array([None if row is None else repr(row) for row in column.to_pylist()], pa.string())
+            lengths, content = self._crcs.get(name, (0, 0))
+            data, sizes = _bytes_of(column)
+            self._crcs[name] = crc32c(sizes, lengths), crc32c(data, content)
+
+    def hex(self) -> str:
+        """The digest so far."""
+        return "".join(f"{a:08x}{b:08x}" for _, (a, b) in sorted(self._crcs.items()))
+
+
+def _bytes_of(column: Any) -> tuple[Any, Any]:
+    """A column as bytes that do not depend on how it is stored: its data, and each row's length (-1 null)."""
+    if pa.types.is_int32(column.type):
+        return _int_bytes(column), b""
+    lengths = pc.binary_length(column).cast(pa.int64()).fill_null(-1)
+    array = column.cast(pa.large_binary())
+    _, offsets, data = array.buffers()
+    if data is None or len(array) == 0:
+        return b"", _int_bytes(lengths)
+    bounds = memoryview(offsets).cast("q")
+    return memoryview(data)[bounds[array.offset] : bounds[array.offset + len(array)]], _int_bytes(lengths)
+
+
+def _int_bytes(column: Any) -> Any:
+    whole = column.cast(pa.int64()).fill_null(-1)
+    return memoryview(whole.buffers()[1])[8 * whole.offset : 8 * (whole.offset + len(whole))] if len(whole) else b""
+
+
+def check_writable(schema: Any, topic: str | None) -> None:
+    """Raise ConfigError unless rows of this Arrow schema can be written. `topic` is the option's."""
+    for field in schema:
+        allowed = _WRITABLE.get(field.name)
+        if allowed is None:
+            raise ConfigError(
+                f"column {field.name} cannot be written; the sink takes key, value, headers, topic and partition"
+            )
+        if not any(is_kind(field.type) for is_kind in allowed):
+            raise ConfigError(f"column {field.name} has the type {field.type}, which a Kafka record cannot take")
+    if "value" not in schema.names:
+        raise ConfigError("the sink needs a column value (binary or string)")
+    if topic is None and "topic" not in schema.names:
+        raise ConfigError("say where the rows go: set the option topic, or add a column topic")

@@ -1,0 +1,56 @@
+"""`format("ottla")`, as Spark sees it."""
+
+import uuid
+from typing import Any
+
+from pyspark.sql.datasource import DataSource
+
+from ottla.spark.columns import HEADERS_SCHEMA, SOURCE_SCHEMA
+from ottla.spark.ledger import BatchKey
+from ottla.spark.options import SOURCE_OPTIONS, sink_options, source_options
+from ottla.spark.sink import OttlaStreamWriter, OttlaWriter
+from ottla.spark.source import OttlaReader, OttlaStreamReader
+
+
+class OttlaDataSource(DataSource):  # type: ignore[misc]
+    """Kafka topics as a source and as a sink, for batch and streaming. The options are in `ottla.spark.options`."""
+
+    def __init__(self, options: Any) -> None:
+        self.options = dict(options)
+        # Spark calls __init__ where a query is planned and unpickles a copy where it is committed.
+        self._made_here = True
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_made_here": False}
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "ottla"
+
+    def schema(self) -> str:
+        """The row schema of Spark's own Kafka connector."""
+        given = {name.lower(): value for name, value in self.options.items()}
+        with_headers = SOURCE_OPTIONS.find("includeHeaders").parse(given.get("includeheaders", False))
+        return SOURCE_SCHEMA + (HEADERS_SCHEMA if with_headers else "")
+
+    def reader(self, schema: Any) -> OttlaReader:
+        """A batch read."""
+        return OttlaReader(source_options(self.options, streaming=False), schema)
+
+    def streamReader(self, schema: Any) -> OttlaStreamReader:  # noqa: N802
+        """A streaming read."""
+        return OttlaStreamReader(source_options(self.options, streaming=True), schema)
+
+    def writer(self, schema: Any, overwrite: bool) -> OttlaWriter:
+        """A batch write. Without a batch's identity it is a job of its own, under a sink id of its own."""
+        given = {name.lower() for name in self.options}
+        job = uuid.uuid4().hex
+        own = {} if given & {"sink.id", "queryid"} else {"sink.id": f"ottla-job-{job}"}
+        options = sink_options({**self.options, **own})
+        key = BatchKey(options.query_id or job, options.batch_id or 0)
+        return OttlaWriter(options, schema, overwrite, key)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> OttlaStreamWriter:  # noqa: N802
+        """A streaming write."""
+        return OttlaStreamWriter(sink_options(self.options), schema, overwrite, on_driver=self._made_here)

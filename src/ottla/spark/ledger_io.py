@@ -1,0 +1,241 @@
+"""Runs the requests of `ottla.spark.protocol` against Kafka."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.base.errors import ConfigError
+from ottla.base.types import TopicPartition
+from ottla.client.admin.types import NewTopic
+from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from ottla.client.core.sequencing import NO_IDENTITY, ProducerIdentity
+from ottla.client.errors import KafkaError, OffsetOutOfRangeError, TopicAlreadyExistsError, raise_for
+from ottla.client.producer import transaction_requests as requests
+from ottla.spark import faults
+from ottla.spark.ledger import Handle, Ledger, LedgerBatch, LedgerRecord, encode
+from ottla.spark.link import KafkaLink
+from ottla.spark.protocol import (
+    Append,
+    Appended,
+    AppendInTransaction,
+    Ended,
+    EndTransactions,
+    InitProducer,
+    ListOpen,
+    ReadLedger,
+    Steps,
+)
+from ottla.wire.apis import ApiKey
+from ottla.wire.batch import iter_headers, parse_end_txn_marker
+from ottla.wire.errors import ErrorCode
+from ottla.wire.records import Record, decode_batch, encode_batch
+
+#: This handle's transaction cannot be ended or written to by it any more.
+_GONE = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+    }
+)
+_WRITTEN = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
+#: States in which a transaction holds back readers.
+_OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+_READ_BYTES = 8_388_608
+#: Small segments, so that compaction keeps the ledger short: only closed segments are compacted.
+_LEDGER_CONFIG = {"cleanup.policy": "compact", "segment.bytes": "16777216", "compression.type": "uncompressed"}
+
+
+class LedgerKafka:
+    """The ledger of one sink, in the topic `topic`."""
+
+    def __init__(self, link: KafkaLink, sink: str, topic: str, replication: int, transaction_timeout_ms: int) -> None:
+        self._link = link
+        self._sink = sink
+        self._tp = TopicPartition(topic, 0)
+        self._replication = replication
+        self._timeout_ms = transaction_timeout_ms
+
+    async def drive(self, steps: Steps, batch: int | None = None) -> Any:
+        """Run a generator of `ottla.spark.protocol` to its end; `batch` is for the fault switches."""
+        await self._ensure_topic()
+        answer: Any = None
+        while True:
+            try:
+                request = steps.send(answer)
+            except StopIteration as finished:
+                return finished.value
+            answer = await self._answer(request, batch)
+
+    async def _answer(self, request: Any, batch: int | None) -> Any:
+        match request:
+            case InitProducer(transactional_id):
+                return await self.init_producer(transactional_id)
+            case ReadLedger():
+                return await self._read()
+            case ListOpen(pattern):
+                listed = await self._link.list_transactions(pattern, _OPEN_STATES)
+                return [transaction.transactional_id for transaction in listed]
+            case AppendInTransaction(handle, record, offsets):
+                faults.reach("sink.before-decision", batch)
+                return await self._append_in_transaction(handle, record, offsets)
+            case EndTransactions(handles, commit):
+                return await self._end_all(handles, commit, batch)
+            case Append(record):
+                faults.reach("sink.after-slots", batch)
+                await self._append(record)
+                faults.reach("sink.after-done", batch)
+                return None
+        raise AssertionError(request)
+
+    async def init_producer(self, transactional_id: str) -> Handle:
+        """InitProducerId, repeated while an earlier transaction of the id is being ended."""
+        message = requests.init_producer_id(transactional_id, self._timeout_ms, NO_IDENTITY)
+        code, answer = await self._link.ask_coordinator(
+            transactional_id, ApiKey.INIT_PRODUCER_ID, message, lambda a: int(a.error_code)
+        )
+        raise_for(code, f"transactional.id {transactional_id}")
+        return Handle(transactional_id, answer.producer_id, answer.producer_epoch)
+
+    async def _end_all(self, handles: tuple[Handle, ...], commit: bool, batch: int | None) -> list[Ended]:
+        if len(handles) > 1 and faults.armed("sink.between-slots"):
+            first = await self._end(handles[0], commit)
+            faults.reach("sink.between-slots", batch)
+            return [first, *[await self._end(handle, commit) for handle in handles[1:]]]
+        ended = list(await asyncio.gather(*(self._end(handle, commit) for handle in handles)))
+        if commit and handles[0].transactional_id.endswith("-driver"):
+            faults.reach("sink.after-decision", batch)
+        return ended
+
+    async def _end(self, handle: Handle, commit: bool) -> Ended:
+        identity = ProducerIdentity(handle.producer_id, handle.producer_epoch)
+        message = requests.end_transaction(handle.transactional_id, identity, commit=commit)
+        code, _ = await self._link.ask_coordinator(
+            handle.transactional_id, ApiKey.END_TXN, message, lambda a: int(a.error_code)
+        )
+        if code in _GONE:
+            return Ended.GONE
+        raise_for(code, f"the end of transaction {handle.transactional_id}")
+        return Ended.YES
+
+    async def _append_in_transaction(
+        self, handle: Handle, record: LedgerRecord, offsets: Mapping[str, Mapping[str, Mapping[int, int]]]
+    ) -> Appended:
+        identity = ProducerIdentity(handle.producer_id, handle.producer_epoch)
+        name = handle.transactional_id
+        implicit = await self._link.implicit_partitions()
+        codes: list[int] = []
+        if not implicit:
+            add = requests.add_partitions(name, identity, [self._tp])
+            codes.append(await self._code(name, ApiKey.ADD_PARTITIONS_TO_TXN, add, requests.worst_partition_error))
+        if not set(codes) - _WRITTEN:
+            sealed = self._batch(record, identity)
+            codes.append(await self._link.produce(self._tp, sealed, name))
+        for group, topics in offsets.items():
+            if set(codes) - _WRITTEN:
+                break
+            if not implicit:
+                joined = requests.add_offsets(name, identity, group)
+                codes.append(await self._code(name, ApiKey.ADD_OFFSETS_TO_TXN, joined, lambda a: int(a.error_code)))
+            by_partition = {
+                TopicPartition(topic, partition): OffsetAndMetadata(offset)
+                for topic, partitions in topics.items()
+                for partition, offset in partitions.items()
+            }
+            commit = requests.commit_offsets(name, identity, ConsumerGroupMetadata(group), by_partition)
+            codes.append(await self._code(name, ApiKey.TXN_OFFSET_COMMIT, commit, _worst_offset_error, group))
+        for code in set(codes) - _WRITTEN:
+            if code in _GONE:
+                return Appended.FENCED
+            raise_for(code, f"the decision of sink {self._sink}")
+        return Appended.YES
+
+    async def _code(
+        self, name: str, api: ApiKey, message: tuple[Any, ...], error_of: Any, group: str | None = None
+    ) -> int:
+        code, _ = await self._link.ask_coordinator(name, api, message, error_of, group=group)
+        return code
+
+    def _batch(self, record: LedgerRecord, identity: ProducerIdentity | None) -> bytes:
+        key, value = encode(self._sink, record)
+        line = Record(0, time.time_ns() // 1_000_000, key, value, ())
+        if identity is None:
+            return encode_batch([line])
+        # the first batch of this epoch, for every claim brings its own: the sequence is 0
+        return encode_batch(
+            [line],
+            producer_id=identity.producer_id,
+            producer_epoch=identity.epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+
+    async def _append(self, record: LedgerRecord) -> None:
+        raise_for(await self._link.produce(self._tp, self._batch(record, None), None), f"ledger {self._tp}")
+
+    async def _read(self) -> Ledger:
+        """The ledger up to the high watermark of now; what was read before is not read again."""
+        key = ("ledger", self._tp, self._sink)
+        ledger: Ledger = self._link.memory.setdefault(key, Ledger(self._sink))
+        target: int | None = None
+        while target is None or ledger.next_offset < target:
+            try:
+                data = await self._link.fetch(
+                    self._tp, ledger.next_offset, committed=False, max_bytes=_READ_BYTES, max_wait_ms=0
+                )
+            except OffsetOutOfRangeError:
+                ledger = self._link.memory[key] = await self._from_the_beginning()
+                target = None
+                continue
+            target = data.high_watermark if target is None else target
+            if not data.records:
+                break
+            ledger.apply(_ledger_batches(data.records))
+        return ledger
+
+    async def _from_the_beginning(self) -> Ledger:
+        ledger = Ledger(self._sink)
+        found = await self._link.offsets_at({self._tp: -2}, committed=False)
+        ledger.next_offset = found.get(self._tp, 0)
+        return ledger
+
+    async def _ensure_topic(self) -> None:
+        if self._link.memory.get(("ledger topic", self._tp.topic)):
+            return
+        new = NewTopic(self._tp.topic, 1, self._replication, _LEDGER_CONFIG)
+        try:
+            await self._link.create_topics([new])
+        except TopicAlreadyExistsError:
+            pass
+        except KafkaError as error:
+            raise ConfigError(
+                f"the ledger topic {self._tp.topic} could not be made ({error}); make it with one partition and "
+                "cleanup.policy=compact, or name another one in the option ledger.topic"
+            ) from error
+        snapshot = await self._link.topics([self._tp.topic])
+        if snapshot.partition_count(self._tp.topic) != 1:
+            raise ConfigError(f"the ledger topic {self._tp.topic} must have exactly one partition")
+        self._link.memory["ledger topic", self._tp.topic] = True
+
+
+def _ledger_batches(records: Any) -> list[LedgerBatch]:
+    view = memoryview(records)
+    found = []
+    for pos, header in iter_headers(view):
+        whole = view[pos : pos + header.size_bytes]
+        commit = parse_end_txn_marker(whole)[0] if header.is_control else None
+        lines = () if header.is_control else tuple((r.key, r.value) for r in decode_batch(whole))
+        found.append(
+            LedgerBatch(
+                header.base_offset, header.last_offset, header.producer_id, header.is_transactional, commit, lines
+            )
+        )
+    return found
+
+
+def _worst_offset_error(answer: Any) -> int:
+    codes = {int(p.error_code) for topic in answer.topics for p in topic.partitions}
+    return max(codes - {0}, default=0)

@@ -1,0 +1,194 @@
+"""The connection of a Spark process to Kafka: one per process and configuration, kept from batch to batch.
+
+Spark's Python workers are pooled: module globals survive between micro-batches, though any worker may be killed at
+any time. So links are cached here, by process (workers are forked) and configuration. A link is an admin client with
+the raw calls that source and ledger need; it lives on a loop in a background thread; `run` is how blocking code calls.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from ottla.base.types import TopicPartition
+from ottla.client.admin.admin import AsyncAdmin
+from ottla.client.admin.config import ADMIN_CONFIG
+from ottla.client.blocking.loop_thread import LoopThread
+from ottla.client.core.metadata import ClusterSnapshot
+from ottla.client.core.negotiation import CAPS_OF_FIRST_TRANSACTIONS
+from ottla.client.errors import KafkaError, RequestTimeoutError, raise_for
+from ottla.client.net.coordinators import CoordinatorKind
+from ottla.client.net.retry import Deadline, repeat, short_backoff
+from ottla.spark.errors import UnknownOutcomeError
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+
+T = TypeVar("T")
+_UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+class KafkaLink(AsyncAdmin):
+    """An admin client with raw fetch, produce and transaction requests. Its methods belong to its loop."""
+
+    def __init__(self, config: Mapping[str, object]) -> None:
+        """Raises ConfigError."""
+        super().__init__({name: value for name, value in config.items() if name in ADMIN_CONFIG.keys})
+        self._thread = LoopThread("ottla-spark")
+        self._implicit: bool | None = None
+        #: What others keep from call to call, by their own keys.
+        self.memory: dict[Any, Any] = {}
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run `coroutine` on the link's loop and wait for it, from any other thread."""
+        return self._thread.run(coroutine)
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Run `coroutine` on the link's loop; its result is in the future."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._thread.loop)
+
+    def shut(self) -> None:
+        """Disconnect and end the thread."""
+        self.run(self.close())
+        self._thread.stop()
+
+    async def topics(self, names: Iterable[str] | None) -> ClusterSnapshot:
+        """Metadata of these topics, or of all; waits for topics that were never seen before."""
+        await self.start()
+        if names is None:
+            if not self._cluster.all_topics:
+                self._cluster.all_topics = True
+                await self._cluster.refreshed()
+            return self._cluster.snapshot
+        wanted = set(names)
+        known = self.memory.setdefault("topics", set())
+        for name in wanted - known:
+            await self._cluster.wait_for_topic(name, self.config.default_api_timeout_ms)
+            known.add(name)
+        return self._cluster.snapshot
+
+    async def offsets_at(self, times: Mapping[TopicPartition, int], *, committed: bool) -> dict[TopicPartition, int]:
+        """For each partition the first offset at or after a time in milliseconds; -2 earliest, -1 the end.
+
+        The end is the last stable offset with `committed`, else the high watermark. -1 comes back for a time after the
+        last record. A partition that does not exist is left out.
+        """
+        await self.start()
+        topics = self._cluster.snapshot.topics
+        there = {
+            tp: ms for tp, ms in times.items() if tp.topic in topics and tp.partition in topics[tp.topic].partitions
+        }
+        found = await self.list_offsets(there, read_committed=committed)
+        return {tp: at.offset for tp, at in found.items()}
+
+    async def fetch(
+        self, tp: TopicPartition, offset: int, *, committed: bool, max_bytes: int, max_wait_ms: int
+    ) -> PartitionData:
+        """One fetch of one partition, repeated until it succeeds. Raises OffsetOutOfRangeError."""
+        return await self._retry(
+            lambda: self._fetch(tp, offset, int(committed), max_bytes, max_wait_ms), f"a fetch of {tp} at {offset}"
+        )
+
+    async def _fetch(
+        self, tp: TopicPartition, offset: int, isolation: int, max_bytes: int, max_wait_ms: int
+    ) -> PartitionData:
+        leader = await self._leader(tp)
+        snapshot = self._cluster.snapshot
+        partition = FetchPartition(tp.partition, snapshot.leader_epoch(tp), offset, partition_max_bytes=max_bytes)
+        request = FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=max_bytes,
+            isolation_level=isolation,
+            topics=(FetchTopic(snapshot.topic_id(tp.topic), tp.topic, (partition,)),),
+        )
+        timeout_ms = self.config.request_timeout_ms + max_wait_ms
+        answer: FetchResponse = await self._cluster.request(leader, ApiKey.FETCH, request, timeout_ms=timeout_ms)
+        raise_for(answer.error_code)
+        data = answer.responses[0].partitions[0]
+        raise_for(data.error_code, f"{tp} at {offset}")
+        return data
+
+    async def produce(self, tp: TopicPartition, batch: bytes, transactional_id: str | None) -> int:
+        """Write one record batch with acks=all; the final error code, NONE when it is there."""
+
+        async def attempt() -> int:
+            leader = await self._leader(tp)
+            data = TopicProduceData(
+                self._cluster.snapshot.topic_id(tp.topic), tp.topic, (PartitionProduceData(tp.partition, batch),)
+            )
+            request = ProduceRequest(transactional_id, -1, self.config.request_timeout_ms, (data,))
+            cap = await self.cap(ApiKey.PRODUCE) if transactional_id is not None else None
+            answer: ProduceResponse = await self._cluster.request(leader, ApiKey.PRODUCE, request, cap=cap)
+            return _final(answer.responses[0].partition_responses[0].error_code, str(tp))
+
+        return await self.certain(attempt, f"a write to {tp}")
+
+    async def ask_coordinator(
+        self,
+        transactional_id: str,
+        api: ApiKey,
+        message: tuple[Any, ...],
+        error_of: Callable[[Any], int],
+        *,
+        group: str | None = None,
+    ) -> tuple[int, Any]:
+        """The final error code and the answer of the transaction's coordinator, or of `group`'s."""
+        kind = CoordinatorKind.TRANSACTION if group is None else CoordinatorKind.GROUP
+        key = transactional_id if group is None else group
+
+        async def attempt() -> tuple[int, Any]:
+            cap = await self.cap(api)
+            answer = await self._coordinators.request(kind, key, api, message, cap=cap)
+            code = error_of(answer)
+            if code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
+                self._coordinators.forget(kind, key)
+            return _final(code, key), answer
+
+        return await self.certain(attempt, f"{api.name} of {key}")
+
+    async def implicit_partitions(self) -> bool:
+        """Whether the cluster speaks the second transaction protocol (KIP-890)."""
+        if self._implicit is None:
+            self._implicit = (await self._retry(self._cluster.versions, "the broker's versions")).implicit_partitions
+        return self._implicit
+
+    async def cap(self, api: ApiKey) -> int | None:
+        """The version at which transactional requests stop, for the protocol that the cluster speaks."""
+        return None if await self.implicit_partitions() else CAPS_OF_FIRST_TRANSACTIONS.get(api)
+
+    async def certain(self, attempt: Callable[[], Coroutine[Any, Any, T]], what: str) -> T:
+        """Repeat `attempt` until its outcome is known. Raises UnknownOutcomeError."""
+        await self.start()
+        try:
+            return await repeat(
+                attempt,
+                what=what,
+                deadline=Deadline(self.config.default_api_timeout_ms),
+                backoff=short_backoff(self._cluster.rng),
+                failed=lambda error: self._cluster.request_update() if not isinstance(error, KafkaError) else None,
+            )
+        except RequestTimeoutError as error:
+            raise UnknownOutcomeError(f"{error}; start the query again, it will find out") from error
+
+
+def _final(code: int, what: str) -> int:
+    """`code` if it is final; a retriable one is raised."""
+    error = KafkaError.of(code, what)
+    if code != ErrorCode.NONE and error.retriable:
+        raise error
+    return code
+
+
+_LINKS: dict[tuple[Any, ...], KafkaLink] = {}
+
+
+def link(config: Mapping[str, object]) -> KafkaLink:
+    """This process's link for a client configuration."""
+    key = (os.getpid(), *sorted((name, str(value)) for name, value in config.items()))
+    found = _LINKS.get(key)
+    if found is None:
+        found = _LINKS[key] = KafkaLink(config)
+    return found

@@ -1,0 +1,341 @@
+"""The options of `format("ottla")`: the names of Spark's own Kafka connector, checked, and a few of ours.
+
+Spark gives option names in lower case, so they are compared that way. `kafka.` options are Kafka's client keys, checked
+by the same tables as the client's own; an unknown option or key is an error that names the nearest one. Pure.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from ottla.base.config import ConfigKey, ConfigSet, ConfigType, between, one_of
+from ottla.base.errors import ConfigError
+from ottla.base.types import TopicPartition
+from ottla.client.config import CommonConfig, build, client_keys
+from ottla.client.producer.config import PRODUCER_CONFIG, producer_config
+from ottla.spark.plan import Bound, Latest, Offsets, at_timestamps, offsets_from_json, specific
+
+_TEXT, _WHOLE, _FLAG = ConfigType.STRING, ConfigType.LONG, ConfigType.BOOLEAN
+_POSITIVE = between(1)
+
+SOURCE_OPTIONS = ConfigSet.of(
+    "source",
+    (
+        ConfigKey("subscribe", _TEXT, None, "Topics, separated by commas"),
+        ConfigKey("subscribePattern", _TEXT, None, "A regular expression that a topic's whole name must match"),
+        ConfigKey("assign", _TEXT, None, 'Partitions: {"topic":[0,1]}'),
+        ConfigKey(
+            "startingOffsets", _TEXT, None, 'earliest, latest, or {"topic":{"0":23,"1":-2}} (-2 earliest, -1 latest)'
+        ),
+        ConfigKey("endingOffsets", _TEXT, None, "latest or JSON; batch reads only"),
+        ConfigKey("startingTimestamp", _WHOLE, None, "Milliseconds since the epoch"),
+        ConfigKey("endingTimestamp", _WHOLE, None, "Milliseconds since the epoch; batch reads only"),
+        ConfigKey("startingOffsetsByTimestamp", _TEXT, None, '{"topic":{"0":milliseconds}}'),
+        ConfigKey("endingOffsetsByTimestamp", _TEXT, None, '{"topic":{"0":milliseconds}}; batch reads only'),
+        ConfigKey(
+            "startingOffsetsByTimestampStrategy",
+            _TEXT,
+            "error",
+            "When a partition has nothing that late",
+            one_of("error", "latest"),
+        ),
+        ConfigKey("maxOffsetsPerTrigger", _WHOLE, None, "Most offsets in a micro-batch", _POSITIVE),
+        ConfigKey("minOffsetsPerTrigger", _WHOLE, None, "A micro-batch waits for so many offsets", _POSITIVE),
+        ConfigKey("maxTriggerDelay", _TEXT, "15m", "... but not longer than this"),
+        ConfigKey("minPartitions", _WHOLE, None, "Split large ranges until there are so many tasks", _POSITIVE),
+        ConfigKey("maxRecordsPerPartition", _WHOLE, None, "Most offsets in one task", _POSITIVE),
+        ConfigKey("failOnDataLoss", _FLAG, True, "Stop when records are gone that were not read"),
+        ConfigKey("includeHeaders", _FLAG, False, "Add the headers column"),
+        ConfigKey("commitOffsets", _TEXT, "sink", "Who commits kafka.group.id's offsets", one_of("sink", "source")),
+        # accepted for scripts written for Spark's connector; there is nothing here that they could change
+        *(ConfigKey(name, _TEXT, None) for name in ("groupIdPrefix", "kafkaConsumer.pollTimeoutMs")),
+        *(ConfigKey(name, _TEXT, None) for name in ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs")),
+    ),
+)
+
+SINK_OPTIONS = ConfigSet.of(
+    "sink",
+    (
+        ConfigKey("topic", _TEXT, None, "Where rows go, unless they have a topic column"),
+        ConfigKey("semantics", _TEXT, "exactly-once", "What a crash may do", one_of("exactly-once", "at-least-once")),
+        ConfigKey("sink.id", _TEXT, None, "Names the sink over restarts; default: from the query's name or checkpoint"),
+        ConfigKey("ledger.topic", _TEXT, "__ottla_ledger", "Where sinks note what they have committed"),
+        ConfigKey(
+            "ledger.replication.factor", _WHOLE, -1, "If the ledger topic has to be made; -1: the broker's default"
+        ),
+        ConfigKey("includeHeaders", _FLAG, True, "Write the headers column if there is one"),
+        ConfigKey("checkpointLocation", _TEXT, None, "Spark's"),
+        ConfigKey("queryName", _TEXT, None, "Spark's"),
+        ConfigKey("queryId", _TEXT, None, "In foreachBatch: the query the batch belongs to"),
+        ConfigKey("batchId", _WHOLE, None, "In foreachBatch: the batch's number", between(0)),
+    ),
+)
+
+SOURCE_CLIENT = client_keys(
+    "kafka.",
+    (
+        ConfigKey("group.id", _TEXT, None, "The group whose offsets show how far the query is"),
+        ConfigKey(
+            "isolation.level",
+            _TEXT,
+            "read_committed",
+            "Whether records of open and aborted transactions are read",
+            one_of("read_committed", "read_uncommitted"),
+        ),
+        ConfigKey("fetch.max.wait.ms", ConfigType.INT, 500, "Longest wait of a fetch", between(0)),
+        ConfigKey("fetch.max.bytes", ConfigType.INT, 52_428_800, "Most bytes of one fetch", between(1)),
+        ConfigKey("max.partition.fetch.bytes", ConfigType.INT, 8_388_608, "Most bytes of one partition", between(1)),
+        ConfigKey(
+            "metadata.max.age.ms", ConfigType.LONG, 60_000, "New topics and partitions are found by then", between(0)
+        ),
+        ConfigKey("default.api.timeout.ms", ConfigType.INT, 60_000, "Longest a request is repeated", between(0)),
+    ),
+)
+
+#: Producer keys that the sink's guarantee stands on.
+_OURS = (
+    "transactional.id",
+    "enable.idempotence",
+    "key.serializer",
+    "value.serializer",
+    "max.in.flight.requests.per.connection",
+)
+_SINK_DEFAULTS: Mapping[str, object] = {"batch.size": 524_288, "linger.ms": 20, "transaction.timeout.ms": 600_000}
+#: What a topic or a group may be called; a sink id becomes part of transactional ids.
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+
+
+class Semantics(Enum):
+    """What a kill, a retry or a replay may do to the output."""
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceClient(CommonConfig):
+    """The source's `kafka.` keys."""
+
+    group_id: str | None
+    isolation_level: str
+    fetch_max_wait_ms: int
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
+    default_api_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """A checked set of source options."""
+
+    client: SourceClient
+    #: The same keys as they were given, for clients that check them again.
+    kafka: Mapping[str, object]
+    topics: tuple[str, ...]
+    pattern: str | None
+    partitions: tuple[TopicPartition, ...]
+    start: Bound
+    end: Bound
+    timestamp_strategy_latest: bool
+    max_offsets: int | None
+    min_offsets: int | None
+    max_delay_ms: int
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    fail_on_data_loss: bool
+    include_headers: bool
+    commit_here: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """A checked set of sink options. `client` are the producer's keys."""
+
+    client: Mapping[str, object]
+    topic: str | None
+    semantics: Semantics
+    sink_id: str
+    ledger_topic: str
+    ledger_replication: int
+    include_headers: bool
+    group_id: str | None
+    checkpoint: str | None
+    query_id: str | None
+    batch_id: int | None
+
+
+def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    """Check `given`. Raises ConfigError naming the option."""
+    own, kafka = _parse(SOURCE_OPTIONS, given, list(SOURCE_CLIENT.keys))
+    client = build(SourceClient, SOURCE_CLIENT, kafka)
+    chosen = [name for name in ("subscribe", "subscribePattern", "assign") if own[name] is not None]
+    if len(chosen) != 1:
+        raise ConfigError(
+            f"give exactly one of subscribe, subscribePattern and assign (given: {', '.join(chosen) or 'none'})"
+        )
+    ends = [n for n in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp") if own[n] is not None]
+    if streaming and ends:
+        raise ConfigError(f"{ends[0]} is for batch reads; a streaming query has no end")
+    start = _bound(own, "starting", Latest() if streaming else None)
+    if not streaming and isinstance(start, Latest):
+        raise ConfigError("startingOffsets can't be latest for batch reads: there would be nothing to read")
+    return SourceOptions(
+        client=client,
+        kafka=kafka,
+        topics=_names(own["subscribe"]),
+        pattern=_pattern(own["subscribePattern"]),
+        partitions=_assigned(own["assign"]),
+        start=start,
+        end=_bound(own, "ending", Latest()),
+        timestamp_strategy_latest=own["startingOffsetsByTimestampStrategy"] == "latest",
+        max_offsets=_int(own["maxOffsetsPerTrigger"]),
+        min_offsets=_int(own["minOffsetsPerTrigger"]),
+        max_delay_ms=duration_ms("maxTriggerDelay", str(own["maxTriggerDelay"])),
+        min_partitions=_int(own["minPartitions"]),
+        max_records_per_partition=_int(own["maxRecordsPerPartition"]),
+        fail_on_data_loss=bool(own["failOnDataLoss"]),
+        include_headers=bool(own["includeHeaders"]),
+        commit_here=own["commitOffsets"] == "source",
+    )
+
+
+def sink_options(given: Mapping[str, str]) -> SinkOptions:
+    """Check `given`. Raises ConfigError naming the option."""
+    names = [*PRODUCER_CONFIG.keys, "group.id"]
+    own, kafka = _parse(SINK_OPTIONS, given, names)
+    group = kafka.pop("group.id", None)
+    for name in _OURS:
+        if name in kafka:
+            raise ConfigError(f"kafka.{name} is set by the sink itself")
+    client = {**_SINK_DEFAULTS, **kafka}
+    producer_config(client)
+    semantics = Semantics(own["semantics"])
+    return SinkOptions(
+        client=client,
+        topic=_text(own["topic"]),
+        semantics=semantics,
+        sink_id=_sink_id(own) if semantics is Semantics.EXACTLY_ONCE else "",
+        ledger_topic=str(own["ledger.topic"]),
+        ledger_replication=int(str(own["ledger.replication.factor"])),
+        include_headers=bool(own["includeHeaders"]),
+        group_id=_text(group),
+        checkpoint=_text(own["checkpointLocation"]),
+        query_id=_text(own["queryId"]),
+        batch_id=_int(own["batchId"]),
+    )
+
+
+def _parse(
+    options: ConfigSet, given: Mapping[str, str], kafka_names: list[str]
+) -> tuple[dict[str, object], dict[str, object]]:
+    """The options' values with defaults, and the `kafka.` keys as given."""
+    known = {name.lower(): name for name in options.keys}
+    kafka_known = {f"kafka.{name}".lower(): name for name in kafka_names}
+    own: dict[str, object] = {}
+    kafka: dict[str, object] = {}
+    for name, value in given.items():
+        lower = name.lower()
+        if lower in known:
+            own[known[lower]] = value
+        elif lower in kafka_known:
+            kafka[kafka_known[lower]] = value
+        elif lower not in ("path", "paths"):
+            near = difflib.get_close_matches(lower, [*known, *kafka_known], n=1, cutoff=0.5)
+            best = known.get(near[0]) or f"kafka.{kafka_known[near[0]]}" if near else None
+            raise ConfigError(f"Unknown {options.what} option {name}" + (f"; did you mean {best}?" if best else ""))
+    if "bootstrap.servers" not in kafka:
+        raise ConfigError(f"the {options.what} needs the option kafka.bootstrap.servers")
+    return options.parse(own), kafka
+
+
+def _sink_id(own: Mapping[str, object]) -> str:
+    """`sink.id`, or one that stays the same as long as the query does."""
+    given = _text(own["sink.id"])
+    if given is None:
+        stable = own["queryName"] or own["checkpointLocation"] or own["queryId"]
+        if stable is None:
+            raise ConfigError(
+                "the exactly-once sink needs a name that is the same after a restart: set the option sink.id "
+                "(or queryName, or checkpointLocation on the writer), or semantics to at-least-once"
+            )
+        given = "ottla-" + re.sub(r"[^A-Za-z0-9._-]+", "_", str(stable)).strip("_")[-150:]
+    if not _NAME.fullmatch(given):
+        raise ConfigError(f"sink.id {given!r}: letters, digits, '.', '_' and '-' are allowed, at most 200")
+    return given
+
+
+def _bound(own: Mapping[str, object], side: str, default: Bound | None) -> Bound:
+    by_partition, timestamp = _text(own[f"{side}OffsetsByTimestamp"]), _int(own[f"{side}Timestamp"])
+    offsets = _text(own[f"{side}Offsets"])
+    # the order of precedence of Spark's connector
+    if timestamp is not None:
+        return at_timestamps({}, timestamp)
+    if by_partition is not None:
+        return at_timestamps(_json_offsets(f"{side}OffsetsByTimestamp", by_partition), None)
+    if offsets is not None:
+        if offsets.lower() in ("earliest", "latest"):
+            return _named(side, offsets.lower())
+        return specific(_json_offsets(f"{side}Offsets", offsets))
+    return default if default is not None else _named(side, "earliest")
+
+
+def _named(side: str, name: str) -> Bound:
+    if name == "latest":
+        return Latest()
+    if side == "ending":
+        raise ConfigError("endingOffsets can't be earliest: there would be nothing to read")
+    return specific({})
+
+
+def _json_offsets(option: str, text: str) -> Offsets:
+    try:
+        return offsets_from_json(json.loads(text))
+    except (ValueError, TypeError, AttributeError):
+        raise ConfigError(f'{option}: expected JSON like {{"topic":{{"0":23,"1":-2}}}}, not {text}') from None
+
+
+def _names(value: object) -> tuple[str, ...]:
+    names = tuple(part.strip() for part in str(value or "").split(",") if part.strip())
+    if value is not None and not names:
+        raise ConfigError("subscribe names no topic")
+    return names
+
+
+def _pattern(value: object) -> str | None:
+    if value is not None:
+        try:
+            re.compile(str(value))
+        except re.error as error:
+            raise ConfigError(f"subscribePattern {value} is no regular expression: {error}") from None
+    return _text(value)
+
+
+def _assigned(value: object) -> tuple[TopicPartition, ...]:
+    if value is None:
+        return ()
+    try:
+        return tuple(sorted(TopicPartition(t, int(p)) for t, ps in json.loads(str(value)).items() for p in ps))
+    except (ValueError, TypeError, AttributeError):
+        raise ConfigError(f'assign: expected JSON like {{"topic":[0,1]}}, not {value}') from None
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _int(value: object) -> int | None:
+    return None if value is None else int(str(value))
+
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000, "": 1}
+
+
+def duration_ms(option: str, text: str) -> int:
+    """Milliseconds of `15m`, `10s`, `500ms`… Raises ConfigError."""
+    found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
+    if found is None or found[2] not in _UNITS_MS:
+        raise ConfigError(f"{option}: expected a time like 15m, 10s or 500ms, not {text}")
+    return int(found[1]) * _UNITS_MS[found[2]]
