@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.coordinator.txn.socket_conversation import SocketConversation
-from tests.coordinator.txn.talks import LONG_TALKS, TALKS
+from tests.coordinator.txn.talks import HANDLER_TALKS, LONG_TALKS, TALKS
 from tests.coordinator.txn.test_talks import recorded
 from tests.interop.apache import ApacheKafka
 
@@ -15,12 +15,12 @@ pytestmark = pytest.mark.interop
 def talk(name: str, port: int) -> list[str]:
     """The transcript of one talk with the broker at `port`."""
     conversation = SocketConversation(name, port)
-    (TALKS | LONG_TALKS)[name](conversation)
+    (TALKS | HANDLER_TALKS | LONG_TALKS)[name](conversation)
     conversation.close()
     return conversation.transcript
 
 
-@pytest.mark.parametrize("name", TALKS)
+@pytest.mark.parametrize("name", TALKS | HANDLER_TALKS)
 def test_t5_apache_kafka_answers(apache_kafka: ApacheKafka, name: str) -> None:
     assert talk(name, apache_kafka.port) == recorded()[name]
 

@@ -113,7 +113,7 @@ class Conversation:
     def offsets(self, producer: str, epoch: int, *, version: int = 3) -> None:
         """AddOffsetsToTxn of the group `g`."""
         request = AddOffsetsToTxnRequest(self.transactional_id, self._id(producer), epoch, "g")
-        self._say(f"offsets {producer}/{epoch}", self._ask(ApiKey.ADD_OFFSETS_TO_TXN, version, request)[0])
+        self._say(f"offsets {producer}/{epoch} v{version}", self._ask(ApiKey.ADD_OFFSETS_TO_TXN, version, request)[0])
 
     def end(self, producer: str, epoch: int, *, commit: bool, version: int = 5) -> None:
         """EndTxn."""

@@ -135,13 +135,29 @@ def mixed_protocols(talk: Conversation) -> None:
     talk.end("P0", 0, commit=True, version=5)
     talk.add("P0", 1, 0, version=5)
     talk.end("P0", 1, commit=False, version=4)
-    talk.end("P0", 0, commit=False, version=5)
     talk.end("P0", 1, commit=False, version=4)
     talk.end("P0", 1, commit=False, version=5)
     talk.end("P0", 1, commit=False, version=4)
     talk.end("P0", 2, commit=False, version=4)
     talk.end("P0", 2, commit=True, version=4)
     talk.init()
+
+
+def older_versions(talk: Conversation) -> None:
+    """How each version is told that the producer is fenced, or that a partition is not there."""
+    talk.init(version=0)
+    talk.init(version=0)
+    for version in (3, 4):
+        talk.init("P0", 9, version=version)
+    for version in range(4):
+        talk.add("P0", 0, 0, version=version)
+    for version in range(5):
+        talk.offsets("P0", 0, version=version)
+    for version in range(6):
+        talk.end("P0", 9, commit=True, version=version)
+    talk.add("P0", 1, 7, version=3)
+    talk.add("P0", 1, 0, 7, version=3)
+    talk.add("P0", 1, 0, 7, version=5)
 
 
 def exhaustion_by_init(talk: Conversation) -> None:
@@ -183,6 +199,9 @@ def exhaustion_by_request(talk: Conversation) -> None:
 
 #: Talks that take tens of thousands of requests with a coordinator whose log cannot be written by hand.
 LONG_TALKS = {talk.__name__: talk for talk in (exhaustion_by_init, exhaustion_by_end, exhaustion_by_request)}
+
+#: Talks about what a broker's handlers add to the coordinator's answers.
+HANDLER_TALKS = {older_versions.__name__: older_versions}
 
 TALKS = {
     talk.__name__: talk

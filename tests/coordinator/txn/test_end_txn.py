@@ -82,6 +82,18 @@ def test_t2_late_end_cannot_touch_the_next_transaction() -> None:
         assert end(runtime, producer_id, 0, commit=commit) == refused(ErrorCode.PRODUCER_FENCED)
 
 
+def test_t2_producer_fenced_before_an_older_clients_transaction_stays_fenced() -> None:
+    # Found by test_interleavings. Deviation: Apache Kafka 4.3 answers NONE and the successor's epoch here.
+    runtime = ShardRuntime()
+    producer_id = init(runtime).producer_id
+    init(runtime)
+    add(runtime, producer_id, 1, T0, version=V0)
+    end(runtime, producer_id, 1, commit=False, version=V0)
+    runtime.write_markers()
+    assert end(runtime, producer_id, 0, commit=False) == refused(ErrorCode.PRODUCER_FENCED)
+    assert end(runtime, producer_id, 1, commit=False, version=V0) == refused(ErrorCode.NONE)
+
+
 def test_kip_890_abort_without_a_transaction_is_one_batch_and_no_marker() -> None:
     runtime = ShardRuntime()
     producer_id = init(runtime).producer_id

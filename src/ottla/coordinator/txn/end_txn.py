@@ -87,6 +87,9 @@ def _input_v2(store: TransactionStore, txn: TransactionMetadata | None, request:
         return ErrorCode.CONCURRENT_TRANSACTIONS if pending else ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if store.in_transition(request.transactional_id):
         return ErrorCode.CONCURRENT_TRANSACTIONS
+    # Deviation: Kafka 4.3 takes any epoch one below for a repetition, so that after an end in the older protocol, which
+    # leaves the epoch, the producer fenced before it would be let in again with its successor's epoch.
+    bumped = txn.client_version.bumps_epoch
     repeated_over_rotation = (
         txn.previous_producer_id == request.producer_id
         and request.producer_epoch == LAST_CLIENT_EPOCH
@@ -94,7 +97,7 @@ def _input_v2(store: TransactionStore, txn: TransactionMetadata | None, request:
     )
     if txn.producer_id != request.producer_id and not repeated_over_rotation:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if repeated_over_rotation or txn.producer_epoch == request.producer_epoch + 1:
+    if bumped and (repeated_over_rotation or txn.producer_epoch == request.producer_epoch + 1):
         return Input.COMMIT_REPEATED if request.committed else Input.ABORT_REPEATED
     if txn.producer_epoch != request.producer_epoch:
         return ErrorCode.PRODUCER_FENCED
