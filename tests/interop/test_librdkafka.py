@@ -106,7 +106,7 @@ def test_t11_consume_transform_produce_commits_offsets_with_the_records(any_brok
     producer.init_transactions(_WAIT_S)
     taken = 0
     while taken < 100:
-        messages = consumer.consume(40, timeout=_WAIT_S)
+        messages = consumer.consume(50, timeout=_WAIT_S)
         producer.begin_transaction()
         for message in messages:
             producer.produce(target, b"got " + message.value())

@@ -16,6 +16,16 @@ from ottla.cli.demo import command as demo
 #: As shells count them: 128 + the signal's number.
 _EXIT_INTERRUPTED = 130
 
+#: What to do next about answers of a broker, by Kafka's name of the error.
+_HINTS = {
+    "UNKNOWN_TOPIC_OR_PARTITION": "`ottla topics list` shows which there are, `ottla topics create` makes one",
+    "TOPIC_ALREADY_EXISTS": "choose another name, or `ottla topics alter` changes this one",
+    "GROUP_ID_NOT_FOUND": "`ottla groups list` shows which there are",
+    "NON_EMPTY_GROUP": "stop its members first; `ottla groups describe` shows them",
+    "UNKNOWN_MEMBER_ID": "the group has members; stop them first",
+    "TRANSACTIONAL_ID_NOT_FOUND": "`ottla transactions list` shows which there are",
+}
+
 app = typer.Typer(
     name="ottla",
     no_args_is_help=True,
@@ -79,6 +89,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _next_step(fault: OttlaError) -> str:
     """What to do about faults that every command can meet."""
-    if isinstance(fault, ConnectionError):
+    if isinstance(fault, ConnectionError) or isinstance(fault.__cause__, ConnectionError):
         return ". Is a broker running there? `ottla serve` starts one; --bootstrap HOST:PORT names another."
-    return ""
+    hint = _HINTS.get(getattr(getattr(fault, "code", None), "name", ""))
+    return f"; {hint}" if hint else ""

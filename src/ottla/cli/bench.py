@@ -60,7 +60,7 @@ def _broker(bootstrap: str | None) -> Iterator[str]:
 
 def _figures(settings: dict[str, object], records: int, size: int) -> Iterator[Row]:
     from ottla import Admin
-    from ottla.client.admin import NewTopic
+    from ottla.client.admin.types import NewTopic
 
     topic = f"ottla-bench-{time.time_ns()}"
     with Admin(settings) as admin:

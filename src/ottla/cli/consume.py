@@ -11,7 +11,7 @@ import typer
 from ottla.cli.common import DEFAULT_BOOTSTRAP, Bootstrap, Config, client_config, topic_partition
 
 if TYPE_CHECKING:
-    from ottla import Consumer, ConsumerRecord
+    from ottla import Consumer, ConsumerRecord, TopicPartition
 
 _POLL_S = 0.5
 
@@ -45,7 +45,10 @@ def consume(
     if group is not None:
         settings["group.id"] = group
     with Consumer(settings) as consumer:
-        _take_partitions(consumer, topics, member=group is not None)
+        if group is not None:
+            consumer.subscribe(topics)
+        else:
+            consumer.assign(_partitions(client_config(bootstrap), topics))
         ends = dict(consumer.end_offsets(consumer.assignment())) if until_end and group is None else None
         left = max_records
         while left is None or left > 0:
@@ -57,22 +60,18 @@ def consume(
                 return
 
 
-def _take_partitions(consumer: Consumer, topics: list[str], *, member: bool) -> None:
-    from ottla import TopicPartition
+def _partitions(settings: dict[str, object], topics: list[str]) -> list[TopicPartition]:
+    """Every partition of the topics, or the one that TOPIC:PARTITION names."""
+    from ottla import Admin, TopicPartition
 
-    if member:
-        consumer.subscribe(topics)
-        return
-    wanted: list[TopicPartition] = []
-    for name in topics:
-        if ":" in name:
-            wanted.append(TopicPartition(*topic_partition(name)))
-        else:
-            wanted += [TopicPartition(name, each) for each in consumer.partitions_for(name)]
-    consumer.assign(wanted)
+    found = [TopicPartition(*topic_partition(name)) for name in topics if ":" in name]
+    with Admin(settings) as admin:
+        for topic in admin.describe_topics(name for name in topics if ":" not in name).values():
+            found += [TopicPartition(topic.name, each.partition) for each in topic.partitions]
+    return found
 
 
-def _at_end(consumer: Consumer, ends: dict[object, int] | None) -> bool:
+def _at_end(consumer: Consumer, ends: dict[TopicPartition, int] | None) -> bool:
     """Whether everything that was there at the start has been printed (of a group: of what is assigned now)."""
     assigned = consumer.assignment()
     if ends is None:

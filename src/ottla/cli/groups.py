@@ -82,7 +82,7 @@ def offsets(
     Example: `ottla groups offsets billing --json`
     """
     from ottla import Admin
-    from ottla.client.admin import OffsetSpec
+    from ottla.client.admin.types import OffsetSpec
 
     with Admin(client_config(bootstrap, config)) as admin:
         committed = admin.list_group_offsets(group)
@@ -121,10 +121,11 @@ def reset(
     """
     from ottla import Admin, OffsetAndMetadata
 
+    at = _target(to)
     with Admin(client_config(bootstrap, config)) as admin:
         partitions = _partitions(admin, topics)
         old = admin.list_group_offsets(group)
-        new = _targets(admin, partitions, to) if shift is None else _shifted(admin, partitions, old, shift)
+        new = _targets(admin, partitions, at) if shift is None else _shifted(admin, partitions, old, shift)
         if execute:
             admin.alter_group_offsets(group, {tp: OffsetAndMetadata(offset) for tp, offset in new.items()})
     rows: list[dict[str, object]] = [
@@ -180,33 +181,43 @@ class _Bounds(NamedTuple):
 
 
 def _bounds(admin: Admin, partitions: list[TopicPartition]) -> _Bounds:
-    from ottla.client.admin import OffsetSpec
+    from ottla.client.admin.types import OffsetSpec
 
     first = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
     last = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
     return _Bounds({tp: at.offset for tp, at in first.items()}, {tp: at.offset for tp, at in last.items()})
 
 
-def _targets(admin: Admin, partitions: list[TopicPartition], to: str) -> dict[TopicPartition, int]:
-    """The offset each partition goes to. Numbers stay within the log; a time after the last record is the end."""
-    bounds = _bounds(admin, partitions)
-    if to == "earliest":
-        return bounds.first
-    if to == "latest":
-        return bounds.last
-    if to.isdigit():
-        return {tp: bounds.clamp(tp, int(to)) for tp in partitions}
-    at = admin.list_offsets(dict.fromkeys(partitions, _timestamp_ms(to)))
-    return {tp: at[tp].offset if at[tp].offset >= 0 else bounds.last[tp] for tp in partitions}
+class _Target(NamedTuple):
+    """What --to means: an offset, or a time in milliseconds (an `OffsetSpec` among them)."""
+
+    offset: int | None = None
+    time_ms: int | None = None
 
 
-def _timestamp_ms(text: str) -> int:
+def _target(to: str) -> _Target:
     from datetime import datetime
 
+    from ottla.client.admin.types import OffsetSpec
+
+    named = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST}
+    if to in named:
+        return _Target(time_ms=named[to])
+    if to.isdigit():
+        return _Target(offset=int(to))
     try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
+        return _Target(time_ms=int(datetime.fromisoformat(to).timestamp() * 1000))
     except ValueError:
-        raise CommandError(f"--to {text!r} is neither earliest, latest, an offset nor an ISO time") from None
+        raise CommandError(f"--to {to!r} is neither earliest, latest, an offset nor an ISO time") from None
+
+
+def _targets(admin: Admin, partitions: list[TopicPartition], to: _Target) -> dict[TopicPartition, int]:
+    """The offset each partition goes to. Numbers stay within the log; a time after the last record is the end."""
+    bounds = _bounds(admin, partitions)
+    if to.time_ms is None:
+        return {tp: bounds.clamp(tp, to.offset or 0) for tp in partitions}
+    at = admin.list_offsets(dict.fromkeys(partitions, to.time_ms))
+    return {tp: at[tp].offset if at[tp].offset >= 0 else bounds.last[tp] for tp in partitions}
 
 
 def _shifted(

@@ -63,7 +63,7 @@ def create(
     Example: `ottla topics create orders --partitions 4 --set retention.ms=86400000`
     """
     from ottla import Admin
-    from ottla.client.admin import NewTopic
+    from ottla.client.admin.types import NewTopic
 
     wanted = [NewTopic(name, partitions, replication, pairs(settings)) for name in names]
     with Admin(client_config(bootstrap, config)) as admin:
@@ -80,7 +80,7 @@ def describe(
     Example: `ottla topics describe orders`
     """
     from ottla import Admin, TopicPartition
-    from ottla.client.admin import ConfigResource, OffsetSpec, ResourceType
+    from ottla.client.admin.types import ConfigResource, OffsetSpec, ResourceType
 
     with Admin(client_config(bootstrap, config)) as admin:
         topics = [topic for _name, topic in sorted(admin.describe_topics(names).items())]
@@ -135,7 +135,7 @@ def alter(
     Example: `ottla topics alter orders --partitions 8 --set cleanup.policy=compact`
     """
     from ottla import Admin
-    from ottla.client.admin import AlterConfig, AlterOperation, ConfigResource, ResourceType
+    from ottla.client.admin.types import AlterConfig, AlterOperation, ConfigResource, ResourceType
 
     if partitions is None and not settings and not unset:
         raise CommandError("nothing to alter; give --partitions N, --set KEY=VALUE or --unset KEY")

@@ -106,7 +106,7 @@ def document() -> str:
     lines = [
         "# APIs of the broker",
         "",
-        "Written by `python tools/gen_apis.py` from `ottla.broker.handlers.table`; do not edit.",
+        "Written by `make docs` from `ottla.broker.handlers.table`; do not edit.",
         "An API or version that is not here gets its connection closed, as Kafka does;",
         "ApiVersions in an unknown version is answered with UNSUPPORTED_VERSION in version 0.",
         "",

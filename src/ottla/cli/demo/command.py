@@ -55,11 +55,14 @@ def demo(
     from ottla.cli.demo.check import require_confluent_kafka
     from ottla.cli.demo.drive import Demo, Options
     from ottla.cli.demo.progress import Steps
+    from ottla.cli.demo.text import input_lines, reference_lines, repeated
 
     _require_spark()
     require_confluent_kafka()
     if bootstrap is not None and command is not None:
         raise CommandError("--bootstrap names a running broker, --broker-command starts one; give one of the two")
+    text = repeated(input_lines(source) if source else reference_lines(), lines)
+    pipeline = script or _wordcount()
     chosen = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     steps = Steps()
     workdir = Path(tempfile.mkdtemp(prefix="ottla-demo-"))
@@ -67,14 +70,13 @@ def demo(
     options = Options(
         seed=chosen,
         semantics=sink.value,
-        input=source,
-        lines=lines,
+        lines=text,
         partitions=partitions,
         batches=batches,
         bootstrap=bootstrap,
         broker_command=command,
         port=port,
-        script=script or _wordcount(),
+        script=pipeline,
         workdir=workdir,
         kill=kill,
         keep=keep,

@@ -16,7 +16,6 @@ from ottla.cli.demo.kills import Executioner, plan
 from ottla.cli.demo.processes import BrokerProcess, ManagedProcess, broker_command, free_port
 from ottla.cli.demo.progress import Progress, Steps
 from ottla.cli.demo.report import Outcome
-from ottla.cli.demo.text import input_lines, reference_lines, repeated
 from ottla.cli.demo.transactions import Transactions, count_recovered, count_transactions, streamed_lines
 
 if TYPE_CHECKING:
@@ -32,8 +31,7 @@ class Options(NamedTuple):
 
     seed: int
     semantics: str
-    input: Path | None
-    lines: int
+    lines: list[str]
     partitions: int
     batches: int
     bootstrap: str | None
@@ -60,7 +58,7 @@ class Demo:
         """All steps. CommandError when one cannot be done; a wrong output is told by the outcome."""
         start = time.monotonic()
         options = self._options
-        lines = repeated(input_lines(options.input) if options.input else reference_lines(), options.lines)
+        lines = options.lines
         with self._broker() as (bootstrap, broker):
             self._create_topics(bootstrap)
             places, produced_s = self._produce(bootstrap, lines)
@@ -107,7 +105,7 @@ class Demo:
 
     def _create_topics(self, bootstrap: str) -> None:
         from ottla import Admin
-        from ottla.client.admin import NewTopic
+        from ottla.client.admin.types import NewTopic
 
         wanted = [NewTopic(name, self._options.partitions, 1) for name in (self._source, self._target)]
         with Admin(client_config(bootstrap)) as admin:

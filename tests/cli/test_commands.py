@@ -1,0 +1,192 @@
+"""Every command does what its help says, prints JSON where it prints data, and fails with one clear sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.main import main
+from ottla.testing import Broker
+from tests.cli.conftest import Ottla
+
+COMMANDS = [
+    ("serve",),
+    *(("topics", each) for each in ("list", "create", "describe", "delete", "alter")),
+    ("produce",),
+    ("consume",),
+    *(("groups", each) for each in ("list", "describe", "offsets", "reset", "delete")),
+    *(("transactions", each) for each in ("list", "describe", "abort")),
+    ("dump-log",),
+    ("run",),
+    ("demo",),
+    ("bench",),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_help_with_an_example(command: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main([*command, "--help"]) == 0
+    assert f"ottla {' '.join(command)}" in " ".join(capfd.readouterr().out.split("Example:")[1].split())
+
+
+def test_a_wrong_option_is_exit_code_2() -> None:
+    assert main(["topics", "list", "--wrong"]) == 2
+
+
+def test_topics_are_created_described_altered_and_deleted(ottla: Ottla) -> None:
+    assert ottla("topics", "create", "cli-a", "-p", "2", "--set", "retention.ms=86400000").code == 0
+    rows = ottla("topics", "describe", "cli-a", "--json").data
+    assert [(row["partition"], row["end_offset"]) for row in rows] == [(0, 0), (1, 0)]
+    assert rows[0]["settings"] == {"retention.ms": "86400000"}
+    changes = ("-p", "3", "--unset", "retention.ms", "--set", "cleanup.policy=compact")
+    assert ottla("topics", "alter", "cli-a", *changes).code == 0
+    assert {"topic": "cli-a", "partitions": 3} in ottla("topics", "list", "--json").data
+    assert ottla("topics", "describe", "cli-a", "--json").data[0]["settings"] == {"cleanup.policy": "compact"}
+    assert ottla("topics", "delete", "cli-a").code == 0
+    gone = ottla("topics", "describe", "cli-a")
+    assert gone.code == 1
+    assert gone.err == (
+        "ottla: UNKNOWN_TOPIC_OR_PARTITION: topic cli-a; `ottla topics list` shows which there are, "
+        "`ottla topics create` makes one\n"
+    )
+
+
+def test_records_go_in_and_out_in_every_form(ottla: Ottla, tmp_path: Path) -> None:
+    ottla("topics", "create", "cli-b")
+    (tmp_path / "lines").write_text("k1=v1\nk2=v=2\n")
+    assert ottla("produce", "cli-b", "-f", str(tmp_path / "lines"), "-k", "=").err == "2 records written to cli-b.\n"
+    (tmp_path / "json").write_text('{"key": "k3", "value": {"n": 3}, "headers": {"h": "x"}}\n{"value": null}\n')
+    transactional = ("--json", "--transactional-id", "cli-b-tx")
+    assert ottla("produce", "cli-b", "-f", str(tmp_path / "json"), *transactional).code == 0
+    said = ottla("consume", "cli-b", "--until-end", "--json")
+    records = [json.loads(line) for line in said.out.splitlines()]
+    assert [(r["offset"], r["key"], r["value"]) for r in records] == [
+        (0, "k1", "v1"),
+        (1, "k2", "v=2"),
+        (2, "k3", '{"n": 3}'),
+        (3, None, None),
+    ]
+    assert records[2]["headers"] == [["h", "x"]]
+    assert ottla("consume", "cli-b:0", "--from-beginning", "--max", "1").out == "v1\n"
+    (listed,) = ottla("transactions", "list", "--pattern", "cli-b-.*", "--json").data
+    assert (listed["transactional_id"], listed["state"]) == ("cli-b-tx", "CompleteCommit")
+    assert ottla("transactions", "describe", "cli-b-tx", "--json").data[0]["state"] == "CompleteCommit"
+
+
+def test_g18_a_groups_offsets_are_shown_reset_and_deleted(ottla: Ottla, tmp_path: Path) -> None:
+    ottla("topics", "create", "cli-c")
+    (tmp_path / "lines").write_text("a\nb\nc\n")
+    ottla("produce", "cli-c", "-f", str(tmp_path / "lines"))
+    assert ottla("consume", "cli-c", "-g", "cli-group", "-e").out == "a\nb\nc\n"
+    assert "cli-group" in {row["group"] for row in ottla("groups", "list", "--json").data}
+    (row,) = ottla("groups", "offsets", "cli-group", "--json").data
+    assert (row["offset"], row["lag"]) == (3, 0)
+    shown = ottla("groups", "reset", "cli-group", "cli-c", "--to", "earliest", "--json")
+    assert (shown.data[0]["offset"], shown.data[0]["new_offset"]) == (3, 0)
+    assert "--execute" in shown.err
+    assert ottla("groups", "offsets", "cli-group", "--json").data[0]["offset"] == 3
+    assert ottla("groups", "reset", "cli-group", "cli-c:0", "--shift", "-2", "--execute").code == 0
+    assert ottla("groups", "offsets", "cli-group", "--json").data[0]["offset"] == 1
+    assert ottla("groups", "describe", "cli-group", "--json").data == []
+    assert ottla("groups", "delete", "cli-group").code == 0
+    gone = ottla("groups", "describe", "cli-group")
+    assert (gone.code, "`ottla groups list`" in gone.err) == (1, True)
+
+
+def test_t14_an_open_transaction_is_found_and_aborted(ottla: Ottla, ottla_broker: Broker) -> None:
+    from ottla import Producer
+
+    ottla("topics", "create", "cli-d")
+    settings = {"bootstrap.servers": ottla_broker.bootstrap_servers, "transactional.id": "cli-d-tx"}
+    with Producer(settings) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("cli-d", b"x").result(10)
+        found = ottla("transactions", "list", "--state", "Ongoing", "--json").data
+        assert [row["transactional_id"] for row in found] == ["cli-d-tx"]
+        assert ottla("transactions", "abort", "cli-d-tx").code == 0
+        assert ottla("transactions", "list", "--state", "Ongoing", "--json").data == []
+        with pytest.raises(Exception, match=r"fenced|FENCED|EPOCH"):
+            producer.commit_transaction()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("topics", "alter", "x"), "nothing to alter; give --partitions"),
+        (("consume", "x", "-o", "grup.id=1"), "did you mean group.id?"),
+        (("consume", "x", "-o", "no-equals-sign"), "is not KEY=VALUE; write for example linger.ms=5"),
+        (("consume", "x:y"), "is not TOPIC:PARTITION"),
+        (("produce", "x", "--file", "/nowhere"), "does not exist; leave it away to read standard input"),
+        (("run", "/nowhere.py"), "does not exist; name a Python file"),
+        (("dump-log", "/nowhere"), "does not exist; name a file such as"),
+        (("demo", "--input", "/nowhere"), "does not exist; name a text file or a folder"),
+        (("transactions", "abort"), "give either a transactional id, or --partition"),
+        (("groups", "reset", "g", "x:0", "--to", "soon"), "is neither earliest, latest, an offset nor an ISO time"),
+    ],
+)
+def test_a_fault_is_one_clear_sentence(ottla: Ottla, arguments: tuple[str, ...], sentence: str) -> None:
+    said = ottla(*arguments)
+    assert said.code == 1
+    assert sentence in said.err
+    assert "Traceback" not in said.err
+
+
+def test_no_broker_says_what_to_do(ottla: Ottla) -> None:
+    said = ottla("topics", "list", "-b", "127.0.0.1:1", "-o", "default.api.timeout.ms=300")
+    assert said.code == 1
+    assert "`ottla serve` starts one" in said.err
+
+
+def _ready(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    assert select.select([process.stdout], [], [], 30)[0], "it said nothing"
+    return process.stdout.readline()
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_serve_is_ready_soon_and_ends_cleanly(tmp_path: Path, signal_number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "ottla", "serve", "--port", "0", "--data-dir", str(tmp_path / "data")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert _ready(process).startswith("ottla ready 127.0.0.1:")
+    process.send_signal(signal_number)
+    _out, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, "")
+
+
+def test_serve_imports_nothing_slow(tmp_path: Path) -> None:
+    """The budget of half a second is kept by what is not imported; a test that measures time would be a bad one."""
+    slow = ["pyarrow", "typer", "rich", "hypothesis", "kio", "pyspark", "ottla.client"]
+    code = (
+        "import sys, os, threading, signal\n"
+        "from ottla.cli.main import main\n"
+        "class Out:\n"
+        "    def write(self, text):\n"
+        "        if 'ottla ready' in text: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    def flush(self): pass\n"
+        "stdout, sys.stdout = sys.stdout, Out()\n"
+        f"code = main(['serve', '--port', '0', '--data-dir', {str(tmp_path / 'data')!r}])\n"
+        f"print(code, [name for name in {slow!r} if name in sys.modules], file=stdout)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "0 []\n"
+
+
+def test_ctrl_c_ends_consume_cleanly(ottla_broker: Broker, ottla: Ottla, tmp_path: Path) -> None:
+    ottla("topics", "create", "cli-e")
+    (tmp_path / "lines").write_text("first\n")
+    ottla("produce", "cli-e", "-f", str(tmp_path / "lines"))
+    command = [sys.executable, "-m", "ottla", "consume", "cli-e", "--from-beginning"]
+    environment = {**os.environ, "OTTLA_BOOTSTRAP": ottla_broker.bootstrap_servers}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    assert _ready(process) == "first\n"
+    process.send_signal(signal.SIGINT)
+    _out, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, "")

@@ -1,0 +1,100 @@
+"""Writes the generated pages of docs/: APIs, configuration keys, automata.
+
+usage: python tools/gen_docs.py [--check]      with --check: exit 1 when a page is not what it would be
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from ottla.base.config import REQUIRED, ConfigSet
+from ottla.broker.config_keys import BROKER_CONFIG
+from ottla.broker.handlers import table
+from ottla.broker.topic_config import TOPIC_CONFIG
+from ottla.client.admin.config import ADMIN_CONFIG
+from ottla.client.consumer.config import CONSUMER_CONFIG
+from ottla.client.producer.config import PRODUCER_CONFIG
+from ottla.coordinator.group.state import TRANSITIONS, GroupState
+from ottla.coordinator.txn import states
+from ottla.spark.options import SINK_OPTIONS, SOURCE_OPTIONS
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+_HEAD = "Written by `make docs` from the code's own tables; do not edit.\n"
+
+
+def config_page() -> str:
+    """docs/config.md: every key with type, default and meaning."""
+    sections = (
+        ("Broker", "`ottla serve -o key=value`, a properties file, or the environment", BROKER_CONFIG),
+        ("Topics", "`ottla topics create --set key=value`", TOPIC_CONFIG),
+        ("Producer", "`ottla.Producer({key: value})`", PRODUCER_CONFIG),
+        ("Consumer", "`ottla.Consumer({key: value})`", CONSUMER_CONFIG),
+        ("Admin", "`ottla.Admin({key: value})`", ADMIN_CONFIG),
+        ("Spark source", '`spark.readStream.format("ottla").option(key, value)`', SOURCE_OPTIONS),
+        ("Spark sink", '`writeStream.format("ottla").option(key, value)`', SINK_OPTIONS),
+    )
+    parts = ["# Configuration", "", _HEAD, "An unknown key is an error that names the nearest known one.", ""]
+    for title, where, keys in sections:
+        parts += [f"## {title}", "", f"Given by {where}.", "", *_rows(keys), ""]
+    return "\n".join(parts)
+
+
+def _rows(keys: ConfigSet) -> list[str]:
+    rows = ["| key | type | default | what it does |", "|---|---|---|---|"]
+    for key in sorted(keys.keys.values(), key=lambda each: each.name):
+        names = ", ".join([f"`{key.name}`", *(f"or `{other}`" for other in key.synonyms)])
+        rows.append(f"| {names} | {key.type.value} | {_default(key.default)} | {key.doc.replace('|', chr(92) + '|')} |")
+    return rows
+
+
+def _default(value: object) -> str:
+    if value is REQUIRED:
+        return "(required)"
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "–"
+    return str(getattr(value, "__name__", value)) or '""'
+
+
+def automata_page() -> str:
+    """docs/automata.md: the diagrams of the coordinators' state machines."""
+    group = ["stateDiagram-v2", f"    [*] --> {GroupState.EMPTY.value}"]
+    group += [
+        f"    {source.value} --> {target.value}"
+        for source, targets in TRANSITIONS.items()
+        for target in sorted(targets, key=list(GroupState).index)
+        if source is not target
+    ]
+    parts = ["# Automata", "", _HEAD, "Each is one constant in the code; a test visits every state and input.", ""]
+    parts += ["## Classic consumer group", "", "```mermaid", *group, "```", ""]
+    parts += ["## Transaction", "", "```mermaid", states.diagram(), "```", ""]
+    return "\n".join(parts)
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "apis.md": table.document,
+    "automata.md": automata_page,
+    "config.md": config_page,
+}
+
+
+def main() -> int:
+    """Write the pages, or compare them."""
+    stale = []
+    for name, page in PAGES.items():
+        path, text = DOCS / name, page()
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(name)
+            if "--check" not in sys.argv[1:]:
+                path.write_text(text, encoding="utf-8")
+    if stale and "--check" in sys.argv[1:]:
+        print(f"out of date: {', '.join(stale)}; run `make docs`")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
