@@ -102,19 +102,19 @@ class Accumulator:
         headers: Headers,
         on_delivery: OnDelivery | None,
     ) -> Delivery | None:
-        """Add a record; None when `buffer.memory` is full. The topic is known.
+        """Add a record; None when the topic is not known yet, or `buffer.memory` is full.
 
         Raises RecordTooLargeError, UnknownTopicOrPartitionError, and the reason given to `close`.
         """
-        state = self._topics[topic]
-        lock = self._lock
+        state = self._topics.get(topic)
+        if state is None:
+            return None
         if partition is None and (key is not None or self._partitioner is not None):
             partition = self._partition(topic, key, len(state.queues))
-        with lock:
+        with self._lock:
             queue = state.sticky_queue if partition is None else self._queue(state, topic, partition)
-            batch = queue.open if queue is not None else None
-            if batch is not None and batch.builder is not None:
-                index = batch.builder.try_append(timestamp_ms, key, value, headers)
+            if queue is not None and (batch := queue.open) is not None:
+                index = batch.append(timestamp_ms, key, value, headers)
                 if index >= 0:
                     delivery = Delivery(batch.outcome, index, timestamp_ms)
                     if on_delivery is not None:
@@ -138,8 +138,7 @@ class Accumulator:
             if not self._reserve(builder.size_bytes):
                 return None
             self._close_open(state, queue)
-            batch = self._new_batch(queue, builder.size_bytes)
-            batch.builder = builder
+            batch = self._new_batch(queue, builder, builder.size_bytes)
             queue.open = batch
             self._close_open(state, queue)
         self._wake()
@@ -313,18 +312,18 @@ class Accumulator:
             queue = state.sticky_queue  # it may have moved on
         if queue is None:
             raise IllegalStateError(f"topic {topic} has no partition")
-        batch = self._new_batch(queue, max(self._limits.batch_size, size))
-        batch.builder = BatchBuilder(max(self._limits.batch_size, size))
-        index = batch.builder.try_append(timestamp_ms, key, value, headers)
+        limit = max(self._limits.batch_size, size)
+        batch = self._new_batch(queue, BatchBuilder(limit), limit)
+        index = batch.append(timestamp_ms, key, value, headers)
         queue.open = batch
         delivery = Delivery(batch.outcome, index, timestamp_ms)
         if on_delivery is not None:
             batch.callbacks.append((delivery, on_delivery))
         return delivery
 
-    def _new_batch(self, queue: PartitionQueue, reserved_bytes: int) -> ProducerBatch:
+    def _new_batch(self, queue: PartitionQueue, builder: BatchBuilder, reserved_bytes: int) -> ProducerBatch:
         queue.count += 1
-        batch = ProducerBatch(queue.tp, queue.count, self._now_s(), reserved_bytes, self._lock)
+        batch = ProducerBatch(queue.tp, queue.count, builder, self._now_s(), reserved_bytes, self._lock)
         self._used_bytes += reserved_bytes
         self._incomplete[batch] = None
         self._open[queue.tp] = queue

@@ -17,6 +17,7 @@ class ProducerBatch:
 
     __slots__ = (
         "_sealed_count",
+        "append",
         "attempts",
         "base_sequence",
         "builder",
@@ -37,7 +38,13 @@ class ProducerBatch:
     )
 
     def __init__(
-        self, tp: TopicPartition, number: int, created_s: float, reserved_bytes: int, lock: threading.Lock
+        self,
+        tp: TopicPartition,
+        number: int,
+        builder: BatchBuilder,
+        created_s: float,
+        reserved_bytes: int,
+        lock: threading.Lock,
     ) -> None:
         self.tp = tp
         #: Counts the batches of the partition: their order, whatever happens to them.
@@ -47,7 +54,9 @@ class ProducerBatch:
         self.reserved_bytes = reserved_bytes
         self.outcome = Outcome(tp, lock)
         self.callbacks: list[tuple[Delivery, Callable[[Delivery], object]]] = []
-        self.builder: BatchBuilder | None = None
+        self.builder: BatchBuilder | None = builder
+        #: (timestamp_ms, key, value, headers) → place in the batch, or -1 when it is full. Under the lock, while open.
+        self.append = builder.try_append
         self.payload: bytearray | None = None
         self.identity: ProducerIdentity = NO_IDENTITY
         self.base_sequence = NO_SEQUENCE
@@ -81,7 +90,7 @@ class ProducerBatch:
             assert self.builder is not None
             self._sealed_count = self.builder.record_count
             self.payload = bytearray(self.builder.build(compression=compression, level=level))
-            self.builder = None
+            self.release_builder()
 
     def stamp(self) -> bytearray:
         """The bytes with producer id, epoch, sequence and the transactional bit as they are now."""
@@ -106,5 +115,14 @@ class ProducerBatch:
 
     def release(self) -> None:
         """Let go of the bytes."""
-        self.builder = None
+        self.release_builder()
         self.payload = None
+
+    def release_builder(self) -> None:
+        """Let go of the records as they were collected; the batch takes no more."""
+        self.builder = None
+        self.append = _closed
+
+
+def _closed(timestamp_ms: int, key: bytes | None, value: bytes | None, headers: object) -> int:
+    return -1

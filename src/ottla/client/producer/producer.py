@@ -2,10 +2,10 @@
 
 import asyncio
 import random
-import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from time import monotonic, time_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -66,10 +66,11 @@ class AsyncProducer:
             limits,
             rng,
             wake=self._wake,
-            now_s=time.monotonic,
+            now_s=monotonic,
             partitioner=self.config.partitioner_class,
             ignore_keys=self.config.partitioner_ignore_keys,
         )
+        self._append = self._accumulator.append
         self._sender: Sender | None = None
         self._transactions: Transactions | None = None
         self._closed = False
@@ -163,15 +164,17 @@ class AsyncProducer:
         """Queue a record without waiting, from any thread; None when `make_way` has to be awaited first."""
         if self._transactional_id is not None:
             self._check_send()
-        if not self._bytes_only or key.__class__ is not bytes or value.__class__ is not bytes:
+        if self._bytes_only:
+            if key is not None and key.__class__ is not bytes:
+                key = serialize(None, topic, "key", key)
+            if value is not None and value.__class__ is not bytes:
+                value = serialize(None, topic, "value", value)
+        else:
             key = serialize(self._key_serializer, topic, "key", key)
             value = serialize(self._value_serializer, topic, "value", value)
         if timestamp_ms is None:
-            timestamp_ms = time.time_ns() // 1_000_000
-        accumulator = self._accumulator
-        if not accumulator.knows(topic):
-            return None
-        return accumulator.append(topic, partition, timestamp_ms, key, value, headers, on_delivery)
+            timestamp_ms = time_ns() // 1_000_000
+        return self._append(topic, partition, timestamp_ms, key, value, headers, on_delivery)
 
     async def send_arrow(
         self, topic: str, record_batch: "pyarrow.RecordBatch", *, partition: int | None = None
@@ -206,7 +209,7 @@ class AsyncProducer:
         from ottla.wire.columns import encode_in_batches
 
         limit = max(self.config.batch_size, min(self.config.max_request_size, LEAST_BATCH_BYTES))
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = time_ns() // 1_000_000
         of_key = partial(self._accumulator.partition_of, topic)
         for number, rows in split_by_partition(record_batch, partition, of_key):
             for builder in encode_in_batches(rows, limit, now_ms=now_ms):

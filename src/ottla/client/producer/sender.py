@@ -24,6 +24,7 @@ from ottla.client.errors import (
 )
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.connection import Connection
+from ottla.client.net.retry import short_backoff
 from ottla.client.producer import transaction_requests
 from ottla.client.producer.config import ProducerConfig
 from ottla.client.producer.transactions import Transactions
@@ -336,6 +337,8 @@ class Sender:
             return
         config = self._config
         backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, self._cluster.rng)
+        if code == ErrorCode.CONCURRENT_TRANSACTIONS:  # the markers of the transaction before are being written
+            backoff = short_backoff(self._cluster.rng)
         batch.retry_at_s = self._loop.time() + backoff.after_ms(batch.attempts - 1) / 1000
         batch.last_error = error
         self._accumulator.put_back(batch)
