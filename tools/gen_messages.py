@@ -20,7 +20,7 @@ from typing import Any, get_args, get_origin
 
 TARGET = Path(__file__).parent.parent / "src" / "ottla" / "wire" / "messages"
 
-APIS = (
+APIS = (  # noqa: SIM905
     "produce fetch list_offsets metadata offset_commit offset_fetch find_coordinator join_group heartbeat leave_group "
     "sync_group describe_groups list_groups api_versions create_topics delete_topics delete_records init_producer_id "
     "offset_for_leader_epoch add_partitions_to_txn add_offsets_to_txn end_txn write_txn_markers txn_offset_commit "
@@ -28,7 +28,7 @@ APIS = (
     "offset_delete describe_cluster describe_producers describe_transactions list_transactions "
     "describe_topic_partitions "
     "consumer_protocol_subscription consumer_protocol_assignment "
-).split()  # noqa: SIM905
+).split()
 
 #: Request fields that change what is asked: a version that lacks one must not drop it in silence.
 STRICT = {

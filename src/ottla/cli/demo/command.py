@@ -14,6 +14,8 @@ import typer
 from ottla.cli.common import CommandError, Json, print_json
 
 if TYPE_CHECKING:
+    from ottla.cli.demo.drive import Options
+    from ottla.cli.demo.progress import Steps
     from ottla.cli.demo.report import Outcome
 
 
@@ -53,7 +55,7 @@ def demo(
     Example: `ottla demo --seed 7 --keep`
     """
     from ottla.cli.demo.check import require_confluent_kafka
-    from ottla.cli.demo.drive import Demo, Options
+    from ottla.cli.demo.drive import Options
     from ottla.cli.demo.progress import Steps
     from ottla.cli.demo.text import input_lines, reference_lines, repeated
 
@@ -81,20 +83,27 @@ def demo(
         kill=kill,
         keep=keep,
     )
+    raise typer.Exit(_run(options, steps, as_json=as_json))
+
+
+def _run(options: Options, steps: Steps, *, as_json: bool) -> int:
+    """The job, its table, and what becomes of its files; the exit code."""
+    from ottla.cli.demo.drive import Demo
+
     try:
         outcome = Demo(options, steps).run()
     except CommandError:
-        steps.say(f"the output of broker and pipeline is kept in {workdir}")
+        steps.say(f"the output of broker and pipeline is kept in {options.workdir}")
         raise
     except KeyboardInterrupt:
-        shutil.rmtree(workdir, ignore_errors=True)
+        shutil.rmtree(options.workdir, ignore_errors=True)
         raise
     _show(outcome, as_json=as_json)
-    if outcome.exact and not keep:
-        shutil.rmtree(workdir, ignore_errors=True)
+    if outcome.exact and not options.keep:
+        shutil.rmtree(options.workdir, ignore_errors=True)
     else:
-        steps.say(f"kept: {workdir}")
-    raise typer.Exit(0 if outcome.exact else 1)
+        steps.say(f"kept: {options.workdir}")
+    return 0 if outcome.exact else 1
 
 
 def _show(outcome: Outcome, *, as_json: bool) -> None:
