@@ -8,14 +8,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.client.blocking.producer import Producer
+from ottla.client.core.delivery import Delivery
 from ottla.spark import faults
 from ottla.spark.ledger import Handle, SlotMarker, encode
 from ottla.spark.options import SinkOptions
 from ottla.spark.protocol import slot_id
 
 
-def _send(producer: Producer, options: SinkOptions, batch: Any) -> None:
-    """Queue the rows of a RecordBatch, each for its topic and partition."""
+def _send(producer: Producer, options: SinkOptions, batch: Any) -> list[Delivery]:
+    """Queue the rows of a RecordBatch, each for its topic and partition; one Delivery for each record batch made."""
     columns = {name: batch.column(name) for name in batch.schema.names}
     if not options.include_headers:
         columns.pop("headers", None)
@@ -25,12 +26,13 @@ def _send(producer: Producer, options: SinkOptions, batch: Any) -> None:
     rows = pa.RecordBatch.from_pydict(columns)
     if topics is None:
         assert options.topic is not None
-        producer.send_arrow(options.topic, rows)
-        return
+        return producer.send_arrow(options.topic, rows)
+    deliveries: list[Delivery] = []
     for topic in pc.unique(topics).to_pylist():
         if topic is None:
             raise ValueError("a row has no topic: its column topic is null, and the option topic is not set")
-        producer.send_arrow(topic, rows.filter(pc.equal(topics, topic)))
+        deliveries += producer.send_arrow(topic, rows.filter(pc.equal(topics, topic)))
+    return deliveries
 
 
 class SlotWriter:
@@ -74,13 +76,16 @@ class PlainWriter:
     def write(self, batches: Iterator[Any], batch_id: int) -> int:
         """Write all rows and wait until they are acknowledged; how many there were."""
         rows = 0
+        deliveries: list[Delivery] = []
         for batch in batches:
             if batch.num_rows:
                 if not rows:
                     faults.reach("sink.write-begun", batch_id)
-                _send(self._producer, self._options, batch)
+                deliveries += _send(self._producer, self._options, batch)
                 rows += batch.num_rows
                 faults.reach("sink.mid-write", batch_id)
         self._producer.flush()
+        for delivery in deliveries:
+            delivery.result(0)
         faults.reach("sink.flushed", batch_id)
         return rows
