@@ -77,5 +77,6 @@ def test_every_version_is_packed_as_the_codec_packs_it(
     version: int, results: list[PartitionResult], session_id: int
 ) -> None:
     error = ErrorCode.NONE if version < 7 else ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    packed = b"".join(encode_fetch(version, 7, error, session_id, results))
+    pieces = encode_fetch(version, 7, error, session_id, results)
+    packed = b"".join(piece.read() if isinstance(piece, Slice) else piece for piece in pieces)
     assert packed == encode_response(ApiKey.FETCH, version, 7, _message(version, error, session_id, results))

@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError
+from ottla.broker.outbox import Outbox, Piece
 from ottla.wire.frames import FrameBuffer
 
 _log = logging.getLogger(__name__)
@@ -25,8 +26,8 @@ _MAX_WAITING_FRAMES = 64
 _MAX_WAITING_BYTES = 8 * 1024 * 1024
 
 Frame: TypeAlias = bytes | bytearray | memoryview
-#: Encoded bytes (one piece or several), or nothing at all (acks=0).
-Encoded: TypeAlias = bytes | list[bytes | memoryview] | None
+#: Encoded bytes (one piece or several, files among them), or nothing at all (acks=0).
+Encoded: TypeAlias = bytes | list[Piece] | None
 
 
 class Later:
@@ -58,7 +59,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting_bytes = 0
         self._later: Later | None = None
         self._reading = True
-        self._writable = True
+        self._outbox: Outbox | None = None
         self._transport: asyncio.Transport | None = None
         self.client_host = ""
         self.active_ms = listener.clock.monotonic_ms()
@@ -66,6 +67,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have the methods of asyncio.Transport without being one.
         self._transport = cast(asyncio.Transport, transport)
+        self._outbox = Outbox(transport.get_extra_info("socket").fileno(), self._work, self._lost)
         peer = transport.get_extra_info("peername")
         self.client_host = f"/{peer[0]}" if isinstance(peer, tuple) else "/"
         self._listener.opened(self)
@@ -73,6 +75,9 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._waiting.clear()
+        if self._outbox is not None:
+            self._outbox.close()
+            self._outbox = None
         if self._later is not None:
             self._later.future.cancel()
             self._later = None
@@ -96,13 +101,6 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         return False
 
-    def pause_writing(self) -> None:
-        self._writable = False
-
-    def resume_writing(self) -> None:
-        self._writable = True
-        self._work()
-
     def close(self) -> None:
         """Close now; what was not sent yet is dropped."""
         if self._transport is not None:
@@ -110,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _work(self) -> None:
         """Answer waiting frames until one has to wait, then see whether the socket should be read."""
-        while self._waiting and self._later is None and self._writable and self._transport is not None:
+        while self._waiting and self._later is None and self._outbox is not None and not self._outbox.busy:
             frame = self._waiting.popleft()
             self._waiting_bytes -= len(frame)
             try:
@@ -149,13 +147,13 @@ class Connection(asyncio.BufferedProtocol):
         self._work()
 
     def _send(self, encoded: Encoded) -> None:
-        if self._transport is None or encoded is None:
-            return
-        self.active_ms = self._listener.clock.monotonic_ms()
-        if isinstance(encoded, list):
-            self._transport.writelines(encoded)
-        else:
-            self._transport.write(encoded)
+        if self._outbox is not None and encoded is not None:
+            self.active_ms = self._listener.clock.monotonic_ms()
+            self._outbox.send(encoded if isinstance(encoded, list) else (encoded,))
+
+    def _lost(self, fault: OSError) -> None:
+        _log.info("the connection of %s is lost: %s", self.client_host, fault)
+        self.close()
 
     def _refuse(self, fault: CorruptDataError) -> None:
         _log.info("closing the connection of %s: %s", self.client_host, fault)

@@ -4,7 +4,9 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from ottla.broker.outbox import Piece, sendable
 from ottla.log.results import Read
+from ottla.log.storage import Slice
 from ottla.wire.errors import ErrorCode
 
 _FLEXIBLE_FROM: Final = 12
@@ -21,6 +23,8 @@ _PARTITION_V4 = struct.Struct(">ihqq")
 _ABORTED = struct.Struct(">qq")
 _REPLICA = struct.Struct(">i")
 _NO_REPLICA: Final = _REPLICA.pack(-1)
+#: A smaller run of a file is read and goes out with the bytes around it: one system call less, and one packet.
+_SENDFILE_FROM_BYTES: Final = 65_536
 
 
 class PartitionResult(NamedTuple):
@@ -38,15 +42,14 @@ class PartitionResult(NamedTuple):
 
 def encode_fetch(
     version: int, correlation_id: int, error: ErrorCode, session_id: int, results: Sequence[PartitionResult]
-) -> list[bytes | memoryview]:
-    """A whole response frame, in pieces: header bytes and, between them, what is read from the files."""
+) -> list[Piece]:
+    """A whole response frame, in pieces: header bytes and, between them, what the files hold."""
     flexible = version >= _FLEXIBLE_FROM
-    head = bytearray(_SIZE.size)
-    head += _HEAD.pack(correlation_id)
+    head = bytearray(_HEAD.pack(correlation_id))
     if flexible:
         head.append(0)
     head += _BODY.pack(0, error, session_id) if version >= 7 else _OLD_BODY.pack(0)
-    pieces: list[bytes | memoryview] = []
+    pieces: list[Piece] = []
     topics = _by_topic(results)
     _count(head, len(topics), flexible)
     for group in topics:
@@ -62,13 +65,11 @@ def encode_fetch(
     if flexible:
         head.append(0)
     pieces.append(bytes(head))
-    first = bytearray(pieces[0])
-    _SIZE.pack_into(first, 0, sum(map(len, pieces)) - _SIZE.size)
-    pieces[0] = bytes(first)
-    return pieces
+    size = sum(piece.length_bytes if isinstance(piece, Slice) else len(piece) for piece in pieces)
+    return [_SIZE.pack(size), *pieces]
 
 
-def _partition(pieces: list[bytes | memoryview], head: bytearray, version: int, result: PartitionResult) -> bytearray:
+def _partition(pieces: list[Piece], head: bytearray, version: int, result: PartitionResult) -> bytearray:
     """Write one partition; the records go into `pieces` as they are. Returns the buffer to go on with."""
     read, flexible = result.read, version >= _FLEXIBLE_FROM
     if version >= 5:
@@ -80,15 +81,14 @@ def _partition(pieces: list[bytes | memoryview], head: bytearray, version: int, 
     _aborted(head, read, flexible)
     if version >= 11:
         head += _NO_REPLICA
-    records = [piece.read() for piece in read.slices]
-    size = sum(map(len, records))
+    size = read.size_bytes
     if flexible:
         _uvarint(head, size + 1)
     else:
         head += _SIZE.pack(size)
     if size:
         pieces.append(bytes(head))
-        pieces.extend(records)
+        pieces.extend(sendable(piece, _SENDFILE_FROM_BYTES) for piece in read.slices)
         head = bytearray()
     if flexible:
         _tags(head, result)

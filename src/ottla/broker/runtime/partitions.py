@@ -177,7 +177,7 @@ class Partitions:
         for number in range(len(topic.partitions)):
             partition = self._partitions.pop((topic.name, number), None)
             if partition is not None:
-                partition.log.close()
+                # Not closed: a fetch may be sending of its files, which close when the last slice is gone.
                 doomed.append(self._rename(str(partition.tp), _DELETED))
                 partition.changed(_EVERYTHING_BYTES)
         return doomed

@@ -1,0 +1,129 @@
+"""What a connection sends: bytes as they are, and runs of files that the kernel moves to the socket itself.
+
+The event loop's transport cannot send files (uvloop has no sendfile, asyncio's wants a task), so a connection writes to
+a duplicate of its socket: at once while the socket takes it, and when it does not, as soon as the loop says it does.
+"""
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from ottla.base.errors import StorageError
+from ottla.log.storage import Slice
+
+Piece: TypeAlias = bytes | memoryview | Slice
+
+#: Buffers of one sendmsg; the system's own limit (IOV_MAX) is 1024.
+_MAX_BUFFERS: Final = 512
+#: "More follows": the header of a response and the file behind it leave in full packets. Linux only.
+_MORE: Final = getattr(socket, "MSG_MORE", 0)
+
+
+class Outbox:
+    """The sending half of one connection."""
+
+    def __init__(self, descriptor: int, drained: Callable[[], None], lost: Callable[[OSError], None]) -> None:
+        """`descriptor` is the connection's; `drained` is called when a send that had to wait is through."""
+        self._socket = socket.socket(fileno=os.dup(descriptor))
+        self._socket.setblocking(False)
+        self._loop = asyncio.get_running_loop()
+        self._drained = drained
+        self._lost = lost
+        self._queue: deque[Piece] = deque()
+        self._waiting = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether the socket has not taken everything yet."""
+        return bool(self._queue)
+
+    def send(self, pieces: Sequence[Piece]) -> None:
+        """Send `pieces` in order, behind what is still waiting."""
+        self._queue.extend(pieces)
+        if not self._waiting:
+            self._push()
+
+    def close(self) -> None:
+        """Forget what was not sent."""
+        self._queue.clear()
+        self._wait(False)
+        self._socket.close()
+
+    def _push(self) -> None:
+        queue = self._queue
+        try:
+            while queue:
+                first = queue[0]
+                if isinstance(first, Slice):
+                    self._send_file(first)
+                else:
+                    self._send_bytes()
+        except (BlockingIOError, InterruptedError):
+            self._wait(True)
+        except OSError as fault:
+            self._fail(fault)
+        else:
+            self._wait(False)
+
+    def _send_bytes(self) -> None:
+        queue = self._queue
+        buffers: list[bytes | memoryview] = []
+        flags = 0
+        for piece in queue:
+            if isinstance(piece, Slice):
+                flags = _MORE
+                break
+            if len(buffers) == _MAX_BUFFERS:
+                break
+            buffers.append(piece)
+        sent = self._socket.sendmsg(buffers, (), flags)
+        for buffer in buffers:
+            if sent < len(buffer):
+                queue[0] = memoryview(buffer)[sent:]
+                return
+            sent -= len(buffer)
+            queue.popleft()
+
+    def _send_file(self, piece: Slice) -> None:
+        file, position, left = piece
+        sent = os.sendfile(self._socket.fileno(), file.fileno(), position, left)
+        if sent == 0:
+            raise OSError(f"a file ends {left} bytes before what was promised of it")
+        if sent < left:
+            self._queue[0] = Slice(file, position + sent, left - sent)
+        else:
+            self._queue.popleft()
+
+    def _ready(self) -> None:
+        self._push()
+        if not self._queue:
+            self._drained()
+
+    def _wait(self, wanted: bool) -> None:
+        if wanted is not self._waiting:
+            self._waiting = wanted
+            if wanted:
+                self._loop.add_writer(self._socket.fileno(), self._ready)
+            else:
+                self._loop.remove_writer(self._socket.fileno())
+
+    def _fail(self, fault: OSError) -> None:
+        self._queue.clear()
+        self._wait(False)
+        self._lost(fault)
+
+
+def sendable(piece: Slice, at_least_bytes: int) -> Piece:
+    """The slice itself when the kernel can send it and that is worth a system call, else its bytes.
+
+    Raises StorageError when the file does not give what the log said is there.
+    """
+    if piece.length_bytes >= at_least_bytes and piece.file.fileno() >= 0:
+        return piece
+    data = piece.read()
+    if len(data) != piece.length_bytes:
+        raise StorageError(f"a log file gave {len(data)} bytes of {piece.length_bytes}")
+    return data
