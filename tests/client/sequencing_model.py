@@ -1,0 +1,154 @@
+"""A model of one partition's leader and of the connection to it, for the sequencing properties.
+
+The leader keeps what SPEC P3 says: the producer's epoch, the next sequence, and the last five batches. The connection is
+a queue of requests and a queue of answers; when it breaks, the leader has read some of the requests, and no answer comes.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from ottla.base.types import TopicPartition
+from ottla.client.core.sequencing import NO_IDENTITY, NO_SEQUENCE, ProducerIdentity, Sequencer, Verdict
+from ottla.wire.errors import ErrorCode
+
+TP = TopicPartition("t", 0)
+MODULUS = 2**31
+
+
+@dataclass(eq=False)
+class Batch:
+    """A batch of `record_count` records that are (number, 0), (number, 1), …"""
+
+    number: int
+    record_count: int
+    tp: TopicPartition = TP
+    identity: ProducerIdentity = NO_IDENTITY
+    base_sequence: int = NO_SEQUENCE
+    sequence_reset: bool = False
+    perhaps_written: bool = False
+    settled: str | None = None
+
+    @property
+    def records(self) -> list[tuple[int, int]]:
+        return [(self.number, i) for i in range(self.record_count)]
+
+
+@dataclass
+class Leader:
+    """What the broker does with a batch (SPEC P3)."""
+
+    log: list[tuple[int, int]] = field(default_factory=list)
+    epoch: int = -1
+    next_sequence: int = 0
+    recent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=5))
+
+    def append(self, records: list[tuple[int, int]], identity: ProducerIdentity, sequence: int) -> ErrorCode:
+        if identity.epoch < self.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if identity.epoch > self.epoch:
+            if sequence != 0:
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            self.recent.clear()
+        elif (sequence, len(records)) in self.recent:
+            return ErrorCode.NONE
+        elif sequence != self.next_sequence:
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        self.epoch = identity.epoch
+        self.recent.append((sequence, len(records)))
+        self.next_sequence = (sequence + len(records)) % MODULUS
+        self.log += records
+        return ErrorCode.NONE
+
+
+@dataclass
+class Request:
+    """A batch as it was sent."""
+
+    batch: Batch
+    identity: ProducerIdentity
+    sequence: int
+
+
+class Producer:
+    """A producer of one partition, as the sender works: a queue, a sequencer, a connection."""
+
+    def __init__(self) -> None:
+        self.sequencer = Sequencer(transactional=False)
+        self.sequencer.identified(ProducerIdentity(7, 0))
+        self.leader = Leader()
+        self.queue: list[Batch] = []
+        self.all: list[Batch] = []
+        self.wire: deque[Request] = deque()
+        self.answers: deque[tuple[Request, ErrorCode]] = deque()
+
+    def add(self, record_count: int) -> None:
+        batch = Batch(len(self.all), record_count)
+        self.all.append(batch)
+        self.queue.append(batch)
+
+    def send(self) -> bool:
+        self.sequencer.resolve()
+        if self.sequencer.needs_identity:
+            self.sequencer.identified(ProducerIdentity(self.sequencer.identity.producer_id + 1, 0))
+        in_flight = len(self.wire) + len(self.answers)
+        if not self.queue or in_flight >= 5 or not self.sequencer.may_send(self.queue[0]):
+            return False
+        batch = self.queue.pop(0)
+        self.sequencer.assign(batch)
+        self.wire.append(Request(batch, batch.identity, batch.base_sequence))
+        return True
+
+    def serve(self, refuse: ErrorCode | None = None) -> None:
+        """The leader reads a request; it may refuse it for a reason of its own."""
+        if self.wire:
+            request = self.wire.popleft()
+            code = refuse or self.leader.append(request.batch.records, request.identity, request.sequence)
+            self.answers.append((request, code))
+
+    def hear(self) -> None:
+        """An answer arrives."""
+        if self.answers:
+            self._answered(*self.answers.popleft())
+
+    def break_connection(self, served: int) -> None:
+        """The leader reads `served` more requests, then everything on the way is lost."""
+        for _ in range(served):
+            self.serve()
+        lost = [request for request, _ in self.answers] + list(self.wire)
+        self.answers.clear()
+        self.wire.clear()
+        for request in lost:
+            request.batch.perhaps_written = True
+            self._answered(request, ErrorCode.NETWORK_EXCEPTION)
+
+    def give_up(self) -> None:
+        """`delivery.timeout.ms` has passed for the oldest queued batch."""
+        if self.queue:
+            batch = self.queue.pop(0)
+            self._fail(batch)
+
+    def finish(self) -> None:
+        """Nothing is lost any more."""
+        for _ in range(20 * len(self.all) + 20):
+            if not (self.queue or self.wire or self.answers):
+                return
+            while self.send():
+                pass
+            self.serve()
+            self.hear()
+        raise AssertionError(f"stuck with {len(self.queue)} batches")
+
+    def _answered(self, request: Request, code: ErrorCode) -> None:
+        batch = request.batch
+        if code == ErrorCode.NONE:
+            self.sequencer.acknowledged(batch, -1)
+            batch.settled = "acknowledged"
+        elif self.sequencer.refused(batch, request.identity, code, -1) is Verdict.RETRY:
+            at = sum(other.number < batch.number for other in self.queue)
+            self.queue.insert(at, batch)
+        else:
+            self._fail(batch)
+
+    def _fail(self, batch: Batch) -> None:
+        self.sequencer.given_up(batch, may_be_written=batch.perhaps_written)
+        batch.settled = "failed"

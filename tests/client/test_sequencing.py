@@ -1,0 +1,176 @@
+"""SPEC P4, P5: whatever is lost, the log holds every acknowledged record once and in order."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.base.types import TopicPartition
+from ottla.client.core.sequencing import NO_IDENTITY, ProducerIdentity, Sequencer, Verdict, last_sequence
+from ottla.wire.errors import ErrorCode
+from tests.client.sequencing_model import TP, Batch, Producer
+
+_STEPS = st.one_of(
+    st.tuples(st.just("add"), st.integers(1, 3)),
+    st.tuples(st.just("send"), st.just(0)),
+    st.tuples(st.just("serve"), st.just(0)),
+    st.tuples(st.just("refuse"), st.just(0)),
+    st.tuples(st.just("hear"), st.just(0)),
+    st.tuples(st.just("break"), st.integers(0, 5)),
+)
+_STEPS_WITH_EXPIRY = st.one_of(_STEPS, st.tuples(st.just("give up"), st.just(0)))
+
+
+def run(steps: list[tuple[str, int]]) -> Producer:
+    producer = Producer()
+    for step, number in steps:
+        match step:
+            case "add":
+                producer.add(number)
+            case "send":
+                producer.send()
+            case "serve":
+                producer.serve()
+            case "refuse":
+                producer.serve(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            case "hear":
+                producer.hear()
+            case "break":
+                producer.break_connection(number)
+            case "give up":
+                producer.give_up()
+    producer.finish()
+    return producer
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(_STEPS, max_size=60))
+def test_p4_any_loss_of_requests_or_answers_leaves_every_record_once_and_in_order(steps: list[tuple[str, int]]) -> None:
+    producer = run(steps)
+    assert producer.leader.log == [record for batch in producer.all for record in batch.records]
+    assert all(batch.settled == "acknowledged" for batch in producer.all)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(_STEPS_WITH_EXPIRY, max_size=60))
+def test_p5_a_batch_given_up_on_harms_no_other(steps: list[tuple[str, int]]) -> None:
+    producer = run(steps)
+    log = producer.leader.log
+    assert log == sorted(set(log)), "twice, or out of order"
+    for batch in producer.all:
+        if batch.settled == "acknowledged":
+            assert set(batch.records) <= set(log)
+        else:
+            assert set(batch.records) <= set(log) or not set(batch.records) & set(log)
+    assert all(batch.settled for batch in producer.all)
+
+
+def identified(*, transactional: bool = False) -> Sequencer:
+    sequencer = Sequencer(transactional=transactional)
+    sequencer.identified(ProducerIdentity(7, 3))
+    return sequencer
+
+
+def test_p4_a_newer_batch_waits_while_an_older_one_is_repeated() -> None:
+    sequencer = identified()
+    first, second, third = Batch(0, 1), Batch(1, 1), Batch(2, 1)
+    for batch in (first, second):
+        assert sequencer.may_send(batch)
+        sequencer.assign(batch)
+    assert sequencer.refused(first, first.identity, ErrorCode.NETWORK_EXCEPTION, -1) is Verdict.RETRY
+    assert sequencer.refused(second, second.identity, ErrorCode.NETWORK_EXCEPTION, -1) is Verdict.RETRY
+    assert not sequencer.may_send(second)
+    assert sequencer.may_send(first)
+    sequencer.acknowledged(first, 0)
+    assert sequencer.may_send(second)
+    sequencer.acknowledged(second, 1)
+    sequencer.assign(third)
+    assert third.base_sequence == 2
+
+
+def test_p4_no_more_than_five_batches_are_unanswered() -> None:
+    sequencer = identified()
+    batches = [Batch(n, 1) for n in range(6)]
+    for batch in batches[:5]:
+        sequencer.assign(batch)
+    assert not sequencer.may_send(batches[5])
+    sequencer.acknowledged(batches[0], 0)
+    assert sequencer.may_send(batches[5])
+
+
+def test_p3_sequences_wrap_after_the_largest_int() -> None:
+    sequencer = identified()
+    big, after = Batch(0, 2**31 - 1), Batch(1, 2)
+    sequencer.assign(big)
+    sequencer.acknowledged(big, -1)
+    sequencer.assign(after)
+    assert after.base_sequence == 2**31 - 1
+    assert last_sequence(after) == 0
+    sequencer.acknowledged(after, -1)
+    following = Batch(2, 1)
+    sequencer.assign(following)
+    assert following.base_sequence == 1
+
+
+def test_p5_giving_up_raises_the_epoch_before_anything_else_is_sent() -> None:
+    sequencer = identified()
+    lost, following = Batch(0, 2), Batch(1, 1)
+    sequencer.assign(lost)
+    sequencer.given_up(lost, may_be_written=True)
+    assert not sequencer.may_send(following)
+    assert sequencer.resolve()
+    assert sequencer.identity == ProducerIdentity(7, 4)
+    assert sequencer.may_send(following)
+    sequencer.assign(following)
+    assert (following.identity.epoch, following.base_sequence) == (4, 0)
+
+
+def test_p5_an_epoch_that_is_used_up_asks_for_a_new_producer_id() -> None:
+    sequencer = Sequencer(transactional=False)
+    sequencer.identified(ProducerIdentity(7, 2**15 - 1))
+    lost = Batch(0, 1)
+    sequencer.assign(lost)
+    sequencer.given_up(lost, may_be_written=True)
+    sequencer.resolve()
+    assert sequencer.identity == NO_IDENTITY
+    assert sequencer.needs_identity
+    sequencer.identified(ProducerIdentity(8, 0))
+    following = Batch(1, 1)
+    sequencer.assign(following)
+    assert (following.identity, following.base_sequence) == (ProducerIdentity(8, 0), 0)
+
+
+def test_p5_a_transactional_producer_has_to_abort_instead() -> None:
+    sequencer = identified(transactional=True)
+    lost = Batch(0, 1)
+    sequencer.assign(lost)
+    sequencer.given_up(lost, may_be_written=True)
+    assert not sequencer.resolve()
+    assert sequencer.identity == ProducerIdentity(7, 3)
+
+
+def test_a_lost_producer_state_is_answered_with_a_new_epoch() -> None:
+    sequencer = identified()
+    batch = Batch(0, 1)
+    sequencer.assign(batch)
+    assert sequencer.refused(batch, batch.identity, ErrorCode.UNKNOWN_PRODUCER_ID, 5) is Verdict.RETRY
+    sequencer.resolve()
+    assert (batch.identity.epoch, batch.base_sequence) == (4, 0)
+
+
+def test_an_echo_of_an_older_epoch_is_only_repeated() -> None:
+    sequencer = identified()
+    batch = Batch(0, 1)
+    sequencer.assign(batch)
+    old = batch.identity
+    sequencer.refused(batch, old, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    sequencer.resolve()
+    assert batch.identity != old
+    assert sequencer.refused(batch, old, ErrorCode.INVALID_PRODUCER_EPOCH, -1) is Verdict.RETRY
+
+
+def test_partitions_count_apart() -> None:
+    sequencer = identified()
+    here, there = Batch(0, 2), Batch(0, 1, tp=TopicPartition("t", 1))
+    sequencer.assign(here)
+    sequencer.assign(there)
+    assert (here.base_sequence, there.base_sequence) == (0, 0)
+    assert sequencer.unanswered(TP) == 1
