@@ -1,0 +1,93 @@
+"""Apache Kafka's DumpLogSegments reads the whole data directory of our broker, with its decoders of internal topics."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.testing import Broker
+from tests.interop.apache import run_tool
+
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("apache_jars")]
+
+_KINDS = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+
+
+def _pipeline(bootstrap: str) -> None:
+    """Consume, transform, produce: a group, offsets in transactions, one of them aborted."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})  # a temporary would end its requests
+    for done in admin.create_topics([NewTopic("in", 1, 1), NewTopic("out", 1, 1)]).values():
+        done.result(30)
+    source = Producer({"bootstrap.servers": bootstrap, "compression.type": "lz4"})
+    for number in range(50):
+        source.produce("in", f"line {number}", partition=0)
+    source.flush(30)
+    settings = {"group.id": "words", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
+    consumer.subscribe(["in"])
+    sink = Producer({"bootstrap.servers": bootstrap, "transactional.id": "pipeline"})
+    sink.init_transactions(30)
+    taken, commits = 0, [True, False, True]
+    while taken < 50:
+        messages = consumer.consume(25, 30)
+        commit = commits.pop(0) if commits else True
+        sink.begin_transaction()
+        for message in messages:
+            sink.produce("out", message.value().upper(), partition=0)
+        if commit:
+            position = [TopicPartition("in", 0, messages[-1].offset() + 1)]
+            sink.send_offsets_to_transaction(position, consumer.consumer_group_metadata(), 30)
+            sink.commit_transaction(30)
+            taken = messages[-1].offset() + 1
+        else:
+            sink.flush(30)
+            sink.abort_transaction(30)
+            consumer.seek(TopicPartition("in", 0, taken))
+    consumer.close()
+
+
+@pytest.fixture(params=["stopped", "killed and recovered"], scope="module")
+def data_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The directory of a broker that has run the pipeline and stopped."""
+    path = tmp_path_factory.mktemp("data")
+    with Broker({"group.initial.rebalance.delay.ms": "0"}, data_dir=path) as broker:
+        _pipeline(broker.bootstrap_servers)
+        if request.param != "stopped":
+            broker.kill()
+            broker.start()
+        broker.stop()
+        yield path
+
+
+def _files(data_dir: Path, pattern: str) -> list[Path]:
+    return sorted(path for path in data_dir.glob(pattern) if path.suffix in _KINDS and path.stat().st_size > 0)
+
+
+def _dump(files: list[Path], *options: str) -> str:
+    done = run_tool("DumpLogSegments", *options, "--files", ",".join(map(str, files)))
+    assert done.stderr == ""
+    for word in ("invalid bytes", "Mismatch", "isvalid: false", "Error at offset", "Unknown record type"):
+        assert word not in done.stdout
+    return done.stdout
+
+
+def test_every_file_of_the_data_directory_is_read(data_dir: Path) -> None:
+    topics = [path for path in _files(data_dir, "*-*/*") if not path.parent.name.startswith("__cluster_metadata")]
+    assert {path.suffix for path in topics} == {".log", ".timeindex", ".txnindex", ".snapshot"}
+    dumped = _dump(topics, "--deep-iteration", "--print-data-log")
+    assert "payload: LINE 49" in dumped
+    assert "endTxnMarker: ABORT" in dumped
+
+
+def test_groups_and_offsets_are_decoded(data_dir: Path) -> None:
+    dumped = _dump(_files(data_dir, "__consumer_offsets-*/*.log"), "--offsets-decoder")
+    assert '"group":"words"' in dumped
+    assert '"offset":50' in dumped
+
+
+def test_transactions_are_decoded(data_dir: Path) -> None:
+    dumped = _dump(_files(data_dir, "__transaction_state-*/*.log"), "--transaction-log-decoder")
+    assert '"transactionalId":"pipeline"' in dumped
+    assert '"transactionStatus":' in dumped
