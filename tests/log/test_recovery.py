@@ -1,5 +1,7 @@
 """Opening a directory after every kind of end (SPEC P7, T13; the issue: a torn tail is cut, an index is rebuilt)."""
 
+import zlib
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -238,6 +240,19 @@ def test_an_unfinished_compaction_of_apache_kafka_is_not_touched() -> None:
     storage.write("00000000000000000000.log.swap", b"x")
     with pytest.raises(StorageError, match="compaction"):
         open_log(storage)
+
+
+def test_messages_from_before_record_batches_are_not_taken_for_damage() -> None:
+    storage = MemoryStorage()
+    message = b"\1\0" + bytes(8) + b"\0\0\0\1k" + b"\0\0\0\1v"
+    checked = zlib.crc32(message).to_bytes(4, "big") + message
+    content = bytes(8) + len(checked).to_bytes(4, "big") + checked
+    storage.write(_LOG, content)
+    with pytest.raises(StorageError, match="magic 1"):
+        open_log(storage)
+    assert storage.read(_LOG) == content
+    storage.files[_LOG].content[-1] ^= 1
+    assert open_log(storage).truncated_bytes == len(content)
 
 
 def test_a_directory_belongs_to_one_topic_id() -> None:

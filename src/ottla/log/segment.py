@@ -4,18 +4,19 @@ The log file is the truth; the indexes only shorten the way to a batch and can a
 entry is added for the batch that follows more than `index.interval.bytes` without one, as Kafka does.
 """
 
+import zlib
 from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final
 
-from ottla.base.errors import CorruptDataError
+from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.config import LogConfig
 from ottla.log.index import OffsetIndex, TimeIndex
 from ottla.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, file_name
 from ottla.log.storage import Buffer, File, Storage
 from ottla.log.txn_index import TransactionIndex
 from ottla.wire.batch import HEADER_BYTES, BatchHeader, check_integrity, parse_header
-from ottla.wire.batch_errors import CorruptBatchError
+from ottla.wire.batch_errors import CorruptBatchError, UnsupportedMagicError
 
 #: Read at a time while looking for one batch: the indexed distance, and the header after it.
 _LOOK_BYTES: Final = 4_096 + HEADER_BYTES
@@ -25,6 +26,7 @@ _WALK_BYTES: Final = 65_536
 _STEP: Final = Struct(">qi11xi")
 _LENGTH: Final = Struct(">8xi")
 _OVERHEAD: Final = 12
+_OLD_MAGIC_AT: Final = 16
 _RELATIVE_MAX: Final = 2**31 - 1
 
 
@@ -265,6 +267,19 @@ def _whole_batch(view: memoryview, position: int) -> BatchHeader | None:
     try:
         header = parse_header(view, position)
         check_integrity(view, position, header)
+    except UnsupportedMagicError as fault:
+        if _is_old_message(view, position):
+            # Not damage, so it must not be cut: Kafka before 0.11 wrote this.
+            raise StorageError(f"position {position}: {fault}; let Apache Kafka's retention remove it first") from None
+        return None
     except CorruptBatchError:
         return None
     return header if header.last_offset_delta >= 0 else None
+
+
+def _is_old_message(view: memoryview, position: int) -> bool:
+    """Whether a whole message of magic 0 or 1 begins here: its CRC-32 covers what follows, from the magic on."""
+    (length,) = _LENGTH.unpack(view[position : position + _OVERHEAD])
+    end = position + _OVERHEAD + length
+    crc, start = view[position + _OVERHEAD : position + _OLD_MAGIC_AT], position + _OLD_MAGIC_AT
+    return start < end <= len(view) and zlib.crc32(view[start:end]) == int.from_bytes(crc, "big")
