@@ -28,6 +28,8 @@ from ottla.wire.messages.describe_transactions import DescribeTransactionsReques
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.list_transactions import ListTransactionsRequest
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.wire.records import Record, encode_batch
 from tests.coordinator.txn.runtime import ShardRuntime
 
 WAITED_OUT = frozenset(
@@ -36,6 +38,7 @@ WAITED_OUT = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
     }
 )
 _MOST_TRIES = 400
@@ -110,6 +113,19 @@ class Conversation:
         verb = "verify" if verify else "add"
         self.transcript.append(f"{verb} {producer}/{epoch} {partitions} v{version} -> {errors}")
 
+    def produce(self, producer: str, epoch: int, sequence: int, *, partition: int = 0, version: int = 12) -> None:
+        """Produce one transactional record to a partition of `t`; from v12 on that adds the partition."""
+        batch = encode_batch(
+            [Record(0, 1_700_000_000_000, None, b"talk", ())],
+            producer_id=self._id(producer),
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        topic = TopicProduceData(name="t", partition_data=(PartitionProduceData(partition, batch),))
+        request = ProduceRequest(self.transactional_id, -1, 10_000, (topic,))
+        self._say(f"produce {producer}/{epoch} {sequence} v{version}", self._ask(ApiKey.PRODUCE, version, request)[0])
+
     def offsets(self, producer: str, epoch: int, *, version: int = 3) -> None:
         """AddOffsetsToTxn of the group `g`."""
         request = AddOffsetsToTxnRequest(self.transactional_id, self._id(producer), epoch, "g")
@@ -157,6 +173,8 @@ def _error_of(response: Any) -> ErrorCode:
     if isinstance(response, AddPartitionsToTxnResponse) and response.error_code == 0:
         names = set(partition_errors(response).values())
         return next((ErrorCode[name] for name in names if ErrorCode[name] in WAITED_OUT), ErrorCode.NONE)
+    if isinstance(response, ProduceResponse):
+        return ErrorCode(response.responses[0].partition_responses[0].error_code)
     if isinstance(response, DescribeTransactionsResponse):
         return ErrorCode(response.transaction_states[0].error_code)
     return ErrorCode(response.error_code)

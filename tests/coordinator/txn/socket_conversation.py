@@ -12,11 +12,13 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from tests.coordinator.txn.conversation import Conversation
 
 _TRANSACTION_COORDINATOR = 1
 _READY_TIMEOUT_S = 30.0
+_TOO_MUCH_BYTES = 2**30
 
 
 class SocketConversation(Conversation):
@@ -48,7 +50,11 @@ class SocketConversation(Conversation):
             self.wait()
 
     def wait(self) -> None:
-        time.sleep(0.02)  # the other side is another process: there is nothing to await
+        """Nothing tells when the other process is ready: let it hold back an answer, to a fetch of too much."""
+        much = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=_TOO_MUCH_BYTES)
+        topics = (FetchTopic(topic="t", partitions=(much,)),)
+        request = FetchRequest(max_wait_ms=20, min_bytes=_TOO_MUCH_BYTES, max_bytes=_TOO_MUCH_BYTES, topics=topics)
+        self.send(ApiKey.FETCH, 6, request)
 
     def send(self, api: ApiKey, version: int, message: tuple[Any, ...]) -> Any:
         correlation_id = next(self._correlation_ids)

@@ -200,8 +200,35 @@ def exhaustion_by_request(talk: Conversation) -> None:
 #: Talks that take tens of thousands of requests with a coordinator whose log cannot be written by hand.
 LONG_TALKS = {talk.__name__: talk for talk in (exhaustion_by_init, exhaustion_by_end, exhaustion_by_request)}
 
+
+def produced(talk: Conversation) -> None:
+    """What the exactly-once sink stands on: a transaction belongs to id, producer id and epoch, not to a connection."""
+    talk.init()
+    talk.produce("P0", 0, 0)
+    talk.produce("P0", 0, 1)
+    talk.produce("P0", 0, 1)
+    talk.describe()
+    talk.end("P0", 0, commit=True)
+    talk.end("P0", 0, commit=True)
+    talk.end("P0", 0, commit=False)
+    talk.produce("P0", 0, 2)
+    talk.produce("P0", 0, 0, partition=1)
+    talk.produce("P0", 1, 0)
+    talk.end("P0", 0, commit=True)
+    talk.end("P0", 1, commit=False)
+    talk.produce("P0", 2, 0, version=11)
+    talk.produce("P0", 2, 0, version=10)
+    talk.add("P0", 2, 0, version=3)
+    talk.produce("P0", 2, 0, version=11)
+    talk.init()
+    talk.produce("P0", 2, 1, version=11)
+    talk.produce("P0", 4, 0)
+    talk.end("P0", 4, commit=True)
+    talk.produce("?", 0, 0)
+
+
 #: Talks about what a broker's handlers add to the coordinator's answers.
-HANDLER_TALKS = {older_versions.__name__: older_versions}
+HANDLER_TALKS = {talk.__name__: talk for talk in (older_versions, produced)}
 
 TALKS = {
     talk.__name__: talk
