@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from ottla.base.clock import ManualClock
+from ottla.base.require import InvariantError
 from ottla.base.types import TopicPartition
 from ottla.broker.config import BrokerConfig
 from ottla.broker.metadata.image import PartitionImage, TopicImage
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.replay import ReplayedBatch, replay
-from ottla.broker.runtime.shard import ShardRunner, ShardRuntime, ShardState, log_records
+from ottla.broker.runtime.shard import ShardRunner, ShardRuntime, ShardState, ShardUnloadedError, log_records
 from ottla.broker.runtime.timers import Timers
 from ottla.coordinator.decision import (
     NOTHING,
@@ -83,7 +84,9 @@ class _World:
         self.runner = self.new_runner()
 
     def new_runner(self) -> ShardRunner[_Counter]:
-        runner = ShardRunner(_TP, _Counter(), _apply, self.runtime, lambda _, effect: self.effects.append(effect))
+        runner = ShardRunner(
+            _TP, lambda tp: _Counter(), _apply, self.runtime, lambda _, effect: self.effects.append(effect)
+        )
         for _ in runner.load():
             pass
         return runner
@@ -176,3 +179,30 @@ async def test_a_fault_fails_its_own_request_only(world: _World) -> None:
     with pytest.raises(RuntimeError, match="broken"):
         await world.runner.submit(broken)
     assert await world.runner.submit(lambda token, now_ms: world.runner.shard.add(token, 1)) == 1
+
+
+async def test_a_shard_that_broke_is_read_again_from_its_log(world: _World) -> None:
+    runner = world.runner
+    await runner.submit(lambda token, now_ms: runner.shard.add(token, 5))
+    broken = runner.shard
+    waiting = runner.submit(lambda token, now_ms: NOTHING)
+    lost = runner.submit(lambda token, now_ms: Decision((LogRecord(b"k", b"not a number"),), (Reply(token, "never"),)))
+    with pytest.raises(ShardUnloadedError):
+        await waiting
+    with pytest.raises(ShardUnloadedError):
+        await lost
+    assert runner.shard is not broken
+    assert runner.state is ShardState.UNLOADED, "a log that cannot be read is not available"
+
+
+async def test_a_broken_invariant_starts_the_shard_over(world: _World) -> None:
+    runner = world.runner
+    await runner.submit(lambda token, now_ms: runner.shard.add(token, 5))
+    runner.shard.total = 99
+
+    def broken(now_ms: int) -> Decision:
+        raise InvariantError("broken")
+
+    runner.tell(broken)
+    assert runner.shard.total == 5
+    assert await runner.submit(lambda token, now_ms: runner.shard.add(token, 1)) == 6

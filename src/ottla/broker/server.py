@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias, cast
 
 from ottla.base.clock import Clock
-from ottla.base.errors import CorruptDataError
+from ottla.base.errors import CorruptDataError, OttlaError
 from ottla.broker.outbox import Outbox, Piece
 from ottla.wire.frames import FrameBuffer
 
@@ -139,6 +139,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         try:
             encoded = later.encode(future.result())
+        except OttlaError as fault:
+            _log.info("closing the connection of %s: %s", self.client_host, fault)
+            self.close()
+            return
         except Exception:  # noqa: BLE001 - as above
             _log.exception("a request of %s failed; its connection is closed", self.client_host)
             self.close()

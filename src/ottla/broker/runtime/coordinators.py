@@ -70,6 +70,8 @@ class Coordinators(Generic[S]):
         runner = self._runners.get(self.partition_of(name).partition)
         if runner is None:
             return ErrorCode.NOT_COORDINATOR
+        if runner.state is ShardState.UNLOADED:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if runner.state is ShardState.LOADING else runner
 
     def active(self) -> Iterator[ShardRunner[S]]:
@@ -95,10 +97,14 @@ class Coordinators(Generic[S]):
         runners = [self._add(number) for number in range(len(topic.partitions))]
         turn = time.monotonic()
         for runner in runners:
-            for _ in runner.load():
-                if time.monotonic() - turn > _TURN_S:
-                    await asyncio.sleep(0)
-                    turn = time.monotonic()
+            try:
+                for _ in runner.load():
+                    if time.monotonic() - turn > _TURN_S:
+                        await asyncio.sleep(0)
+                        turn = time.monotonic()
+            except Exception:  # noqa: BLE001 - logged; the other partitions are not to blame
+                _log.critical("%s cannot be read; what it coordinates is not available", runner.tp, exc_info=True)
+                runner.unload()
 
     def unload(self) -> None:
         """Take no more requests: the topic is gone, or the broker stops."""
@@ -108,7 +114,7 @@ class Coordinators(Generic[S]):
 
     def _add(self, number: int) -> ShardRunner[S]:
         tp = TopicPartition(self.topic, number)
-        runner = ShardRunner(tp, self._make_shard(tp), self._applier, self._runtime, self._effect)
+        runner = ShardRunner(tp, self._make_shard, self._applier, self._runtime, self._effect)
         self._runners[number] = runner
         return runner
 

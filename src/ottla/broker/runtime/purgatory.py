@@ -47,14 +47,21 @@ class DelayedFetch:
 
     def _try(self) -> None:
         self._scheduled = False
-        if not self._future.done():
-            result = self._retry(last=False)
-            if result is not None:
-                self._future.set_result(result)
+        self._read(last=False)
 
     def _expired(self) -> None:
-        if not self._future.done():
-            self._future.set_result(self._retry(last=True))
+        self._read(last=True)
+
+    def _read(self, *, last: bool) -> None:
+        if self._future.done():
+            return
+        try:
+            result = self._retry(last=last)
+        except Exception as fault:  # noqa: BLE001 - whoever waits gets it
+            self._future.set_exception(fault)
+            return
+        if result is not None:
+            self._future.set_result(result)
 
     def _forget(self, future: asyncio.Future[object]) -> None:
         """Answered, or the client has gone."""

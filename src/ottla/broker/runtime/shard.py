@@ -15,6 +15,8 @@ from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
 from ottla.base.clock import Clock
+from ottla.base.errors import OttlaError
+from ottla.base.require import InvariantError
 from ottla.base.types import TopicPartition
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.replay import ReplayedBatch, replay
@@ -26,6 +28,10 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, encode_batch
 
 _log = logging.getLogger(__name__)
+
+
+class ShardUnloadedError(OttlaError):
+    """A request waited in a shard that is gone; its connection is closed, and the client asks again."""
 
 
 class Shard(Protocol):
@@ -57,56 +63,34 @@ class ShardState(Enum):
     UNLOADED = "unloaded"
 
 
-class Tokens:
-    """Names for waiting requests, unique in the process."""
-
-    def __init__(self) -> None:
-        self._last = 0
-        self._waiting: dict[int, asyncio.Future[object]] = {}
-
-    def new(self) -> tuple[int, "asyncio.Future[object]"]:
-        """A token, and the future its reply resolves."""
-        self._last += 1
-        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        self._waiting[self._last] = future
-        return self._last, future
-
-    def resolve(self, token: int, response: object) -> None:
-        """Answer; nothing happens when the request's connection has gone."""
-        future = self._waiting.pop(token, None)
-        if future is not None and not future.done():
-            future.set_result(response)
-
-    def fail(self, token: int, fault: Exception) -> None:
-        """The request's own work went wrong."""
-        future = self._waiting.pop(token, None)
-        if future is not None and not future.done():
-            future.set_exception(fault)
-
-
 class ShardRunner(Generic[S]):
     """The one writer of one shard."""
 
     def __init__(
         self,
         tp: TopicPartition,
-        shard: S,
+        make_shard: Callable[[TopicPartition], S],
         applier: Applier[S],
         runtime: "ShardRuntime",
         effect: Callable[["ShardRunner[S]", Effect], None],
     ) -> None:
         self.tp = tp
-        self.shard = shard
+        self.shard = make_shard(tp)
         self.state = ShardState.LOADING
+        self._make_shard = make_shard
         self._applier = applier
         self._runtime = runtime
         self._effect = effect
         self._inbox: deque[tuple[Callable[[int], Decision], int | None]] = deque()
         self._busy = False
+        #: Requests that wait for their reply, by token.
+        self._waiting: dict[int, asyncio.Future[object]] = {}
 
     def submit(self, call: Callable[[int, int], Decision]) -> "asyncio.Future[object]":
         """Run a request: `call(token, now_ms)`; the future gives its response."""
-        token, future = self._runtime.tokens.new()
+        token = self._runtime.new_token()
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = future
         self._take(lambda now_ms: call(token, now_ms), token)
         return future
 
@@ -126,10 +110,15 @@ class ShardRunner(Generic[S]):
             self.state = ShardState.ACTIVE
             self.tell(self.shard.loaded)
 
-    def unload(self) -> None:
-        """Take no more input."""
-        self.state = ShardState.UNLOADED
+    def unload(self, state: ShardState = ShardState.UNLOADED) -> None:
+        """Take no more input; who waits is disconnected, and looks for the coordinator again."""
+        self.state = state
         self._runtime.timers.cancel_all(lambda key: isinstance(key, tuple) and key[:2] == self.tp)
+        self._inbox.clear()
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(ShardUnloadedError(f"{self.tp} is not coordinated here any more"))
 
     def marker_written(self, producer_id: int, *, commit: bool) -> None:
         """A transaction's marker is in this shard's partition."""
@@ -150,11 +139,31 @@ class ShardRunner(Generic[S]):
 
     def _run(self, call: Callable[[int], Decision], token: int | None) -> None:
         try:
-            self._carry_out(call(self._runtime.clock.now_ms()))
-        except Exception as fault:  # noqa: BLE001 - logged; one bad input must not stop the others
+            decision = call(self._runtime.clock.now_ms())
+        except InvariantError as fault:
+            self._start_over(fault)
+        except Exception as fault:  # noqa: BLE001 - logged; a decision changes nothing, so only its request suffers
             _log.exception("an input of %s failed", self.tp)
-            if token is not None:
-                self._runtime.tokens.fail(token, fault)
+            future = self._waiting.pop(token, None) if token is not None else None
+            if future is not None and not future.done():
+                future.set_exception(fault)
+        else:
+            try:
+                self._carry_out(decision)
+            except Exception as fault:  # noqa: BLE001 - logged; the shard may be half changed
+                self._start_over(fault)
+
+    def _start_over(self, fault: Exception) -> None:
+        """The shard's memory cannot be trusted any more; its log can. Read it again."""
+        _log.critical("%s is read again from its log", self.tp, exc_info=fault)
+        self.unload(ShardState.LOADING)
+        self.shard = self._make_shard(self.tp)
+        try:
+            for _ in self.load():
+                pass
+        except Exception:  # noqa: BLE001 - logged; clients are told, and an operator can look at the log
+            _log.critical("%s cannot be read; its groups or transactions are not available", self.tp, exc_info=True)
+            self.unload()
 
     def _carry_out(self, decision: Decision) -> None:
         follow_up = None
@@ -165,7 +174,7 @@ class ShardRunner(Generic[S]):
             else:
                 follow_up = self._apply(decision)
         for reply in decision.replies:
-            self._runtime.tokens.resolve(reply.token, reply.response)
+            self._resolve(reply.token, reply.response)
         for timer in decision.timers:
             match timer:
                 case SetTimer(key, at_ms):
@@ -176,6 +185,12 @@ class ShardRunner(Generic[S]):
             self._effect(self, effect)
         if follow_up is not None and follow_up != Decision():
             self._carry_out(follow_up)
+
+    def _resolve(self, token: int, response: object) -> None:
+        """Answer; nothing happens when the request's connection has gone."""
+        future = self._waiting.pop(token, None)
+        if future is not None and not future.done():
+            future.set_result(response)
 
     def _set_timer(self, key: tuple[str, ...], at_ms: int) -> None:
         def fired() -> None:
@@ -212,7 +227,12 @@ class ShardRuntime:
         self.partitions = partitions
         self.timers = timers
         self.clock = clock
-        self.tokens = Tokens()
+        self._last_token = 0
+
+    def new_token(self) -> int:
+        """A name for a waiting request, unique in the process."""
+        self._last_token += 1
+        return self._last_token
 
 
 def log_records(batch: ReplayedBatch) -> Iterator[LogRecord]:
