@@ -56,8 +56,12 @@ def load(
     """Open the directory; see the top of the file. StorageError when it cannot be used as it is."""
     segments = [Segment.load(storage, base, config, now_ms) for base in _tidy(storage)]
     scans, trusted_offset = _plan(segments, frozenset(storage.names()), clean, recovery_point)
-    start_offset = max(log_start_offset, segments[0].base_offset) if segments else log_start_offset
-    producers = Snapshots(storage).load_newest(start_offset, trusted_offset) or ProducerState(start_offset)
+    first_offset = segments[0].base_offset if segments else log_start_offset
+    start_offset = max(log_start_offset, first_offset)
+    snapshots = Snapshots(storage)
+    # A snapshot at the very beginning concerns nothing that is still here, so nothing can contradict it. Records that
+    # were deleted but are still in the first segment are replayed too: their producers were not forgotten.
+    producers = snapshots.load_newest(first_offset, max(trusted_offset, first_offset)) or ProducerState(first_offset)
     snapshot_offset = producers.end_offset
     add_history(producers, segments, snapshot_offset)
     for entry in producers.producers.values():
@@ -82,6 +86,7 @@ def load(
         # The files were taken away under us; what is known to be deleted must not come back.
         for segment in segments:
             segment.delete()
+        snapshots.delete_before(log_start_offset)
         segments, end_offset = [Segment.create(storage, log_start_offset, config, now_ms)], log_start_offset
     producers.end_offset = end_offset
     epochs.truncate_from_end(end_offset)
