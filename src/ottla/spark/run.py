@@ -49,7 +49,7 @@ def launch(
     java = _java(environ)
     if java is None:
         raise ConfigError(
-            "Spark needs Java 17 or newer, and there is none: set JAVA_HOME or install it (Debian: default-jre-headless)"
+            "Spark needs Java 17 or newer, and there is none: set JAVA_HOME, or install default-jre-headless"
         )
     chosen = master or environ.get("MASTER") or "local[*]"
     local = chosen.startswith("local") and not chosen.startswith("local-cluster")

@@ -1,6 +1,7 @@
 """Rows to records: the producers of the sink's tasks."""
 
 import os
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,30 +10,57 @@ import pyarrow.compute as pc
 
 from ottla.client.blocking.producer import Producer
 from ottla.client.core.delivery import Delivery
+from ottla.client.core.metadata import ClusterSnapshot
+from ottla.client.net.cluster import Cluster
+from ottla.client.producer.config import producer_config
+from ottla.client.producer.producer import AsyncProducer
 from ottla.spark import faults
 from ottla.spark.ledger import Handle, SlotMarker, encode
+from ottla.spark.link import KafkaLink, link
 from ottla.spark.options import SinkOptions
 from ottla.spark.protocol import slot_id
 
+_GIVE_UP_S = 5
 
-def _send(producer: Producer, options: SinkOptions, batch: Any) -> list[Delivery]:
-    """Queue the rows of a RecordBatch, each for its topic and partition; one Delivery for each record batch made."""
+
+def rows_by_topic(options: SinkOptions, batch: Any) -> Iterator[tuple[str, Any]]:
+    """The rows of a RecordBatch of the sink by the topic they go to. Raises ValueError for a row without one."""
     columns = {name: batch.column(name) for name in batch.schema.names}
     if not options.include_headers:
         columns.pop("headers", None)
     topics = columns.pop("topic", None)
-    if options.topic is not None:
-        topics = None  # as in Spark's connector, the option overrides the column
     rows = pa.RecordBatch.from_pydict(columns)
-    if topics is None:
+    if options.topic is not None or topics is None:  # as in Spark's connector, the option overrides the column
         assert options.topic is not None
-        return producer.send_arrow(options.topic, rows)
-    deliveries: list[Delivery] = []
+        yield options.topic, rows
+        return
     for topic in pc.unique(topics).to_pylist():
         if topic is None:
             raise ValueError("a row has no topic: its column topic is null, and the option topic is not set")
-        deliveries += producer.send_arrow(topic, rows.filter(pc.equal(topics, topic)))
-    return deliveries
+        yield topic, rows.filter(pc.equal(topics, topic))
+
+
+class _KeptCluster(Cluster):
+    """Connections that outlive the producers which use them, one after the other."""
+
+    async def close(self) -> None:
+        self.listeners.clear()
+
+
+class _SlotProducer(AsyncProducer):
+    """A transactional producer on connections that are there already: a slot costs no handshake."""
+
+    def __init__(self, config: dict[str, object], cluster: _KeptCluster) -> None:
+        super().__init__(config)
+        self._cluster = cluster
+
+    async def begin(self) -> None:
+        """Fence earlier attempts, abort what they left, open a transaction."""
+        await self.start()
+        for listener in self._cluster.listeners:
+            listener(ClusterSnapshot(), self._cluster.snapshot)
+        await self.init_transactions()
+        await self.begin_transaction()
 
 
 class SlotWriter:
@@ -41,23 +69,39 @@ class SlotWriter:
     def __init__(self, options: SinkOptions, slot: int) -> None:
         """Fences every earlier attempt at the slot and has its transaction aborted."""
         self._options = options
-        self._producer = Producer({**options.client, "transactional.id": slot_id(options.sink_id, slot)})
-        self._producer.init_transactions()
-        self._producer.begin_transaction()
+        self._kafka: KafkaLink = link(options.client)
+        self._producer = self._kafka.run(self._open(slot))
+
+    async def _open(self, slot: int) -> _SlotProducer:
+        config = {**self._options.client, "transactional.id": slot_id(self._options.sink_id, slot)}
+        cluster: _KeptCluster | None = self._kafka.memory.get("slot cluster")
+        if cluster is None:
+            cluster = _KeptCluster(producer_config(config), random.Random(), auto_create_topics=True)
+            self._kafka.memory["slot cluster"] = cluster
+        producer = _SlotProducer(config, cluster)
+        await producer.begin()
+        return producer
 
     def send(self, batch: Any) -> None:
         """Queue rows. Waits when `buffer.memory` is full; raises when this attempt was fenced."""
-        _send(self._producer, self._options, batch)
+        for topic, rows in rows_by_topic(self._options, batch):
+            self._kafka.run(self._producer.ensure_topic(topic))
+            for partition, builder in self._producer.encode_arrow(topic, rows, None):
+                if self._producer.try_send_batch(topic, partition, builder) is None:
+                    self._kafka.run(self._producer.send_batch(topic, partition, builder))
 
     def finish(self, marker: SlotMarker) -> Handle:
         """Write the marker, wait until all is acknowledged, and leave the transaction open."""
+        return self._kafka.run(self._finish(marker))
+
+    async def _finish(self, marker: SlotMarker) -> Handle:
         key, value = encode(self._options.sink_id, marker)
-        self._producer.send(self._options.ledger_topic, value, key=key, partition=0)
-        return Handle(*self._producer.detach_transaction())
+        await self._producer.send(self._options.ledger_topic, value, key=key, partition=0)
+        return Handle(*await self._producer.detach_transaction())
 
     def give_up(self) -> None:
         """Abort, unless a newer attempt has done so."""
-        self._producer.close(timeout_s=5)
+        self._kafka.run(self._producer.close(_GIVE_UP_S))
 
 
 _PLAIN: dict[tuple[Any, ...], Producer] = {}
@@ -68,9 +112,10 @@ class PlainWriter:
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
-        key = (os.getpid(), *sorted((name, str(value)) for name, value in options.client.items()))
+        config = {name: value for name, value in options.client.items() if name != "transaction.timeout.ms"}
+        key = (os.getpid(), *sorted((name, str(value)) for name, value in config.items()))
         if key not in _PLAIN:
-            _PLAIN[key] = Producer(options.client)
+            _PLAIN[key] = Producer(config)
         self._producer = _PLAIN[key]
 
     def write(self, batches: Iterator[Any], batch_id: int) -> int:
@@ -81,7 +126,8 @@ class PlainWriter:
             if batch.num_rows:
                 if not rows:
                     faults.reach("sink.write-begun", batch_id)
-                deliveries += _send(self._producer, self._options, batch)
+                for topic, of_topic in rows_by_topic(self._options, batch):
+                    deliveries += self._producer.send_arrow(topic, of_topic)
                 rows += batch.num_rows
                 faults.reach("sink.mid-write", batch_id)
         self._producer.flush()
