@@ -28,3 +28,13 @@ MAX_TOMBSTONES_PER_BATCH: Final = 5_000
 #: Tombstones of expired transactional ids in one batch. Each takes about 20 bytes and its id, so that a batch stays
 #: below `max.message.bytes` (1 MB) with ids of up to 1,000 bytes; what is left over follows at once.
 MAX_EXPIRED_IDS_PER_BATCH: Final = 1_000
+
+#: Steps of a compiled regular expression that a client sent. Matching costs at most so many steps a character: with
+#: ids of 100 characters, a tenth of a second in the worst case that fits.
+MAX_REGEX_PROGRAM: Final = 2_000
+
+#: Repetitions in one `{n,m}` of such an expression; RE2's own limit.
+MAX_REGEX_REPEAT: Final = 1_000
+
+#: Groups in each other in such an expression: each is a few Python frames, of which there are a thousand.
+MAX_REGEX_DEPTH: Final = 100

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
+from ottla.base.regex import RegexError, compile_regex
 from ottla.coordinator.txn.metadata import TransactionMetadata
 from ottla.coordinator.txn.states import PREPARED_STATES, STATE_BY_KAFKA_NAME
 from ottla.coordinator.txn.store import TransactionStore
@@ -46,14 +46,14 @@ def list_transactions(
     """The transactions of all shards of this broker that pass every filter that is set.
 
     `duration_filter` (v1+): longer running than so many ms, when not negative. `transactional_id_pattern` (v2+): a
-    regular expression for the whole id; INVALID_REGULAR_EXPRESSION when it is none.
+    regular expression for the whole id, matched in linear time; INVALID_REGULAR_EXPRESSION when it is none.
     """
     unknown = tuple(name for name in request.state_filters if name not in STATE_BY_KAFKA_NAME)
     states = {STATE_BY_KAFKA_NAME[name] for name in request.state_filters if name in STATE_BY_KAFKA_NAME}
     producer_ids = frozenset(request.producer_id_filters)
     try:
-        pattern = re.compile(request.transactional_id_pattern) if request.transactional_id_pattern else None
-    except (re.error, RecursionError, OverflowError):
+        pattern = compile_regex(request.transactional_id_pattern) if request.transactional_id_pattern else None
+    except RegexError:
         return list_messages.ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
 
     def shown(txn: TransactionMetadata) -> bool:
@@ -61,7 +61,7 @@ def list_transactions(
             (not producer_ids or txn.producer_id in producer_ids)
             and (not request.state_filters or txn.state in states)
             and (request.duration_filter < 0 or now_ms - txn.start_ms > request.duration_filter)
-            and (pattern is None or pattern.fullmatch(txn.transactional_id) is not None)
+            and (pattern is None or pattern.fullmatch(txn.transactional_id))
         )
 
     return list_messages.ListTransactionsResponse(
