@@ -1,7 +1,7 @@
 """A model of one partition's leader and of the connection to it, for the sequencing properties.
 
-The leader keeps what SPEC P3 says: the producer's epoch, the next sequence, and the last five batches. The connection is
-a queue of requests and a queue of answers; when it breaks, the leader has read some of the requests, and no answer comes.
+The leader keeps what SPEC P3 says: the producer's epoch, the next sequence, and the last five batches. The connection
+is a queue of requests and one of answers; when it breaks, the leader has read some requests, and no answer comes.
 """
 
 from collections import deque

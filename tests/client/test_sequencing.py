@@ -1,6 +1,6 @@
 """SPEC P4, P5: whatever is lost, the log holds every acknowledged record once and in order."""
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ottla.base.types import TopicPartition
@@ -10,6 +10,7 @@ from tests.client.sequencing_model import TP, Batch, Producer
 
 _STEPS = st.one_of(
     st.tuples(st.just("add"), st.integers(1, 3)),
+    st.tuples(st.just("produce"), st.integers(1, 3)),
     st.tuples(st.just("send"), st.just(0)),
     st.tuples(st.just("serve"), st.just(0)),
     st.tuples(st.just("refuse"), st.just(0)),
@@ -25,6 +26,9 @@ def run(steps: list[tuple[str, int]]) -> Producer:
         match step:
             case "add":
                 producer.add(number)
+            case "produce":
+                producer.add(number)
+                producer.send()
             case "send":
                 producer.send()
             case "serve":
@@ -51,6 +55,9 @@ def test_p4_any_loss_of_requests_or_answers_leaves_every_record_once_and_in_orde
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(_STEPS_WITH_EXPIRY, max_size=60))
+@example([("produce", 1), ("produce", 1), ("break", 2), ("give up", 0)])
+@example([("produce", 1), ("produce", 1), ("break", 1), ("give up", 0)])
+@example([("produce", 1), ("produce", 1), ("break", 0), ("give up", 0), ("produce", 2)])
 def test_p5_a_batch_given_up_on_harms_no_other(steps: list[tuple[str, int]]) -> None:
     producer = run(steps)
     log = producer.leader.log

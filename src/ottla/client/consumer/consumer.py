@@ -4,7 +4,6 @@ import asyncio
 import inspect
 import random
 import re
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
@@ -12,15 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.base.types import TopicPartition
 from ottla.client.consumer.callbacks import CallbackDue, Callbacks
-from ottla.client.consumer.commits import Commits, Offsets, OnCommit
+from ottla.client.consumer.commits import Offsets, OnCommit
 from ottla.client.consumer.config import consumer_config
-from ottla.client.consumer.fetcher import Fetcher
-from ottla.client.consumer.membership import Membership
-from ottla.client.consumer.resets import OffsetReset, Resets
+from ottla.client.consumer.parts import Parts, Shared
+from ottla.client.consumer.resets import OffsetReset
 from ottla.client.core.consumer_record import ConsumerRecord
 from ottla.client.core.fetch_buffer import FetchBuffer
 from ottla.client.core.fetched import Decoding
-from ottla.client.core.group_member import GroupMember
 from ottla.client.core.group_protocol import assignors
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from ottla.client.core.positions import NO_POSITION, PartitionState, Positions
@@ -73,7 +70,7 @@ class AsyncConsumer:
         self._news = asyncio.Event()
         self._failures: deque[Exception] = deque()
         self._callbacks = Callbacks(self._something_came)
-        self._running: _Running | None = None
+        self._running: Parts | None = None
         self._closed = False
 
     # life
@@ -309,7 +306,7 @@ class AsyncConsumer:
         with parts.membership.polling():
             return await self._step(parts, ready, deadline)
 
-    async def _step(self, parts: "_Running", ready: Callable[[], T], deadline: Deadline) -> "T | CallbackDue | None":
+    async def _step(self, parts: Parts, ready: Callable[[], T], deadline: Deadline) -> "T | CallbackDue | None":
         while True:
             self._news.clear()
             self._raise_failures()
@@ -381,11 +378,22 @@ class AsyncConsumer:
             await parts.resets.close()
         await self._cluster.close()
 
-    def _parts(self) -> "_Running":
+    def _parts(self) -> Parts:
         if self._running is None:
             if self._closed:
                 raise IllegalStateError("the consumer is closed")
-            self._running = _Running(self)
+            self._running = Parts(
+                Shared(self._cluster, self._coordinators, self._subscription, self._positions, self._buffer),
+                self.config,
+                self._assignors,
+                self._decoding,
+                self._callbacks,
+                committed=self._committed if self.config.group_id is not None else None,
+                news=self._something_came,
+                changed=self._positions_found,
+                reset=self._reset_happened,
+                failed=self._failed,
+            )
         return self._running
 
     def _pump(self) -> None:
@@ -458,51 +466,6 @@ class AsyncConsumer:
 
     def _timeout_ms(self, timeout_s: float | None) -> float:
         return self.config.default_api_timeout_ms if timeout_s is None else timeout_s * 1000
-
-
-class _Running:
-    """The parts of a consumer that need a running loop."""
-
-    def __init__(self, consumer: AsyncConsumer) -> None:
-        c = consumer
-        self.fetcher = Fetcher(
-            c._cluster,
-            c._positions,
-            c._buffer,
-            c._decoding,
-            c.config,
-            news=c._something_came,
-            out_of_range=lambda state: self.resets.out_of_range(state),
-            failed=c._failed,
-        )
-        self.resets = Resets(
-            c._cluster,
-            c._positions,
-            c.config,
-            now_ms=lambda: time.time_ns() // 1_000_000,
-            committed=c._committed if c.config.group_id is not None else None,
-            happened=c._reset_happened,
-            done=c._positions_found,
-            failed=c._failed,
-        )
-        self.commits = Commits(
-            c._cluster, c._coordinators, self._member, c._subscription, c._positions, c.config, c._callbacks
-        )
-        self.membership = Membership(
-            c._cluster,
-            c._coordinators,
-            c._subscription,
-            c._positions,
-            c.config,
-            c._assignors,
-            c._callbacks,
-            auto_commit=self.commits.before_giving_up,
-            changed=c._positions_found,
-            failed=c._failed,
-        )
-
-    def _member(self) -> GroupMember:
-        return self.membership.member
 
 
 async def _call(due: CallbackDue) -> None:

@@ -91,6 +91,8 @@ class ProducerConfig(CommonConfig):
 
 def producer_config(given: Mapping[str, object]) -> ProducerConfig:
     """Parse and check `given`. Raises ConfigError for an unknown key, a bad value, or keys that contradict."""
+    if isinstance(given.get("acks"), int):  # Kafka's type is a string, users write numbers
+        given = {**given, "acks": str(given["acks"])}
     config = _with_idempotence(build(ProducerConfig, PRODUCER_CONFIG, given), given)
     if config.transactional_id is not None and not config.enable_idempotence:
         raise ConfigError("Cannot set a transactional.id without also enabling idempotence.")

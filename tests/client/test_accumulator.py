@@ -1,0 +1,184 @@
+"""Batches in the making: partitioning, memory, order. No loop and no broker."""
+
+import random
+import threading
+
+import pytest
+
+from ottla.base.types import TopicPartition
+from ottla.client.core.accumulator import Accumulator, Limits
+from ottla.client.core.partitioner import StickyPartition
+from ottla.client.core.producer_batch import ProducerBatch
+from ottla.client.errors import IllegalStateError, RecordTooLargeError, UnknownTopicOrPartitionError
+from ottla.wire.compression import Compression
+from ottla.wire.hashing import partition_for_key
+from ottla.wire.records import decode_batch
+
+
+class Bench:
+    """An accumulator with a clock that stands still and a counter of wake-ups."""
+
+    def __init__(
+        self, *, batch_size: int = 1_000, buffer_memory: int = 10_000, partitions: int = 3, **more: object
+    ) -> None:
+        self.now_s = 0.0
+        self.woken = 0
+        self.acc = Accumulator(
+            Limits(batch_size, buffer_memory, 5_000),
+            random.Random(1),
+            wake=self.wake,
+            now_s=lambda: self.now_s,
+            **more,  # type: ignore[arg-type]
+        )
+        self.acc.set_partitions("t", partitions, list(range(partitions)))
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def add(self, value: bytes = b"v", *, key: bytes | None = None, partition: int | None = None) -> bool:
+        return self.acc.append("t", partition, 1, key, value, (), None) is not None
+
+    def take_all(self) -> list[ProducerBatch]:
+        queues, _ = self.acc.waiting(self.now_s + 1_000, 0)
+        taken = []
+        for queue in queues:
+            while self.acc.first(queue) is not None:
+                taken.append(self.acc.take(queue))
+        return taken
+
+
+def values(batch: ProducerBatch) -> list[bytes | None]:
+    batch.seal(Compression.NONE, None)
+    return [record.value for record in decode_batch(bytes(batch.stamp()))]
+
+
+def test_a_topic_that_is_not_known_is_not_taken() -> None:
+    assert Bench().acc.append("other", None, 1, None, b"v", (), None) is None
+
+
+def test_the_loop_is_woken_once_a_batch() -> None:
+    bench = Bench(partitions=1)
+    for _ in range(5):
+        bench.add(b"x" * 100)
+    assert bench.woken == 1
+    for _ in range(5):
+        bench.add(b"x" * 100)
+    assert bench.woken == 2
+    assert [len(values(batch)) for batch in bench.take_all()] == [8, 2]
+
+
+def test_c6_a_key_goes_where_kafka_puts_it() -> None:
+    bench = Bench()
+    keys = [b"a", b"b", b"some key", b""]
+    for key in keys:
+        bench.add(key, key=key)
+    for batch in bench.take_all():
+        assert all(partition_for_key(value or b"", 3) == batch.tp.partition for value in values(batch))
+
+
+def test_c6_keys_may_be_ignored_and_partitions_may_be_given() -> None:
+    bench = Bench(ignore_keys=True)
+    bench.add(key=b"a")
+    bench.add(key=b"b")
+    bench.add(partition=0)
+    bench.add(partition=2)
+    assert sum(batch.record_count for batch in bench.take_all()) == 4
+
+
+def test_c6_a_custom_partitioner_decides() -> None:
+    bench = Bench(partitioner=lambda topic, key, count: count - 1)
+    bench.add()
+    bench.add(key=b"k")
+    assert {batch.tp.partition for batch in bench.take_all()} == {2}
+
+
+def test_c6_without_a_key_a_partition_is_kept_until_a_batch_is_full() -> None:
+    bench = Bench(buffer_memory=100_000)
+    for number in range(60):
+        bench.add(b"%050d" % number)
+    batches = bench.take_all()
+    assert len(batches) > 3
+    assert len({batch.tp.partition for batch in batches}) > 1
+    assert [batch.record_count for batch in batches if batch.size_bytes > 900]
+
+
+def test_c6_the_sticky_partition_avoids_those_without_a_leader() -> None:
+    sticky = StickyPartition(10, random.Random(3))
+    sticky.set_partitions(5, [1, 4])
+    seen = set()
+    for _ in range(20):
+        seen.add(sticky.partition)
+        sticky.closed(10)
+    assert seen == {1, 4}
+
+
+def test_a_partition_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(UnknownTopicOrPartitionError, match="partitions 0 to 2, not 3"):
+        Bench().add(partition=3)
+
+
+def test_a_record_above_max_request_size_is_refused() -> None:
+    with pytest.raises(RecordTooLargeError, match=r"max\.request\.size"):
+        Bench().add(b"x" * 6_000)
+
+
+def test_a_record_above_batch_size_gets_a_batch_of_its_own() -> None:
+    bench = Bench(partitions=1)
+    for size in (10, 4_000, 10):
+        bench.add(b"x" * size)
+    assert [batch.record_count for batch in bench.take_all()] == [1, 1, 1]
+
+
+def test_buffer_memory_is_not_exceeded_and_comes_back() -> None:
+    bench = Bench(batch_size=1_000, buffer_memory=2_500)
+    assert bench.add(partition=0)
+    assert bench.add(partition=1)
+    assert not bench.add(partition=2)
+    freed: list[int] = []
+    bench.acc.when_room(lambda: freed.append(1))
+    batch = bench.take_all()[0]
+    batch.outcome.settle(0, -1, None)
+    bench.acc.settled(batch)
+    assert freed == [1]
+    assert bench.add(partition=2)
+
+
+def test_linger_decides_when_a_batch_is_due() -> None:
+    bench = Bench(partitions=1)
+    bench.add()
+    assert bench.acc.waiting(0.0, 0.005) == ([], 0.005)
+    due, _ = bench.acc.waiting(0.005, 0.005)
+    assert [queue.tp for queue in due] == [TopicPartition("t", 0)]
+
+
+def test_p4_a_batch_that_comes_back_takes_its_old_place() -> None:
+    bench = Bench(partitions=1)
+    for _ in range(30):
+        bench.add(b"x" * 100)
+    taken = bench.take_all()
+    for batch in (taken[2], taken[0], taken[1]):
+        bench.acc.put_back(batch)
+    assert bench.take_all()[:3] == taken[:3]
+
+
+def test_after_close_nothing_is_taken() -> None:
+    bench = Bench()
+    bench.acc.close(IllegalStateError("closed"))
+    with pytest.raises(IllegalStateError):
+        bench.add()
+
+
+def test_threads_may_append_at_once() -> None:
+    bench = Bench(partitions=2, batch_size=2_000, buffer_memory=10_000_000)
+
+    def work(thread: int) -> None:
+        for number in range(500):
+            bench.add(b"%d-%d" % (thread, number))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = [value for batch in bench.take_all() for value in values(batch)]
+    assert len(found) == len(set(found)) == 2_000

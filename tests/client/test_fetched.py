@@ -1,0 +1,159 @@
+"""SPEC T9, C5: what a fetch's bytes become; aborted and control records; positions. No broker."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.base.types import TopicPartition
+from ottla.client.core.fetch_buffer import FetchBuffer
+from ottla.client.core.fetched import Decoding, FetchedPartition
+from ottla.client.core.positions import PartitionState, Positions
+from ottla.wire.batch import assign_offsets, control_batch
+from ottla.wire.compression import Compression
+from ottla.wire.records import Record, encode_batch
+
+TP = TopicPartition("t", 0)
+
+
+def batch(base: int, count: int, *, producer: int = -1, transactional: bool = False) -> bytes:
+    records = [Record(base + i, 1_000 + base + i, None, b"%d" % (base + i), ()) for i in range(count)]
+    return encode_batch(
+        records,
+        compression=Compression.LZ4 if base % 2 else Compression.NONE,
+        base_offset=base,
+        producer_id=producer,
+        producer_epoch=0 if producer >= 0 else -1,
+        base_sequence=0 if producer >= 0 else -1,
+        transactional=transactional,
+        partition_leader_epoch=3,
+    )
+
+
+def marker(base: int, producer: int, *, commit: bool) -> bytes:
+    made = bytearray(
+        control_batch(commit=commit, producer_id=producer, producer_epoch=0, coordinator_epoch=0, timestamp_ms=1)
+    )
+    assign_offsets(made, 0, base, 3)
+    return bytes(made)
+
+
+def decoding(*, read_committed: bool = True) -> Decoding:
+    return Decoding(check_crcs=True, read_committed=read_committed, key=None, value=None)
+
+
+def at(position: int) -> PartitionState:
+    state = PartitionState(TP)
+    state.seek(position)
+    return state
+
+
+#: 0-1 plain, 2-3 of producer 7 (aborted by 6), 4-5 of producer 8 (committed by 7), 8 of producer 7 (committed by 9).
+LOG = b"".join(
+    [
+        batch(0, 2),
+        batch(2, 2, producer=7, transactional=True),
+        batch(4, 2, producer=8, transactional=True),
+        marker(6, 7, commit=False),
+        marker(7, 8, commit=True),
+        batch(8, 1, producer=7, transactional=True),
+        marker(9, 7, commit=True),
+    ]
+)
+ABORTED = [(7, 2)]
+
+
+def test_t9_read_committed_leaves_out_what_was_aborted_and_moves_over_it() -> None:
+    state = at(0)
+    fetch = FetchedPartition(state, LOG, ABORTED, decoding())
+    assert [record.offset for record in fetch.take_records(100)] == [0, 1, 4, 5, 8]
+    assert fetch.exhausted
+    assert (state.position, state.position_epoch, fetch.end_offset) == (10, 3, 10)
+
+
+def test_t9_read_uncommitted_sees_all_data_records_and_no_control_record() -> None:
+    fetch = FetchedPartition(at(0), LOG, ABORTED, decoding(read_committed=False))
+    assert [record.offset for record in fetch.take_records(100)] == [0, 1, 2, 3, 4, 5, 8]
+
+
+def test_t9_columns_leave_out_the_same() -> None:
+    state = at(0)
+    columns = FetchedPartition(state, LOG, ABORTED, decoding()).take_columns(with_headers=False)
+    assert columns.column("offset").to_pylist() == [0, 1, 4, 5, 8]
+    assert state.position == 10
+
+
+def test_t9_a_fetch_that_holds_only_markers_still_moves_the_position() -> None:
+    state = at(6)
+    fetch = FetchedPartition(state, marker(6, 7, commit=False) + marker(7, 8, commit=True), [], decoding())
+    assert fetch.take_records(10) == []
+    assert (state.position, fetch.end_offset) == (8, 8)
+
+
+def test_a_fetch_from_the_middle_of_a_batch_begins_at_the_position() -> None:
+    fetch = FetchedPartition(at(5), LOG, ABORTED, decoding())
+    assert [record.offset for record in fetch.take_records(100)] == [5, 8]
+
+
+def test_a_batch_that_is_cut_off_is_left_for_the_next_fetch() -> None:
+    fetch = FetchedPartition(at(0), batch(0, 2) + batch(2, 3)[:-5], [], decoding())
+    assert fetch.end_offset == 2
+    assert len(fetch.take_records(10)) == 2
+
+
+def test_records_then_columns_of_one_fetch_give_each_record_once() -> None:
+    state = at(0)
+    fetch = FetchedPartition(state, LOG, ABORTED, decoding())
+    first = [record.offset for record in fetch.take_records(3)]
+    rest = fetch.take_columns(with_headers=True).column("offset").to_pylist()
+    assert (first, rest) == ([0, 1, 4], [5, 8])
+    assert fetch.exhausted
+
+
+def test_records_say_where_they_come_from() -> None:
+    record = FetchedPartition(at(1), LOG, [], decoding()).take_records(1)[0]
+    assert (record.topic, record.partition, record.offset, record.timestamp_ms) == ("t", 0, 1, 1_001)
+    assert (record.value, record.headers, record.leader_epoch) == (b"1", (), 3)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 10), st.lists(st.integers(1, 4), max_size=12))
+def test_polls_of_any_size_give_each_record_once(start: int, limits: list[int]) -> None:
+    state = at(start)
+    fetch = FetchedPartition(state, LOG, ABORTED, decoding())
+    taken = [record.offset for limit in limits for record in fetch.take_records(limit)]
+    taken += [record.offset for record in fetch.take_records(100)]
+    assert taken == [offset for offset in (0, 1, 4, 5, 8) if offset >= start]
+    assert state.position == 10
+
+
+def test_a_seek_makes_what_was_fetched_void() -> None:
+    state = at(0)
+    buffer = FetchBuffer()
+    buffer.add(FetchedPartition(state, LOG, ABORTED, decoding()))
+    state.seek(8)
+    assert buffer.take_records(100) == []
+    buffer.add(FetchedPartition(state, LOG, ABORTED, decoding()))
+    assert [record.offset for record in buffer.take_records(100)] == [8]
+    assert state.buffered_fetches == 0
+
+
+def test_a_paused_partition_keeps_what_was_fetched() -> None:
+    state = at(0)
+    buffer = FetchBuffer()
+    buffer.add(FetchedPartition(state, LOG, ABORTED, decoding()))
+    state.paused = True
+    assert buffer.take_records(100) == []
+    assert buffer.take_one_per_partition() == {}
+    state.paused = False
+    assert len(buffer.take_records(100)) == 5
+
+
+def test_a_partition_taken_away_gives_nothing_more() -> None:
+    positions = Positions()
+    positions.assign([TP])
+    state = positions.get(TP)
+    assert state is not None
+    state.seek(0)
+    buffer = FetchBuffer()
+    buffer.add(FetchedPartition(state, LOG, ABORTED, decoding()))
+    positions.assign([])
+    assert buffer.take_records(100) == []
