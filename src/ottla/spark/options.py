@@ -210,7 +210,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     for name in _OURS:
         if name in kafka:
             raise ConfigError(f"kafka.{name} is set by the sink itself")
-    client = {**_SINK_DEFAULTS, **kafka}
+    client = {**_SINK_DEFAULTS, **kafka, "enable.idempotence": True}
     producer_config(client)
     semantics = Semantics(own["semantics"])
     return SinkOptions(

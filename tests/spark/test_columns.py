@@ -1,0 +1,156 @@
+"""Fetched bytes as the source's rows, and the digest of the sink's rows."""
+
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+
+from hypothesis import given  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from ottla.base.errors import ConfigError  # noqa: E402
+from ottla.base.types import TopicPartition  # noqa: E402
+from ottla.spark.columns import Chunk, RowDigest, check_writable  # noqa: E402
+from ottla.wire.batch import assign_offsets, control_batch  # noqa: E402
+from ottla.wire.records import Record, encode_batch  # noqa: E402
+
+TP = TopicPartition("lines", 3)
+ROWS = st.lists(st.tuples(st.none() | st.binary(max_size=6), st.none() | st.binary(max_size=6)), max_size=20)
+HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampType", pa.int32()),
+        ("headers", HEADERS),
+    ]
+)
+
+
+def batch(offset: int, *values: bytes, producer_id: int = -1) -> bytes:
+    records = [Record(offset + n, 1_000 + n, b"k", value, (("h", value),)) for n, value in enumerate(values)]
+    transactional = producer_id >= 0
+    encoded = encode_batch(
+        records,
+        base_offset=offset,
+        producer_id=producer_id,
+        producer_epoch=0 if transactional else -1,
+        base_sequence=0 if transactional else -1,
+        transactional=transactional,
+    )
+    return bytes(encoded)
+
+
+def marker(offset: int, producer_id: int, *, commit: bool) -> bytes:
+    control = bytearray(
+        control_batch(commit=commit, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp_ms=1)
+    )
+    assign_offsets(control, 0, offset, 0)
+    return bytes(control)
+
+
+def test_s1_rows_have_the_schema_of_sparks_connector() -> None:
+    chunk = Chunk(batch(5, b"a", b"b", b"c"), [], committed=True)
+    rows = chunk.rows(TP, 6, 8, SCHEMA)
+    assert chunk.next_offset == 8
+    assert rows.schema == SCHEMA
+    first = rows.to_pylist()[0]
+    assert first["timestamp"].timestamp() == 1.001
+    del first["timestamp"]
+    assert first == {
+        "key": b"k",
+        "value": b"b",
+        "topic": "lines",
+        "partition": 3,
+        "offset": 6,
+        "timestampType": 0,
+        "headers": [{"key": "h", "value": b"b"}],
+    }
+    assert chunk.rows(TP, 6, 7, SCHEMA).column("offset").to_pylist() == [6]
+
+
+def test_s2_records_of_aborted_transactions_are_left_out() -> None:
+    log = b"".join(
+        [
+            batch(0, b"aborted", producer_id=7),
+            batch(1, b"committed", producer_id=8),
+            batch(2, b"plain"),
+            marker(3, 7, commit=False),
+            batch(4, b"kept", producer_id=7),
+            marker(5, 8, commit=True),
+            marker(6, 7, commit=True),
+        ]
+    )
+    chunk = Chunk(log, [(7, 0)], committed=True)
+    assert chunk.next_offset == 7
+    assert chunk.rows(TP, 0, 7, SCHEMA).column("value").to_pylist() == [b"committed", b"plain", b"kept"]
+    every = Chunk(log, [(7, 0)], committed=False).rows(TP, 0, 7, SCHEMA)
+    assert every.column("value").to_pylist() == [b"aborted", b"committed", b"plain", b"kept"]
+
+
+def test_a_chunk_without_a_whole_batch_does_not_move() -> None:
+    assert Chunk(batch(5, b"a")[:-1], [], committed=True).next_offset is None
+    assert Chunk(b"", [], committed=True).next_offset is None
+
+
+def record_batch(rows: list[tuple[bytes | None, bytes | None]]) -> Any:
+    keys, values = [k for k, _ in rows], [v for _, v in rows]
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": pa.array(keys, pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "partition": pa.array([1] * len(rows), pa.int32()),
+        }
+    )
+
+
+def digest(*batches: Any) -> tuple[int, str]:
+    found = RowDigest()
+    for each in batches:
+        found.update(each)
+    return found.rows, found.hex()
+
+
+@given(ROWS, st.integers(0, 20))
+def test_s2_the_digest_does_not_depend_on_how_rows_are_cut(
+    rows: list[tuple[bytes | None, bytes | None]], cut: int
+) -> None:
+    whole = record_batch(rows)
+    cut = min(cut, len(rows))
+    assert (
+        digest(whole)
+        == digest(whole.slice(0, cut), whole.slice(cut))
+        == digest(record_batch(rows[:cut]), record_batch(rows[cut:]))
+    )
+
+
+@given(ROWS, ROWS)
+def test_s2_other_rows_have_another_digest(
+    rows: list[tuple[bytes | None, bytes | None]], others: list[tuple[bytes | None, bytes | None]]
+) -> None:
+    assert (digest(record_batch(rows)) == digest(record_batch(others))) == (rows == others)
+
+
+@pytest.mark.parametrize(
+    ("schema", "topic", "message"),
+    [
+        ({"key": pa.binary()}, "t", "needs a column value"),
+        ({"value": pa.int64()}, "t", "column value has the type int64"),
+        ({"value": pa.binary(), "word": pa.string()}, "t", "column word cannot be written"),
+        ({"value": pa.binary()}, None, "set the option topic, or add a column topic"),
+    ],
+)
+def test_s1_rows_that_cannot_be_records_are_refused(schema: dict[str, object], topic: str | None, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_writable(pa.schema(list(schema.items())), topic)
+
+
+def test_s1_strings_and_binaries_can_be_written() -> None:
+    check_writable(
+        pa.schema([("key", pa.string()), ("value", pa.binary()), ("topic", pa.string()), ("headers", HEADERS)]), None
+    )

@@ -1,0 +1,108 @@
+"""Options: the names of Spark's Kafka connector, and errors that say what to do."""
+
+import pytest
+
+from ottla.base.errors import ConfigError
+from ottla.base.types import TopicPartition
+from ottla.spark.options import Semantics, duration_ms, sink_options, source_options
+from ottla.spark.plan import AtTimestamps, Latest, Specific
+
+SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
+SOURCE = {**SERVERS, "subscribe": "lines"}
+SINK = {**SERVERS, "topic": "words", "sink.id": "words-1"}
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+
+
+def test_s1_a_stream_begins_at_the_latest_and_a_batch_at_the_earliest() -> None:
+    assert source_options(SOURCE, streaming=True).start == Latest()
+    batch = source_options(SOURCE, streaming=False)
+    assert (batch.start, batch.end) == (Specific({}), Latest())
+
+
+def test_s1_names_are_compared_as_spark_gives_them_in_lower_case() -> None:
+    options = source_options({**SOURCE, "maxoffsetspertrigger": "7", "INCLUDEHEADERS": "true"}, streaming=True)
+    assert (options.max_offsets, options.include_headers) == (7, True)
+
+
+def test_s1_offsets_by_json_by_timestamp_and_by_one_timestamp() -> None:
+    json_offsets = source_options({**SOURCE, "startingOffsets": '{"a":{"0":23,"1":-2}}'}, streaming=True)
+    assert json_offsets.start == Specific({A0: 23, A1: -2})
+    by_time = source_options({**SOURCE, "startingOffsetsByTimestamp": '{"a":{"0":1000}}'}, streaming=True)
+    assert by_time.start == AtTimestamps({A0: 1000}, None)
+    one_time = source_options({**SOURCE, "startingTimestamp": "1000", "startingOffsets": "latest"}, streaming=True)
+    assert one_time.start == AtTimestamps({}, 1000)
+
+
+def test_s1_partitions_are_assigned_by_json() -> None:
+    options = source_options({**SERVERS, "assign": '{"a":[1,0]}'}, streaming=True)
+    assert options.partitions == (A0, A1)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"subscribe": "a"}, "needs the option kafka.bootstrap.servers"),
+        (SERVERS, "exactly one of subscribe, subscribePattern and assign"),
+        ({**SOURCE, "assign": "{}"}, "given: subscribe, assign"),
+        ({**SOURCE, "startingOffset": "latest"}, "did you mean startingOffsets?"),
+        ({**SOURCE, "kafka.fetch.max.byte": "1"}, "did you mean kafka.fetch.max.bytes?"),
+        ({**SOURCE, "startingOffsets": "newest"}, "startingOffsets: expected JSON"),
+        ({**SOURCE, "endingOffsets": "latest"}, "is for batch reads"),
+        ({**SOURCE, "maxOffsetsPerTrigger": "0"}, "must be at least 1"),
+        ({**SOURCE, "kafka.isolation.level": "dirty"}, "read_committed"),
+        ({**SERVERS, "subscribePattern": "("}, "is no regular expression"),
+        ({**SERVERS, "assign": "[1]"}, "assign: expected JSON"),
+        ({**SERVERS, "subscribe": " , "}, "names no topic"),
+        ({**SOURCE, "maxTriggerDelay": "soon"}, "expected a time like 15m"),
+    ],
+)
+def test_s1_a_wrong_source_option_is_named(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message.replace("?", r"\?")):
+        source_options(given, streaming=True)
+
+
+@pytest.mark.parametrize(("option", "value"), [("startingOffsets", "latest"), ("endingOffsets", "earliest")])
+def test_s1_a_batch_read_of_nothing_is_refused(option: str, value: str) -> None:
+    with pytest.raises(ConfigError, match="nothing to read"):
+        source_options({**SOURCE, option: value}, streaming=False)
+
+
+def test_s2_the_sink_is_exactly_once_unless_told_otherwise() -> None:
+    assert sink_options(SINK).semantics is Semantics.EXACTLY_ONCE
+    assert sink_options({**SERVERS, "semantics": "at-least-once"}).semantics is Semantics.AT_LEAST_ONCE
+
+
+@pytest.mark.parametrize(
+    ("given", "sink_id"),
+    [
+        ({"sink.id": "words-1"}, "words-1"),
+        ({"queryname": "my query"}, "ottla-my_query"),
+        ({"checkpointlocation": "file:///data/check points/q"}, "ottla-file_data_check_points_q"),
+    ],
+)
+def test_s2_the_sink_has_the_same_id_after_a_restart(given: dict[str, str], sink_id: str) -> None:
+    assert sink_options({**SERVERS, **given}).sink_id == sink_id
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (SERVERS, "set the option sink.id"),
+        ({**SINK, "sink.id": "a b"}, "letters, digits"),
+        ({**SINK, "kafka.transactional.id": "x"}, "is set by the sink itself"),
+        ({**SINK, "kafka.acks": "1"}, "idempoten"),
+        ({**SINK, "semantic": "exactly-once"}, "did you mean semantics?"),
+        ({**SINK, "semantics": "once"}, "exactly-once, at-least-once"),
+        ({**SINK, "kafka.linger.m": "1"}, "did you mean kafka.linger.ms?"),
+    ],
+)
+def test_s1_a_wrong_sink_option_is_named(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message.replace("?", r"\?")):
+        sink_options(given)
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [("15m", 900_000), ("10 s", 10_000), ("500ms", 500), ("7", 7), ("1h", 3_600_000)]
+)
+def test_times_have_units(text: str, ms: int) -> None:
+    assert duration_ms("maxTriggerDelay", text) == ms

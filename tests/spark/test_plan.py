@@ -1,0 +1,115 @@
+"""Offsets, limits, tasks, losses: what a query reads next."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.base.types import TopicPartition
+from ottla.spark import plan
+from ottla.spark.errors import DataLossError
+from ottla.spark.plan import Offsets, Range, SourceOffset
+
+TPS = st.builds(TopicPartition, st.sampled_from(["a", "b.c", "d"]), st.integers(0, 20))
+OFFSETS = st.dictionaries(TPS, st.integers(0, 2**40), max_size=8)
+A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
+
+
+@given(OFFSETS, OFFSETS, st.none() | st.text(max_size=5))
+def test_a_source_offset_is_read_as_it_was_written(start: Offsets, end: Offsets, group: str | None) -> None:
+    offset = SourceOffset(start, end, group)
+    assert SourceOffset.from_json(json.loads(json.dumps(offset.to_json()))) == offset
+
+
+@given(OFFSETS, st.randoms(use_true_random=False))
+def test_equal_offsets_are_the_same_text_in_whatever_order_they_were_learned(offsets: Offsets, rng: object) -> None:
+    shuffled = list(offsets.items())
+    rng.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert json.dumps(SourceOffset({}, offsets).to_json()) == json.dumps(SourceOffset({}, dict(shuffled)).to_json())
+
+
+def test_an_offset_of_another_form_is_refused() -> None:
+    with pytest.raises(ValueError, match="not one of this source"):
+        SourceOffset.from_json({"lines": {"0": 5}})
+
+
+@given(OFFSETS, OFFSETS, OFFSETS)
+def test_no_partition_moves_back_and_new_ones_begin_at_their_earliest(
+    read_to: Offsets, earliest: Offsets, latest: Offsets
+) -> None:
+    latest = {tp: max(end, read_to.get(tp, 0), earliest.get(tp, 0)) for tp, end in latest.items()}
+    start, end = plan.next_target(read_to, earliest, latest)
+    assert set(start) == set(end) == set(latest)
+    for tp in latest:
+        assert start[tp] <= end[tp]
+        assert start[tp] >= read_to.get(tp, 0)
+        if tp not in read_to:
+            assert start[tp] == earliest.get(tp, 0)
+
+
+def test_a_partition_made_anew_is_read_from_its_beginning() -> None:
+    assert plan.next_target({A0: 50}, {A0: 0}, {A0: 7}) == ({A0: 0}, {A0: 7})
+
+
+@given(OFFSETS, st.data(), st.integers(1, 2**41))
+def test_a_limit_is_kept_and_starves_nobody(start: Offsets, data: st.DataObject, most: int) -> None:
+    end = {tp: at + data.draw(st.integers(0, 2**30)) for tp, at in start.items()}
+    cut = plan.limited(start, end, most)
+    read = plan.backlog(start, cut)
+    behind = [tp for tp in end if end[tp] > start[tp]]
+    assert read <= most + len(behind)
+    for tp in end:
+        assert start[tp] <= cut[tp] <= end[tp]
+        assert (cut[tp] > start[tp]) == (tp in behind)
+    assert plan.limited(start, end, None) == end
+
+
+def test_a_limit_is_shared_in_proportion() -> None:
+    assert plan.limited({A0: 0, A1: 0}, {A0: 900, A1: 100}, 100) == {A0: 90, A1: 10}
+
+
+@given(
+    st.lists(st.builds(Range, TPS, st.just(0), st.integers(1, 10_000)), max_size=6, unique_by=lambda r: r.tp),
+    st.none() | st.integers(1, 40),
+    st.none() | st.integers(1, 5_000),
+)
+def test_pieces_cover_every_offset_once(whole: list[Range], at_least: int | None, most: int | None) -> None:
+    pieces = plan.split(whole, at_least, most)
+    for r in whole:
+        mine = [p for p in pieces if p.tp == r.tp]
+        assert [p.start for p in mine] == [r.start, *[p.end for p in mine[:-1]]]
+        assert mine[-1].end == r.end
+        assert all(p.size > 0 for p in mine)
+        if most is not None:
+            assert all(p.size <= most for p in mine)
+    if at_least is None and most is None:
+        assert pieces == whole
+
+
+def test_small_ranges_are_not_split_for_min_partitions() -> None:
+    pieces = plan.split([Range(A0, 0, 1), Range(A1, 0, 999)], 10, None)
+    assert [p.tp for p in pieces].count(A0) == 1
+    assert len(pieces) == 11
+
+
+@pytest.mark.parametrize(
+    ("read_to", "earliest", "latest", "why"),
+    [
+        ({A0: 5}, {}, {}, "is gone"),
+        ({A0: 5}, {A0: 0}, {A0: 3}, "made anew"),
+        ({A0: 5}, {A0: 8}, {A0: 9}, "begins at 8 now"),
+    ],
+)
+def test_what_was_not_read_and_is_not_there_is_a_loss(
+    read_to: Offsets, earliest: Offsets, latest: Offsets, why: str
+) -> None:
+    losses = plan.check_no_loss(read_to, earliest, latest)
+    with pytest.raises(DataLossError, match=why):
+        plan.require_no_loss(losses)
+
+
+@given(OFFSETS)
+def test_nothing_is_lost_when_all_is_there(offsets: Offsets) -> None:
+    assert plan.check_no_loss(offsets, offsets, offsets) == []
+    plan.require_no_loss([])

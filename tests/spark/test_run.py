@@ -1,0 +1,68 @@
+"""How `ottla run` starts a script."""
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla.base.errors import ConfigError
+from ottla.spark.run import launch
+
+SCRIPT = Path("pipeline.py")
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\n")
+    java.chmod(0o755)
+    return {"PATH": str(java.parent)}
+
+
+def test_s4_a_local_master_runs_the_script_with_this_python(environ: dict[str, str]) -> None:
+    argv, env = launch(SCRIPT, ["--input", "a b"], master=None, conf=["spark.x=y z"], environ=environ)
+    assert argv == [sys.executable, "pipeline.py", "--input", "a b"]
+    assert env["PYSPARK_PYTHON"] == sys.executable
+    options = shlex.split(env["PYSPARK_SUBMIT_ARGS"])
+    assert options[:2] == ["--master", "local[*]"]
+    assert options[-1] == "pyspark-shell"
+    assert {"spark.x=y z", "spark.python.unix.domain.socket.enabled=true"} <= set(options)
+    assert any("FileSystemBasedCheckpointFileManager" in option for option in options)
+
+
+def test_s4_a_cluster_gets_the_same_script_by_spark_submit(environ: dict[str, str]) -> None:
+    pytest.importorskip("pyspark")
+    argv, env = launch(SCRIPT, ["x"], master="spark://host:7077", conf=[], environ=environ)
+    assert argv[0].endswith("bin/spark-submit")
+    assert argv[1:3] == ["--master", "spark://host:7077"]
+    assert argv[-2:] == ["pipeline.py", "x"]
+    assert not any("FileSystemBased" in option for option in argv)
+    assert "PYSPARK_SUBMIT_ARGS" not in env
+
+
+def test_s4_what_the_user_sets_wins(environ: dict[str, str]) -> None:
+    own = "spark.python.unix.domain.socket.enabled=false"
+    _, env = launch(SCRIPT, [], master="local[1]", conf=[own], environ={**environ, "PYSPARK_PYTHON": "python9"})
+    assert own in env["PYSPARK_SUBMIT_ARGS"]
+    assert "socket.enabled=true" not in env["PYSPARK_SUBMIT_ARGS"]
+    assert env["PYSPARK_PYTHON"] == "python9"
+
+
+def test_s4_workers_find_a_package_that_is_not_installed(environ: dict[str, str]) -> None:
+    _, env = launch(SCRIPT, [], master=None, conf=[], environ={**environ, "PYTHONPATH": "/elsewhere"})
+    found = env["PYTHONPATH"].split(os.pathsep)
+    assert found[-1] == "/elsewhere"
+
+
+def test_s4_without_java_there_is_one_clear_sentence(tmp_path: Path) -> None:
+    for environ in ({"PATH": str(tmp_path)}, {"JAVA_HOME": str(tmp_path), "PATH": os.defpath}):
+        with pytest.raises(ConfigError, match="Spark needs Java 17 or newer"):
+            launch(SCRIPT, [], master=None, conf=[], environ=environ)
+
+
+def test_s4_a_setting_without_a_value_is_refused(environ: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="expected KEY=VALUE"):
+        launch(SCRIPT, [], master=None, conf=["spark.x"], environ=environ)
