@@ -9,6 +9,7 @@ import pytest
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.codec import NULL_UUID
+from ottla.wire.compression import Compression
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import fetch as f
 from ottla.wire.messages import list_offsets as lo
@@ -105,6 +106,15 @@ async def test_bad_batches_are_refused_and_write_nothing(client: WireClient) -> 
         assert answer.error_code != 0, records
         assert answer.base_offset == -1
     assert (await fetch(client)).high_watermark == 0
+
+
+@pytest.mark.usefixtures("topic_id")
+async def test_zstd_from_a_client_that_is_too_old_is_refused(client: WireClient) -> None:
+    packed = batch(b"a", compression=Compression.ZSTD)
+    (refused,) = await produce(client, packed, version=6)
+    assert refused.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    (taken,) = await produce(client, packed, version=7)
+    assert taken.error_code == 0
 
 
 @pytest.mark.usefixtures("topic_id")

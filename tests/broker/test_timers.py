@@ -80,6 +80,18 @@ def test_a_timer_may_set_itself_again() -> None:
     assert fired == ["due"] * 3
 
 
+def test_a_timer_that_fails_does_not_stop_the_others() -> None:
+    clock, _, timers, fired = _timers()
+
+    def broken() -> None:
+        raise RuntimeError("broken")
+
+    timers.set("broken", clock.now_ms(), broken)
+    timers.set("good", clock.now_ms(), lambda: fired.append("good"))
+    timers.fire()
+    assert fired == ["good"]
+
+
 def test_sleeps_until_the_earliest_but_never_long() -> None:
     clock, scheduler, timers, _ = _timers()
     timers.set("day", clock.now_ms() + 86_400_000, lambda: None)

@@ -20,7 +20,7 @@ from ottla.wire.messages.create_topics import (
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from ottla.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from ottla.wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.wire_client import WireClient
 
@@ -177,6 +177,16 @@ async def test_topics_page_by_page(client: WireClient) -> None:
         if cursor is None:
             break
     assert seen == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1)]
+
+
+@pytest.mark.parametrize(("partition", "seen"), [(-9, [0, 1]), (2, []), (99, [])])
+async def test_a_cursor_outside_the_topic_reads_what_there_is(
+    client: WireClient, partition: int, seen: list[int]
+) -> None:
+    await _create(client, CreatableTopic("a", 2, 1))
+    request = DescribeTopicPartitionsRequest((), 10, Cursor("a", partition))
+    page = await client.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, request)
+    assert [each.partition_index for each in page.topics[0].partitions] == seen
 
 
 async def test_the_cluster_has_one_broker(client: WireClient, broker: AsyncBroker) -> None:

@@ -38,3 +38,16 @@ MAX_REGEX_REPEAT: Final = 1_000
 
 #: Groups in each other in such an expression: each is a few Python frames, of which there are a thousand.
 MAX_REGEX_DEPTH: Final = 100
+
+#: Frames of one connection that wait for their turn before a broker stops reading its socket: a client with
+#: `max.in.flight.requests.per.connection` of 5 is far below it.
+MAX_WAITING_FRAMES: Final = 64
+
+#: Bytes of such frames, likewise: with produce requests of a megabyte the count alone would hold too much memory.
+MAX_WAITING_BYTES: Final = 8_388_608
+
+#: Partitions made in one request (Kafka's `MAX_PARTITIONS_PER_BATCH`); each is several open files.
+MAX_NEW_PARTITIONS: Final = 10_000
+
+#: Partitions of one page of DescribeTopicPartitions (Kafka's `max.request.partition.size.limit`).
+MAX_DESCRIBED_PARTITIONS: Final = 2_000

@@ -1,7 +1,8 @@
 """The broker as a process: `main` is what `ottla serve` and `ottla.testing` run. Imports are kept few and late.
 
 Prints `ottla ready host:port` on stdout once it listens. SIGTERM and SIGINT stop it in order. Exit codes: 0 after a
-stop, 1 for a directory or address that cannot be used, 2 for a wrong configuration.
+stop (130 when Ctrl-C comes before it listens), 1 for a directory or address that cannot be used, 2 for a wrong
+configuration.
 """
 
 import asyncio
@@ -38,6 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     try:
         run(config)
+    except KeyboardInterrupt:
+        return 130
     except (StorageError, OSError) as fault:
         print(f"ottla: {_reason(config, fault)}", file=sys.stderr)  # noqa: T201
         return 1

@@ -15,15 +15,11 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, OttlaError
+from ottla.base.limits import MAX_WAITING_BYTES, MAX_WAITING_FRAMES
 from ottla.broker.outbox import Outbox, Piece
 from ottla.wire.frames import FrameBuffer
 
 _log = logging.getLogger(__name__)
-
-#: Frames of one connection that wait for their turn before its socket is no longer read.
-_MAX_WAITING_FRAMES = 64
-#: Bytes of waiting frames, likewise: with large produce requests the count alone would hold too much memory.
-_MAX_WAITING_BYTES = 8 * 1024 * 1024
 
 Frame: TypeAlias = bytes | bytearray | memoryview
 #: Encoded bytes (one piece or several, files among them), or nothing at all (acks=0).
@@ -125,7 +121,7 @@ class Connection(asyncio.BufferedProtocol):
                 answer.future.add_done_callback(self._answered)
             else:
                 self._send(answer)
-        crowded = len(self._waiting) > _MAX_WAITING_FRAMES or self._waiting_bytes > _MAX_WAITING_BYTES
+        crowded = len(self._waiting) > MAX_WAITING_FRAMES or self._waiting_bytes > MAX_WAITING_BYTES
         if self._transport is not None and crowded is self._reading and not self._transport.is_closing():
             self._reading = not crowded
             if crowded:

@@ -1,8 +1,9 @@
 """DescribeTopicPartitions, version 0 (KIP-966): topics in the order of their names, page by page."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from ottla.base.limits import MAX_DESCRIBED_PARTITIONS
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import TopicImage
 from ottla.broker.metadata.names import name_problem
@@ -18,9 +19,6 @@ from ottla.wire.messages.describe_topic_partitions import (
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
-#: Partitions of one page (`max.request.partition.size.limit` of Kafka).
-_PAGE: Final = 2_000
-
 
 def handle(
     node: "Node", request: DescribeTopicPartitionsRequest, context: RequestContext
@@ -30,7 +28,7 @@ def handle(
     first_name, first_partition = "", 0
     if request.cursor is not None:
         first_name, first_partition = request.cursor.topic_name, request.cursor.partition_index
-    left = min(max(request.response_partition_limit, 1), _PAGE)
+    left = min(max(request.response_partition_limit, 1), MAX_DESCRIBED_PARTITIONS)
     topics = []
     for name in names:
         if name < first_name:
@@ -39,7 +37,7 @@ def handle(
         if topic is None:
             topics.append(_missing(name))
             continue
-        begin = first_partition if name == first_name else 0
+        begin = min(max(first_partition, 0), len(topic.partitions)) if name == first_name else 0
         if left == 0:
             return DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=Cursor(name, begin))
         end = min(begin + left, len(topic.partitions))

@@ -17,8 +17,9 @@ from ottla.broker.runtime.partitions import Partition
 from ottla.broker.server import Answer, Encoded, Frame, Later
 from ottla.coordinator.txn.add_partitions_to_txn import produce_error
 from ottla.log.results import NO_GUARD
-from ottla.wire.batch import HEADER_BYTES
+from ottla.wire.batch import COMPRESSION_MASK, HEADER_BYTES
 from ottla.wire.codec import Buffer
+from ottla.wire.compression import Compression
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import encode_response
 from ottla.wire.messages.produce import (
@@ -38,6 +39,8 @@ _TOPIC_IDS_FROM = 13
 _ADDS_PARTITIONS_FROM = 12
 #: From here on a client knows TRANSACTION_ABORTABLE.
 _KNOWS_ABORTABLE_FROM = 11
+#: KIP-110: older clients cannot have meant it.
+_ZSTD_FROM = 7
 _ACKS = (-1, 0, 1)
 _REFUSED_RECORDS = (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
 _ATTRIBUTES = struct.Struct(">21xh")
@@ -160,6 +163,8 @@ class _Produce:
         error = refused.get(partition.tp)
         if error is not None:
             return _error(index, error)
+        if self._context.api_version < _ZSTD_FROM and records is not None and _is_zstd(records):
+            return _error(index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         if records is None:
             return _error(index, ErrorCode.INVALID_RECORD, "a produce request needs exactly one record batch")
         try:
@@ -187,6 +192,10 @@ class _Produce:
                 return ErrorCode.UNKNOWN_TOPIC_ID
             name = image.name
         return self._node.partitions.find(name, index) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _is_zstd(records: Buffer) -> bool:
+    return len(records) >= HEADER_BYTES and _ATTRIBUTES.unpack_from(records)[0] & COMPRESSION_MASK == Compression.ZSTD
 
 
 def _error(index: int, error: ErrorCode, message: str | None = None) -> PartitionProduceResponse:

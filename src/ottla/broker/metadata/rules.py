@@ -1,17 +1,13 @@
 """What a change of metadata must satisfy before it is written. Messages are worded so that a user knows what to do."""
 
 from collections.abc import Mapping
-from typing import Final
 
 from ottla.base.errors import ConfigError, OttlaError
+from ottla.base.limits import MAX_NEW_PARTITIONS
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.metadata.names import collision_key, name_problem
 from ottla.broker.topic_config import TOPIC_CONFIG
 from ottla.wire.errors import ErrorCode
-
-#: Kafka's bound for one request (`ReplicationControlManager.MAX_PARTITIONS_PER_BATCH`); each partition is several
-#: files.
-MAX_PARTITIONS: Final = 10_000
 
 
 class RefusedError(OttlaError):
@@ -42,8 +38,10 @@ def check_partitions(count: int) -> int:
     """A number of partitions."""
     if count <= 0:
         raise RefusedError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
-    if count > MAX_PARTITIONS:
-        raise RefusedError(ErrorCode.POLICY_VIOLATION, f"At most {MAX_PARTITIONS} partitions can be made at a time.")
+    if count > MAX_NEW_PARTITIONS:
+        raise RefusedError(
+            ErrorCode.POLICY_VIOLATION, f"At most {MAX_NEW_PARTITIONS} partitions can be made at a time."
+        )
     return count
 
 

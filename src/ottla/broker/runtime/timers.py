@@ -5,10 +5,13 @@ must cost next to nothing: an entry of the heap that its key no longer points to
 """
 
 import heapq
+import logging
 from collections.abc import Callable, Hashable
 from typing import Protocol
 
 from ottla.base.clock import Clock
+
+_log = logging.getLogger(__name__)
 
 
 class Handle(Protocol):
@@ -76,7 +79,10 @@ class Timers:
             live = self._live.get(key)
             if live is not None and live[0] == count:
                 del self._live[key]
-                live[1]()
+                try:
+                    live[1]()
+                except Exception:  # noqa: BLE001 - logged; the other timers must go on
+                    _log.exception("the timer %s failed", key)
         self._sleep()
 
     def _compact(self) -> None:
