@@ -82,14 +82,14 @@ def reach(point: str, batch: int | None = None) -> None:
 
 def _happen(fault: Fault) -> None:
     path = Path(os.environ["OTTLA_FAULT_DIR"], fault.file_name)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(f"{os.getpid()}\n")
     try:
-        os.link(partial, path)  # at once and with its content, for one process only
+        # Stays when the other file is removed: four tasks of a batch come by here, and restarts do.
+        path.with_name(f".{path.name}.happened").touch(exist_ok=False)
     except FileExistsError:
         return
-    finally:
-        partial.unlink()
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(f"{os.getpid()}\n")
+    partial.rename(path)  # appears with its content
     if fault.action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     while path.exists():
