@@ -8,6 +8,7 @@ from typing import Any
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.frames import decode_response, encode_request
+from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.records import Record, encode_batch
 
 
@@ -32,6 +33,11 @@ class WireClient:
         """Send one request and wait for its answer."""
         version = await self.send(key, message, version)
         return await self.answer(key, version)
+
+    async def ask_api_versions(self) -> set[int]:
+        """The APIs the broker offers."""
+        answer = await self.ask(ApiKey.API_VERSIONS, ApiVersionsRequest("test", "1.0"))
+        return {each.api_key for each in answer.api_keys}
 
     async def send(self, key: ApiKey, message: tuple[Any, ...], version: int | None = None) -> int:
         """Send one request; the version it was sent in."""
