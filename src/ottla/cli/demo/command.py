@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import signal
 import tempfile
 from enum import StrEnum
 from pathlib import Path
@@ -90,6 +91,8 @@ def _run(options: Options, steps: Steps, *, as_json: bool) -> int:
     """The job, its table, and what becomes of its files; the exit code."""
     from ottla.cli.demo.drive import Demo
 
+    # Whoever ends the demo ends its processes too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         outcome = Demo(options, steps).run()
     except CommandError:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 #: A job that needs more restarts than this does not get better by another one.
 _MAX_RESTARTS = 8
-_SECONDS_PER_RUN = 600.0
+#: Longer than Spark takes to start and any request is repeated, on a busy machine.
+_STANDSTILL_S = 150.0
 
 
 class Options(NamedTuple):
@@ -145,10 +146,10 @@ class Demo:
         finally:
             pipeline.stop()
             kills.stop()
-        missed = len(planned) - len(kills.done) - kills.workers_killed()
-        if options.kill and missed > 0:
-            raise CommandError(f"{missed} of the planned kills did not happen; see {options.workdir / 'faults'}")
-        return time.monotonic() - start, restarts, len(planned) if options.kill else 0
+        missed = [str(kill) for kill in kills.planned if kill not in kills.done]
+        if missed:
+            raise CommandError(f"not every planned kill happened: {'; '.join(missed)}; see {options.workdir}")
+        return time.monotonic() - start, restarts, len(kills.done)
 
     def _pipeline_command(self, bootstrap: str, lines: int) -> list[str]:
         options = self._options
@@ -161,12 +162,15 @@ class Demo:
         ]
 
     def _follow(self, pipeline: ManagedProcess, advance: Progress) -> int:
-        """Show how far the pipeline is until it ends; its exit code."""
-        deadline = time.monotonic() + _SECONDS_PER_RUN
+        """Show how far the pipeline is until it ends; its exit code. CommandError when it stands still."""
+        reached, since = -1, time.monotonic()
         while (ended := pipeline.wait(0.2)) is None:
-            advance(streamed_lines(self._checkpoint)[1])
-            if time.monotonic() > deadline:
-                raise CommandError(f"the pipeline did not end within {_SECONDS_PER_RUN:.0f} s:\n{pipeline.tail()}")
+            lines = streamed_lines(self._checkpoint)[1]
+            advance(lines)
+            if lines > reached:
+                reached, since = lines, time.monotonic()
+            elif time.monotonic() - since > _STANDSTILL_S:
+                raise CommandError(f"the pipeline did nothing for {_STANDSTILL_S:.0f} s:\n{pipeline.tail()}")
         return ended
 
     def _check(self, bootstrap: str, expectation: Expectation) -> tuple[Tally, int, float]:

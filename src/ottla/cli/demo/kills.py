@@ -84,7 +84,7 @@ class Executioner:
         broker: BrokerProcess | None,
         say: Callable[[str], None],
     ) -> None:
-        self._kills = kills
+        self.planned = kills
         self._directory = directory
         self._driver = driver
         self._broker = broker
@@ -97,7 +97,7 @@ class Executioner:
     @property
     def environment(self) -> dict[str, str]:
         """What the pipeline's processes need to know."""
-        switches = ",".join(kill.switch for kill in self._kills)
+        switches = ",".join(kill.switch for kill in self.planned)
         return {"OTTLA_FAULT": switches, "OTTLA_FAULT_DIR": str(self._directory)}
 
     def start(self) -> None:
@@ -112,13 +112,12 @@ class Executioner:
         if self._fault is not None:
             raise self._fault
 
-    def workers_killed(self) -> int:
-        """How many workers have killed themselves: they leave their file, nobody has to do anything."""
-        return sum(kill.victim == "worker" and (self._directory / kill.file_name).exists() for kill in self._kills)
-
     def _watch(self) -> None:
-        waiting = list(self._kills)
-        while waiting and not self._stop.wait(_POLL_S):
+        waiting = list(self.planned)
+        carried_out: list[Kill] = []
+        while not self._stop.wait(_POLL_S):
+            for kill in carried_out:
+                self._release(kill)  # the other slots' tasks come to the same point
             for kill in [each for each in waiting if (self._directory / each.file_name).exists()]:
                 waiting.remove(kill)
                 try:
@@ -126,6 +125,7 @@ class Executioner:
                 except Exception as fault:  # noqa: BLE001  # told to the main thread by stop()
                     self._fault = fault
                     return
+                carried_out.append(kill)
                 self.done.append(kill)
 
     def _carry_out(self, kill: Kill) -> None:
@@ -134,6 +134,11 @@ class Executioner:
             self._driver.kill9()
         elif kill.victim == "broker" and self._broker is not None:
             self._broker.kill9()
-            (self._directory / kill.file_name).unlink()  # the task goes on, against a broker that is gone
+            self._release(kill)  # the task goes on, against a broker that is gone
             self._stop.wait(kill.delay_s)
             self._broker.start_and_wait()
+
+    def _release(self, kill: Kill) -> None:
+        """Let tasks go on that wait to see the broker killed. A driver is killed once: its file stays."""
+        if kill.victim == "broker":
+            (self._directory / kill.file_name).unlink(missing_ok=True)
