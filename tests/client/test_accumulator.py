@@ -182,3 +182,13 @@ def test_threads_may_append_at_once() -> None:
         thread.join()
     found = [value for batch in bench.take_all() for value in values(batch)]
     assert len(found) == len(set(found)) == 2_000
+
+
+def test_what_is_no_record_leaves_nothing_behind() -> None:
+    bench = Bench()
+    with pytest.raises(TypeError):
+        bench.add("text")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="timestamp"):
+        bench.acc.append("t", 0, 2**62, None, b"v", (), None)
+    assert bench.acc.incomplete() == []
+    assert bench.add()

@@ -304,6 +304,7 @@ class AsyncConsumer:
         await self.start()
         parts = self._parts()
         with parts.membership.polling():
+            await asyncio.sleep(0)  # a loop of polls that never wait must leave room for heartbeats
             return await self._step(parts, ready, deadline)
 
     async def _step(self, parts: Parts, ready: Callable[[], T], deadline: Deadline) -> "T | CallbackDue | None":

@@ -35,6 +35,7 @@ log = logging.getLogger("ottla.consumer")
 _FETCHES_AHEAD = 2
 #: While a partition's store is full its broker is asked for the others; not for long, so that it can join in again.
 _SHORT_WAIT_MS = 20
+_LOST_SESSION = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH})
 _OUTDATED = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -214,8 +215,10 @@ class Fetcher:
         elif not code.retriable:
             self._failed(KafkaError.of(code, f"fetch from {connection.name}"))
             return
-        elif code in _OUTDATED:
+        elif code not in _LOST_SESSION:
             self._cluster.request_update()
+            self._later(self._loop.time() + self._config.retry_backoff_ms / 1000)
+            return
         self.pump()
 
     def _read(self, answer: FetchResponse, asked: dict[TopicPartition, tuple[PartitionState, int, int]]) -> None:
@@ -266,11 +269,12 @@ class Fetcher:
 
     def _refused(self, state: PartitionState, part: PartitionData, nodes: list[Node]) -> None:
         code = ErrorCode(part.error_code)
-        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            if state.buffered_fetches == 0:
-                self._out_of_range(state)
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE and state.buffered_fetches == 0:
+            self._out_of_range(state)
             return
         state.retry_at_s = self._loop.time() + self._config.retry_backoff_ms / 1000
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:  # what is stored is good, and comes first
+            return
         if code in _OUTDATED:
             leader = part.current_leader
             if leader.leader_id >= 0:
@@ -283,5 +287,8 @@ class Fetcher:
             self._failed(KafkaError.of(code, str(state.tp)))
 
     def _later(self, at_s: float) -> None:
-        if self._timer is None or self._timer.cancelled() or self._timer.when() <= self._loop.time():
-            self._timer = self._loop.call_at(at_s, self.pump)
+        if self._timer is not None:
+            if self._loop.time() < self._timer.when() <= at_s:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(at_s, self.pump)

@@ -147,10 +147,9 @@ class Membership:
         if self.member.member_id and self.member.group_instance_id is None:
             identity = MemberIdentity(self.member.member_id, None, reason)
             request = LeaveGroupRequest(self.member.group_id, (identity,))
-            with contextlib.suppress(ClientError):
-                await self._coordinators.request(
-                    _GROUP, self.member.group_id, ApiKey.LEAVE_GROUP, request, timeout_ms=_LEAVE_TIMEOUT_MS
-                )
+            with contextlib.suppress(ClientError, TimeoutError):
+                async with asyncio.timeout(_LEAVE_TIMEOUT_MS / 1000):
+                    await self._coordinators.request(_GROUP, self.member.group_id, ApiKey.LEAVE_GROUP, request)
         self.member.forgotten(reason)
 
     # a rebalance

@@ -313,8 +313,9 @@ class Accumulator:
         if queue is None:
             raise IllegalStateError(f"topic {topic} has no partition")
         limit = max(self._limits.batch_size, size)
-        batch = self._new_batch(queue, BatchBuilder(limit), limit)
-        index = batch.append(timestamp_ms, key, value, headers)
+        builder = BatchBuilder(limit)
+        index = builder.try_append(timestamp_ms, key, value, headers)  # raises for what is no record
+        batch = self._new_batch(queue, builder, limit)
         queue.open = batch
         delivery = Delivery(batch.outcome, index, timestamp_ms)
         if on_delivery is not None:

@@ -6,7 +6,7 @@ differs inside that span. Transactions know two protocols (KIP-890): below level
 the calls in `CAPS_OF_FIRST_TRANSACTIONS` stop at the last version that means the old protocol.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ottla.client.errors import UnsupportedVersionError
@@ -74,8 +74,3 @@ class BrokerVersions(NamedTuple):
         low = max(low, known.min_version, theirs[0])
         high = min([high, known.max_version, theirs[1]] + ([cap] if cap is not None else []))
         return high if high >= low else None
-
-
-def transaction_caps(versions: Iterable[BrokerVersions]) -> Mapping[ApiKey, int]:
-    """Caps for a transactional producer: none if every broker has the second protocol, else the first one's."""
-    return {} if all(v.implicit_partitions for v in versions) else CAPS_OF_FIRST_TRANSACTIONS

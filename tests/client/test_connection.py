@@ -1,0 +1,211 @@
+"""One connection against a scripted broker: timeouts, garbage, lost connections, versions (KIP-35, KIP-511)."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from ottla.client.admin.config import admin_config
+from ottla.client.errors import DisconnectedError, RequestTimeoutError, UnsupportedVersionError
+from ottla.client.net.cluster import Cluster
+from ottla.client.net.connection import Connection, connect
+from ottla.wire.apis import API, ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.frames import RequestHeader, decode_request, encode_response
+from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
+
+#: Called for each request; writes what the broker says.
+Script = Callable[[RequestHeader, asyncio.StreamWriter], Awaitable[None]]
+
+EVERYTHING = ApiVersionsResponse(
+    api_keys=tuple(ApiVersion(key, api.min_version, api.max_version) for key, api in API.items()),
+    finalized_features=(FinalizedFeatureKey("transaction.version", 2, 1),),
+)
+
+
+@asynccontextmanager
+async def broker(script: Script) -> AsyncIterator[int]:
+    """A listener that answers every request as `script` says; gives its port."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                header, _ = decode_request(await reader.readexactly(size))
+                await script(header, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+def say(header: RequestHeader, writer: asyncio.StreamWriter, message: tuple[object, ...], version: int = -1) -> None:
+    version = header.api_version if version < 0 else version
+    writer.write(encode_response(header.api_key, version, header.correlation_id, message))
+
+
+async def versions_only(header: RequestHeader, writer: asyncio.StreamWriter) -> None:
+    """Shakes hands, and is silent to everything else."""
+    if header.api_key == ApiKey.API_VERSIONS:
+        say(header, writer, EVERYTHING)
+
+
+async def open_to(port: int) -> Connection:
+    return await connect("127.0.0.1", port, "me", 5_000, 5_000)
+
+
+def beat(connection: Connection, timeout_ms: float = 5_000) -> "asyncio.Future[HeartbeatResponse]":
+    return connection.send(ApiKey.HEARTBEAT, 4, HeartbeatRequest("g", 1, "m"), timeout_ms)
+
+
+async def test_the_handshake_learns_versions_and_features() -> None:
+    async with broker(versions_only) as port:
+        connection = await open_to(port)
+        assert connection.versions.implicit_partitions
+        assert connection.versions.choose(ApiKey.HEARTBEAT) == API[ApiKey.HEARTBEAT].max_version
+        connection.close()
+
+
+async def test_an_older_broker_is_asked_again_in_its_own_version() -> None:
+    seen = []
+
+    async def old(header: RequestHeader, writer: asyncio.StreamWriter) -> None:
+        seen.append(header.api_version)
+        keys = (ApiVersion(ApiKey.API_VERSIONS, 0, 2), ApiVersion(ApiKey.HEARTBEAT, 0, 1))
+        if header.api_version > 2:
+            say(header, writer, ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, keys), version=0)
+        else:
+            say(header, writer, ApiVersionsResponse(api_keys=keys))
+
+    async with broker(old) as port:
+        connection = await open_to(port)
+        assert seen == [API[ApiKey.API_VERSIONS].max_version, 2]
+        assert connection.versions.choose(ApiKey.HEARTBEAT) == 1
+        with pytest.raises(UnsupportedVersionError, match="no version of FETCH"):
+            connection.versions.choose(ApiKey.FETCH)
+        connection.close()
+
+
+async def test_answers_find_their_requests_in_order() -> None:
+    async def count(header: RequestHeader, writer: asyncio.StreamWriter) -> None:
+        await versions_only(header, writer)
+        if header.api_key == ApiKey.HEARTBEAT:
+            say(header, writer, HeartbeatResponse(header.correlation_id))
+
+    async with broker(count) as port:
+        connection = await open_to(port)
+        answers = await asyncio.gather(*(beat(connection) for _ in range(5)))
+        assert [answer.throttle_time_ms for answer in answers] == [2, 3, 4, 5, 6]
+        assert connection.in_flight == 0
+        connection.close()
+
+
+async def test_a_request_that_times_out_takes_the_connection_with_it() -> None:
+    async with broker(versions_only) as port:
+        connection = await open_to(port)
+        first, second = beat(connection, 20), beat(connection)
+        with pytest.raises(RequestTimeoutError, match="did not answer HEARTBEAT within 20 ms"):
+            await first
+        with pytest.raises(RequestTimeoutError):
+            await second
+        assert not connection.is_open
+        with pytest.raises(RequestTimeoutError):
+            await beat(connection)
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\0\0\0\2hi", b"\0\0\0\x08\0\0\0\x63\0\0\0\0"],
+    ids=["negative length", "huge length", "too short", "wrong correlation id"],
+)
+async def test_garbage_ends_the_connection(garbage: bytes) -> None:
+    async def babble(header: RequestHeader, writer: asyncio.StreamWriter) -> None:
+        await versions_only(header, writer)
+        if header.api_key == ApiKey.HEARTBEAT:
+            writer.write(garbage)
+
+    async with broker(babble) as port:
+        connection = await open_to(port)
+        with pytest.raises(DisconnectedError, match="not Kafka's protocol"):
+            await beat(connection)
+        assert not connection.is_open
+
+
+async def test_a_lost_connection_fails_what_waits() -> None:
+    async def hang_up(header: RequestHeader, writer: asyncio.StreamWriter) -> None:
+        await versions_only(header, writer)
+        if header.api_key == ApiKey.HEARTBEAT:
+            writer.close()
+
+    async with broker(hang_up) as port:
+        connection = await open_to(port)
+        with pytest.raises(DisconnectedError):
+            await asyncio.gather(beat(connection), beat(connection))
+
+
+async def test_nobody_listening_is_a_disconnected_error() -> None:
+    async with broker(versions_only) as port:
+        pass
+    with pytest.raises(DisconnectedError, match="cannot connect"):
+        await open_to(port)
+
+
+async def test_an_answer_to_a_cancelled_request_disturbs_nothing() -> None:
+    async def echo(header: RequestHeader, writer: asyncio.StreamWriter) -> None:
+        await versions_only(header, writer)
+        if header.api_key == ApiKey.HEARTBEAT:
+            say(header, writer, HeartbeatResponse())
+
+    async with broker(echo) as port:
+        connection = await open_to(port)
+        first = beat(connection)
+        first.cancel()
+        assert (await beat(connection)).error_code == ErrorCode.NONE
+        connection.close()
+
+
+async def test_the_cluster_finds_the_brokers_behind_the_bootstrap_server_and_comes_back() -> None:
+    hung_up: list[bool] = []
+
+    async def serve(header: RequestHeader, writer: asyncio.StreamWriter) -> None:
+        await versions_only(header, writer)
+        if header.api_key == ApiKey.METADATA:
+            if len(hung_up) < 2:  # twice nothing, then the answer
+                hung_up.append(True)
+                writer.close()
+                return
+            brokers = (MetadataResponseBroker(5, "127.0.0.1", int(writer.get_extra_info("sockname")[1])),)
+            say(header, writer, MetadataResponse(brokers=brokers, controller_id=5))
+
+    async with broker(serve) as port:
+        config = admin_config(
+            {
+                "bootstrap.servers": f"127.0.0.1:1,127.0.0.1:{port}",
+                "retry.backoff.ms": 1,
+                "reconnect.backoff.ms": 1,
+                "reconnect.backoff.max.ms": 1,
+            }
+        )
+        cluster = Cluster(config, random.Random(1))
+        await cluster.start()
+        snapshot = await cluster.ensure_metadata(10_000)
+        assert list(snapshot.nodes) == [5]
+        answer = await cluster.request(5, ApiKey.METADATA, MetadataRequest())
+        assert answer.controller_id == 5
+        with pytest.raises(DisconnectedError, match="not in the cluster's metadata"):
+            await cluster.request(6, ApiKey.METADATA, MetadataRequest())
+        await cluster.close()
+        with pytest.raises(DisconnectedError):
+            await cluster.refreshed()
