@@ -1,0 +1,36 @@
+"""Fixtures of the Spark room: names of one's own on a shared broker. `tests/interop` puts another broker under them."""
+
+import itertools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.testing import Broker
+
+if TYPE_CHECKING:
+    from tests.spark.sink_world import SinkWorld
+
+
+@pytest.fixture(scope="session")
+def fresh_name() -> Callable[[str], str]:
+    """Makes names that no other test has."""
+    numbers = itertools.count()
+    return lambda prefix: f"{prefix}-{os.getpid()}-{next(numbers)}"
+
+
+@pytest.fixture
+def bootstrap(ottla_broker: Broker) -> str:
+    """Where the tests' broker is."""
+    return ottla_broker.bootstrap_servers
+
+
+@pytest.fixture
+def world(bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path) -> "SinkWorld":
+    """A sink of the test's own."""
+    from tests.spark.sink_world import SinkWorld
+
+    (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
+    return SinkWorld.create(bootstrap, fresh_name("words"), tmp_path / "checkpoint")

@@ -1,0 +1,98 @@
+"""The sink without Spark: its drivers and tasks are called as Spark would, against a real broker, and crash at will."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from ottla import Admin, Consumer, NewTopic
+from ottla.base.types import TopicPartition
+from ottla.spark.ledger import BatchKey
+from ottla.spark.options import sink_options
+from ottla.spark.plan import SourceOffset
+from ottla.spark.sink import KafkaSink, SlotMessage
+
+SCHEMA = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
+PARTITIONS = 3
+QUERY = "9f6d"
+
+
+class SinkWorld(NamedTuple):
+    """A sink on a topic of its own."""
+
+    bootstrap: str
+    topic: str
+    checkpoint: Path
+
+    @classmethod
+    def create(cls, bootstrap: str, topic: str, checkpoint: Path) -> "SinkWorld":
+        """Make the topic."""
+        with Admin({"bootstrap.servers": bootstrap}) as admin:
+            admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
+        return cls(bootstrap, topic, checkpoint)
+
+    def driver(self, **options: str) -> KafkaSink:
+        """A driver about to run a batch: claims the sink, recovers what an earlier one left."""
+        return self._sink(on_driver=True, **options)
+
+    def committer(self) -> KafkaSink:
+        """Spark's other driver process, which knows nothing but the messages."""
+        return self._sink(on_driver=False)
+
+    def _sink(self, *, on_driver: bool, **options: str) -> KafkaSink:
+        given = {
+            "kafka.bootstrap.servers": self.bootstrap,
+            "topic": self.topic,
+            "sink.id": f"{self.topic}.sink",
+            "checkpointlocation": str(self.checkpoint),
+            **options,
+        }
+        return KafkaSink(sink_options(given), SCHEMA, on_driver=on_driver)
+
+    def task(self, driver: KafkaSink, batch: int, slot: int, words: str) -> SlotMessage:
+        """An attempt at a slot, to its end."""
+        values = [word.encode() for word in words.split()]
+        rows = pa.RecordBatch.from_pydict(
+            {"key": pa.array([None] * len(values), pa.binary()), "value": pa.array(values, pa.binary())}
+        )
+        return driver.write(BatchKey(QUERY, batch), slot, iter([rows.slice(0, 1), rows.slice(1)]))
+
+    def batch(self, driver: KafkaSink, batch: int, *slots: str) -> list[Any]:
+        """All tasks of a batch."""
+        return [self.task(driver, batch, slot, words) for slot, words in enumerate(slots)]
+
+    def plan(self, batch: int, end: int, group: str) -> None:
+        """What Spark writes into the checkpoint before the batch runs."""
+        offset = SourceOffset({}, {TopicPartition(self.topic, 0): end}, group)
+        text = "\n".join(["v1", "{}", json.dumps(offset.to_json())])
+        (self.checkpoint / "offsets" / str(batch)).write_text(text)
+
+    def output(self) -> Counter[str]:
+        """The words that a read_committed consumer sees."""
+        config = {
+            "bootstrap.servers": self.bootstrap,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+        }
+        found: Counter[str] = Counter()
+        with Consumer(config) as consumer:
+            tps = [TopicPartition(self.topic, number) for number in range(PARTITIONS)]
+            consumer.assign(tps)
+            ends = consumer.end_offsets(tps)
+            while any(consumer.position(tp) < ends[tp] for tp in tps):
+                found.update(bytes(record.value or b"").decode() for record in consumer.poll(0.1))
+        return found
+
+    def open_transactions(self) -> list[str]:
+        """Ids of the sink's transactions that hold back readers."""
+        with Admin({"bootstrap.servers": self.bootstrap}) as admin:
+            listed = admin.list_transactions(f"{self.topic}[.]sink-.*", ("Ongoing", "PrepareCommit", "PrepareAbort"))
+        return [transaction.transactional_id for transaction in listed]
+
+    def group_offset(self, group: str) -> int:
+        """The group's committed offset of the source."""
+        with Admin({"bootstrap.servers": self.bootstrap}) as admin:
+            return admin.list_group_offsets(group)[TopicPartition(self.topic, 0)].offset

@@ -1,0 +1,185 @@
+"""SPEC S2 and S3 on a real broker: the sink's driver and tasks are called as Spark does, and die between the calls."""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+from ottla import Admin, NewTopic
+from ottla.base.errors import ConfigError
+from ottla.spark.errors import InDoubtError, SinkFencedError, SlotsLostError
+from ottla.spark.ledger_io import LedgerKafka
+from ottla.spark.link import link
+from ottla.spark.protocol import EndTransactions, commit_batch
+from ottla.spark.sink import KafkaSink
+from tests.spark.sink_world import SinkWorld
+
+ABC = Counter(["a", "b", "c"])
+
+
+def commit_until(sink: KafkaSink, messages: list[Any], stop: Callable[[Any], bool]) -> None:
+    """A driver that dies in commit(), before the request for which `stop` is true."""
+
+    def dying() -> Any:
+        steps = commit_batch([message.report for message in messages], {})
+        answer = None
+        while True:
+            try:
+                request = steps.send(answer)
+            except StopIteration:
+                return
+            if stop(request):
+                return
+            answer = yield request
+
+    kafka = link(sink.options.client)
+    ledger = LedgerKafka(kafka, sink.options.sink_id, sink.options.ledger_topic, -1, 60_000)
+    kafka.run(ledger.drive(dying()))
+
+
+def ends_slots(request: Any) -> bool:
+    return isinstance(request, EndTransactions) and not request.handles[0].transactional_id.endswith("-driver")
+
+
+def ends_driver(request: Any) -> bool:
+    return isinstance(request, EndTransactions) and request.handles[0].transactional_id.endswith("-driver")
+
+
+def test_s2_nothing_is_seen_before_the_commit_and_all_after(world: SinkWorld) -> None:
+    driver = world.driver()
+    messages = world.batch(driver, 0, "a b", "", "c")
+    assert [message.rows for message in messages] == [2, 0, 1]
+    assert messages[1].report.handle is None
+    assert world.output() == Counter()
+    world.committer().commit(messages, 0)
+    assert world.output() == ABC
+    assert world.open_transactions() == []
+
+
+def test_s3_the_sources_offsets_are_committed_with_the_output(
+    world: SinkWorld, fresh_name: Callable[[str], str]
+) -> None:
+    group = fresh_name("pipeline")
+    for batch, end in enumerate((5, 9)):
+        world.plan(batch, end, group)
+        world.committer().commit(world.batch(world.driver(), batch, f"w{batch}"), batch)
+        assert world.group_offset(group) == end
+
+
+def test_s2_a_driver_that_dies_before_its_decision_leaves_nothing(world: SinkWorld) -> None:
+    messages = world.batch(world.driver(), 0, "a b", "c")
+    commit_until(world.committer(), messages, ends_driver)
+    assert len(world.open_transactions()) == 3
+    again = world.driver()
+    assert again.claim is not None and again.claim.aborted == 2
+    assert world.open_transactions() == []
+    world.committer().commit(world.batch(again, 0, "a b", "c"), 0)
+    assert world.output() == ABC
+
+
+def test_s2_a_driver_that_dies_after_its_decision_is_finished_by_the_next(world: SinkWorld) -> None:
+    messages = world.batch(world.driver(), 0, "a b", "c")
+    commit_until(world.committer(), messages, ends_slots)
+    again = world.driver()
+    assert again.claim is not None and (again.claim.recovered, again.claim.aborted) == (2, 0)
+    assert world.output() == ABC
+    replay = world.batch(again, 0, "other", "rows: the batch is committed, they are not looked at")
+    world.committer().commit(replay, 0)
+    assert world.output() == ABC
+
+
+def test_s2_commit_may_run_twice(world: SinkWorld) -> None:
+    messages = world.batch(world.driver(), 0, "a b", "c")
+    for _ in range(2):
+        world.committer().commit(messages, 0)
+    assert world.output() == ABC
+
+
+def test_s2_a_second_attempt_at_a_slot_fences_the_first(world: SinkWorld) -> None:
+    driver = world.driver()
+    first = world.batch(driver, 0, "a b", "c")
+    second = world.task(driver, 0, 1, "c")
+    world.committer().commit([first[0], second], 0)
+    assert world.output() == ABC
+
+
+def test_s2_a_slot_lost_to_a_zombie_is_written_again_and_only_that(world: SinkWorld) -> None:
+    driver = world.driver()
+    messages = world.batch(driver, 0, "a b", "c")
+    world.task(driver, 0, 1, "c")  # a zombie attempt takes the slot over, its message comes to nothing
+    with pytest.raises(SlotsLostError, match="start the query again"):
+        world.committer().commit(messages, 0)
+    world.committer().abort(messages)
+    again = world.driver()
+    assert world.output() == Counter(["a", "b"])
+    world.committer().commit(world.batch(again, 0, "a b", "c"), 0)
+    assert world.output() == ABC
+    world.committer().commit(world.batch(world.driver(), 1, "d"), 1)
+    assert world.output() == ABC + Counter("d")
+
+
+def test_s2_a_replay_with_other_rows_in_a_committed_slot_is_in_doubt(world: SinkWorld) -> None:
+    driver = world.driver()
+    messages = world.batch(driver, 0, "a b", "c")
+    world.task(driver, 0, 1, "c")
+    with pytest.raises(SlotsLostError):
+        world.committer().commit(messages, 0)
+    again = world.driver()
+    with pytest.raises(InDoubtError, match="batch 0 of query 9f6d is in doubt: slot 0"):
+        world.task(again, 0, 0, "b a")
+    assert world.output() == Counter(["a", "b"])
+
+
+def test_s2_a_zombie_driver_is_fenced(world: SinkWorld) -> None:
+    zombie = world.batch(world.driver(), 0, "a b", "c")
+    successor = world.driver()
+    with pytest.raises(SinkFencedError, match="has taken over"):
+        world.committer().commit(zombie, 0)
+    world.committer().abort(zombie)
+    world.committer().commit(world.batch(successor, 0, "a b", "c"), 0)
+    assert world.output() == ABC
+
+
+def test_s2_an_abort_releases_what_was_not_decided(world: SinkWorld) -> None:
+    messages = world.batch(world.driver(), 0, "a b", "c")
+    world.committer().abort([messages[0], None])
+    assert world.open_transactions() == [messages[1].report.handle.transactional_id]
+    world.committer().commit(world.batch(world.driver(), 0, "a b", "c"), 0)
+    world.committer().abort(messages)  # a late one, of a batch that is decided, does nothing
+    assert world.output() == ABC
+
+
+def test_s2_a_checkpoint_that_was_rolled_back_is_in_doubt(world: SinkWorld) -> None:
+    for batch in range(2):
+        world.committer().commit(world.batch(world.driver(), batch, "x"), batch)
+    with pytest.raises(InDoubtError, match=r"batch 0 .* rolled back"):
+        world.task(world.driver(), 0, 0, "x")
+
+
+def test_s2_a_new_query_may_follow_through_the_same_sink(world: SinkWorld) -> None:
+    world.committer().commit(world.batch(world.driver(), 5, "a b"), 5)
+    from ottla.spark.ledger import BatchKey
+
+    driver = world.driver()
+    driver.write(BatchKey("another", 0), 0, iter([]))
+    assert world.output() == Counter(["a", "b"])
+
+
+def test_s2_a_ledger_with_several_partitions_is_refused(world: SinkWorld, fresh_name: Callable[[str], str]) -> None:
+    name = fresh_name("ledger")
+    with Admin({"bootstrap.servers": world.bootstrap}) as admin:
+        admin.create_topics([NewTopic(name, 2, 1)])
+    with pytest.raises(ConfigError, match="must have exactly one partition"):
+        world.driver(**{"ledger.topic": name})
+
+
+def test_s2_at_least_once_writes_at_once(world: SinkWorld) -> None:
+    driver = world.driver(semantics="at-least-once")
+    assert world.task(driver, 0, 0, "a b c").rows == 3
+    assert world.output() == ABC
+    driver.commit([None], 0)
+    driver.abort([None])
