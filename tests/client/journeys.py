@@ -300,6 +300,18 @@ def c1_positions_can_be_chosen(servers: str) -> None:
             consumer.commit({tp: OffsetAndMetadata(1)})
 
 
+def c1_a_position_is_found_while_news_come_in(servers: str) -> None:
+    topic = make_topic(servers, 2)
+    with Producer({"bootstrap.servers": servers}) as producer:
+        producer.send(topic, b"1", partition=0)
+    with Consumer({"bootstrap.servers": servers, "isolation.level": "read_committed"}) as consumer:
+        tps = partitions_of(topic, 2)
+        consumer.assign(tps)
+        consumer.seek_to_beginning()
+        consumer.resume(tps)  # wakes whoever waits, without a position to show
+        assert [consumer.position(tp, PATIENCE_S) for tp in tps] == [0, 0]
+
+
 def o5_a_reset_says_how_many_records_were_skipped(servers: str) -> None:
     topic = make_topic(servers)
     tp = TopicPartition(topic, 0)
@@ -394,6 +406,7 @@ BLOCKING: list[Callable[[str], None]] = [
     g11_a_pattern_takes_in_new_topics,
     o4_positions_are_committed_in_every_way,
     c1_positions_can_be_chosen,
+    c1_a_position_is_found_while_news_come_in,
     o5_a_reset_says_how_many_records_were_skipped,
     admin_looks_after_topics,
 ]

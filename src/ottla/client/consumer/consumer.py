@@ -207,6 +207,7 @@ class AsyncConsumer:
         timeout_s = self._timeout_ms(timeout_s) / 1000
         deadline = Deadline(timeout_s * 1000)
         while state.position == NO_POSITION:
+            self._news.clear()
             self._pump()
             self._raise_failures()
             if deadline.passed:
