@@ -194,14 +194,18 @@ class ApacheKafka:
     ) -> None:
         self.stop()
 
-    def start(self) -> None:
-        """Format the directory where that is still to do, start the node, return when it answers ApiVersions."""
+    def prepare(self) -> list[str]:
+        """Write the properties, format the directory where that is still to do; the command that starts the node."""
         properties = self._write_properties()
         if not (self.data_dir / "meta.properties").exists():
             cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties))
         flags = [f"-Xmx{self._heap}", "-XX:+UseG1GC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"]
-        command = [java(), *flags, "-cp", f"{jars()}/*", "kafka.Kafka", str(properties)]
+        return [java(), *flags, "-cp", f"{jars()}/*", "kafka.Kafka", str(properties)]
+
+    def start(self) -> None:
+        """Format the directory where that is still to do, start the node, return when it answers ApiVersions."""
+        command = self.prepare()
         with self.log_path.open("ab") as log:
             # Its own session: Ctrl-C in a test run must not end the node before the fixture does.
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)

@@ -10,9 +10,7 @@ from tests.interop.apache import ApacheKafka
 pytestmark = pytest.mark.interop
 
 
-@pytest.mark.parametrize(
-    "journey", transaction_journeys.ALL, ids=lambda journey: journey.__name__
-)
+@pytest.mark.parametrize("journey", transaction_journeys.ALL, ids=lambda journey: journey.__name__)
 def test_blocking(journey: Callable[[str], None], apache_kafka: ApacheKafka) -> None:
     journey(apache_kafka.bootstrap)
 

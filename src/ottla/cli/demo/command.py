@@ -102,7 +102,8 @@ def _run(options: Options, steps: Steps, *, as_json: bool) -> int:
         shutil.rmtree(options.workdir, ignore_errors=True)
         raise
     _show(outcome, as_json=as_json)
-    if outcome.exact and not options.keep:
+    unexpected = options.semantics == Sink.EXACTLY_ONCE and not outcome.exact
+    if not unexpected and not options.keep:
         shutil.rmtree(options.workdir, ignore_errors=True)
     else:
         steps.say(f"kept: {options.workdir}")
