@@ -78,6 +78,7 @@ class SinkWorld(NamedTuple):
             "auto.offset.reset": "earliest",
         }
         found: Counter[str] = Counter()
+        self.settle()
         with Consumer(config) as consumer:
             tps = [TopicPartition(self.topic, number) for number in range(PARTITIONS)]
             consumer.assign(tps)
@@ -87,12 +88,21 @@ class SinkWorld(NamedTuple):
         return found
 
     def open_transactions(self) -> list[str]:
-        """Ids of the sink's transactions that hold back readers."""
+        """Ids of the sink's transactions that nobody has ended."""
+        return self._transactions("Ongoing")
+
+    def settle(self) -> None:
+        """Wait until the markers of all ended transactions are written; an end is answered before that."""
+        while self._transactions("PrepareCommit", "PrepareAbort"):
+            pass
+
+    def _transactions(self, *states: str) -> list[str]:
         with Admin({"bootstrap.servers": self.bootstrap}) as admin:
-            listed = admin.list_transactions(f"{self.topic}[.]sink-.*", ("Ongoing", "PrepareCommit", "PrepareAbort"))
+            listed = admin.list_transactions(f"{self.topic}[.]sink-.*", states)
         return [transaction.transactional_id for transaction in listed]
 
     def group_offset(self, group: str) -> int:
         """The group's committed offset of the source."""
+        self.settle()
         with Admin({"bootstrap.servers": self.bootstrap}) as admin:
             return admin.list_group_offsets(group)[TopicPartition(self.topic, 0)].offset
