@@ -31,6 +31,7 @@ from ottla.client.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
+from tests.client.cooperative import CooperativeRoundRobin
 
 PATIENCE_S = 30.0
 
@@ -185,6 +186,29 @@ def g11_members_share_and_take_over(servers: str) -> None:
     assert said[:2] == [("assigned", [0, 1, 2, 3]), ("revoked", [0, 1, 2, 3])]
     assert said[-1] == ("revoked", [0, 1, 2, 3])
     assert not [what for what, _ in said if what == "lost"]
+
+
+def g14_in_the_cooperative_protocol_only_what_moves_is_given_up(servers: str) -> None:
+    topic, group = make_topic(servers, 4), fresh("g14")
+    said: list[tuple[str, int]] = []
+    cooperative = {"partition_assignment_strategy": [CooperativeRoundRobin]}
+    with member(servers, group, **cooperative) as first, member(servers, group, **cooperative) as second:
+        first.subscribe(
+            [topic],
+            on_assigned=lambda tps: said.append(("assigned", len(tps))),
+            on_revoked=lambda tps: said.append(("revoked", len(tps))),
+        )
+        poll_until(first, lambda: len(first.assignment()) == 4)
+        second.subscribe([topic])
+
+        def both() -> bool:
+            second.poll(0.05)
+            assert len(first.assignment()) >= 2, "it went on with what it keeps"
+            return len(first.assignment()) == len(second.assignment()) == 2
+
+        poll_until(first, both)
+        assert not first.assignment() & second.assignment()
+        assert said[:3] == [("assigned", 4), ("revoked", 2), ("assigned", 0)]
 
 
 def g13_a_rebalance_callback_may_commit(servers: str) -> None:
@@ -402,6 +426,7 @@ BLOCKING: list[Callable[[str], None]] = [
     columns_go_in_and_out,
     g11_members_share_and_take_over,
     g13_a_rebalance_callback_may_commit,
+    g14_in_the_cooperative_protocol_only_what_moves_is_given_up,
     g15_a_static_member_comes_back_without_a_rebalance,
     g11_a_pattern_takes_in_new_topics,
     o4_positions_are_committed_in_every_way,

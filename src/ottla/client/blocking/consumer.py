@@ -97,7 +97,7 @@ class Consumer:
     def poll_arrow(
         self, timeout_s: float = 1.0, *, with_headers: bool = False
     ) -> "dict[TopicPartition, pyarrow.RecordBatch]":
-        """What one fetch brought of each partition, as columns (`ottla.wire.columns`), however many records."""
+        """What one fetch brought of each partition, as columns (`ottla.wire.columns`); no deserializer is called."""
         consumer = self._consumer
         consumer.polled()
         deadline_s = time.monotonic() + timeout_s

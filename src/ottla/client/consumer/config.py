@@ -56,7 +56,7 @@ CONSUMER_CONFIG = client_keys(
         ConfigKey("exclude.internal.topics", ConfigType.BOOLEAN, True, "A pattern does not match Kafka's own topics"),
         ConfigKey("key.deserializer", ConfigType.OBJECT, None, "callable or object with deserialize(topic, data)"),
         ConfigKey("value.deserializer", ConfigType.OBJECT, None, "callable or object with deserialize(topic, data)"),
-        ConfigKey("client.rack", ConfigType.STRING, "", "Where this client is, for assignors and near fetches"),
+        ConfigKey("client.rack", ConfigType.STRING, "", "Where this client is; assignors are told"),
         ConfigKey(
             "group.protocol", ConfigType.STRING, "classic", "Only the classic protocol as yet", one_of("classic")
         ),

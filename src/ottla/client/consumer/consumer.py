@@ -159,7 +159,7 @@ class AsyncConsumer:
     async def poll_arrow(
         self, timeout_s: float = 1.0, *, with_headers: bool = False
     ) -> "dict[TopicPartition, pyarrow.RecordBatch]":
-        """What one fetch brought of each partition, as columns (`ottla.wire.columns`), however many records."""
+        """What one fetch brought of each partition, as columns (`ottla.wire.columns`); no deserializer is called."""
         return await self._served(lambda: self.take_arrow(with_headers=with_headers), timeout_s) or {}
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:

@@ -170,7 +170,6 @@ class Fetcher:
             forgotten_topics_data=tuple(
                 ForgottenTopic(snapshot.topic_id(t), t, tuple(ps)) for t, ps in forgotten.items()
             ),
-            rack_id=config.client_rack,
         )
 
     def _connect(self, leader: int) -> None:

@@ -65,6 +65,11 @@ class Connection(asyncio.BufferedProtocol):
         """Whether requests can be sent."""
         return self._transport is not None and self._lost is None
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether the socket keeps up with what was written."""
+        return self._writable.is_set()
+
     # what asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

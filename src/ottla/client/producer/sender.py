@@ -162,7 +162,7 @@ class Sender:
             return None
         next_s: float | None = None
         first_pass = True
-        while self._in_flight.get(leader, 0) < self._config.max_in_flight_requests_per_connection:
+        while self._has_room(connection, leader):
             batches, wait_s = self._drain(queues, now_s, filling=first_pass)
             next_s = _earlier(next_s, wait_s)
             if not batches:
@@ -170,7 +170,15 @@ class Sender:
             self._send(connection, leader, batches)
             first_pass = False
             queues = queues[1:] + queues[:1]  # a large partition must not starve the others
+        if not connection.is_writable and self._config.required_acks == 0:
+            self._connect(leader)
         return next_s
+
+    def _has_room(self, connection: Connection, leader: int) -> bool:
+        """Whether one more request may go; without acknowledgements only the socket can say stop."""
+        if self._config.required_acks == 0:
+            return connection.is_writable
+        return self._in_flight.get(leader, 0) < self._config.max_in_flight_requests_per_connection
 
     def _drain(
         self, queues: list[PartitionQueue], now_s: float, *, filling: bool
@@ -242,7 +250,7 @@ class Sender:
 
     async def _open(self, leader: int) -> None:
         try:
-            await self._cluster.connection(leader)
+            await (await self._cluster.connection(leader)).drained()
         except ClientError as error:
             log.debug("no connection to broker %d: %s", leader, error)
             self._cluster.request_update()
