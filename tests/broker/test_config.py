@@ -62,6 +62,7 @@ def test_options_and_environment_must_be_keys() -> None:
     with pytest.raises(ConfigError, match=r"log\.retention\.ms"):
         from_environment({"OTTLA_LOG_RETENTION_MSS": "1"})
     assert from_environment({"OTTLA_LOG_RETENTION_MS": "1", "HOME": "/"}) == {"log.retention.ms": "1"}
+    assert from_environment({"OTTLA_LOG_DIR": "/d", "OTTLA_INTERPRETED": "1"}) == {"log.dirs": "/d"}
 
 
 @pytest.mark.parametrize(

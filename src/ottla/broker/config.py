@@ -10,7 +10,10 @@ from ottla.broker.config_keys import BROKER_CONFIG
 
 #: `OTTLA_LOG_RETENTION_MS=1000` sets `log.retention.ms`. Names reserved for other uses are not read as keys.
 ENVIRONMENT_PREFIX = "OTTLA_"
-_NOT_KEYS = frozenset({"OTTLA_PURE", "OTTLA_BOOTSTRAP", "OTTLA_DATA_DIR", "OTTLA_SEED", "OTTLA_LOG_LEVEL"})
+_NOT_KEYS = frozenset({"OTTLA_BOOTSTRAP", "OTTLA_INTERPRETED", "OTTLA_FAULT", "OTTLA_FAULT_DIR"})
+
+#: Other spellings of keys (`broker.id`, `log.dir`).
+_SPELLINGS = {name: key.name for key in BROKER_CONFIG.keys.values() for name in key.synonyms}
 
 
 class Endpoint(NamedTuple):
@@ -68,9 +71,8 @@ class BrokerConfig:
 
 
 def _canonical(given: Mapping[str, object]) -> dict[str, object]:
-    """Replace other spellings (`broker.id`, `log.dir`) by the key's own name."""
-    other = {name: key.name for key in BROKER_CONFIG.keys.values() for name in key.synonyms}
-    return {other.get(name, name): value for name, value in given.items()}
+    """Replace other spellings by the key's own name."""
+    return {_SPELLINGS.get(name, name): value for name, value in given.items()}
 
 
 def _listener(addresses: Iterable[str]) -> Endpoint:
@@ -93,7 +95,7 @@ def from_environment(environ: Mapping[str, str], keys: ConfigSet = BROKER_CONFIG
     for name, value in environ.items():
         if name.startswith(ENVIRONMENT_PREFIX) and name not in _NOT_KEYS:
             key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
-            found[keys.find(key).name] = value
+            found[keys.find(_SPELLINGS.get(key, key)).name] = value
     return found
 
 

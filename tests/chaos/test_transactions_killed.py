@@ -1,0 +1,143 @@
+"""The broker is killed again and again under three transactional producers; a reader that is not ours counts (T13).
+
+Committed records are read once, aborted ones never. An end whose outcome the client could not learn may be either, but
+not a part of it.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from ottla.testing import Broker
+
+pytestmark = pytest.mark.chaos
+
+_PARTITIONS = 4
+_KILLS = 8
+
+
+@dataclass
+class _Worker:
+    """One transactional producer, and what became of each of its transactions."""
+
+    number: int
+    bootstrap: str
+    rng: random.Random
+    ended: threading.Semaphore
+    stop: threading.Event
+    committed: list[list[bytes]] = field(default_factory=list)
+    aborted: list[list[bytes]] = field(default_factory=list)
+    unknown: list[list[bytes]] = field(default_factory=list)
+    written: int = 0
+
+    def run(self) -> None:
+        while not self.stop.is_set():
+            producer = Producer(
+                {
+                    "bootstrap.servers": self.bootstrap,
+                    "transactional.id": f"x{self.number}",
+                    "linger.ms": 0,
+                    "log_level": 0,
+                }
+            )
+            try:
+                producer.init_transactions(30)
+                while not self.stop.is_set():
+                    self.transaction(producer)
+            except KafkaException:
+                continue  # fenced, or given up on: the next producer of this id goes on
+
+    def transaction(self, producer: Producer) -> None:
+        values = []
+        producer.begin_transaction()
+        for _ in range(self.rng.randint(1, 10)):
+            value = b"%d:%d" % (self.number, self.written)
+            self.written += 1
+            values.append(value)
+            producer.produce("t", value, partition=self.rng.randrange(_PARTITIONS))
+        try:
+            committed = self.rng.random() < 0.7 and _commit(producer)
+            if not committed:
+                producer.abort_transaction(30)
+        except KafkaException:
+            self.unknown.append(values)
+            raise
+        (self.committed if committed else self.aborted).append(values)
+        self.ended.release()
+
+
+def _commit(producer: Producer) -> bool:
+    """Whether it was committed; False when the transaction must be aborted."""
+    while True:
+        try:
+            producer.commit_transaction(30)
+        except KafkaException as fault:
+            if fault.args[0].txn_requires_abort():
+                return False
+            if not fault.args[0].retriable():
+                raise
+        else:
+            return True
+
+
+def _read_committed(bootstrap: str) -> Counter[bytes]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "count",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition("t", number, 0) for number in range(_PARTITIONS)])
+    seen: Counter[bytes] = Counter()
+    ends = 0
+    while ends < _PARTITIONS:
+        message = consumer.poll(30)
+        assert message is not None, "a partition's end was not reached"
+        if message.error() is not None:
+            ends += 1
+        else:
+            seen[message.value()] += 1
+    consumer.close()
+    return seen
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_t13_transactions_are_whole_over_kills_of_the_broker(seed: int) -> None:
+    rng, ended, stop = random.Random(seed), threading.Semaphore(0), threading.Event()
+    with Broker() as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+        admin.create_topics([NewTopic("t", _PARTITIONS, 1)])["t"].result()
+        workers = [
+            _Worker(number, broker.bootstrap_servers, random.Random(seed * 100 + number), ended, stop)
+            for number in range(3)
+        ]
+        threads = [threading.Thread(target=worker.run) for worker in workers]
+        for thread in threads:
+            thread.start()
+        for _ in range(_KILLS):
+            for _ in range(rng.randint(1, 300)):
+                assert ended.acquire(timeout=60), "no transaction ended for a minute"
+            broker.kill()
+            broker.start()
+        assert ended.acquire(timeout=60)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        seen = _read_committed(broker.bootstrap_servers)
+    committed = {value for worker in workers for values in worker.committed for value in values}
+    aborted = {value for worker in workers for values in worker.aborted for value in values}
+    assert committed - seen.keys() == set(), "lost"
+    assert {value for value, count in seen.items() if count > 1} == set(), "duplicated"
+    assert aborted & seen.keys() == set(), "aborted, and read"
+    for worker in workers:
+        for values in worker.unknown:
+            assert len(seen.keys() & set(values)) in (0, len(values)), "torn"
