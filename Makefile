@@ -21,7 +21,8 @@ setup-interop:
 demo: setup ## the main job: real text through broker, Spark and back, exactly once, across kill -9
 	$(PY) -m ottla demo $(DEMO)
 
-test: setup ## every test that needs no foreign peer
+test: setup ## every test that needs no foreign peer; the codecs compiled and interpreted
+	OTTLA_INTERPRETED=1 $(PYTEST) $(PARALLEL) -q tests/wire tests/log
 	$(PYTEST) $(PARALLEL) -m "not interop and not chaos$(NOT_SLOW)"
 
 check: setup ## ruff, mypy --strict, import contracts

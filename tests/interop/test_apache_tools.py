@@ -103,7 +103,8 @@ def _committed_values(bootstrap: str, topic: str, partitions: int) -> list[bytes
     settings = {"isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False}
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"{topic}-reader", **settings})
     consumer.assign([TopicPartition(topic, n, 0) for n in range(partitions)])
-    values, ended = [], set()
+    values: list[bytes] = []
+    ended: set[int] = set()
     while len(ended) < partitions:
         message = consumer.poll(20.0)
         assert message is not None, "the broker sent nothing"

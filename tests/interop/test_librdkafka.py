@@ -27,7 +27,8 @@ def _read(bootstrap: str, topic: str, partitions: int, **settings: Any) -> list[
     base = {"bootstrap.servers": bootstrap, "group.id": f"{topic}-reader", "enable.partition.eof": True}
     consumer = Consumer({**base, "enable.auto.commit": False, **settings})
     consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
-    found, ended = [], set()
+    found: list[Any] = []
+    ended: set[int] = set()
     while len(ended) < partitions:
         message = consumer.poll(_WAIT_S)
         assert message is not None, "the broker sent nothing"
