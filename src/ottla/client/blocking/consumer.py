@@ -243,8 +243,8 @@ class Consumer:
             due.function(*due.arguments)
         except Exception as error:  # noqa: BLE001  it goes where the call came from
             self._thread.call_soon(due.finish, error)
-        except BaseException as error:
-            self._thread.call_soon(due.finish, error)
+        except BaseException:
+            self._thread.call_soon(due.interrupted)
             raise
         else:
             self._thread.call_soon(due.finish)

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from ottla.client.errors import ClientError
+
 
 class CallbackDue:
     """One call that poll has to make. `finish` on the loop when it was made."""
@@ -18,7 +20,11 @@ class CallbackDue:
         self.arguments = arguments
         self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def finish(self, error: BaseException | None = None) -> None:
+    def interrupted(self) -> None:
+        """It was broken off by Ctrl-C or a cancellation, which is not the background task's to hear of."""
+        self.finish(ClientError(f"{self.function!r} was interrupted"))
+
+    def finish(self, error: Exception | None = None) -> None:
         """It was called, and raised `error`."""
         if not self._future.done():
             if error is None:

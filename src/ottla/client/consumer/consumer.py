@@ -475,10 +475,11 @@ async def _call(due: CallbackDue) -> None:
         result = due.function(*due.arguments)
         if inspect.isawaitable(result):
             await result
-    except BaseException as error:
+    except Exception as error:  # noqa: BLE001  it goes where the call came from
         due.finish(error)
-        if not isinstance(error, Exception):
-            raise
+    except BaseException:
+        due.interrupted()
+        raise
     else:
         due.finish()
 
