@@ -209,7 +209,7 @@ class Node:
             producer_epoch=effect.producer_epoch,
             commit=effect.commit,
             coordinator_epoch=effect.coordinator_epoch,
-            transaction_version=0,
+            transaction_version=effect.transaction_version,
         )
         runner.tell(
             lambda now_ms: runner.shard.markers_written(
