@@ -55,15 +55,15 @@ def consume(bootstrap: str, topic: str, records: int) -> float:
         {"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False, **fetch, **queue}
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
-    left, start = records, 0.0
+    first = 0
+    while not first:
+        first = len(consumer.consume(1000, 1.0))
+    left, start = records - first, time.perf_counter()
     while left > 0:
-        messages = consumer.consume(10_000, 1.0)
-        if messages and not start:
-            start = time.perf_counter()
-        left -= len(messages)
+        left -= len(consumer.consume(min(left, 10_000), 1.0))
     taken = time.perf_counter() - start
     consumer.close()
-    return records / taken
+    return (records - first) / taken
 
 
 def rates(bootstrap: str, scale: float) -> Values:

@@ -18,7 +18,7 @@ NOTE = (
     "at-least-once figures stand beside ours of either kind."
 )
 PEERS = ("ottla", "Spark's connector")
-_RECORDS = 2_000_000
+_RECORDS = 4_000_000
 #: What `ottla run` sets on one machine.
 _LOCAL_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
