@@ -165,3 +165,15 @@ def test_a_read_at_any_offset_returns_the_batch_that_contains_it(
             first = headers(each.read(offset, 1))[0]
             assert first.base_offset <= offset <= first.last_offset
         assert [parse_header(one).record_count for one in every_batch(each)] == counts
+
+
+def test_a_log_whose_first_append_found_no_room_goes_on_once_there_is() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    storage.limit_bytes = storage.size_bytes
+    with pytest.raises(StorageError):
+        append(log, batch())
+    storage.limit_bytes = None
+    append(log, batch())
+    log.close()
+    assert open_log(storage, clean=True).latest_epoch == 0

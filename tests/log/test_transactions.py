@@ -1,8 +1,10 @@
 """Transactions in one partition (SPEC T2, T7, T8, T12; KIP-890, KIP-1228)."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.base.errors import StorageError
 from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
@@ -290,3 +292,24 @@ def test_t8_lso_and_committed_reads_equal_a_naive_model(actions: list[tuple[str,
         assert each.end_offset == model.end
         assert each.last_stable_offset == model.stable
         assert committed_offsets(each) == model.visible()
+
+
+def test_t8_what_was_aborted_on_a_full_disk_is_never_read() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    append_in_transaction(log, 0, 3)
+    marker_bytes = 78
+    storage.limit_bytes = storage.size_bytes + marker_bytes  # room for the marker, none for the index
+    assert end(log, commit=False).error is ErrorCode.NONE
+    assert log.read(0, 10_000, isolation=_COMMITTED).aborted == (AbortedTransaction(7, 0),)
+    with pytest.raises(StorageError):
+        log.flush()  # or the entry would be missing after a clean start
+    storage.limit_bytes = None
+    killed = open_log(storage.after_kill())
+    assert killed.read(0, 10_000, isolation=_COMMITTED).aborted == (AbortedTransaction(7, 0),)
+    append_in_transaction(log, 3)
+    end(log, commit=False)
+    log.close()
+    again = open_log(storage, clean=True)
+    found = again.read(0, 10_000, isolation=_COMMITTED).aborted
+    assert found == (AbortedTransaction(7, 0), AbortedTransaction(7, 4))

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 
-from ottla.base.errors import CorruptDataError
+from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.checkpoint import decode_leader_epochs, encode_leader_epochs
 from ottla.log.names import LEADER_EPOCH_CHECKPOINT
 from ottla.log.results import EpochEndOffset
@@ -42,10 +42,15 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """The first record of `epoch` is at `start_offset`. No-op when the epoch is known already."""
+        """The first record of `epoch` is at `start_offset`. No-op when it is known already; StorageError."""
         if epoch >= 0 and epoch != self.latest:
+            before = tuple(self._entries)
             self._put(epoch, start_offset)
-            self.save(sync=False)  # it is in the batches too, until `flush` makes both durable
+            try:
+                self.save(sync=False)  # it is in the batches too, until `flush` makes both durable
+            except StorageError:
+                self._entries = list(before)  # not known yet, so that the next append writes it
+                raise
 
     def at(self, offset: int) -> int:
         """The epoch of the record at `offset`, or -1."""

@@ -83,6 +83,8 @@ class MemoryStorage:
         return None if file is None else bytes(file.content)
 
     def write(self, name: str, content: bytes, *, sync: bool = True) -> None:
+        old = self.files.get(name)
+        self._check_room(len(content) - (0 if old is None else old.size_bytes))
         file = MemoryFile(self, content)
         if not sync:
             file.synced_bytes = 0
@@ -104,7 +106,10 @@ class MemoryStorage:
         if self.tear_next is not None:
             file.content += data[: self.tear_next]
             raise CrashedError(f"died after {self.tear_next} of {len(data)} bytes")
-        if self.limit_bytes is not None and self.size_bytes + len(data) > self.limit_bytes:
+        self._check_room(len(data))
+
+    def _check_room(self, more_bytes: int) -> None:
+        if self.limit_bytes is not None and self.size_bytes + more_bytes > self.limit_bytes:
             raise StorageError(f"no space left: {self.size_bytes} of {self.limit_bytes} bytes are used")
 
     def after_kill(self) -> "MemoryStorage":

@@ -153,6 +153,7 @@ class Segment:
         """Bring the index files up to date."""
         self.offset_index.save()
         self.time_index.save()
+        self.txn_index.save()
 
     def files(self) -> list[File]:
         """Open handles of all that a flush must see to the device."""

@@ -3,13 +3,17 @@
 An entry holds version i16 (0), producer id i64, first offset i64, last offset i64 (the marker's), and the last stable
 offset at that moment i64: once an entry's LSO has passed the end of a fetch, no later entry can concern it. Aborts are
 rare, so entries are kept as tuples and written one by one; the file exists only from the first abort on.
+
+An entry counts from the moment its marker is in the log, also when the disk has no room for it: without it readers
+would be shown what was aborted. It then reaches the file with the next one, or with `save`.
 """
 
 from bisect import bisect_left
+from contextlib import suppress
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ottla.base.errors import CorruptDataError
+from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.storage import Storage
 
 _ENTRY: Final = Struct(">hqqqq")
@@ -29,12 +33,14 @@ class AbortedTxn(NamedTuple):
 class TransactionIndex:
     """The entries of one segment, oldest marker first."""
 
-    __slots__ = ("_storage", "entries", "name")
+    __slots__ = ("_saved", "_storage", "entries", "name")
 
     def __init__(self, storage: Storage, name: str) -> None:
         self._storage = storage
         self.name = name
         self.entries: list[AbortedTxn] = []
+        #: How many of them the file holds.
+        self._saved = 0
 
     def load(self, base_offset: int) -> None:
         """Read the file; CorruptDataError when it cannot be this segment's."""
@@ -46,22 +52,30 @@ class TransactionIndex:
             if version != _VERSION or entry.last_offset < base_offset:
                 raise CorruptDataError(f"{self.name}: entry {entry} of version {version} cannot be")
             entries.append(entry)
-        self.entries = entries
+        self.entries, self._saved = entries, len(entries)
 
     def append(self, entry: AbortedTxn) -> None:
         """Add the transaction whose abort marker was just written."""
+        self.entries.append(entry)
+        with suppress(StorageError):
+            self.save()
+
+    def save(self) -> None:
+        """Write what the file does not have yet; StorageError when it cannot be."""
+        if self._saved == len(self.entries):
+            return
         file = self._storage.open(self.name, create=True)
         try:
-            file.truncate(min(file.size_bytes, len(self.entries) * _ENTRY.size))
-            file.append([_ENTRY.pack(_VERSION, *entry)])
+            file.truncate(min(file.size_bytes, self._saved * _ENTRY.size))
+            file.append([_ENTRY.pack(_VERSION, *entry) for entry in self.entries[self._saved :]])
         finally:
             file.close()
-        self.entries.append(entry)
+        self._saved = len(self.entries)
 
     def clear(self) -> None:
         """Forget every entry, and remove the file."""
         self._storage.delete(self.name)
-        self.entries = []
+        self.entries, self._saved = [], 0
 
     def truncate_to(self, offset: int) -> None:
         """Forget transactions whose marker is at `offset` or above."""
@@ -69,9 +83,11 @@ class TransactionIndex:
         if not kept and self.entries:
             self.clear()
         elif len(kept) < len(self.entries):
-            file = self._storage.open(self.name)
-            file.truncate(len(kept) * _ENTRY.size)
-            file.close()
+            self._saved = min(self._saved, len(kept))
+            if self._saved:
+                file = self._storage.open(self.name)
+                file.truncate(self._saved * _ENTRY.size)
+                file.close()
             self.entries = kept
 
     def overlapping(self, from_offset: int, end_offset: int) -> tuple[list[AbortedTxn], bool]:
