@@ -1,0 +1,47 @@
+"""What sets a checkout up: scripts that parse, requirements that are pinned with hashes and complete."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+
+import pytest
+
+from tests.house.tree import ROOT
+
+
+@pytest.mark.parametrize("script", ["tools/setup.sh", ".ci/run"])
+def test_scripts_parse_and_may_be_run(script: str) -> None:
+    assert (ROOT / script).stat().st_mode & 0o100, "not executable"
+    subprocess.run(["bash", "-n", str(ROOT / script)], check=True)
+
+
+def _pinned(name: str) -> dict[str, str]:
+    """Package → the rest of its entry, continuation lines joined."""
+    text = (ROOT / "requirements" / f"{name}.txt").read_text().replace("\\\n", " ")
+    found = {}
+    for line in text.splitlines():
+        if line.strip():
+            package, _, rest = line.partition("==")
+            found[package.strip().lower().replace("_", "-")] = rest
+    return found
+
+
+@pytest.mark.parametrize("name", ["build", "dev"])
+def test_every_requirement_is_pinned_with_hashes(name: str) -> None:
+    unpinned = [package for package, rest in _pinned(name).items() if "--hash=sha256:" not in rest]
+    assert not unpinned
+
+
+def test_what_the_package_needs_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = [
+        *project["project"]["dependencies"],
+        *(each for extra in project["project"]["optional-dependencies"].values() for each in extra),
+    ]
+    names = {match.group().lower() for each in wanted if (match := re.match(r"[A-Za-z0-9-]+", each))} - {"ottla"}
+    missing = names - set(_pinned("dev"))
+    assert not missing, "run `make requirements`"
+    build = {match.group().lower() for each in project["build-system"]["requires"] if (match := re.match(r"\w+", each))}
+    assert build <= set(_pinned("build"))
