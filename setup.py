@@ -5,7 +5,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 #: The hot loops (DESIGN.md, idea 6): plain Python modules typed by the .pxd file beside them.
-COMPILED = ["ottla.wire.codec", "ottla.wire.record_codec", "ottla.wire.record_writer"]
+COMPILED = ["ottla.wire.codec", "ottla.wire.hashing", "ottla.wire.record_codec", "ottla.wire.record_writer"]
 
 
 def extensions() -> list[Extension]:

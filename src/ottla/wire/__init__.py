@@ -3,6 +3,6 @@
 
 def compiled() -> bool:
     """Whether the hot loops run compiled; else the same sources run interpreted, slower."""
-    from ottla.wire import codec, record_codec, record_writer
+    from ottla.wire import codec, hashing, record_codec, record_writer
 
-    return not any(str(module.__file__).endswith(".py") for module in (codec, record_codec, record_writer))
+    return not any(str(module.__file__).endswith(".py") for module in (codec, hashing, record_codec, record_writer))

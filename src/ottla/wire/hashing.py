@@ -1,4 +1,7 @@
-"""Kafka's two hashes: where a key goes, and which partition a coordinator is."""
+"""Kafka's two hashes: where a key goes, and which partition a coordinator is.
+
+One of the compiled modules: a keyed producer hashes every record.
+"""
 
 
 def java_string_hash(text: str) -> int:
@@ -24,16 +27,23 @@ def murmur2(data: bytes) -> int:
     m = 0x5BD1E995
     length = len(data)
     h = (0x9747B28C ^ length) & 0xFFFFFFFF
-    end = length & ~3
-    for i in range(0, end, 4):
-        k = int.from_bytes(data[i : i + 4], "little") * m & 0xFFFFFFFF
+    i = 0
+    while i + 4 <= length:
+        k = data[i] | data[i + 1] << 8 | data[i + 2] << 16
+        k = (k + data[i + 3] * 0x1000000) * m & 0xFFFFFFFF
         k = (k ^ k >> 24) * m & 0xFFFFFFFF
         h = (h * m & 0xFFFFFFFF) ^ k
-    if end != length:
-        h = (h ^ int.from_bytes(data[end:], "little")) * m & 0xFFFFFFFF
+        i += 4
+    if i < length:
+        k = data[i]
+        if i + 1 < length:
+            k |= data[i + 1] << 8
+        if i + 2 < length:
+            k |= data[i + 2] << 16
+        h = (h ^ k) * m & 0xFFFFFFFF
     h = (h ^ h >> 13) * m & 0xFFFFFFFF
     h ^= h >> 15
-    return h - (1 << 32) if h & 0x80000000 else h
+    return h - 0x100000000 if h >= 0x80000000 else h
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:

@@ -1,0 +1,8 @@
+# Types of hashing.py for Cython; the .py runs without this file. Products stay below 2^63: both factors have 32 bits,
+# one of them 31.
+cimport cython
+
+@cython.locals(m=Py_ssize_t, length=Py_ssize_t, h=Py_ssize_t, k=Py_ssize_t, i=Py_ssize_t)
+cpdef Py_ssize_t murmur2(bytes data) except? -1
+
+cpdef Py_ssize_t partition_for_key(bytes key, Py_ssize_t partitions) except? -1
