@@ -201,13 +201,16 @@ async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
         (made,) = await _create(client, CreatableTopic("t", 2, 1, configs=(CreatableTopicConfig("retention.ms", "5"),)))
         await _create(client, CreatableTopic("gone", 1, 1))
         await client.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest((DeleteTopicState("gone"),)))
-    (tmp_path / "stray-0").mkdir()
+    for name, content in (("stray-0", b"records"), ("unfinished-0", b"")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "00000000000000000000.log").write_bytes(content)
     async with AsyncBroker(data_dir=tmp_path) as second, WireClient(second) as client:
         (told,) = await _metadata(client)
         assert (told.name, told.topic_id, len(told.partitions)) == ("t", made.topic_id, 2)
         assert {c.name: c.value for c in (await _describe(client, _TOPIC, "t")).configs}["retention.ms"] == "5"
         assert second.node.new_producer_id() == 0
         assert _strays(tmp_path) == 1
+        assert not (tmp_path / "unfinished-0").exists()
     async with AsyncBroker(data_dir=tmp_path) as third:
         assert third.node.new_producer_id() == 1_000
 

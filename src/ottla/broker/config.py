@@ -105,6 +105,8 @@ def from_file(path: Path) -> dict[str, object]:
         text = path.read_text(encoding="utf-8")
     except OSError as fault:
         raise ConfigError(f"cannot read {path}: {fault.strerror}") from None
+    except UnicodeDecodeError as fault:
+        raise ConfigError(f"cannot read {path}: byte {fault.start} is not UTF-8") from None
     found: dict[str, object] = {}
     for number, line in _logical_lines(text):
         cut = min((at for at in (line.find("="), line.find(":")) if at >= 0), default=-1)

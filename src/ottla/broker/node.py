@@ -94,9 +94,17 @@ class Node:
     # ---- topics
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> TopicImage:
-        """Make a topic whose name and settings were checked: first its records, then its directories."""
-        topic = self.metadata.create_topic(name, new_uuid(), partitions, configs, directory_id=self.directory_id)
-        self.partitions.open_topic(topic, dict(configs))
+        """Make a topic whose name and settings were checked: first its directories, so that a full disk makes none."""
+        topic_id, numbers = new_uuid(), range(partitions)
+        self.partitions.make(name, topic_id, numbers, configs)
+        try:
+            topic = self.metadata.create_topic(name, topic_id, partitions, configs, directory_id=self.directory_id)
+        except StorageError:
+            self.partitions.unmake(name, numbers)
+            raise
+        for coordinators in (self.groups, self.transactions):
+            if coordinators.topic == name:
+                coordinators.begin(topic)
         return topic
 
     def auto_create_topic(self, name: str) -> TopicImage | None:
@@ -128,8 +136,13 @@ class Node:
 
     def add_partitions(self, topic: TopicImage, count: int) -> None:
         """Give a topic `count` partitions altogether."""
-        self.metadata.add_partitions(topic, count, directory_id=self.directory_id)
-        self.partitions.open_topic(topic, self.metadata.image.topic_configs(topic.name))
+        more = range(len(topic.partitions), count)
+        self.partitions.make(topic.name, topic.topic_id, more, self.metadata.image.topic_configs(topic.name))
+        try:
+            self.metadata.add_partitions(topic, count, directory_id=self.directory_id)
+        except StorageError:
+            self.partitions.unmake(topic.name, more)
+            raise
 
     def check_alterable(self, resource_type: int, name: str) -> None:
         """RefusedError unless it is a topic that exists: a broker keeps the settings it was started with."""

@@ -1,7 +1,9 @@
 """DeleteRecords, versions 0–2 (KIP-107): the log begins later from now on."""
 
+import logging
 from typing import TYPE_CHECKING
 
+from ottla.base.errors import StorageError
 from ottla.broker.handlers.table import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import (
@@ -15,16 +17,21 @@ from ottla.wire.messages.delete_records import (
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
+_log = logging.getLogger(__name__)
+
 _NO_OFFSET = -1
 
 
 def handle(node: "Node", request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    """Each partition's new start, durable before it is told."""
+    """Each partition's new start; it survives the process from here on, and the machine from the next checkpoint."""
     topics = tuple(
         DeleteRecordsTopicResult(topic.name, tuple(_delete(node, topic.name, each) for each in topic.partitions))
         for topic in request.topics
     )
-    node.partitions.checkpoint()
+    try:
+        node.partitions.checkpoint(sync=False)
+    except StorageError as fault:
+        _log.error("the new log starts are not written down yet: %s", fault)
     return DeleteRecordsResponse(topics=topics)
 
 

@@ -38,11 +38,14 @@ def load_or_create(data_dir: Path, *, node_id: int, cluster_id: str | None) -> M
     if not path.exists():
         made = MetaProperties(cluster_id or topic_id_text(new_uuid()), node_id, new_uuid())
         pending = path.with_suffix(".tmp")
-        with pending.open("wb") as file:
-            file.write(made.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        pending.replace(path)
+        try:
+            with pending.open("wb") as file:
+                file.write(made.encode())
+                file.flush()
+                os.fsync(file.fileno())
+            pending.replace(path)
+        except OSError as fault:
+            raise StorageError(f"{path}: {fault.strerror}") from None
         return made
     found = _decode(path)
     if found.node_id != node_id:
@@ -54,12 +57,14 @@ def load_or_create(data_dir: Path, *, node_id: int, cluster_id: str | None) -> M
 
 def _decode(path: Path) -> MetaProperties:
     values: dict[str, str] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        key, _, value = line.partition("=")
-        values[key.strip()] = value.strip()
     try:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            key, _, value = line.partition("=")
+            values[key.strip()] = value.strip()
         directory_id = topic_id_bytes(values["directory.id"]) if "directory.id" in values else new_uuid()
         return MetaProperties(values["cluster.id"], int(values["node.id"]), directory_id)
+    except OSError as fault:
+        raise StorageError(f"{path}: {fault.strerror}") from None
     except (KeyError, ValueError, CorruptDataError) as fault:
         raise StorageError(f"{path} is damaged: {fault}") from None
 

@@ -1,11 +1,12 @@
 """The data directory's own files: offsets that are durable, and the mark of a clean shutdown."""
 
 import os
+import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.base.errors import CorruptDataError
+from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import TopicPartition
 from ottla.log.checkpoint import (
     CLEAN_SHUTDOWN_MARKER,
@@ -21,8 +22,18 @@ if TYPE_CHECKING:
     from ottla.broker.runtime.partitions import Partition
 
 
+class CheckpointPlan(NamedTuple):
+    """The files' contents as they should be at one moment; a later plan has a higher number."""
+
+    number: int
+    contents: Mapping[str, bytes]
+
+
 class Checkpoints:
-    """What the directory said when the broker started, and the writing of the next."""
+    """What the directory said when the broker started, and the writing of the next.
+
+    `write` may run in another thread; whichever thread comes late does not bring back what was true before.
+    """
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
@@ -32,17 +43,38 @@ class Checkpoints:
         marker.unlink(missing_ok=True)
         self.recovery_points = self._read(RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = self._read(LOG_START_OFFSET_CHECKPOINT)
+        #: The partitions the files name.
+        self._named = self.recovery_points.keys() | self.log_start_offsets.keys()
+        self._writing = threading.Lock()
+        self._planned = self._written = 0
 
-    def write(self, partitions: Iterable["Partition"]) -> None:
-        """Write all three checkpoints, each replaced atomically."""
+    def names(self, tp: TopicPartition) -> bool:
+        """Whether the files tell something of `tp`, which would be believed of a new partition of that name."""
+        return tp in self._named
+
+    def plan(self, partitions: Iterable["Partition"]) -> CheckpointPlan:
+        """What should be in the three files now."""
         logs = [(each.tp, each.log) for each in partitions]
-        self._write(RECOVERY_POINT_CHECKPOINT, {tp: log.recovery_point for tp, log in logs})
-        self._write(LOG_START_OFFSET_CHECKPOINT, {tp: log.log_start_offset for tp, log in logs})
-        self._write(HIGH_WATERMARK_CHECKPOINT, {tp: log.end_offset for tp, log in logs})
+        self._planned += 1
+        self._named = {tp for tp, _ in logs}
+        contents = {
+            RECOVERY_POINT_CHECKPOINT: encode_offsets({tp: log.recovery_point for tp, log in logs}),
+            LOG_START_OFFSET_CHECKPOINT: encode_offsets({tp: log.log_start_offset for tp, log in logs}),
+            HIGH_WATERMARK_CHECKPOINT: encode_offsets({tp: log.end_offset for tp, log in logs}),
+        }
+        return CheckpointPlan(self._planned, contents)
+
+    def write(self, plan: CheckpointPlan, *, sync: bool = True) -> None:
+        """Replace the files, each atomically; StorageError when one cannot be."""
+        with self._writing:
+            if plan.number > self._written:
+                for name, content in plan.contents.items():
+                    self._replace(name, content, sync=sync)
+                self._written = plan.number
 
     def mark_clean(self) -> None:
         """Everything is on the device."""
-        self._replace(CLEAN_SHUTDOWN_MARKER, encode_clean_shutdown())
+        self._replace(CLEAN_SHUTDOWN_MARKER, encode_clean_shutdown(), sync=True)
 
     def _read(self, name: str) -> Mapping[TopicPartition, int]:
         try:
@@ -51,13 +83,14 @@ class Checkpoints:
             # Without it everything is checked again: slower, never wrong.
             return {}
 
-    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        self._replace(name, encode_offsets(offsets))
-
-    def _replace(self, name: str, content: bytes) -> None:
+    def _replace(self, name: str, content: bytes, *, sync: bool) -> None:
         pending = self._data_dir / (name + ".tmp")
-        with pending.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        pending.replace(self._data_dir / name)
+        try:
+            with pending.open("wb") as file:
+                file.write(content)
+                if sync:
+                    file.flush()
+                    os.fsync(file.fileno())
+            pending.replace(self._data_dir / name)
+        except OSError as fault:
+            raise StorageError(f"{pending}: {fault.strerror}") from fault

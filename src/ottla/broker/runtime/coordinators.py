@@ -60,10 +60,13 @@ class Coordinators(Generic[S]):
         topic = self._image.topics.get(self.topic)
         if topic is None:
             topic = self._create_topic()
-            for number in range(len(topic.partitions)):
-                for _ in self._add(number).load():
-                    pass
         return TopicPartition(self.topic, coordinator_partition(name, len(topic.partitions)))
+
+    def begin(self, topic: TopicImage) -> None:
+        """The internal topic was made just now, by a group's first member or by anybody: coordinate it."""
+        for number in range(len(topic.partitions)):
+            for _ in self._add(number).load():
+                pass
 
     def find(self, name: str) -> ShardRunner[S] | ErrorCode:
         """The runner that coordinates `name`, or why it cannot be asked now."""

@@ -7,7 +7,8 @@ process (DESIGN, idea 7). Appends wake the fetches that wait for data.
 import logging
 import shutil
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -134,15 +135,19 @@ class Partitions:
 
     def open_log(self, tp: TopicPartition, topic_id: bytes | None, overrides: dict[str, str]) -> PartitionLog:
         """Open a partition's directory, recovering what is in it."""
-        known = self._checkpoints
+        return self._open(tp, topic_id, overrides, self._checkpoints)
+
+    def _open(
+        self, tp: TopicPartition, topic_id: bytes | None, overrides: Mapping[str, str], known: Checkpoints | None
+    ) -> PartitionLog:
         log = PartitionLog.open(
             tp,
             DirectoryStorage(self._data_dir / str(tp)),
             self._log_config(overrides),
             self._clock.now_ms(),
-            clean=known.clean,
-            recovery_point=known.recovery_points.get(tp, 0),
-            log_start_offset=known.log_start_offsets.get(tp, 0),
+            clean=known is not None and known.clean,
+            recovery_point=0 if known is None else known.recovery_points.get(tp, 0),
+            log_start_offset=0 if known is None else known.log_start_offsets.get(tp, 0),
             topic_id=topic_id,
         )
         if log.truncated_bytes:
@@ -155,8 +160,28 @@ class Partitions:
         for topic in list(image.topics.values()):
             self.open_topic(topic, image.topic_configs(topic.name))
 
+    def make(self, name: str, topic_id: bytes, numbers: Iterable[int], overrides: Mapping[str, str]) -> None:
+        """Make partitions that the metadata does not know yet: all of them or, with StorageError, none."""
+        numbers = tuple(numbers)
+        try:
+            for number in numbers:
+                tp = TopicPartition(name, number)
+                # What the checkpoints know of this name is of an older topic.
+                self._partitions[tp] = Partition(
+                    tp, topic_id, self._open(tp, topic_id, overrides, None), leader_epoch=0
+                )
+        except StorageError:
+            self.unmake(name, numbers)
+            raise
+
+    def unmake(self, name: str, numbers: Iterable[int]) -> None:
+        """Take back what `make` made: the metadata could not be written."""
+        for number in numbers:
+            self._partitions.pop((name, number), None)
+            shutil.rmtree(self._data_dir / str(TopicPartition(name, number)), ignore_errors=True)
+
     def open_topic(self, topic: TopicImage, overrides: dict[str, str]) -> None:
-        """Open, or create, the partitions of `topic` that are not open yet."""
+        """Open the partitions of `topic` that are not open yet."""
         for number, image in enumerate(topic.partitions):
             tp = TopicPartition(topic.name, number)
             if tp not in self._partitions:
@@ -180,11 +205,18 @@ class Partitions:
                 # Not closed: a fetch may be sending of its files, which close when the last slice is gone.
                 doomed.append(self._rename(str(partition.tp), _DELETED))
                 partition.changed(_EVERYTHING_BYTES)
+        if any(self._checkpoints.names(TopicPartition(topic.name, each)) for each in range(len(topic.partitions))):
+            # After a crash, what they say would be believed of the next topic of this name.
+            self.checkpoint(sync=False)
         return doomed
 
-    def checkpoint(self) -> None:
-        """Write down what is durable, so that a crash need not check it again."""
-        self._checkpoints.write(self._partitions.values())
+    def checkpoint(self, *, sync: bool = True) -> None:
+        """Write down what is durable, so that a crash need not check it again; StorageError when that fails."""
+        self._checkpoints.write(self._checkpoints.plan(self._partitions.values()), sync=sync)
+
+    def checkpoint_plan(self) -> Callable[[], None]:
+        """The same, of what is durable now, for another thread."""
+        return partial(self._checkpoints.write, self._checkpoints.plan(self._partitions.values()))
 
     def close(self) -> None:
         """Flush and close everything, and leave the mark of a clean shutdown."""
@@ -195,7 +227,7 @@ class Partitions:
             partition.log.close()
         self._checkpoints.mark_clean()
 
-    def _log_config(self, overrides: dict[str, str]) -> LogConfig:
+    def _log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         return LogConfig.of(
             TopicConfig(self._config, overrides),
             producer_id_expiration_ms=self._config.int("producer.id.expiration.ms"),
@@ -215,6 +247,9 @@ class Partitions:
             if not number.isdigit() or name == METADATA_TOPIC:
                 continue
             if topic is None or int(number) >= len(topic.partitions):
+                if not any(log.stat().st_size for log in path.glob("*.log")):
+                    shutil.rmtree(path, ignore_errors=True)  # the broker was killed while it made the topic
+                    continue
                 renamed = self._rename(path.name, _STRAY)
                 _log.warning("%s belongs to no topic; kept as %s", path.name, renamed.name)
 

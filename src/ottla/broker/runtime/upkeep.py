@@ -75,7 +75,10 @@ class Upkeep:
                 _log.error("%s: flush failed: %s", partition.tp, fault)
                 continue
             log.mark_flushed(plan)
-        self._node.partitions.checkpoint()
+        try:
+            await loop.run_in_executor(None, self._node.partitions.checkpoint_plan())
+        except StorageError as fault:
+            _log.error("checkpoint failed: %s", fault)
 
     def _every(self, interval_ms: int, name: str, work: Callable[[], None]) -> None:
         timers, clock = self._node.timers, self._node.clock
