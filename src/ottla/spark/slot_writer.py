@@ -79,7 +79,11 @@ class SlotWriter:
             cluster = _KeptCluster(producer_config(config), random.Random(), auto_create_topics=True)
             self._kafka.memory["slot cluster"] = cluster
         producer = _SlotProducer(config, cluster)
-        await producer.begin()
+        try:
+            await producer.begin()
+        except BaseException:
+            await producer.close(_GIVE_UP_S)
+            raise
         return producer
 
     def send(self, batch: Any) -> None:
