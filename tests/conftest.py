@@ -2,7 +2,8 @@
 
 OTTLA_INTERPRETED=1 runs Ottla's compiled modules from their Python source, as on a machine without a C compiler:
 `make test` runs the wire and log tests a second time that way.
-Hypothesis has no deadline: how long an example takes says more about the machine than about the code.
+Hypothesis has no deadline: how long an example takes says more about the machine than about the code. Its examples
+are the same in every run, so that a red run can be repeated; OTTLA_EXPLORE=1 draws new ones.
 """
 
 import os
@@ -11,7 +12,7 @@ from importlib.machinery import FileFinder, SourceFileLoader
 
 from hypothesis import settings
 
-settings.register_profile("ottla", deadline=None)
+settings.register_profile("ottla", deadline=None, derandomize=not os.environ.get("OTTLA_EXPLORE"))
 settings.load_profile("ottla")
 
 if os.environ.get("OTTLA_INTERPRETED"):
