@@ -25,11 +25,12 @@ test: setup ## every test that needs no foreign peer; the codecs compiled and in
 	OTTLA_INTERPRETED=1 $(PYTEST) $(PARALLEL) -q tests/wire tests/log
 	$(PYTEST) $(PARALLEL) -m "not interop and not chaos$(NOT_SLOW)"
 
-check: setup ## ruff, mypy --strict, import contracts
+check: setup ## ruff, mypy --strict, import contracts, the rules of the house
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	.venv/bin/lint-imports
+	$(PYTEST) -q tests/house
 
 interop: setup-interop ## foreign clients on our broker, our client and pipeline on Apache Kafka
 	$(PYTEST) -m "interop$(NOT_SLOW)"
