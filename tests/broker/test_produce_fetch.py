@@ -177,6 +177,13 @@ async def test_a_fetch_waits_until_min_bytes_are_there(client: WireClient, broke
 
 
 @pytest.mark.usefixtures("topic_id")
+async def test_a_fetch_does_not_wait_for_more_than_it_takes(client: WireClient) -> None:
+    await produce(client, batch(b"x"))
+    found = await fetch(client, max_wait_ms=3_600_000, min_bytes=2**20, max_bytes=10)
+    assert _values(bytes(found.records)) == [b"x"]
+
+
+@pytest.mark.usefixtures("topic_id")
 async def test_a_fetch_gives_up_waiting_in_time(client: WireClient) -> None:
     found = await fetch(client, max_wait_ms=20)
     assert (found.error_code, found.high_watermark, bytes(found.records or b"")) == (0, 0, b"")

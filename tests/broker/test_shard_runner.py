@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ottla.base.clock import ManualClock
+from ottla.base.limits import MAX_FRESH_STARTS
 from ottla.base.require import InvariantError
 from ottla.base.types import TopicPartition
 from ottla.broker.config import BrokerConfig
@@ -206,3 +207,35 @@ async def test_a_broken_invariant_starts_the_shard_over(world: _World) -> None:
     runner.tell(broken)
     assert runner.shard.total == 5
     assert await runner.submit(lambda token, now_ms: runner.shard.add(token, 1)) == 6
+
+
+class _Hopeless(_Counter):
+    """Fails on what it has read, each time."""
+
+    def loaded(self, now_ms: int) -> Decision:
+        raise InvariantError("cannot be")
+
+
+def test_a_shard_that_fails_on_its_own_log_is_given_up(world: _World) -> None:
+    made: list[_Counter] = []
+
+    def make(tp: TopicPartition) -> _Counter:
+        made.append(_Hopeless())
+        return made[-1]
+
+    runner = ShardRunner(_TP, make, _apply, world.runtime, lambda _, effect: None)
+    for _ in runner.load():
+        pass
+    assert runner.state is ShardState.UNLOADED
+    assert len(made) == 1 + MAX_FRESH_STARTS
+
+
+async def test_a_shard_whose_requests_go_well_is_read_again_as_often_as_it_must_be(world: _World) -> None:
+    runner = world.runner
+
+    def broken(now_ms: int) -> Decision:
+        raise InvariantError("broken")
+
+    for number in range(1, 2 * MAX_FRESH_STARTS):
+        runner.tell(broken)
+        assert await runner.submit(lambda token, now_ms: runner.shard.add(token, 1)) == number

@@ -51,3 +51,7 @@ MAX_NEW_PARTITIONS: Final = 10_000
 
 #: Partitions of one page of DescribeTopicPartitions (Kafka's `max.request.partition.size.limit`).
 MAX_DESCRIBED_PARTITIONS: Final = 2_000
+
+#: Times that a coordinator shard is read again from its log, with no request going well in between, before it is given
+#: up: once would do for a fault that passes, and each costs as much as loading it at the start.
+MAX_FRESH_STARTS: Final = 3

@@ -37,7 +37,7 @@ NODE: Final = (
     ConfigKey("max.connections", _INT, _INT_MAX, "Connections at one time.", _at_least_0),
     ConfigKey("connections.max.idle.ms", _LONG, 600_000, "Idle connections are closed after this time."),
     ConfigKey("socket.request.max.bytes", _INT, MAX_REQUEST_BYTES, "Largest request.", _at_least_1),
-    ConfigKey("socket.listen.backlog.size", _INT, 50, "Pending connections.", _at_least_1),
+    ConfigKey("socket.listen.backlog.size", _INT, 1024, "Pending connections.", _at_least_1),
     ConfigKey("fetch.max.bytes", _INT, 57_671_680, "Most bytes of one fetch response.", between(1024)),
     ConfigKey("max.incremental.fetch.session.cache.slots", _INT, 1000, "Fetch sessions kept.", _at_least_0),
     ConfigKey("auto.create.topics.enable", _BOOL, True, "Make a topic that a client asks for."),

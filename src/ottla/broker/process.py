@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ottla.base.errors import ConfigError, StorageError
-from ottla.broker.config import BrokerConfig, from_environment, from_file, from_options
+from ottla.broker.config import BrokerConfig, Endpoint, from_environment, from_file, from_options
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -88,7 +88,7 @@ async def _serve(config: BrokerConfig) -> None:
         loop.add_signal_handler(number, stop.set)
     app = BrokerApp(config)
     host, port = await app.start()
-    print(f"ottla ready {host}:{port}", flush=True)  # noqa: T201
+    print(f"ottla ready {Endpoint(host, port)}", flush=True)  # noqa: T201
     await stop.wait()
     await app.stop()
 

@@ -10,12 +10,11 @@ from collections.abc import Collection, Iterable
 from struct import Struct, error
 from typing import Final
 
-from crc32c import crc32c
-
 from ottla.base.errors import CorruptDataError
 from ottla.log.names import SNAPSHOT, base_offset, file_name
 from ottla.log.producers import BatchMetadata, OngoingTransaction, ProducerEntry, ProducerState
 from ottla.log.storage import Storage
+from ottla.wire.crc import crc32c
 
 _HEADER: Final = Struct(">hI")
 _COUNT: Final = Struct(">i")

@@ -54,10 +54,12 @@ class _Fetch:
         self._fetch = fetch
         self._isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
         self._max_bytes = min(request.max_bytes, node.config.int("fetch.max.bytes"))
+        #: More than fits into the response will never be there: as in Kafka, nobody waits for it.
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
 
     def start(self) -> Answer:
         outcome = self._read()
-        missing = self._request.min_bytes - outcome.size_bytes
+        missing = self._min_bytes - outcome.size_bytes
         if missing <= 0 or outcome.urgent or self._request.max_wait_ms <= 0 or not self._fetch.partitions:
             return self._encode(outcome)
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
@@ -70,7 +72,7 @@ class _Fetch:
     def _retry(self, *, last: bool) -> object | None:
         """Read again after an append, or for the last time; None to go on waiting."""
         outcome = self._read()
-        if last or outcome.urgent or outcome.size_bytes >= self._request.min_bytes:
+        if last or outcome.urgent or outcome.size_bytes >= self._min_bytes:
             return outcome
         return None
 

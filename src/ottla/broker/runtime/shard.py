@@ -16,6 +16,7 @@ from typing import Generic, Protocol, TypeVar
 
 from ottla.base.clock import Clock
 from ottla.base.errors import OttlaError
+from ottla.base.limits import MAX_FRESH_STARTS
 from ottla.base.require import InvariantError
 from ottla.base.types import TopicPartition
 from ottla.broker.runtime.partitions import Partitions
@@ -85,6 +86,8 @@ class ShardRunner(Generic[S]):
         self._busy = False
         #: Requests that wait for their reply, by token.
         self._waiting: dict[int, asyncio.Future[object]] = {}
+        #: How often the log was read again since a request last went well.
+        self._fresh_starts = 0
 
     def submit(self, call: Callable[[int, int], Decision]) -> "asyncio.Future[object]":
         """Run a request: `call(token, now_ms)`; the future gives its response."""
@@ -152,9 +155,20 @@ class ShardRunner(Generic[S]):
                 self._carry_out(decision)
             except Exception as fault:  # noqa: BLE001 - logged; the shard may be half changed
                 self._start_over(fault)
+            else:
+                if token is not None:
+                    self._fresh_starts = 0
 
     def _start_over(self, fault: Exception) -> None:
-        """The shard's memory cannot be trusted any more; its log can. Read it again."""
+        """The shard's memory cannot be trusted any more; its log can. Read it again.
+
+        What fails again and again, without a request in between that does not, would keep the loop for ever.
+        """
+        self._fresh_starts += 1
+        if self._fresh_starts > MAX_FRESH_STARTS:
+            _log.critical("%s fails on what its log says; it is not available", self.tp, exc_info=fault)
+            self.unload()
+            return
         _log.critical("%s is read again from its log", self.tp, exc_info=fault)
         self.unload(ShardState.LOADING)
         self.shard = self._make_shard(self.tp)
