@@ -179,14 +179,29 @@ def test_serve_imports_nothing_slow(tmp_path: Path) -> None:
     assert done.stdout == "0 []\n"
 
 
+def _as_at_a_terminal() -> None:
+    """A test run that was started in the background has SIGINT ignored, and hands that down."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_ends_consume_cleanly(ottla_broker: Broker, ottla: Ottla, tmp_path: Path) -> None:
     ottla("topics", "create", "cli-e")
     (tmp_path / "lines").write_text("first\n")
     ottla("produce", "cli-e", "-f", str(tmp_path / "lines"))
     command = [sys.executable, "-m", "ottla", "consume", "cli-e", "--from-beginning"]
     environment = {**os.environ, "OTTLA_BOOTSTRAP": ottla_broker.bootstrap_servers}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    assert _ready(process) == "first\n"
-    process.send_signal(signal.SIGINT)
-    _out, err = process.communicate(timeout=30)
-    assert (process.returncode, err) == (130, "")
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        preexec_fn=_as_at_a_terminal,
+    )
+    try:
+        assert _ready(process) == "first\n"
+        process.send_signal(signal.SIGINT)
+        _out, err = process.communicate(timeout=30)
+        assert (process.returncode, err) == (130, "")
+    finally:
+        process.kill()
