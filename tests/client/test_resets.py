@@ -138,4 +138,5 @@ async def test_o5_out_of_range_without_a_policy_keeps_the_position(policy: str) 
     bench.state.seek(9)
     bench.resets.out_of_range(bench.state)
     assert [type(error) for error in bench.failures] == [OffsetOutOfRangeError]
-    assert (bench.state.position, bench.state.fetch_offset) == (9, NO_POSITION)
+    assert (bench.state.position, bench.state.fetch_offset) == (9, 9)
+    assert bench.state.retry_at_s > 0, "it is asked again, but not at once"

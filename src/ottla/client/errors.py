@@ -26,6 +26,7 @@
 from typing import ClassVar
 
 from ottla.base.errors import OttlaError
+from ottla.base.types import TopicPartition
 from ottla.wire.errors import ErrorCode
 
 
@@ -152,7 +153,16 @@ class LogTruncatedError(ClientError):
 
 
 class SerializationError(ClientError):
-    """A serializer or deserializer failed; the message names the topic, and the partition and offset of a record."""
+    """A serializer or deserializer failed; the message names the topic, and the partition and offset of a record.
+
+    `partition` and `offset` are those of a record that was read, whose position stays there: `seek(e.partition,
+    e.offset + 1)` goes on behind it. None and -1 for a record to be sent.
+    """
+
+    def __init__(self, message: str, *, partition: TopicPartition | None = None, offset: int = -1) -> None:
+        self.partition = partition
+        self.offset = offset
+        super().__init__(message)
 
 
 class RequestTimeoutError(ClientError, TimeoutError):

@@ -47,6 +47,11 @@ def serialize(how: Serializer | None, topic: str, what: str, datum: Any) -> byte
             f"topic {topic}: the {what} is a {type(datum).__name__}, without a {what}.serializer it has to be bytes"
         )
     try:
-        return how(topic, datum)
+        made: object = how(topic, datum)
     except Exception as error:  # whatever a user's serializer raises
         raise SerializationError(f"topic {topic}: the {what} could not be serialized: {error}") from error
+    if made is None or isinstance(made, bytes):
+        return made
+    if isinstance(made, (bytearray, memoryview)):
+        return bytes(made)
+    raise SerializationError(f"topic {topic}: the {what}.serializer returned a {type(made).__name__}, not bytes")

@@ -40,7 +40,7 @@ class Admin:
 
     def close(self) -> None:
         """Disconnect. Idempotent."""
-        if self._thread.loop.is_running():
+        if self._thread.is_running:
             self._thread.run(self._admin.close())
         self._thread.stop()
 

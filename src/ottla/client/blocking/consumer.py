@@ -109,7 +109,7 @@ class Consumer:
                 if columns:
                     return columns
             left_s = max(0.0, deadline_s - time.monotonic())
-            came = self._poll(consumer.can_take, left_s)
+            came = self._poll(consumer.has_fetches, left_s)
             if not came and left_s == 0.0:
                 return {}
 
@@ -193,9 +193,11 @@ class Consumer:
 
     def close(self, *, leave_group: bool = True) -> None:
         """Commit (if `enable.auto.commit`), call `on_revoked`, leave the group, disconnect. Idempotent."""
-        if self._thread.loop.is_running():
-            self._serve(self._consumer._close(leave_group))
-        self._thread.stop()
+        try:
+            if self._thread.is_running:
+                self._serve(self._consumer._close(leave_group))
+        finally:
+            self._thread.stop()
 
     def __enter__(self) -> "Consumer":
         return self

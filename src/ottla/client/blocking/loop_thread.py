@@ -2,7 +2,9 @@
 
 import asyncio
 import concurrent.futures
+import os
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -21,23 +23,39 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
+#: Why a call is refused.
+_CLOSED = "the client is closed"
+FORKED = "this client belongs to the process that was forked: make a new one in this one"
+
+
 class LoopThread:
-    """One daemon thread that runs one loop until `stop`."""
+    """One daemon thread that runs one loop until `stop`. In a forked process it is not there (`forked`)."""
 
     def __init__(self, name: str) -> None:
         self.loop = new_event_loop()
+        self.forked = False
+        #: Held while something is handed to the loop, so that nothing is handed to one that has ended.
+        self._handing = threading.Lock()
+        self._ended = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+        _alive.add(self)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is still somebody who runs what is given to `run`."""
+        return not self._ended and not self.forked
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run `coroutine` on the loop and wait for it. Interrupting the wait (Ctrl-C) cancels it."""
-        if not self.loop.is_running() and not self._thread.is_alive():
-            coroutine.close()
-            raise IllegalStateError("the client is closed")
-        if threading.current_thread() is self._thread:
+        if threading.current_thread() is self._thread and not self.forked:
             coroutine.close()
             raise IllegalStateError("a blocking call would wait for itself here: do not make it in a callback")
-        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        with self._handing:
+            if not self.is_running:
+                coroutine.close()
+                raise IllegalStateError(FORKED if self.forked else _CLOSED)
+            future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
         try:
             return future.result()
         except concurrent.futures.CancelledError:
@@ -47,13 +65,15 @@ class LoopThread:
             raise
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> None:
-        """Call `callback` on the loop, without waiting."""
-        self.loop.call_soon_threadsafe(callback, *args)
+        """Call `callback` on the loop, without waiting; nothing when the loop has ended."""
+        with self._handing:
+            if self.is_running:
+                self.loop.call_soon_threadsafe(callback, *args)
 
     def stop(self) -> None:
         """Cancel what runs, end the thread and close the loop. Idempotent."""
-        if self._thread.is_alive():
-            self.loop.call_soon_threadsafe(self.loop.stop)
+        self.call_soon(self.loop.stop)
+        if not self.forked:
             self._thread.join()
 
     def _run(self) -> None:
@@ -61,9 +81,30 @@ class LoopThread:
         try:
             self.loop.run_forever()
         finally:
-            tasks = asyncio.all_tasks(self.loop)
-            for task in tasks:
-                task.cancel()
-            self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+            with self._handing:
+                self._ended = True
+            # what was handed over last becomes tasks while the first ones are being cancelled
+            while tasks := asyncio.all_tasks(self.loop) or self._become_tasks():
+                for task in tasks:
+                    task.cancel()
+                self.loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self.loop.close()
+
+    def _become_tasks(self) -> set["asyncio.Task[Any]"]:
+        """Run the callbacks that wait; the tasks that they made."""
+        self.loop.run_until_complete(asyncio.sleep(0))
+        return asyncio.all_tasks(self.loop)
+
+
+_alive: "weakref.WeakSet[LoopThread]" = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    """Threads are not forked: without this, calls would wait for ever for a loop that nobody runs."""
+    for thread in list(_alive):
+        thread.forked = True
+        thread._handing = threading.Lock()  # somebody may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -10,11 +10,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.types import TopicPartition
-from ottla.client.blocking.loop_thread import LoopThread
+from ottla.client.blocking.loop_thread import FORKED, LoopThread
 from ottla.client.core.accumulator import OnDelivery
 from ottla.client.core.delivery import Delivery
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
-from ottla.client.errors import AbortableTransactionError, IllegalStateError
+from ottla.client.errors import ClientError, IllegalStateError
 from ottla.client.producer.producer import AsyncProducer
 from ottla.client.producer.transactions import TransactionHandle
 
@@ -54,6 +54,10 @@ class Producer:
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
         """Queue a record and return at once with its Delivery; see `AsyncProducer.send` for what it may wait for."""
+        if self._thread.forked:
+            raise IllegalStateError(FORKED)
+        if headers.__class__ is not tuple:
+            headers = tuple(headers)  # they are gone through more than once, a generator could not be
         delivery = self._try_send(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         if delivery is None:
             return self._thread.run(
@@ -126,21 +130,21 @@ class Producer:
         try:
             yield
         except BaseException:
-            # what the block raised says more than that the abort was not possible
-            with contextlib.suppress(IllegalStateError):
-                self.abort_transaction()
+            self._thread.run(self._producer.abort_quietly())
             raise
         try:
             self.commit_transaction()
-        except AbortableTransactionError:
-            self.abort_transaction()
+        except ClientError:
+            self._thread.run(self._producer.abort_quietly())
             raise
 
     def close(self, timeout_s: float | None = None) -> None:
         """Send what was not sent yet, for at most `timeout_s`; abort an open transaction; disconnect. Idempotent."""
-        if self._thread.loop.is_running():
-            self._thread.run(self._producer.close(timeout_s))
-        self._thread.stop()
+        try:
+            if self._thread.is_running:
+                self._thread.run(self._producer.close(timeout_s))
+        finally:
+            self._thread.stop()
 
     def __enter__(self) -> "Producer":
         return self

@@ -59,6 +59,7 @@ class Commits:
 
         Raises CommitFailedError when the group has moved on, RebalanceInProgress as KafkaError, RequestTimeoutError.
         """
+        self._check_group()
         wanted = self._positions.committable() if offsets is None else dict(offsets)
         await self._drain()
         if wanted:
@@ -71,6 +72,7 @@ class Commits:
 
     def commit_async(self, offsets: Offsets | None, callback: OnCommit | None) -> None:
         """Commit in the background, once; `callback` is called by a later poll."""
+        self._check_group()
         wanted = self._positions.committable() if offsets is None else dict(offsets)
         before = list(self._running)
         task = asyncio.create_task(self._in_background(wanted, callback, before), name="ottla-commit")
@@ -118,8 +120,6 @@ class Commits:
             self._callbacks.post(callback, offsets, failure)
 
     async def _attempt(self, offsets: Offsets) -> None:
-        if self._config.group_id is None:
-            raise IllegalStateError("commits need a group.id in the consumer's configuration")
         member = self._member()
         if self._subscription.by_group and member.generation_id == NO_GENERATION:
             raise CommitFailedError(_MOVED_ON)
@@ -132,6 +132,10 @@ class Commits:
             if meaning is Next.START_OVER:
                 raise CommitFailedError(_MOVED_ON) from error
             raise
+
+    def _check_group(self) -> None:
+        if self._config.group_id is None:
+            raise IllegalStateError("commits need a group.id in the consumer's configuration")
 
     def _next_s(self) -> float:
         return self._loop.time() + self._config.auto_commit_interval_ms / 1000

@@ -1,6 +1,7 @@
 """The consumer's configuration keys: Kafka's names, defaults, ranges, and contradictions (SPEC C3)."""
 
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -8,17 +9,43 @@ from ottla.assign import BUILT_IN
 from ottla.base.config import ConfigKey, ConfigType, between, not_empty, one_of
 from ottla.base.errors import ConfigError
 from ottla.client.config import CommonConfig, build, client_keys
+from ottla.client.net.log_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 log = logging.getLogger("ottla.consumer")
 
 _AT_LEAST_0 = between(0)
+_POLICIES = "must be earliest, latest, none or by_duration:<ISO-8601 duration>"
+
+
+_DURATION = re.compile(
+    r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?$"
+)
+
+
+def reset_time(policy: str, now_ms: int) -> int | None:
+    """The time that `auto.offset.reset` means, or None for none. Raises ConfigError for a duration that is not one."""
+    match policy:
+        case "earliest":
+            return EARLIEST_TIMESTAMP
+        case "latest":
+            return LATEST_TIMESTAMP
+        case "none":
+            return None
+    kind, _, text = policy.partition(":")
+    found = _DURATION.match(text) if kind == "by_duration" else None
+    if found is None or not any(found.groups()):
+        raise ConfigError(f"Invalid value {policy!r} for configuration auto.offset.reset: {_POLICIES}")
+    d = {name: float(number or 0) for name, number in found.groupdict().items()}
+    seconds = d["days"] * 86_400 + d["hours"] * 3_600 + d["minutes"] * 60 + d["seconds"]
+    return now_ms - int(seconds * 1000)
 
 
 def _reset_policy(value: object) -> str | None:
-    text = str(value)
-    if text in ("earliest", "latest", "none") or text.startswith("by_duration:"):
-        return None
-    return "must be earliest, latest, none or by_duration:<ISO-8601 duration>"
+    try:
+        reset_time(str(value), 0)
+    except ConfigError:
+        return _POLICIES
+    return None
 
 
 #: Kafka's default is range and cooperative-sticky, which together are eager, as range alone is.

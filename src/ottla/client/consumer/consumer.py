@@ -4,22 +4,22 @@ import asyncio
 import inspect
 import random
 import re
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.base.types import TopicPartition
 from ottla.client.consumer.callbacks import CallbackDue, Callbacks
-from ottla.client.consumer.commits import Offsets, OnCommit
+from ottla.client.consumer.commits import OnCommit
 from ottla.client.consumer.config import consumer_config
 from ottla.client.consumer.parts import Parts, Shared
 from ottla.client.consumer.resets import OffsetReset
 from ottla.client.core.consumer_record import ConsumerRecord
+from ottla.client.core.failures import Failures
 from ottla.client.core.fetch_buffer import FetchBuffer
 from ottla.client.core.fetched import Decoding
 from ottla.client.core.group_protocol import assignors
-from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
+from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, checked_offsets
 from ottla.client.core.positions import NO_POSITION, PartitionState, Positions
 from ottla.client.core.subscription import RebalanceCallback, Subscription
 from ottla.client.errors import IllegalStateError, RequestTimeoutError
@@ -68,7 +68,7 @@ class AsyncConsumer:
             value=deserializer("value.deserializer", self.config.value_deserializer),
         )
         self._news = asyncio.Event()
-        self._failures: deque[Exception] = deque()
+        self._failures = Failures()
         self._callbacks = Callbacks(self._something_came)
         self._running: Parts | None = None
         self._closed = False
@@ -128,7 +128,7 @@ class AsyncConsumer:
         self._parts()
         self._cluster.track({tp.topic for tp in wanted})
         self._positions.assign(wanted)
-        self._pump()
+        self._positions_chosen()
 
     async def unsubscribe(self) -> None:
         """Read nothing; leave the group."""
@@ -190,7 +190,7 @@ class AsyncConsumer:
         if offset < 0:
             raise ValueError(f"offsets are not negative: {offset}")
         self._state(partition).seek(offset)
-        self._pump()
+        self._positions_chosen()
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on at the first record; of all partitions when none is given."""
@@ -209,7 +209,7 @@ class AsyncConsumer:
         while state.position == NO_POSITION:
             self._news.clear()
             self._pump()
-            self._raise_failures()
+            self._failures.raise_next()
             if deadline.passed:
                 raise RequestTimeoutError(f"the position of {partition} was not found within {timeout_s} s")
             await self._wait(deadline)
@@ -230,13 +230,13 @@ class AsyncConsumer:
     ) -> None:
         """Commit `offsets`, or what poll has returned. Raises CommitFailedError, RequestTimeoutError."""
         await self._ready(timeout_s)
-        await self._parts().commits.commit(_checked(offsets), self._timeout_ms(timeout_s))
+        await self._parts().commits.commit(checked_offsets(offsets), self._timeout_ms(timeout_s))
 
     def commit_async(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, callback: OnCommit | None = None
     ) -> None:
         """Like `commit` without waiting; `callback(offsets, error)` is called inside a later poll."""
-        self._parts().commits.commit_async(_checked(offsets), callback)
+        self._parts().commits.commit_async(checked_offsets(offsets), callback)
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout_s: float | None = None
@@ -279,8 +279,7 @@ class AsyncConsumer:
 
     def take_arrow(self, *, with_headers: bool) -> "dict[TopicPartition, pyarrow.RecordBatch]":
         """Fetches that are here already, as columns, in any thread."""
-        found = self._buffer.take_one_per_partition()
-        columns = {tp: fetch.take_columns(with_headers=with_headers) for tp, fetch in found.items()}
+        columns = self._buffer.take_one_per_partition(lambda fetch: fetch.take_columns(with_headers=with_headers))
         return {tp: batch for tp, batch in columns.items() if batch.num_rows}
 
     def can_take(self) -> bool:
@@ -289,6 +288,10 @@ class AsyncConsumer:
         if running is None or not self._buffer or self._failures or self._callbacks:
             return False
         return not running.membership.needs_poll and not running.commits.is_due
+
+    def has_fetches(self) -> bool:
+        """Whether `take_arrow` would find something: what is stored of paused partitions does not count."""
+        return self._buffer.has_takeable
 
     def taken(self) -> None:
         """Records were taken: fetch more. On the loop."""
@@ -311,7 +314,7 @@ class AsyncConsumer:
     async def _step(self, parts: Parts, ready: Callable[[], T], deadline: Deadline) -> "T | CallbackDue | None":
         while True:
             self._news.clear()
-            self._raise_failures()
+            self._failures.raise_next()
             due = self._callbacks.next()
             if due is not None:
                 return due
@@ -361,24 +364,31 @@ class AsyncConsumer:
             await task
         except asyncio.CancelledError:
             task.cancel()
+            await asyncio.wait({task})
             raise
 
     async def _close(self, leave_group: bool) -> None:
         if self._closed:
             return
         self._closed = True
-        if self._running is not None:
-            parts = self._running
-            if self._subscription.by_group and leave_group:
-                await parts.membership.leave("the consumer was closed")
-            elif self._subscription.by_group:
-                await parts.membership.depart("the consumer was closed")
-            elif self.config.enable_auto_commit and self.config.group_id is not None:
-                await parts.commits.before_giving_up()
-            await parts.commits.close()
-            await parts.fetcher.close()
-            await parts.resets.close()
-        await self._cluster.close()
+        try:
+            if self._running is not None:
+                await self._end(self._running, leave_group)
+        finally:  # also when a callback of the user's raised, or the wait was cancelled
+            if self._running is not None:
+                await self._running.membership.close()
+                await self._running.fetcher.close()
+                await self._running.resets.close()
+            await self._cluster.close()
+
+    async def _end(self, parts: Parts, leave_group: bool) -> None:
+        if self._subscription.by_group and leave_group:
+            await parts.membership.leave("the consumer was closed")
+        elif self._subscription.by_group:
+            await parts.membership.depart("the consumer was closed")
+        elif self.config.enable_auto_commit and self.config.group_id is not None:
+            await parts.commits.before_giving_up()
+        await parts.commits.close()
 
     def _parts(self) -> Parts:
         if self._running is None:
@@ -411,16 +421,16 @@ class AsyncConsumer:
         self._something_came()
 
     def _failed(self, error: Exception) -> None:
-        self._failures.append(error)
+        self._failures.add(error)
         self._something_came()
 
     def _reset_happened(self, reset: OffsetReset) -> None:
         if self._on_reset is not None:
             self._callbacks.post(self._on_reset, reset)
 
-    def _raise_failures(self) -> None:
-        if self._failures:
-            raise self._failures.popleft()
+    def _positions_chosen(self) -> None:
+        self._failures.positions_chosen()
+        self._pump()
 
     async def _wait(self, deadline: Deadline) -> None:
         try:
@@ -458,7 +468,7 @@ class AsyncConsumer:
     def _seek_to(self, partitions: Iterable[TopicPartition], timestamp_ms: int) -> None:
         for tp in list(partitions) or self._positions.assignment:
             self._state(tp).seek_to_time(timestamp_ms)
-        self._pump()
+        self._positions_chosen()
 
     def _state(self, tp: TopicPartition) -> PartitionState:
         state = self._positions.get(tp)
@@ -482,13 +492,3 @@ async def _call(due: CallbackDue) -> None:
         raise
     else:
         due.finish()
-
-
-def _checked(offsets: Offsets | None) -> Offsets | None:
-    """Accept (topic, partition) → offset as well as the full types."""
-    if offsets is None:
-        return None
-    return {
-        TopicPartition(*tp): offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
-        for tp, offset in offsets.items()
-    }

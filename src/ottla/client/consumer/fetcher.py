@@ -287,7 +287,12 @@ class Fetcher:
 
     def _later(self, at_s: float) -> None:
         if self._timer is not None:
-            if self._loop.time() < self._timer.when() <= at_s:
+            if self._timer.when() <= at_s:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(at_s, self.pump)
+        self._timer = self._loop.call_at(at_s, self._it_is_time)
+
+    def _it_is_time(self) -> None:
+        # forgotten first: a loop's timers may be a millisecond early, and then `pump` has to set another
+        self._timer = None
+        self.pump()

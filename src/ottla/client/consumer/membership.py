@@ -131,19 +131,23 @@ class Membership:
     async def leave(self, reason: str) -> None:
         """Give everything back, and tell the coordinator, unless the member is static (SPEC G10, G15)."""
         await self._stop(self._rebalancing)
+        try:
+            await self._give_back()
+        finally:  # whatever the user's callback raises, others are waiting for the partitions
+            self._positions.assign(())
+            await self.depart(reason)
+
+    async def _give_back(self) -> None:
         owned = sorted(self._positions.assignment)
         if owned and self.member.generation_id == NO_GENERATION:
             await self._callbacks.call(self._subscription.on_lost or self._subscription.on_revoked, owned)
         elif owned:
             await self._auto_commit()
             await self._callbacks.call(self._subscription.on_revoked, owned)
-        self._positions.assign(())
-        await self.depart(reason)
 
     async def depart(self, reason: str) -> None:
         """Stop the tasks and send LeaveGroup; no callback, no commit."""
-        await self._stop(self._rebalancing)
-        await self._stop(self._heartbeats)
+        await self.close()
         if self.member.member_id and self.member.group_instance_id is None:
             identity = MemberIdentity(self.member.member_id, None, reason)
             request = LeaveGroupRequest(self.member.group_id, (identity,))
@@ -151,6 +155,11 @@ class Membership:
                 async with asyncio.timeout(_LEAVE_TIMEOUT_MS / 1000):
                     await self._coordinators.request(_GROUP, self.member.group_id, ApiKey.LEAVE_GROUP, request)
         self.member.forgotten(reason)
+
+    async def close(self) -> None:
+        """Stop the tasks. Idempotent."""
+        await self._stop(self._rebalancing)
+        await self._stop(self._heartbeats)
 
     # a rebalance
 

@@ -5,13 +5,11 @@ Works in the background; the fetcher leaves partitions alone that have no positi
 
 import asyncio
 import logging
-import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
-from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
-from ottla.client.consumer.config import ConsumerConfig
+from ottla.client.consumer.config import ConsumerConfig, reset_time
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.core.offsets import OffsetAndMetadata
 from ottla.client.core.positions import NO_POSITION, UNKNOWN_EPOCH, PartitionState, Positions
@@ -23,7 +21,7 @@ from ottla.client.errors import (
     OffsetOutOfRangeError,
 )
 from ottla.client.net.cluster import Cluster
-from ottla.client.net.log_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, list_offsets
+from ottla.client.net.log_offsets import LATEST_TIMESTAMP, list_offsets
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_for_leader_epoch import (
@@ -34,10 +32,6 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 )
 
 log = logging.getLogger("ottla.consumer")
-
-_DURATION = re.compile(
-    r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?$"
-)
 
 
 class OffsetReset(NamedTuple):
@@ -52,24 +46,6 @@ class OffsetReset(NamedTuple):
     def skipped(self) -> int:
         """How many offsets were jumped over."""
         return self.after - self.before if self.before >= 0 else 0
-
-
-def reset_time(policy: str, now_ms: int) -> int | None:
-    """The time that `auto.offset.reset` means, or None for none. Raises ConfigError for a duration that is not one."""
-    match policy:
-        case "earliest":
-            return EARLIEST_TIMESTAMP
-        case "latest":
-            return LATEST_TIMESTAMP
-        case "none":
-            return None
-    text = policy.removeprefix("by_duration:")
-    found = _DURATION.match(text)
-    if found is None or not any(found.groups()):
-        raise ConfigError(f"Invalid value {policy} for configuration auto.offset.reset: {text} is no ISO-8601 duration")
-    d = {name: float(number or 0) for name, number in found.groupdict().items()}
-    seconds = d["days"] * 86_400 + d["hours"] * 3_600 + d["minutes"] * 60 + d["seconds"]
-    return now_ms - int(seconds * 1000)
 
 
 class Resets:
@@ -98,7 +74,6 @@ class Resets:
         self._failed = failed
         self._lost_at: dict[TopicPartition, int] = {}
         self._task: asyncio.Task[None] | None = None
-        reset_time(config.auto_offset_reset, 0)
         cluster.listeners.append(self._metadata_changed)
 
     def pump(self) -> None:
@@ -116,12 +91,11 @@ class Resets:
         """The broker does not have the position any more, or not yet."""
         when = reset_time(self._config.auto_offset_reset, self._now_ms())
         if when is None:
-            lost = state.position
-            state.seek(NO_POSITION)
-            state.position = lost
+            # asked again, and told again, until the user seeks
+            state.retry_at_s = asyncio.get_running_loop().time() + self._config.retry_backoff_max_ms / 1000
             self._failed(
                 OffsetOutOfRangeError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE, f"{state.tp}: offset {lost}, and auto.offset.reset is none"
+                    ErrorCode.OFFSET_OUT_OF_RANGE, f"{state.tp}: offset {state.position}, and auto.offset.reset is none"
                 )
             )
             return

@@ -4,10 +4,14 @@ The loop adds, the user's thread takes; `collections.deque` is safe for that.
 """
 
 from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
 
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer_record import ConsumerRecord
 from ottla.client.core.fetched import FetchedPartition
+
+T = TypeVar("T")
 
 
 class FetchBuffer:
@@ -18,6 +22,11 @@ class FetchBuffer:
 
     def __bool__(self) -> bool:
         return bool(self._fetches)
+
+    @property
+    def has_takeable(self) -> bool:
+        """Whether there is something that a paused partition does not hold back."""
+        return any(not fetch.state.paused and not fetch.is_void and not fetch.exhausted for fetch in self._fetches)
 
     def add(self, fetch: FetchedPartition) -> None:
         """A fetch has come."""
@@ -36,7 +45,13 @@ class FetchBuffer:
                 if fetch.state.paused:
                     paused.append(self._fetches.popleft())
                     continue
-                records = fetch.take_records(limit - len(taken))
+                try:
+                    records = fetch.take_records(limit - len(taken))
+                except Exception:
+                    if taken:  # first what is good; the next call meets the error again
+                        break
+                    self._fetches.extendleft(reversed(paused))
+                    raise
                 taken = taken + records if taken else records
             if fetch.is_void or fetch.exhausted:
                 self._fetches.popleft()
@@ -44,20 +59,30 @@ class FetchBuffer:
         self._fetches.extendleft(reversed(paused))
         return taken
 
-    def take_one_per_partition(self) -> dict[TopicPartition, FetchedPartition]:
-        """The oldest fetch of each partition that is not paused; the caller takes all of each."""
-        taken: dict[TopicPartition, FetchedPartition] = {}
+    def take_one_per_partition(self, take: Callable[[FetchedPartition], T]) -> dict[TopicPartition, T]:
+        """What `take` makes of the oldest fetch of each partition that is not paused; it takes all of each.
+
+        Raises what `take` raises for the first of them; for a later one it is raised by the next call.
+        """
+        taken: dict[TopicPartition, T] = {}
         left: list[FetchedPartition] = []
-        while self._fetches:
-            fetch = self._fetches.popleft()
-            if fetch.is_void or fetch.exhausted:
-                _done(fetch)
-            elif fetch.state.paused or fetch.state.tp in taken:
-                left.append(fetch)
-            else:
-                taken[fetch.state.tp] = fetch
-                _done(fetch)
-        self._fetches.extendleft(reversed(left))
+        try:
+            while self._fetches:
+                fetch = self._fetches[0]
+                if fetch.is_void or fetch.exhausted:
+                    _done(self._fetches.popleft())
+                elif fetch.state.paused or fetch.state.tp in taken:
+                    left.append(self._fetches.popleft())
+                else:
+                    try:
+                        taken[fetch.state.tp] = take(fetch)
+                    except Exception:
+                        if taken:
+                            break
+                        raise
+                    _done(self._fetches.popleft())
+        finally:
+            self._fetches.extendleft(reversed(left))
         return taken
 
 

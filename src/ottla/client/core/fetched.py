@@ -8,6 +8,7 @@ marker. Control records are never shown. The position moves over whatever is lef
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from ottla.base.types import TopicPartition
 from ottla.client.core.consumer_record import ConsumerRecord
 from ottla.client.core.positions import PartitionState
 from ottla.client.errors import SerializationError
@@ -67,42 +68,50 @@ class FetchedPartition:
         return self._at >= len(self._records) and self._next >= len(self._headers)
 
     def take_records(self, limit: int) -> list[ConsumerRecord]:
-        """Up to `limit` records; moves the position. Raises CorruptBatchError, SerializationError."""
+        """Up to `limit` records; moves the position. Raises CorruptBatchError, SerializationError.
+
+        What is good before a bad record comes first; the position then stays at the bad one, and so does the error,
+        until the user seeks over it.
+        """
         taken: list[ConsumerRecord] = []
         while len(taken) < limit and not self.exhausted:
-            if self._at >= len(self._records):
-                self._decode_next()
-                continue
-            wanted = limit - len(taken)
-            if self._at == 0 and len(self._records) <= wanted:
-                chunk = self._records
-            else:
-                chunk = self._records[self._at : self._at + wanted]
+            try:
+                if self._at >= len(self._records):
+                    self._decode_next()
+                    continue
+                chunk = self._chunk(limit - len(taken))
+            except Exception:
+                if taken:
+                    break
+                raise
             taken = taken + chunk if taken else chunk
             self._at += len(chunk)
             self._move(chunk[-1].offset + 1, chunk[-1].leader_epoch)
             if self._at >= len(self._records):
                 self._batch_done()
-        if taken and (self._decoding.key or self._decoding.value):
-            return [self._deserialize(record) for record in taken]
         return taken
 
     def take_columns(self, *, with_headers: bool) -> "pyarrow.RecordBatch":
-        """All that is left, as columns; moves the position. Raises CorruptBatchError."""
+        """All that is left, as columns; moves the position. Raises CorruptBatchError, and then takes nothing."""
         from ottla.wire.columns import decode_columns
 
         begin = self._next
         if self._at < len(self._records):  # records of this batch were taken, the rest comes as columns
             begin -= 1
+        aborts = list(self._aborted), set(self._aborting)
         left_out = {h.base_offset for pos, h in self._headers[self._next :] if self._left_out(pos, h)}
         first = self._headers[begin][0] if begin < len(self._headers) else len(self._data)
-        columns = decode_columns(
-            self._data if first == 0 else memoryview(self._data)[first:],
-            start_offset=self.state.position,
-            skip=lambda header: header.base_offset in left_out,
-            with_headers=with_headers,
-            check_crc=self._decoding.check_crcs,
-        )
+        try:
+            columns = decode_columns(
+                self._data if first == 0 else memoryview(self._data)[first:],
+                start_offset=self.state.position,
+                skip=lambda header: header.base_offset in left_out,
+                with_headers=with_headers,
+                check_crc=self._decoding.check_crcs,
+            )
+        except Exception:
+            self._aborted, self._aborting = aborts
+            raise
         if self._headers:
             last = self._headers[-1][1]
             self._move(last.last_offset + 1, last.partition_leader_epoch)
@@ -111,15 +120,33 @@ class FetchedPartition:
         self._at = 0
         return columns
 
+    def _chunk(self, wanted: int) -> list[ConsumerRecord]:
+        """The next records of the batch at hand, deserialized: up to `wanted`, or up to a bad one."""
+        if self._at == 0 and len(self._records) <= wanted:
+            chunk = self._records
+        else:
+            chunk = self._records[self._at : self._at + wanted]
+        if self._decoding.key is None and self._decoding.value is None:
+            return chunk
+        made: list[ConsumerRecord] = []
+        for record in chunk:
+            try:
+                made.append(self._deserialize(record))
+            except SerializationError:
+                if made:
+                    break
+                raise
+        return made
+
     def _decode_next(self) -> None:
         pos, header = self._headers[self._next]
-        self._next += 1
         self._at = 0
         self._records = []
+        records: list[ConsumerRecord] = []
         if header.last_offset < self.state.position:
             self._left_out(pos, header)
         elif not self._left_out(pos, header):
-            self._records = decode_consumer_records(
+            records = decode_consumer_records(
                 self._data,
                 pos,
                 header,
@@ -129,6 +156,8 @@ class FetchedPartition:
                 start_offset=self.state.position,
                 check_crc=self._decoding.check_crcs,
             )
+        self._next += 1  # not before: a batch that cannot be decoded is not passed over
+        self._records = records
         if not self._records:
             self._batch_done()
 
@@ -171,5 +200,7 @@ def _apply(deserializer: Deserializer, what: str, record: ConsumerRecord, data: 
         return deserializer(record.topic, data)
     except Exception as error:  # whatever a user's deserializer raises
         raise SerializationError(
-            f"{record.topic}-{record.partition} offset {record.offset}: the {what} could not be deserialized: {error}"
+            f"{record.topic}-{record.partition} offset {record.offset}: the {what} could not be deserialized: {error}",
+            partition=TopicPartition(record.topic, record.partition),
+            offset=record.offset,
         ) from error

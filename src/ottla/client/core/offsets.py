@@ -1,6 +1,9 @@
 """Offsets as consumers commit them."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
+
+from ottla.base.types import TopicPartition
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -26,3 +29,19 @@ class ConsumerGroupMetadata(NamedTuple):
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+
+
+def checked_offsets(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata] | None,
+) -> dict[TopicPartition, OffsetAndMetadata] | None:
+    """Accept (topic, partition) → offset as well as the full types. Raises ValueError for a negative offset."""
+    if offsets is None:
+        return None
+    checked = {
+        TopicPartition(*tp): offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
+        for tp, offset in offsets.items()
+    }
+    for tp, offset in checked.items():
+        if offset.offset < 0:
+            raise ValueError(f"{tp}: offsets are not negative: {offset.offset}")
+    return checked

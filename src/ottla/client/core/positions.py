@@ -76,6 +76,7 @@ class PartitionState:
         self.position = self.fetch_offset = offset
         self.position_epoch = epoch
         self.reset_to_ms = None
+        self.retry_at_s = 0.0
         self.validate = epoch != UNKNOWN_EPOCH
         self.added_fetches = self.taken_fetches = 0
         self.added_bytes = self.taken_bytes = 0

@@ -213,7 +213,7 @@ class Cluster:
 
     def track(self, topics: Iterable[str]) -> bool:
         """Keep metadata of these topics as well; says whether one of them was not tracked."""
-        added = set(topics) - self._topics
+        added = {_name(topic) for topic in topics} - self._topics
         if added:
             self._topics |= added
             self.request_update()
@@ -221,7 +221,7 @@ class Cluster:
 
     def retrack(self, topics: Iterable[str]) -> None:
         """Keep metadata of exactly these topics."""
-        wanted = set(topics)
+        wanted = {_name(topic) for topic in topics}
         self.snapshot = self.snapshot.without(self._topics - wanted)
         self._topics = wanted
         self.request_update()
@@ -354,3 +354,12 @@ class Cluster:
             if 0 <= idle_ms < unused_ms or (node_id < 0 and self.snapshot.nodes):
                 connection.close()
                 peer.connection = None
+
+
+def _name(topic: str) -> str:
+    """`topic`, if a broker can be asked for it."""
+    if not isinstance(topic, str):
+        raise TypeError(f"the name of a topic is a str, not {topic!r}")
+    if not topic:
+        raise KafkaError.of(ErrorCode.INVALID_TOPIC_EXCEPTION, "the name of a topic is empty")
+    return topic

@@ -1,6 +1,7 @@
 """The producer for asyncio; the blocking one (`client.blocking.producer`) drives the same object from a thread."""
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.types import TopicPartition
 from ottla.client.core.accumulator import Accumulator, Limits, OnDelivery
 from ottla.client.core.delivery import Delivery
-from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, checked_offsets
 from ottla.client.core.sequencing import Sequencer
 from ottla.client.core.transaction_state import TxnState
 from ottla.client.errors import (
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     import pyarrow
 
     from ottla.wire.records import BatchBuilder
+
+log = logging.getLogger("ottla.producer")
 
 _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 
@@ -73,6 +76,7 @@ class AsyncProducer:
         self._append = self._accumulator.append
         self._sender: Sender | None = None
         self._transactions: Transactions | None = None
+        self._ending = asyncio.Lock()
         self._closed = False
 
     # life
@@ -144,6 +148,8 @@ class AsyncProducer:
         Raises BufferExhaustedError, RequestTimeoutError, RecordTooLargeError, SerializationError,
         UnknownTopicOrPartitionError, and for a transactional producer what its state demands.
         """
+        if headers.__class__ is not tuple:
+            headers = tuple(headers)  # they are gone through more than once, a generator could not be
         delivery = self.try_send(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         if delivery is None:
             delivery = await self._until_sent(
@@ -267,7 +273,7 @@ class AsyncProducer:
     ) -> None:
         """Commit a consumer's offsets with the transaction. Raises CommitFailedError when the group has moved on."""
         transactions = await self._transactional("send_offsets_to_transaction()")
-        await transactions.send_offsets(offsets, group_metadata)
+        await transactions.send_offsets(checked_offsets(offsets) or {}, group_metadata)
 
     async def commit_transaction(self) -> None:
         """Flush and commit. After RequestTimeoutError call it again: the outcome is open until it returns."""
@@ -295,14 +301,21 @@ class AsyncProducer:
         try:
             yield
         except BaseException:
-            if self._transactions is not None and self._transactions.state in _OPEN:
-                await self._end(commit=False)
+            await self.abort_quietly()
             raise
         try:
             await self.commit_transaction()
-        except AbortableTransactionError:
-            await self.abort_transaction()
+        except ClientError:
+            await self.abort_quietly()
             raise
+
+    async def abort_quietly(self) -> None:
+        """Abort what can be aborted, for somebody who has a better error to raise than that it could not be."""
+        if self._transactions is not None and self._transactions.state in _OPEN:
+            try:
+                await self._end(commit=False)
+            except ClientError as error:
+                log.warning("the transaction was not aborted: %s", error)
 
     # inside
 
@@ -337,15 +350,16 @@ class AsyncProducer:
     async def _end(self, *, commit: bool) -> None:
         transactions = self._transactions
         assert transactions is not None
-        transactions.ending(commit=commit)
-        if not commit:
-            self._wake()  # the sender drops what is queued
-        await self._flushed()
-        if commit and transactions.in_error:
-            cause = transactions.cause
-            kind = FatalProducerError if transactions.state is TxnState.FATAL_ERROR else AbortableTransactionError
-            raise kind(f"the transaction was not committed: {cause}") from cause
-        await transactions.end(commit=commit)
+        async with self._ending:  # who comes second hears that there is no open transaction any more
+            transactions.ending(commit=commit)
+            if not commit:
+                self._wake()  # the sender drops what is queued
+            await self._flushed()
+            if commit and transactions.in_error:
+                cause = transactions.cause
+                kind = FatalProducerError if transactions.state is TxnState.FATAL_ERROR else AbortableTransactionError
+                raise kind(f"the transaction was not committed: {cause}") from cause
+            await transactions.end(commit=commit)
 
 
 _OPEN = frozenset({TxnState.IN_TRANSACTION, TxnState.ABORTABLE_ERROR, TxnState.ABORTING})
