@@ -64,9 +64,11 @@ class Upkeep:
         What is in the page cache survives the process; this is for the machine, and makes the next recovery short.
         """
         loop = asyncio.get_running_loop()
-        for partition in self._node.partitions.all():
+        partitions = self._node.partitions
+        for partition in partitions.all():
             log = partition.log
-            if log.recovery_point == log.end_offset:
+            # While others were flushed it may have been deleted; its names may be those of a new topic by now.
+            if log.recovery_point == log.end_offset or partitions.find(*partition.tp) is not partition:
                 continue
             try:
                 plan = log.flush_plan()
@@ -76,7 +78,7 @@ class Upkeep:
                 continue
             log.mark_flushed(plan)
         try:
-            await loop.run_in_executor(None, self._node.partitions.checkpoint_plan())
+            await loop.run_in_executor(None, partitions.checkpoint_plan())
         except StorageError as fault:
             _log.error("checkpoint failed: %s", fault)
 

@@ -1,0 +1,51 @@
+"""The broker's regular work, while the topics it works on come and go."""
+
+import asyncio
+
+from ottla.base.types import TopicPartition
+from ottla.broker.runtime.upkeep import Upkeep
+from ottla.broker.server import Listener
+from ottla.log.results import Origin
+from ottla.testing import AsyncBroker
+from ottla.wire.errors import ErrorCode
+from ottla.wire.records import Record, encode_batch
+
+
+def _upkeep(broker: AsyncBroker) -> Upkeep:
+    def nobody_asks(frame: object, client_host: str, /) -> None:
+        raise AssertionError("nothing is sent here")
+
+    listener = Listener(nobody_asks, broker.node.clock, max_request_bytes=1, max_connections=1, max_idle_ms=-1)
+    return Upkeep(broker.node, listener)
+
+
+def _append(broker: AsyncBroker, topic: str, count: int) -> None:
+    batch = encode_batch([Record(at, 1, None, b"x", ()) for at in range(count)])
+    appended = broker.node.partitions.append(TopicPartition(topic, 0), batch, origin=Origin.COORDINATOR)
+    assert appended.error is ErrorCode.NONE
+
+
+async def test_a_flush_leaves_a_topic_alone_that_was_made_again_meanwhile(broker: AsyncBroker) -> None:
+    node = broker.node
+    for name in ("first", "second"):
+        node.create_topic(name, 1, {})
+        _append(broker, name, 5)
+    flushing = asyncio.create_task(_upkeep(broker).flush())
+    await asyncio.sleep(0)  # the first topic is being synced in another thread
+    node.delete_topic(node.metadata.image.topics["second"])
+    node.create_topic("second", 1, {})
+    await flushing
+    assert sorted(path.name for path in (broker.data_dir / "second-0").iterdir()) == [
+        "00000000000000000000.index",
+        "00000000000000000000.log",
+        "00000000000000000000.timeindex",
+        "partition.metadata",
+    ]
+    assert _recovery_point(broker, "first") == 5
+    assert _recovery_point(broker, "second") == 0
+
+
+def _recovery_point(broker: AsyncBroker, topic: str) -> int:
+    partition = broker.node.partitions.find(topic, 0)
+    assert partition is not None
+    return partition.log.recovery_point
