@@ -66,6 +66,15 @@ def test_a_declared_length_alone_takes_no_memory() -> None:
     assert len(buffer.get_buffer()) < 70_000
 
 
+@pytest.mark.parametrize(("keep_bytes", "kept"), [(None, True), (100_000, False), (500_000, True)])
+def test_what_a_large_frame_needed_is_given_back_after_it(keep_bytes: int | None, kept: bool) -> None:
+    buffer = FrameBuffer(1_000_000, keep_bytes=keep_bytes)
+    stream = struct.pack(">i", 300_000) + bytes(300_000)
+    for _ in range(2):
+        assert len(feed(buffer, stream, iter(lambda: 60_000, 0))) == 1
+        assert (len(buffer.get_buffer()) > 300_000) is kept
+
+
 @pytest.mark.parametrize("client_id", [None, "", "me", "ü" * 100])
 @pytest.mark.parametrize("version", [0, 2, 3, 4])
 def test_a_request_comes_back(client_id: str | None, version: int) -> None:

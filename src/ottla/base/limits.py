@@ -46,6 +46,10 @@ MAX_WAITING_FRAMES: Final = 64
 #: Bytes of such frames, likewise: with produce requests of a megabyte the count alone would hold too much memory.
 MAX_WAITING_BYTES: Final = 8_388_608
 
+#: Room that a broker keeps for a connection's next request; what a larger one needed is given back after it. A produce
+#: request of a megabyte (`max.request.size` of Kafka's producer) with its headers fits, so that none is made each time.
+MAX_KEPT_BUFFER_BYTES: Final = 2_097_152
+
 #: Partitions made in one request (Kafka's `MAX_PARTITIONS_PER_BATCH`); each is several open files.
 MAX_NEW_PARTITIONS: Final = 10_000
 

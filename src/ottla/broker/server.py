@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, OttlaError
-from ottla.base.limits import MAX_WAITING_BYTES, MAX_WAITING_FRAMES
+from ottla.base.limits import MAX_KEPT_BUFFER_BYTES, MAX_WAITING_BYTES, MAX_WAITING_FRAMES
 from ottla.broker.outbox import Outbox, Piece
 from ottla.wire.frames import FrameBuffer
 
@@ -50,7 +50,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, listener: "Listener") -> None:
         self._listener = listener
-        self._frames = FrameBuffer(listener.max_request_bytes)
+        self._frames = FrameBuffer(listener.max_request_bytes, keep_bytes=MAX_KEPT_BUFFER_BYTES)
         self._waiting: deque[Frame] = deque()
         self._waiting_bytes = 0
         self._later: Later | None = None

@@ -155,14 +155,16 @@ class FrameBuffer:
     """Cuts frames out of a stream, for `asyncio.BufferedProtocol`.
 
     The loop asks for room (`get_buffer`), fills it, and `commit` returns the whole frames, each copied out once. A
-    length that is negative or above `max_bytes` raises WireError before room for it is made.
+    length that is negative or above `max_bytes` raises WireError before room for it is made. A buffer that has grown
+    beyond `keep_bytes` is given back once it is empty; None keeps it for the next large frame.
     """
 
-    __slots__ = ("_buffer", "_end", "_max_bytes", "_start")
+    __slots__ = ("_buffer", "_end", "_keep_bytes", "_max_bytes", "_start")
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, *, keep_bytes: int | None = None) -> None:
         self._buffer = bytearray(_INITIAL_BUFFER_BYTES)
         self._max_bytes = max_bytes
+        self._keep_bytes = max_bytes + 4 if keep_bytes is None else max(keep_bytes, _INITIAL_BUFFER_BYTES)
         self._start = 0
         self._end = 0
 
@@ -186,7 +188,11 @@ class FrameBuffer:
                 break
             frames.append(bytes(view[start + 4 : start + 4 + length]))
             start += 4 + length
-        self._start, self._end = (0, 0) if start == end else (start, end)
+        if start == end:
+            start = end = 0
+            if len(self._buffer) > self._keep_bytes:
+                self._buffer = bytearray(_INITIAL_BUFFER_BYTES)
+        self._start, self._end = start, end
         return frames
 
     @property
