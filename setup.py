@@ -14,12 +14,10 @@ def extensions() -> list[Extension]:
     except ImportError:
         return []
     sources = [(name, Path("src", *name.split(".")).with_suffix(".py")) for name in COMPILED]
-    modules = [
-        Extension(name, [str(path)], optional=True, extra_compile_args=["-O3"])
-        for name, path in sources
-        if path.exists()
-    ]
+    modules = [Extension(name, [str(path)], extra_compile_args=["-O3"]) for name, path in sources if path.exists()]
     built: list[Extension] = cythonize(modules, language_level=3, compiler_directives={"annotation_typing": False})
+    for module in built:
+        module.optional = True  # cythonize() makes new ones without it
     return built
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
+import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -45,3 +49,13 @@ def test_what_the_package_needs_is_pinned() -> None:
     assert not missing, "run `make requirements`"
     build = {match.group().lower() for each in project["build-system"]["requires"] if (match := re.match(r"\w+", each))}
     assert build <= set(_pinned("build"))
+
+
+def test_without_a_compiler_the_build_goes_on_with_nothing_compiled(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "setup.py", tmp_path)
+    wire = shutil.copytree(ROOT / "src/ottla/wire", tmp_path / "src/ottla/wire", ignore=shutil.ignore_patterns("*.so"))
+    command = [sys.executable, "setup.py", "build_ext", "--inplace"]
+    environment = {**os.environ, "CC": "no-such-compiler"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert not list(wire.glob("*.so"))
