@@ -46,7 +46,7 @@ class Leader:
         if identity.epoch < self.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if identity.epoch > self.epoch:
-            if sequence != 0:
+            if sequence != 0 and self.epoch >= 0:  # of a producer it does not know it takes any (KAFKA-14359)
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             self.recent.clear()
         elif (sequence, len(records)) in self.recent:

@@ -47,6 +47,7 @@ def run(steps: list[tuple[str, int]]) -> Producer:
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(_STEPS, max_size=60))
+@example([("produce", 1), ("produce", 1), ("refuse", 0), ("serve", 0)])
 def test_p4_any_loss_of_requests_or_answers_leaves_every_record_once_and_in_order(steps: list[tuple[str, int]]) -> None:
     producer = run(steps)
     assert producer.leader.log == [record for batch in producer.all for record in batch.records]
@@ -76,9 +77,26 @@ def identified(*, transactional: bool = False) -> Sequencer:
     return sequencer
 
 
-def test_p4_a_newer_batch_waits_while_an_older_one_is_repeated() -> None:
+def test_p4_the_first_batch_goes_alone_until_the_broker_knows_the_producer() -> None:
     sequencer = identified()
     first, second, third = Batch(0, 1), Batch(1, 1), Batch(2, 1)
+    assert sequencer.may_send(first)
+    sequencer.assign(first)
+    assert not sequencer.may_send(second)
+    # its topic is just being made; had the second one been written, the first one could not be any more
+    assert sequencer.refused(first, first.identity, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1) is Verdict.RETRY
+    assert not sequencer.may_send(second)
+    sequencer.acknowledged(first, 0)
+    for batch in (second, third):
+        assert sequencer.may_send(batch)
+        sequencer.assign(batch)
+
+
+def test_p4_a_newer_batch_waits_while_an_older_one_is_repeated() -> None:
+    sequencer = identified()
+    opening, first, second, third = (Batch(number, 1) for number in range(4))
+    sequencer.assign(opening)
+    sequencer.acknowledged(opening, 0)
     for batch in (first, second):
         assert sequencer.may_send(batch)
         sequencer.assign(batch)
@@ -86,11 +104,11 @@ def test_p4_a_newer_batch_waits_while_an_older_one_is_repeated() -> None:
     assert sequencer.refused(second, second.identity, ErrorCode.NETWORK_EXCEPTION, -1) is Verdict.RETRY
     assert not sequencer.may_send(second)
     assert sequencer.may_send(first)
-    sequencer.acknowledged(first, 0)
+    sequencer.acknowledged(first, 1)
     assert sequencer.may_send(second)
-    sequencer.acknowledged(second, 1)
+    sequencer.acknowledged(second, 2)
     sequencer.assign(third)
-    assert third.base_sequence == 2
+    assert third.base_sequence == 3
 
 
 def test_p4_no_more_than_five_batches_are_unanswered() -> None:

@@ -4,7 +4,9 @@ Each partition counts its own records from 0. A batch gets its sequence when it 
 repetition, so the broker recognises a repetition and refuses a gap. What this module decides, for a partition:
 
 - *May the next batch go?* A batch that is being repeated goes only when it is the oldest that is unanswered; a new one
-  goes unless the fate of an earlier one is unknown, or batches of an older epoch are still out.
+  goes unless the fate of an earlier one is unknown, or batches of an older epoch are still out. The first batch of all
+  goes alone: a broker that does not know the producer takes any sequence (KAFKA-14359), so were the first one refused
+  (its topic is just being made) and the second one written, the first could never be.
 - *What does an error mean?* OUT_OF_ORDER_SEQUENCE_NUMBER of a batch that is not the next is the echo of an earlier
   failure: repeat. Of the batch that is the next one it means that the broker lost what was before it.
 - *What if a batch is given up on?* If it was never sent, or was refused for good, or nobody knows: the sequence has a
@@ -74,6 +76,8 @@ class _Partition:
         self.unanswered: list[Sequenced] = []
         #: A batch was given up on that the broker may have written.
         self.unresolved = False
+        #: The producer id whose batches the broker has seen in this partition.
+        self.introduced_as = NO_IDENTITY.producer_id
 
     def is_next(self, sequence: int) -> bool:
         return sequence == _plus(self.last_acked, 1)
@@ -124,6 +128,8 @@ class Sequencer:
             return partition.unanswered[0] is batch
         if partition.unanswered and partition.identity != self.identity:
             return False
+        if partition.unanswered and partition.introduced_as != self.identity.producer_id:
+            return False
         return not partition.unresolved and len(partition.unanswered) < MAX_UNANSWERED
 
     def assign(self, batch: Sequenced) -> None:
@@ -143,6 +149,7 @@ class Sequencer:
         """The broker has `batch`; `last_offset` is the offset of its last record, -1 when it did not say."""
         partition = self._of(batch.tp)
         self._remove(partition, batch)
+        partition.introduced_as = batch.identity.producer_id
         if batch.identity != partition.identity:
             return
         last = last_sequence(batch)
