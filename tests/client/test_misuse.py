@@ -68,6 +68,12 @@ def test_poll_arrow_of_a_paused_partition_waits_and_returns(servers: str, produc
         assert consumer.poll_arrow(PATIENCE_S)[tp].num_rows == 9
 
 
+def test_rows_without_key_and_value_are_refused(servers: str, producer: Producer) -> None:
+    pa = pytest.importorskip("pyarrow")
+    with pytest.raises(ValueError, match="rows need a column key or value to become records; there are valeu"):
+        producer.send_arrow(make_topic(servers), pa.record_batch({"valeu": [b"v"]}))
+
+
 def test_o5_without_a_reset_policy_a_lost_position_is_told_until_the_user_seeks(
     servers: str, producer: Producer
 ) -> None:

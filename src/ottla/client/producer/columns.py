@@ -17,10 +17,12 @@ def split_by_partition(
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    names = batch.schema.names
+    if "key" not in names and "value" not in names:  # a misspelt name would else become records of nothing
+        raise ValueError(f"rows need a column key or value to become records; there are {', '.join(names) or 'none'}")
     if partition is not None or batch.num_rows == 0:
         yield partition, batch
         return
-    names = batch.schema.names
     wanted = pa.nulls(batch.num_rows, pa.int32())
     if "key" in names and not pa.types.is_null(batch.column("key").type):
         keys = pc.dictionary_encode(batch.column("key").cast(pa.binary()))
