@@ -19,9 +19,11 @@ class _Scheduler:
 
     def __init__(self) -> None:
         self.delays_s: list[float] = []
+        self.last: Callable[[], object] = lambda: None
 
     def call_later(self, delay: float, callback: Callable[[], object], /) -> _Handle:
         self.delays_s.append(delay)
+        self.last = callback
         return _Handle()
 
 
@@ -107,3 +109,19 @@ def test_replacing_again_and_again_does_not_grow_the_heap() -> None:
     clock.advance(20_000)
     timers.fire()
     assert fired == ["expired"]
+
+
+def test_after_a_stall_what_came_meanwhile_is_read_before_timers_fire() -> None:
+    clock, scheduler, timers, fired = _timers()
+    timers.set("silent", clock.now_ms() + 1_000, lambda: fired.append("silent"))
+    timers.set("heard", clock.now_ms() + 1_000, lambda: fired.append("too early"))
+    clock.advance(60_000)
+    scheduler.last()
+    assert fired == []
+    timers.set("heard", clock.now_ms() + 1_000, lambda: fired.append("heard"))
+    clock.advance(50)
+    scheduler.last()
+    assert fired == ["silent"]
+    clock.advance(950)
+    scheduler.last()
+    assert fired == ["silent", "heard"]

@@ -2,6 +2,9 @@
 
 Coordinators set a timer by key and replace it again and again (a session timeout at every heartbeat), so replacing
 must cost next to nothing: an entry of the heap that its key no longer points to is dropped when it comes up.
+
+An event loop runs timers before it reads sockets. When the process stood still (a suspended machine, a long request),
+the heartbeats that came meanwhile are read first, so that nobody is expelled for the broker's own silence.
 """
 
 import heapq
@@ -30,6 +33,9 @@ class Scheduler(Protocol):
 
 #: The loop is asked again after this long at the most, so a wall clock that was set forward is noticed.
 _LONGEST_SLEEP_MS = 60_000
+#: Waking up later than this is a stall, after which sockets are read for `_CATCH_UP_S` before anything fires.
+_STALL_MS = 500
+_CATCH_UP_S = 0.05
 
 
 class Timers:
@@ -43,6 +49,8 @@ class Timers:
         self._count = 0
         self._handle: Handle | None = None
         self._wake_at_ms = 0
+        #: When the loop should call next at the latest, sleeps being cut into pieces.
+        self._expected_ms = 0
 
     def set(self, key: Hashable, at_ms: int, action: Callable[[], None]) -> None:
         """Run `action` once, at `at_ms` (wall clock) or as soon after as the loop gets to it."""
@@ -85,6 +93,14 @@ class Timers:
                     _log.exception("the timer %s failed", key)
         self._sleep()
 
+    def _woken(self) -> None:
+        now_ms = self._clock.now_ms()
+        if now_ms - self._expected_ms > _STALL_MS:
+            self._expected_ms = now_ms + int(_CATCH_UP_S * 1000)
+            self._handle = self._scheduler.call_later(_CATCH_UP_S, self._woken)
+        else:
+            self.fire()
+
     def _compact(self) -> None:
         self._heap = [entry for entry in self._heap if self._live.get(entry[2], (0,))[0] == entry[1]]
         heapq.heapify(self._heap)
@@ -95,5 +111,7 @@ class Timers:
             self._handle = None
         if self._heap:
             self._wake_at_ms = self._heap[0][0]
-            delay_ms = min(max(self._wake_at_ms - self._clock.now_ms(), 0), _LONGEST_SLEEP_MS)
-            self._handle = self._scheduler.call_later(delay_ms / 1000, self.fire)
+            now_ms = self._clock.now_ms()
+            delay_ms = min(max(self._wake_at_ms - now_ms, 0), _LONGEST_SLEEP_MS)
+            self._expected_ms = now_ms + delay_ms
+            self._handle = self._scheduler.call_later(delay_ms / 1000, self._woken)
