@@ -24,7 +24,7 @@ from ottla.client.core.group_protocol import (
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.core.positions import Positions
 from ottla.client.core.subscription import Subscription
-from ottla.client.errors import ClientError, KafkaError, MaxPollIntervalExceededError
+from ottla.client.errors import ClientError, FencedInstanceIdError, KafkaError, MaxPollIntervalExceededError
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.coordinators import CoordinatorKind, Coordinators
 from ottla.wire.apis import ApiKey
@@ -77,6 +77,8 @@ class Membership:
         self._last_poll_s = self._loop.time()
         self._in_poll = False
         self._exceeded = False
+        #: Another member has this one's `group.instance.id`: joining again would take it back, and so on for ever.
+        self._fenced: FencedInstanceIdError | None = None
         self._rebalancing: asyncio.Task[None] | None = None
         self._heartbeats: asyncio.Task[None] | None = None
         #: Partition counts the leader assigned by; when metadata says otherwise it rejoins.
@@ -107,7 +109,9 @@ class Membership:
     def pump(self) -> None:
         """Begin a rebalance if one is needed."""
         wanted = self._subscription.by_group and self.member.rejoin_reason is not None
-        if wanted and self._rebalancing is None and not self._exceeded:
+        if wanted and self._fenced is not None:
+            self._failed(self._fenced)
+        elif wanted and self._rebalancing is None and not self._exceeded:
             self._rebalancing = asyncio.create_task(self._rebalance(), name="ottla-rebalance")
 
     @property
@@ -312,7 +316,9 @@ class Membership:
         meaning = self.member.answered(call, code, member_id)
         log.debug("group %s: %s was answered %s: %s", self.member.group_id, call.value, code.name, meaning.value)
         if meaning is Next.FAIL:
-            raise KafkaError.of(code, f"group {self.member.group_id}")
+            error = KafkaError.of(code, f"group {self.member.group_id}")
+            self._fenced = error if isinstance(error, FencedInstanceIdError) else None
+            raise error
         return meaning
 
     # heartbeats
