@@ -46,7 +46,7 @@ def main() -> None:
         .option("subscribe", options.input)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", options.max_offsets_per_trigger)
-        # any Kafka tool sees how far the pipeline is: ottla groups describe <output>-wordcount
+        # any Kafka tool sees how far the pipeline is: ottla groups offsets <output>-wordcount
         .option("kafka.group.id", f"{options.output}-wordcount")
         .load()
     )

@@ -47,6 +47,11 @@ def client_config(bootstrap: str, options: Sequence[str] | None = None, **more: 
     return {"bootstrap.servers": bootstrap, **own, **pairs(options)}
 
 
+def admin_config(bootstrap: str, options: Sequence[str] | None = None) -> dict[str, object]:
+    """An admin client's configuration: somebody waits at a terminal, so ten seconds instead of Kafka's sixty."""
+    return client_config(bootstrap, options, default_api_timeout_ms=10_000, request_timeout_ms=10_000)
+
+
 def print_json(data: object) -> None:
     """`data` on standard output, one JSON document."""
     print(json.dumps(data, indent=2, default=_plain, ensure_ascii=False))

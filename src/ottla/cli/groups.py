@@ -13,7 +13,7 @@ from ottla.cli.common import (
     CommandError,
     Config,
     Json,
-    client_config,
+    admin_config,
     print_rows,
     say,
     topic_partition,
@@ -21,6 +21,7 @@ from ottla.cli.common import (
 
 if TYPE_CHECKING:
     from ottla import Admin, OffsetAndMetadata, TopicPartition
+    from ottla.client.admin.types import GroupDescription
 
 app = typer.Typer(no_args_is_help=True, help="List, describe and delete consumer groups; show and reset their offsets.")
 
@@ -35,7 +36,7 @@ def list_groups(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, config: Config = None,
     """
     from ottla import Admin
 
-    with Admin(client_config(bootstrap, config)) as admin:
+    with Admin(admin_config(bootstrap, config)) as admin:
         found = admin.list_groups()
     rows: list[dict[str, object]] = [
         {"group": each.group_id, "state": each.state, "protocol_type": each.protocol_type} for each in found
@@ -53,10 +54,9 @@ def describe(
     """
     from ottla import Admin
 
-    with Admin(client_config(bootstrap, config)) as admin:
+    with Admin(admin_config(bootstrap, config)) as admin:
         found = admin.describe_groups([group])[group]
-    if found.state == "Dead":
-        raise CommandError(f"there is no group {group}; `ottla groups list` shows which there are")
+    _must_exist(found)
     rows: list[dict[str, object]] = [
         {
             "member": member.member_id,
@@ -84,8 +84,10 @@ def offsets(
     from ottla import Admin
     from ottla.client.admin.types import OffsetSpec
 
-    with Admin(client_config(bootstrap, config)) as admin:
+    with Admin(admin_config(bootstrap, config)) as admin:
         committed = admin.list_group_offsets(group)
+        if not committed:
+            _must_exist(admin.describe_groups([group])[group])
         ends = admin.list_offsets(dict.fromkeys(committed, OffsetSpec.LATEST))
     rows: list[dict[str, object]] = [
         {
@@ -122,7 +124,7 @@ def reset(
     from ottla import Admin, OffsetAndMetadata
 
     at = _target(to)
-    with Admin(client_config(bootstrap, config)) as admin:
+    with Admin(admin_config(bootstrap, config)) as admin:
         partitions = _partitions(admin, topics)
         old = admin.list_group_offsets(group)
         new = _targets(admin, partitions, at) if shift is None else _shifted(admin, partitions, old, shift)
@@ -154,7 +156,7 @@ def delete(
     """
     from ottla import Admin
 
-    with Admin(client_config(bootstrap, config)) as admin:
+    with Admin(admin_config(bootstrap, config)) as admin:
         admin.delete_groups(groups)
     say(f"Deleted {', '.join(groups)}.")
 
@@ -228,3 +230,9 @@ def _shifted(
         raise CommandError(f"the group has no offset for {', '.join(missing)} to shift; use --to instead")
     bounds = _bounds(admin, partitions)
     return {tp: bounds.clamp(tp, old[tp].offset + shift) for tp in partitions}
+
+
+def _must_exist(group: GroupDescription) -> None:
+    """A group that a broker does not know is described as dead."""
+    if group.state == "Dead":
+        raise CommandError(f"there is no group {group.group_id}; `ottla groups list` shows which there are")

@@ -21,7 +21,7 @@ def run(
 
     Sets the Python that Spark's workers use, and the settings that make Python sources and sinks fast.
 
-    Example: `ottla run examples/wordcount.py --bootstrap 127.0.0.1:9092`
+    Example: `ottla run examples/wordcount.py --bootstrap HOST:PORT --input lines --output words --checkpoint ./state`
     """
     if not script.is_file():
         raise CommandError(f"{script} does not exist; name a Python file, for example examples/wordcount.py")

@@ -12,7 +12,7 @@ from ottla.cli.common import (
     CommandError,
     Config,
     Json,
-    client_config,
+    admin_config,
     pairs,
     print_rows,
     say,
@@ -43,7 +43,7 @@ def list_topics(
     """
     from ottla import Admin
 
-    with Admin(client_config(bootstrap, config)) as admin:
+    with Admin(admin_config(bootstrap, config)) as admin:
         found = admin.list_topics(internal=internal)
     rows: list[dict[str, object]] = [{"topic": topic.name, "partitions": topic.partitions} for topic in found]
     print_rows(rows, ("topic", "partitions"), as_json=as_json, none="There are no topics.")
@@ -66,7 +66,7 @@ def create(
     from ottla.client.admin.types import NewTopic
 
     wanted = [NewTopic(name, partitions, replication, pairs(settings)) for name in names]
-    with Admin(client_config(bootstrap, config)) as admin:
+    with Admin(admin_config(bootstrap, config)) as admin:
         admin.create_topics(wanted)
     say(f"Created {', '.join(names)}.")
 
@@ -82,7 +82,7 @@ def describe(
     from ottla import Admin, TopicPartition
     from ottla.client.admin.types import ConfigResource, OffsetSpec, ResourceType
 
-    with Admin(client_config(bootstrap, config)) as admin:
+    with Admin(admin_config(bootstrap, config)) as admin:
         topics = [topic for _name, topic in sorted(admin.describe_topics(names).items())]
         partitions = [TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions]
         first = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
@@ -116,7 +116,7 @@ def delete(names: Names, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, config: Confi
     """
     from ottla import Admin
 
-    with Admin(client_config(bootstrap, config)) as admin:
+    with Admin(admin_config(bootstrap, config)) as admin:
         admin.delete_topics(names)
     say(f"Deleted {', '.join(names)}.")
 
@@ -139,7 +139,7 @@ def alter(
 
     if partitions is None and not settings and not unset:
         raise CommandError("nothing to alter; give --partitions N, --set KEY=VALUE or --unset KEY")
-    with Admin(client_config(bootstrap, config)) as admin:
+    with Admin(admin_config(bootstrap, config)) as admin:
         if partitions is not None:
             admin.create_partitions({name: partitions})
         if settings or unset:

@@ -12,7 +12,7 @@ from ottla.cli.common import (
     CommandError,
     Config,
     Json,
-    client_config,
+    admin_config,
     print_rows,
     say,
     topic_partition,
@@ -35,7 +35,7 @@ def list_transactions(
     """
     from ottla import Admin
 
-    with Admin(client_config(bootstrap, config)) as admin:
+    with Admin(admin_config(bootstrap, config)) as admin:
         found = admin.list_transactions(pattern, tuple(state or ()))
     rows: list[dict[str, object]] = [
         {"transactional_id": each.transactional_id, "producer_id": each.producer_id, "state": each.state}
@@ -58,7 +58,7 @@ def describe(
     """
     from ottla import Admin
 
-    with Admin(client_config(bootstrap, config)) as admin:
+    with Admin(admin_config(bootstrap, config)) as admin:
         found = admin.describe_transactions(ids)
     rows: list[dict[str, object]] = [
         {
@@ -96,7 +96,7 @@ def abort(
 
     if (transactional_id is None) == (partition is None) or (partition is None) != (start_offset is None):
         raise CommandError("give either a transactional id, or --partition TOPIC:PARTITION with --start-offset N")
-    with Admin(client_config(bootstrap, config)) as admin:
+    with Admin(admin_config(bootstrap, config)) as admin:
         if transactional_id is not None:
             admin.fence_producers([transactional_id])
             say(f"{transactional_id}: aborted, and its producer fenced.")
