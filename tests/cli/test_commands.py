@@ -211,4 +211,5 @@ def test_ctrl_c_ends_consume_cleanly(ottla_broker: Broker, ottla: Ottla, tmp_pat
 def test_g18_a_group_that_does_not_exist_is_an_error(ottla: Ottla, command: str) -> None:
     said = ottla("groups", command, "nobody")
     assert said.code == 1
-    assert "there is no group nobody" in said.err
+    assert "nobody" in said.err
+    assert "`ottla groups list` shows which there are" in said.err
