@@ -142,7 +142,15 @@ def transactions(bootstrap: str, scale: float) -> Values:
 
 
 def group(bootstrap: str, _scale: float) -> Values:
-    """Eight members of a fresh group until each has its three of 24 partitions."""
+    """Eight members of a fresh group until each has its three of 24 partitions; the median of five groups.
+
+    Who joins before the first generation is decided is a race, and who is late waits for a heartbeat of 3 s: either
+    broker gives anything from 0.15 s to 3.5 s.
+    """
+    return {"group of 8 until stable": percentile([_group(bootstrap) for _ in range(5)], 0.5)}
+
+
+def _group(bootstrap: str) -> float:
     topic = new_topic(bootstrap, 24)
     start = time.perf_counter()
     members: list[Any] = [Consumer({"bootstrap.servers": bootstrap, "group.id": topic}) for _ in range(8)]
@@ -154,7 +162,7 @@ def group(bootstrap: str, _scale: float) -> Values:
     taken = time.perf_counter() - start
     for member in members:
         member.close()
-    return {"group of 8 until stable": taken}
+    return taken
 
 
 FIGURES: dict[str, Measure] = {
