@@ -10,7 +10,7 @@ from ottla.broker.config_keys import BROKER_CONFIG
 
 #: `OTTLA_LOG_RETENTION_MS=1000` sets `log.retention.ms`. Names reserved for other uses are not read as keys.
 ENVIRONMENT_PREFIX = "OTTLA_"
-_NOT_KEYS = frozenset({"OTTLA_BOOTSTRAP", "OTTLA_INTERPRETED", "OTTLA_FAULT", "OTTLA_FAULT_DIR"})
+_NOT_KEYS = frozenset({"OTTLA_BOOTSTRAP", "OTTLA_EXPLORE", "OTTLA_INTERPRETED", "OTTLA_FAULT", "OTTLA_FAULT_DIR"})
 
 #: Other spellings of keys (`broker.id`, `log.dir`).
 _SPELLINGS = {name: key.name for key in BROKER_CONFIG.keys.values() for name in key.synonyms}
