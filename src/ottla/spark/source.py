@@ -219,11 +219,10 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         """The next micro-batch; `start` itself when there is nothing new."""
         read_to = SourceOffset.from_json(start).end
         earliest, latest = self._ask()
+        self._topics.losses(plan.check_no_loss(read_to, earliest, latest))
         if self._available is not None:
             latest = {tp: min(latest.get(tp, offset), offset) for tp, offset in self._available.items()}
             latest = {tp: max(offset, read_to.get(tp, 0)) for tp, offset in latest.items()}
-        else:
-            self._topics.losses(plan.check_no_loss(read_to, earliest, latest))
         begin, end = plan.next_target(read_to, earliest, latest)
         if isinstance(limit, ReadMaxRows):
             end = plan.limited(begin, end, limit.max_rows)
