@@ -20,6 +20,7 @@ from ottla import (
     NewTopic,
     OffsetAndMetadata,
     OffsetReset,
+    OffsetSpec,
     Producer,
     TopicPartition,
 )
@@ -28,6 +29,7 @@ from ottla.client.errors import (
     FencedInstanceIdError,
     IllegalStateError,
     NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
@@ -362,6 +364,21 @@ def o5_a_reset_says_how_many_records_were_skipped(servers: str) -> None:
 # --- admin, and the asyncio API ---
 
 
+def admin_deletes_records(servers: str) -> None:
+    topic = make_topic(servers, 2)
+    first, second = partitions_of(topic, 2)
+    with Producer({"bootstrap.servers": servers}) as producer:
+        for number in range(10):
+            producer.send(topic, b"%d" % number, partition=number % 2)
+    with Admin({"bootstrap.servers": servers}) as admin:
+        assert admin.delete_records({first: 3, second: -1}) == {first: 3, second: 5}
+        assert admin.delete_records({first: 1}) == {first: 3}
+        earliest = admin.list_offsets(dict.fromkeys([first, second], OffsetSpec.EARLIEST))
+        assert {tp: at.offset for tp, at in earliest.items()} == {first: 3, second: 5}
+        with pytest.raises(OffsetOutOfRangeError):
+            admin.delete_records({first: 99})
+
+
 def admin_looks_after_topics(servers: str) -> None:
     name = fresh("admin")
     with Admin({"bootstrap.servers": servers}) as admin:
@@ -436,6 +453,7 @@ BLOCKING: list[Callable[[str], None]] = [
     c1_positions_can_be_chosen,
     c1_a_position_is_found_while_news_come_in,
     o5_a_reset_says_how_many_records_were_skipped,
+    admin_deletes_records,
     admin_looks_after_topics,
 ]
 ASYNCIO = [c4_asyncio_reads_and_writes, c4_a_cancelled_call_harms_nothing, c4_a_transaction_around_a_block]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.errors import CorruptDataError
-from ottla.base.types import TopicPartition
+from ottla.base.types import TopicPartition, topic_id_bytes, topic_id_text
 from ottla.log.checkpoint import (
     decode_leader_epochs,
     decode_offsets,
@@ -14,8 +14,6 @@ from ottla.log.checkpoint import (
     encode_leader_epochs,
     encode_offsets,
     encode_partition_metadata,
-    topic_id_bytes,
-    topic_id_text,
 )
 
 _TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=20)

@@ -106,6 +106,34 @@ def test_s1_a_wrong_option_is_told_by_spark(spark: Any, bootstrap: str) -> None:
         ).load().count()
 
 
+def test_s1_a_batch_read_of_nothing_is_empty(spark: Any, bootstrap: str, fresh_name: Callable[[str], str]) -> None:
+    topic = make_topic(bootstrap, fresh_name("empty"))
+    reader = spark.read.format("ottla").option("kafka.bootstrap.servers", bootstrap)
+    assert reader.option("subscribe", topic).load().count() == 0
+
+
+def test_s1_available_now_stops_for_a_topic_made_anew(
+    spark: Any, bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    topic = make_topic(bootstrap, fresh_name("anew"))
+    rows: list[int] = []
+
+    def run() -> None:
+        send_lines(bootstrap, topic)
+        lines = spark.readStream.format("ottla").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
+        stream = lines.option("startingOffsets", "earliest").load().writeStream.trigger(availableNow=True)
+        stream = stream.foreachBatch(lambda frame, number: rows.append(frame.count()))
+        stream.option("checkpointLocation", str(tmp_path)).start().awaitTermination()
+
+    run()
+    with Admin({"bootstrap.servers": bootstrap}) as admin:
+        admin.delete_topics([topic])
+    make_topic(bootstrap, topic)
+    with pytest.raises(Exception, match=f"partition {topic}-0 was read up to 200, then made anew"):
+        run()
+    assert rows == [len(LINES)]
+
+
 def test_s2_a_stream_is_exact_although_a_worker_is_killed_in_its_write(
     spark: Any, bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path
 ) -> None:

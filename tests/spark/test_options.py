@@ -4,8 +4,8 @@ import pytest
 
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
+from ottla.spark.bounds import EARLIEST, LATEST, AtOffsets, AtTimes
 from ottla.spark.options import Semantics, duration_ms, sink_options, source_options
-from ottla.spark.plan import AtTimestamps, Latest, Specific
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 SOURCE = {**SERVERS, "subscribe": "lines"}
@@ -14,9 +14,10 @@ A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
 
 def test_s1_a_stream_begins_at_the_latest_and_a_batch_at_the_earliest() -> None:
-    assert source_options(SOURCE, streaming=True).start == Latest()
+    assert source_options(SOURCE, streaming=True).start == AtOffsets("startingOffsets", {}, LATEST)
     batch = source_options(SOURCE, streaming=False)
-    assert (batch.start, batch.end) == (Specific({}), Latest())
+    assert batch.start == AtOffsets("startingOffsets", {}, EARLIEST)
+    assert batch.end == AtOffsets("endingOffsets", {}, LATEST)
 
 
 def test_s1_names_are_compared_as_spark_gives_them_in_lower_case() -> None:
@@ -26,11 +27,20 @@ def test_s1_names_are_compared_as_spark_gives_them_in_lower_case() -> None:
 
 def test_s1_offsets_by_json_by_timestamp_and_by_one_timestamp() -> None:
     json_offsets = source_options({**SOURCE, "startingOffsets": '{"a":{"0":23,"1":-2}}'}, streaming=True)
-    assert json_offsets.start == Specific({A0: 23, A1: -2})
+    assert json_offsets.start == AtOffsets("startingOffsets", {A0: 23, A1: -2}, EARLIEST)
     by_time = source_options({**SOURCE, "startingOffsetsByTimestamp": '{"a":{"0":1000}}'}, streaming=True)
-    assert by_time.start == AtTimestamps({A0: 1000}, None)
+    assert by_time.start == AtTimes("startingOffsetsByTimestamp", {A0: 1000}, EARLIEST, late_is_latest=False)
     one_time = source_options({**SOURCE, "startingTimestamp": "1000", "startingOffsets": "latest"}, streaming=True)
-    assert one_time.start == AtTimestamps({}, 1000)
+    assert one_time.start == AtTimes("startingTimestamp", {}, 1000, late_is_latest=False)
+
+
+def test_s1_partitions_that_an_end_does_not_name_end_at_their_latest() -> None:
+    by_offset = source_options({**SOURCE, "endingOffsets": '{"a":{"0":23,"1":-1}}'}, streaming=False)
+    assert by_offset.end == AtOffsets("endingOffsets", {A0: 23, A1: -1}, LATEST)
+    by_time = source_options({**SOURCE, "endingOffsetsByTimestamp": '{"a":{"0":1000}}'}, streaming=False)
+    assert by_time.end == AtTimes("endingOffsetsByTimestamp", {A0: 1000}, LATEST, late_is_latest=True)
+    one_time = source_options({**SOURCE, "endingTimestamp": "1000"}, streaming=False)
+    assert one_time.end == AtTimes("endingTimestamp", {}, 1000, late_is_latest=True)
 
 
 def test_s1_partitions_are_assigned_by_json() -> None:
@@ -47,11 +57,17 @@ def test_s1_partitions_are_assigned_by_json() -> None:
         ({**SOURCE, "startingOffset": "latest"}, "did you mean startingOffsets?"),
         ({**SOURCE, "kafka.fetch.max.byte": "1"}, "did you mean kafka.fetch.max.bytes?"),
         ({**SOURCE, "startingOffsets": "newest"}, "startingOffsets: expected JSON"),
+        ({**SOURCE, "startingOffsets": '{"a":{"0":-7}}'}, "startingOffsets: -7 for a-0 is below -2"),
+        ({**SOURCE, "startingOffsets": '{"a":{"0":1.5}}'}, "startingOffsets: expected JSON"),
+        ({**SOURCE, "startingTimestamp": "-1"}, "must be at least 0"),
+        ({**SOURCE, "startingOffsetsByTimestamp": '{"a":{"0":-1}}'}, "-1 for a-0 is below 0"),
         ({**SOURCE, "endingOffsets": "latest"}, "is for batch reads"),
         ({**SOURCE, "maxOffsetsPerTrigger": "0"}, "must be at least 1"),
         ({**SOURCE, "kafka.isolation.level": "dirty"}, "read_committed"),
         ({**SERVERS, "subscribePattern": "("}, "is no regular expression"),
         ({**SERVERS, "assign": "[1]"}, "assign: expected JSON"),
+        ({**SERVERS, "assign": '{"a":[0.5]}'}, "assign: expected JSON"),
+        ({**SERVERS, "assign": "{}"}, "assign names no partition"),
         ({**SERVERS, "subscribe": " , "}, "names no topic"),
         ({**SOURCE, "maxTriggerDelay": "soon"}, "expected a time like 15m"),
     ],

@@ -9,16 +9,18 @@ from hypothesis import strategies as st
 from ottla.base.types import TopicPartition
 from ottla.spark import plan
 from ottla.spark.errors import DataLossError
-from ottla.spark.plan import Offsets, Range, SourceOffset
+from ottla.spark.plan import Logs, Offsets, Range, SourceOffset
 
 TPS = st.builds(TopicPartition, st.sampled_from(["a", "b.c", "d"]), st.integers(0, 20))
 OFFSETS = st.dictionaries(TPS, st.integers(0, 2**40), max_size=8)
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 
 
-@given(OFFSETS, OFFSETS, st.none() | st.text(max_size=5))
-def test_a_source_offset_is_read_as_it_was_written(start: Offsets, end: Offsets, group: str | None) -> None:
-    offset = SourceOffset(start, end, group)
+@given(OFFSETS, OFFSETS, st.none() | st.text(max_size=5), st.dictionaries(st.text(max_size=3), st.text(max_size=3)))
+def test_a_source_offset_is_read_as_it_was_written(
+    start: Offsets, end: Offsets, group: str | None, ids: dict[str, str]
+) -> None:
+    offset = SourceOffset(start, end, group, ids)
     assert SourceOffset.from_json(json.loads(json.dumps(offset.to_json()))) == offset
 
 
@@ -39,7 +41,7 @@ def test_no_partition_moves_back_and_new_ones_begin_at_their_earliest(
     read_to: Offsets, earliest: Offsets, latest: Offsets
 ) -> None:
     latest = {tp: max(end, read_to.get(tp, 0), earliest.get(tp, 0)) for tp, end in latest.items()}
-    start, end = plan.next_target(read_to, earliest, latest)
+    start, end = plan.next_target(SourceOffset({}, read_to), Logs(earliest, latest))
     assert set(start) == set(end) == set(latest)
     for tp in latest:
         assert start[tp] <= end[tp]
@@ -49,7 +51,28 @@ def test_no_partition_moves_back_and_new_ones_begin_at_their_earliest(
 
 
 def test_a_partition_made_anew_is_read_from_its_beginning() -> None:
-    assert plan.next_target({A0: 50}, {A0: 0}, {A0: 7}) == ({A0: 0}, {A0: 7})
+    assert plan.next_target(SourceOffset({}, {A0: 50}), Logs({A0: 0}, {A0: 7})) == ({A0: 0}, {A0: 7})
+
+
+def test_a_topic_made_anew_is_known_by_its_id_although_it_is_longer() -> None:
+    read, logs = SourceOffset({}, {A0: 50}, ids={"a": "old"}), Logs({A0: 0}, {A0: 70}, {"a": "new"})
+    assert plan.check_no_loss(read, logs) == ["partition a-0 was read up to 50, then made anew; it ends at 70 now"]
+    assert plan.next_target(read, logs) == ({A0: 0}, {A0: 70})
+    for ids in ({"a": "old"}, {}):
+        assert plan.check_no_loss(read, logs._replace(ids=ids)) == []
+        assert plan.next_target(read, logs._replace(ids=ids)) == ({A0: 50}, {A0: 70})
+
+
+@given(OFFSETS, st.data())
+def test_a_query_that_stops_at_what_was_there_neither_moves_back_nor_beyond(
+    start: Offsets, data: st.DataObject
+) -> None:
+    end = {tp: at + data.draw(st.integers(0, 50)) for tp, at in start.items()}
+    stop = {tp: data.draw(st.integers(0, 2**40)) for tp in start if data.draw(st.booleans())}
+    stopped = plan.stopped_at(stop, start, end)
+    assert set(stopped) == set(end)
+    for tp, at in stopped.items():
+        assert start[tp] <= at <= max(start[tp], min(end[tp], stop.get(tp, start[tp])))
 
 
 @given(OFFSETS, st.data(), st.integers(1, 2**41))
@@ -104,12 +127,12 @@ def test_small_ranges_are_not_split_for_min_partitions() -> None:
 def test_what_was_not_read_and_is_not_there_is_a_loss(
     read_to: Offsets, earliest: Offsets, latest: Offsets, why: str
 ) -> None:
-    losses = plan.check_no_loss(read_to, earliest, latest)
+    losses = plan.check_no_loss(SourceOffset({}, read_to), Logs(earliest, latest))
     with pytest.raises(DataLossError, match=why):
         plan.require_no_loss(losses)
 
 
 @given(OFFSETS)
 def test_nothing_is_lost_when_all_is_there(offsets: Offsets) -> None:
-    assert plan.check_no_loss(offsets, offsets, offsets) == []
+    assert plan.check_no_loss(SourceOffset({}, offsets), Logs(offsets, offsets)) == []
     plan.require_no_loss([])

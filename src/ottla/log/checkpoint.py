@@ -12,14 +12,12 @@ The three of the data directory (recovery point, log start offset, high watermar
 the marker are the broker's to write, the leader epochs and partition.metadata are the partition's.
 """
 
-import base64
-import binascii
 import json
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from ottla.base.errors import CorruptDataError
-from ottla.base.types import TopicPartition
+from ottla.base.types import TopicPartition, topic_id_bytes, topic_id_text
 
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
@@ -64,22 +62,6 @@ def decode_partition_metadata(content: bytes) -> bytes:
         if name.strip() == "topic_id":
             return topic_id_bytes(value.strip())
     raise CorruptDataError("partition.metadata has no topic_id line")
-
-
-def topic_id_text(topic_id: bytes) -> str:
-    """A topic id as Kafka prints it: base64 for URLs without padding."""
-    return base64.urlsafe_b64encode(topic_id).decode("ascii").rstrip("=")
-
-
-def topic_id_bytes(text: str) -> bytes:
-    """The 16 bytes of a printed topic id; CorruptDataError when it is not one."""
-    try:
-        topic_id = base64.urlsafe_b64decode(text + "==")
-    except (binascii.Error, ValueError):
-        topic_id = b""
-    if len(topic_id) != 16:
-        raise CorruptDataError(f"not a topic id: {text!r}")
-    return topic_id
 
 
 def encode_clean_shutdown(broker_epoch: int = -1) -> bytes:

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.require import require
-from ottla.base.types import TopicPartition
-from ottla.log.checkpoint import decode_partition_metadata, encode_partition_metadata, topic_id_text
+from ottla.base.types import TopicPartition, topic_id_text
+from ottla.log.checkpoint import decode_partition_metadata, encode_partition_metadata
 from ottla.log.config import LogConfig, TimestampType
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.names import PARTITION_METADATA

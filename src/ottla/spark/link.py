@@ -7,11 +7,13 @@ the raw calls that source and ledger need; it lives on a loop in a background th
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 
-from ottla.base.types import TopicPartition
+from ottla.base.errors import ConfigError
+from ottla.base.types import TopicPartition, topic_id_text
 from ottla.client.admin.admin import AsyncAdmin
 from ottla.client.admin.config import ADMIN_CONFIG
 from ottla.client.blocking.loop_thread import LoopThread
@@ -19,14 +21,17 @@ from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.core.negotiation import CAPS_OF_FIRST_TRANSACTIONS
 from ottla.client.errors import KafkaError, RequestTimeoutError, raise_for
 from ottla.client.net.coordinators import CoordinatorKind
+from ottla.client.net.log_offsets import list_offsets
 from ottla.client.net.retry import Deadline, repeat, short_backoff
-from ottla.spark.errors import UnknownOutcomeError
+from ottla.spark.errors import DataLossError, UnknownOutcomeError
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 
 T = TypeVar("T")
+#: How long a topic may be unknown to the brokers before it counts as gone.
+UNKNOWN_TOPIC_S = 3.0
 _UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
@@ -55,7 +60,7 @@ class KafkaLink(AsyncAdmin):
         self._thread.stop()
 
     async def topics(self, names: Iterable[str] | None) -> ClusterSnapshot:
-        """Metadata of these topics, or of all; waits for topics that were never seen before."""
+        """Metadata of these topics, or of all. Raises ConfigError if one that was never seen before does not exist."""
         await self.start()
         if names is None:
             if not self._cluster.all_topics:
@@ -65,7 +70,9 @@ class KafkaLink(AsyncAdmin):
         wanted = set(names)
         known = self.memory.setdefault("topics", set())
         for name in wanted - known:
-            await self._cluster.wait_for_topic(name, self.config.default_api_timeout_ms)
+            self._cluster.track([name])
+            missing = ConfigError(f"topic {name} does not exist")
+            await self._unless_unknown(partial(self._cluster.require_topic, name), f"metadata of topic {name}", missing)
             known.add(name)
         return self._cluster.snapshot
 
@@ -76,20 +83,63 @@ class KafkaLink(AsyncAdmin):
         last record. A partition that does not exist is left out.
         """
         await self.start()
-        topics = self._cluster.snapshot.topics
-        there = {
-            tp: ms for tp, ms in times.items() if tp.topic in topics and tp.partition in topics[tp.topic].partitions
-        }
-        found = await self.list_offsets(there, read_committed=committed)
+        timeout_ms = self.config.default_api_timeout_ms
+        found = await list_offsets(
+            self._cluster, times, read_committed=committed, timeout_ms=timeout_ms, leave_out_gone=True
+        )
         return {tp: at.offset for tp, at in found.items()}
 
     async def fetch(
-        self, tp: TopicPartition, offset: int, *, committed: bool, max_bytes: int, max_wait_ms: int
+        self,
+        tp: TopicPartition,
+        offset: int,
+        *,
+        topic_id: str | None = None,
+        committed: bool,
+        max_bytes: int,
+        max_wait_ms: int,
     ) -> PartitionData:
-        """One fetch of one partition, repeated until it succeeds. Raises OffsetOutOfRangeError."""
-        return await self._retry(
-            lambda: self._fetch(tp, offset, int(committed), max_bytes, max_wait_ms), f"a fetch of {tp} at {offset}"
-        )
+        """One fetch of one partition, repeated until it succeeds.
+
+        Raises OffsetOutOfRangeError; DataLossError if the topic is gone, or has another id than `topic_id`.
+        """
+
+        async def attempt() -> PartitionData:
+            await self._require_id(tp.topic, topic_id)
+            return await self._fetch(tp, offset, int(committed), max_bytes, max_wait_ms)
+
+        gone = DataLossError(f"topic {tp.topic} is gone")
+        return await self._unless_unknown(attempt, f"a fetch of {tp} at {offset}", gone)
+
+    async def _unless_unknown(self, attempt: Callable[[], Awaitable[T]], what: str, error: Exception) -> T:
+        """Repeat `attempt`; raise `error` when a topic stays unknown. A new one may not be known everywhere at once."""
+        unknown_since: float | None = None
+
+        async def timed() -> T:
+            nonlocal unknown_since
+            try:
+                return await attempt()
+            except KafkaError as answer:
+                if answer.code in _UNKNOWN_TOPIC:
+                    now_s = asyncio.get_running_loop().time()
+                    unknown_since = now_s if unknown_since is None else unknown_since
+                    if now_s - unknown_since >= UNKNOWN_TOPIC_S:
+                        raise error from answer
+                raise
+
+        return await self._retry(timed, what)
+
+    async def _require_id(self, topic: str, topic_id: str | None) -> None:
+        self._cluster.track([topic])
+        if topic_id is None or self._has_id(topic, topic_id):
+            return
+        await self._cluster.refreshed()
+        await self._cluster.require_topic(topic)
+        if not self._has_id(topic, topic_id):
+            raise DataLossError(f"topic {topic} was deleted and made again: its id is not {topic_id} any more")
+
+    def _has_id(self, topic: str, topic_id: str) -> bool:
+        return topic_id_text(self._cluster.snapshot.topic_id(topic)) == topic_id
 
     async def _fetch(
         self, tp: TopicPartition, offset: int, isolation: int, max_bytes: int, max_wait_ms: int

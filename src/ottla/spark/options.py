@@ -10,13 +10,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from operator import index
 
 from ottla.base.config import ConfigKey, ConfigSet, ConfigType, between, one_of
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.client.config import CommonConfig, build, client_keys
 from ottla.client.producer.config import PRODUCER_CONFIG, producer_config
-from ottla.spark.plan import Bound, Latest, Offsets, at_timestamps, offsets_from_json, specific
+from ottla.spark.bounds import EARLIEST, LATEST, AtOffsets, AtTimes, Bound
+from ottla.spark.plan import Offsets, offsets_from_json
 
 _TEXT, _WHOLE, _FLAG = ConfigType.STRING, ConfigType.LONG, ConfigType.BOOLEAN
 _POSITIVE = between(1)
@@ -31,8 +33,8 @@ SOURCE_OPTIONS = ConfigSet.of(
             "startingOffsets", _TEXT, None, 'earliest, latest, or {"topic":{"0":23,"1":-2}} (-2 earliest, -1 latest)'
         ),
         ConfigKey("endingOffsets", _TEXT, None, "latest or JSON; batch reads only"),
-        ConfigKey("startingTimestamp", _WHOLE, None, "Milliseconds since the epoch"),
-        ConfigKey("endingTimestamp", _WHOLE, None, "Milliseconds since the epoch; batch reads only"),
+        ConfigKey("startingTimestamp", _WHOLE, None, "Milliseconds since the epoch", between(0)),
+        ConfigKey("endingTimestamp", _WHOLE, None, "Milliseconds since the epoch; batch reads only", between(0)),
         ConfigKey("startingOffsetsByTimestamp", _TEXT, None, '{"topic":{"0":milliseconds}}'),
         ConfigKey("endingOffsetsByTimestamp", _TEXT, None, '{"topic":{"0":milliseconds}}; batch reads only'),
         ConfigKey(
@@ -139,7 +141,6 @@ class SourceOptions:
     partitions: tuple[TopicPartition, ...]
     start: Bound
     end: Bound
-    timestamp_strategy_latest: bool
     max_offsets: int | None
     min_offsets: int | None
     max_delay_ms: int
@@ -179,8 +180,8 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
     ends = [n for n in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp") if own[n] is not None]
     if streaming and ends:
         raise ConfigError(f"{ends[0]} is for batch reads; a streaming query has no end")
-    start = _bound(own, "starting", Latest() if streaming else None)
-    if not streaming and isinstance(start, Latest):
+    start = _start(own, streaming=streaming)
+    if not streaming and isinstance(start, AtOffsets) and start.others == LATEST:
         raise ConfigError("startingOffsets can't be latest for batch reads: there would be nothing to read")
     return SourceOptions(
         client=client,
@@ -189,8 +190,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         pattern=_pattern(own["subscribePattern"]),
         partitions=_assigned(own["assign"]),
         start=start,
-        end=_bound(own, "ending", Latest()),
-        timestamp_strategy_latest=own["startingOffsetsByTimestampStrategy"] == "latest",
+        end=_end(own),
         max_offsets=_int(own["maxOffsetsPerTrigger"]),
         min_offsets=_int(own["minOffsetsPerTrigger"]),
         max_delay_ms=duration_ms("maxTriggerDelay", str(own["maxTriggerDelay"])),
@@ -267,34 +267,48 @@ def _sink_id(own: Mapping[str, object]) -> str:
     return given
 
 
-def _bound(own: Mapping[str, object], side: str, default: Bound | None) -> Bound:
-    by_partition, timestamp = _text(own[f"{side}OffsetsByTimestamp"]), _int(own[f"{side}Timestamp"])
-    offsets = _text(own[f"{side}Offsets"])
-    # the order of precedence of Spark's connector
-    if timestamp is not None:
-        return at_timestamps({}, timestamp)
-    if by_partition is not None:
-        return at_timestamps(_json_offsets(f"{side}OffsetsByTimestamp", by_partition), None)
-    if offsets is not None:
-        if offsets.lower() in ("earliest", "latest"):
-            return _named(side, offsets.lower())
-        return specific(_json_offsets(f"{side}Offsets", offsets))
-    return default if default is not None else _named(side, "earliest")
+def _start(own: Mapping[str, object], *, streaming: bool) -> Bound:
+    latest = own["startingOffsetsByTimestampStrategy"] == "latest"
+    timed = _timed(own, "starting", EARLIEST, late_is_latest=latest)
+    if timed is not None:
+        return timed
+    text = _text(own["startingOffsets"]) or ("latest" if streaming else "earliest")
+    if text.lower() in ("earliest", "latest"):
+        return AtOffsets("startingOffsets", {}, EARLIEST if text.lower() == "earliest" else LATEST)
+    return AtOffsets("startingOffsets", _json_offsets("startingOffsets", text, EARLIEST), EARLIEST)
 
 
-def _named(side: str, name: str) -> Bound:
-    if name == "latest":
-        return Latest()
-    if side == "ending":
+def _end(own: Mapping[str, object]) -> Bound:
+    timed = _timed(own, "ending", LATEST, late_is_latest=True)
+    if timed is not None:
+        return timed
+    text = _text(own["endingOffsets"]) or "latest"
+    if text.lower() == "earliest":
         raise ConfigError("endingOffsets can't be earliest: there would be nothing to read")
-    return specific({})
+    named = {} if text.lower() == "latest" else _json_offsets("endingOffsets", text, LATEST)
+    return AtOffsets("endingOffsets", named, LATEST)
 
 
-def _json_offsets(option: str, text: str) -> Offsets:
+def _timed(own: Mapping[str, object], side: str, others: int, *, late_is_latest: bool) -> AtTimes | None:
+    """A bound by time, if one is given: it goes before offsets, one time for all before single ones, as in Spark's."""
+    timestamp, by_partition = f"{side}Timestamp", f"{side}OffsetsByTimestamp"
+    if own[timestamp] is not None:
+        return AtTimes(timestamp, {}, int(str(own[timestamp])), late_is_latest)
+    if own[by_partition] is not None:
+        return AtTimes(by_partition, _json_offsets(by_partition, str(own[by_partition]), 0), others, late_is_latest)
+    return None
+
+
+def _json_offsets(option: str, text: str, least: int) -> Offsets:
+    example = '{"topic":{"0":23,"1":-2}}' if least == EARLIEST else '{"topic":{"0":23,"1":1500}}'
     try:
-        return offsets_from_json(json.loads(text))
+        offsets = offsets_from_json(json.loads(text))
     except (ValueError, TypeError, AttributeError):
-        raise ConfigError(f'{option}: expected JSON like {{"topic":{{"0":23,"1":-2}}}}, not {text}') from None
+        raise ConfigError(f"{option}: expected JSON like {example}, not {text}") from None
+    for tp, offset in offsets.items():
+        if offset < least:
+            raise ConfigError(f"{option}: {offset} for {tp} is below {least}")
+    return offsets
 
 
 def _names(value: object) -> tuple[str, ...]:
@@ -317,9 +331,12 @@ def _assigned(value: object) -> tuple[TopicPartition, ...]:
     if value is None:
         return ()
     try:
-        return tuple(sorted(TopicPartition(t, int(p)) for t, ps in json.loads(str(value)).items() for p in ps))
+        found = {TopicPartition(t, index(p)) for t, ps in json.loads(str(value)).items() for p in ps}
     except (ValueError, TypeError, AttributeError):
         raise ConfigError(f'assign: expected JSON like {{"topic":[0,1]}}, not {value}') from None
+    if not found:
+        raise ConfigError("assign names no partition")
+    return tuple(sorted(found))
 
 
 def _text(value: object) -> str | None:

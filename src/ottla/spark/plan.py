@@ -2,15 +2,17 @@
 
 A source offset, as Spark keeps it in the checkpoint, holds where its micro-batch begins *and* ends:
 
-    {"from": {"topic": {"0": 5}}, "group": "g", "to": {"topic": {"0": 9}}, "v": 1}
+    {"from": {"topic": {"0": 5}}, "group": "g", "ids": {"topic": "1fOW..."}, "to": {"topic": {"0": 9}}, "v": 1}
 
 because Spark does not persist the initial offset of a Python source: a replay of the first batch would begin wherever
 `latest` is by then. Spark compares offsets as JSON text, so keys are sorted and an offset that did not move is given
-back as it is. Spark does not check that offsets move forward either: every target is clamped here.
+back as it is. The topics' ids tell a topic that was deleted and made again from the one that was read (KIP-516). Spark
+does not check that offsets move forward either: every target is clamped here.
 """
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
+from operator import index
 from typing import Any, NamedTuple
 
 from ottla.base.types import TopicPartition
@@ -18,38 +20,6 @@ from ottla.spark.errors import DataLossError
 
 Offsets = dict[TopicPartition, int]
 OFFSET_VERSION = 1
-#: In JSON offsets: the partition's first, and its end.
-EARLIEST, LATEST = -2, -1
-
-
-class Latest(NamedTuple):
-    """The end of every partition."""
-
-
-class Specific(NamedTuple):
-    """An offset for the partitions named; -2 is the earliest and -1 the latest. Others begin at their earliest."""
-
-    offsets: Offsets
-
-
-class AtTimestamps(NamedTuple):
-    """The first record at or after a time (milliseconds): one for all partitions, or one for each."""
-
-    by_partition: Offsets
-    every_ms: int | None
-
-
-Bound = Latest | Specific | AtTimestamps
-
-
-def specific(offsets: Offsets) -> Specific:
-    """A bound by offsets."""
-    return Specific(offsets)
-
-
-def at_timestamps(by_partition: Offsets, every_ms: int | None) -> AtTimestamps:
-    """A bound by timestamps."""
-    return AtTimestamps(by_partition, every_ms)
 
 
 class Range(NamedTuple):
@@ -75,21 +45,27 @@ def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str
 
 def offsets_from_json(value: Mapping[str, Mapping[str, int]]) -> Offsets:
     """The reverse. Raises ValueError, TypeError or AttributeError."""
-    return {TopicPartition(topic, int(p)): int(offset) for topic, ps in value.items() for p, offset in ps.items()}
+    return {TopicPartition(topic, int(p)): index(offset) for topic, ps in value.items() for p, offset in ps.items()}
 
 
 class SourceOffset(NamedTuple):
-    """A micro-batch: where it begins and ends, and the group whose offsets it moves."""
+    """A micro-batch: where it begins and ends, the group whose offsets it moves, and its topics' ids.
+
+    The ids are as Kafka prints them; brokers before 2.8 have none.
+    """
 
     start: Offsets
     end: Offsets
     group: str | None = None
+    ids: Mapping[str, str] = {}
 
     def to_json(self) -> dict[str, Any]:
         """What Spark keeps in the checkpoint."""
         value: dict[str, Any] = {"from": offsets_to_json(self.start)}
         if self.group is not None:
             value["group"] = self.group
+        if self.ids:
+            value["ids"] = dict(sorted(self.ids.items()))
         value["to"] = offsets_to_json(self.end)
         value["v"] = OFFSET_VERSION
         return value
@@ -99,38 +75,62 @@ class SourceOffset(NamedTuple):
         """Read what `to_json` made. Raises ValueError for another version."""
         if value.get("v") != OFFSET_VERSION:
             raise ValueError(f"the checkpoint's offset is not one of this source: {dict(value)}")
-        return cls(offsets_from_json(value["from"]), offsets_from_json(value["to"]), value.get("group"))
+        start, end = offsets_from_json(value["from"]), offsets_from_json(value["to"])
+        return cls(start, end, value.get("group"), dict(value.get("ids", {})))
 
 
-def check_no_loss(read_to: Offsets, earliest: Offsets, latest: Offsets) -> list[str]:
-    """Sentences for what is lost of what was still to be read. `read_to` is the next offset of every partition."""
+class Logs(NamedTuple):
+    """The partitions there are now: the earliest offset and the end of each, and their topics' ids."""
+
+    earliest: Offsets
+    latest: Offsets
+    ids: Mapping[str, str] = {}
+
+
+def made_anew(read: SourceOffset, logs: Logs) -> set[TopicPartition]:
+    """Partitions whose log is not the one that was read: another topic id, or an end before what was read."""
+    return {
+        tp
+        for tp, offset in read.end.items()
+        if tp in logs.latest and (logs.latest[tp] < offset or _other(read.ids.get(tp.topic), logs.ids.get(tp.topic)))
+    }
+
+
+def _other(before: str | None, now: str | None) -> bool:
+    return before is not None and now is not None and before != now
+
+
+def check_no_loss(read: SourceOffset, logs: Logs) -> list[str]:
+    """Sentences for what is lost of what was still to be read; `read.end` is the next offset of every partition."""
+    anew = made_anew(read, logs)
     losses = []
-    for tp, offset in sorted(read_to.items()):
-        if tp not in latest:
+    for tp, offset in sorted(read.end.items()):
+        if tp not in logs.latest:
             losses.append(f"partition {tp} is gone; offset {offset} was to be read next")
-        elif latest[tp] < offset:
-            losses.append(f"partition {tp} ends at {latest[tp]} but was read up to {offset}: it was made anew")
-        elif earliest.get(tp, 0) > offset:
-            losses.append(f"partition {tp} begins at {earliest[tp]} now; offset {offset} was to be read next")
+        elif tp in anew:
+            losses.append(f"partition {tp} was read up to {offset}, then made anew; it ends at {logs.latest[tp]} now")
+        elif logs.earliest.get(tp, 0) > offset:
+            losses.append(f"partition {tp} begins at {logs.earliest[tp]} now; offset {offset} was to be read next")
     return losses
 
 
-def report_loss(losses: list[str]) -> str:
-    """One message, or DataLossError's."""
-    return "; ".join(losses) + ". Set failOnDataLoss to false to go on with what is there"
-
-
-def next_target(read_to: Offsets, earliest: Offsets, latest: Offsets) -> tuple[Offsets, Offsets]:
+def next_target(read: SourceOffset, logs: Logs) -> tuple[Offsets, Offsets]:
     """Where the next batch begins and could end, for the partitions that exist.
 
-    A partition that was not there before begins at its earliest offset. None moves back: what Spark has planned once
-    must not be read again.
+    A partition that was not there before, or was made anew, begins at its earliest offset. No other moves back: what
+    Spark has planned once must not be read again.
     """
-    start = {tp: max(read_to.get(tp, earliest.get(tp, 0)), earliest.get(tp, 0)) for tp in latest}
-    for tp, offset in read_to.items():
-        if tp in latest and latest[tp] < offset:  # made anew, and failOnDataLoss is off
-            start[tp] = earliest.get(tp, 0)
-    return start, {tp: max(start[tp], latest[tp]) for tp in latest}
+    anew = made_anew(read, logs)
+    start = {}
+    for tp in logs.latest:
+        earliest = logs.earliest.get(tp, 0)
+        start[tp] = earliest if tp in anew else max(read.end.get(tp, earliest), earliest)
+    return start, {tp: max(start[tp], logs.latest[tp]) for tp in logs.latest}
+
+
+def stopped_at(stop: Offsets, start: Offsets, end: Offsets) -> Offsets:
+    """`end`, but no further than `stop`; a partition that `stop` does not know stays where it is."""
+    return {tp: max(start[tp], min(end[tp], stop.get(tp, start[tp]))) for tp in end}
 
 
 def limited(start: Offsets, end: Offsets, most: int | None) -> Offsets:
@@ -178,4 +178,4 @@ def _pieces(whole: Range, count: int) -> list[Range]:
 def require_no_loss(losses: list[str]) -> None:
     """Raise DataLossError if there are losses."""
     if losses:
-        raise DataLossError(report_loss(losses))
+        raise DataLossError("; ".join(losses) + ". Set failOnDataLoss to false to go on with what is there")

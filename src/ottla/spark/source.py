@@ -6,7 +6,6 @@ records are read, up to the last stable offset; so a range holds the same record
 """
 
 import logging
-import re
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,12 +16,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from ottla.base.types import TopicPartition
 from ottla.client.core.offsets import OffsetAndMetadata
 from ottla.client.errors import OffsetOutOfRangeError
-from ottla.spark import faults, plan
+from ottla.spark import bounds, faults, plan
 from ottla.spark.columns import Chunk
 from ottla.spark.errors import DataLossError
 from ottla.spark.link import KafkaLink, link
 from ottla.spark.options import SourceOptions
-from ottla.spark.plan import AtTimestamps, Bound, Latest, Offsets, Range, SourceOffset, Specific
+from ottla.spark.plan import Logs, Offsets, Range, SourceOffset
+from ottla.spark.topics import Topics
 from ottla.wire.messages.fetch import PartitionData
 
 log = logging.getLogger("ottla.spark")
@@ -34,76 +34,13 @@ _EMPTY_FETCHES = 5
 
 
 class KafkaRange(InputPartition):  # type: ignore[misc]
-    """What one task reads."""
+    """What one task reads: a range, and the id of the topic that was meant when it was planned."""
 
-    def __init__(self, topic: str, partition: int, start: int, end: int) -> None:
-        self.range = Range(TopicPartition(topic, partition), start, end)
-
-
-class Topics:
-    """The partitions that the options mean, and offsets in them. Blocking; on the driver."""
-
-    def __init__(self, options: SourceOptions) -> None:
-        self._options = options
-
-    @property
-    def kafka(self) -> KafkaLink:
-        """This process's link."""
-        return link(self._options.kafka)
-
-    def partitions(self) -> list[TopicPartition]:
-        """Every partition there is now."""
-        options = self._options
-        named = {tp.topic for tp in options.partitions} | set(options.topics)
-        snapshot = self.kafka.run(self.kafka.topics(None if options.pattern is not None else named))
-        pattern = re.compile(options.pattern) if options.pattern is not None else None
-        found = [
-            TopicPartition(topic, partition)
-            for topic, info in snapshot.topics.items()
-            if (pattern.fullmatch(topic) if pattern is not None else topic in named) and not info.is_internal
-            for partition in info.partitions
-        ]
-        return sorted(set(found) & set(options.partitions)) if options.partitions else sorted(found)
-
-    def at(self, times: Mapping[TopicPartition, int]) -> Offsets:
-        """Offsets at times, or at -2 the earliest and -1 the end of what may be read."""
-        committed = self._options.client.isolation_level == "read_committed"
-        return self.kafka.run(self.kafka.offsets_at(times, committed=committed))
-
-    def ends(self, tps: list[TopicPartition]) -> tuple[Offsets, Offsets]:
-        """The earliest offset and the end of each partition."""
-        return self.at(dict.fromkeys(tps, plan.EARLIEST)), self.at(dict.fromkeys(tps, plan.LATEST))
-
-    def resolve(self, bound: Bound) -> Offsets:
-        """The offset in every partition that `bound` means. Raises DataLossError for a time that is too late."""
-        tps = self.partitions()
-        match bound:
-            case Latest():
-                return self.at(dict.fromkeys(tps, plan.LATEST))
-            case Specific(offsets):
-                asked = {tp: offsets.get(tp, plan.EARLIEST) for tp in tps}
-                named = self.at({tp: offset for tp, offset in asked.items() if offset < 0})
-                return {tp: named.get(tp, offset) for tp, offset in asked.items()}
-            case AtTimestamps(by_partition, every_ms):
-                times = {tp: by_partition.get(tp, every_ms) for tp in tps}
-                found = self.at({tp: plan.EARLIEST if ms is None else ms for tp, ms in times.items()})
-                late = [tp for tp, offset in found.items() if offset < 0]
-                if late and not self._options.timestamp_strategy_latest:
-                    raise DataLossError(
-                        f"{late[0]} holds no record at or after {times[late[0]]}; "
-                        "set startingOffsetsByTimestampStrategy to latest to begin at its end"
-                    )
-                return {**found, **(self.at(dict.fromkeys(late, plan.LATEST)) if late else {})}
-
-    def losses(self, losses: list[str]) -> None:
-        """Stop the query for lost records, or say so in the log, as `failOnDataLoss` has it."""
-        if losses and self._options.fail_on_data_loss:
-            plan.require_no_loss(losses)
-        for loss in losses:
-            log.warning("failOnDataLoss is false, going on although %s", loss)
+    def __init__(self, wanted: Range, topic_id: str | None) -> None:
+        self.range, self.topic_id = wanted, topic_id
 
 
-def read_range(options: SourceOptions, schema: Any, wanted: Range) -> Iterator[Any]:
+def read_range(options: SourceOptions, schema: Any, wanted: Range, topic_id: str | None) -> Iterator[Any]:
     """RecordBatches of a range, in a task. One fetch is on its way while the one before is decoded."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -111,13 +48,16 @@ def read_range(options: SourceOptions, schema: Any, wanted: Range) -> Iterator[A
     kafka = link(options.kafka)
     committed = options.client.isolation_level == "read_committed"
     at, empty = wanted.start, 0
-    fetched = kafka.submit(_fetch(kafka, options, wanted.tp, at))
+    fetched = kafka.submit(_fetch(kafka, options, wanted.tp, topic_id, at))
     while at < wanted.end:
         try:
             data: PartitionData = fetched.result()
+        except DataLossError as loss:  # the topic is another one, or none
+            _lost(options, str(loss))
+            return
         except OffsetOutOfRangeError:
             at = _after_loss(kafka, options, wanted, at)
-            fetched = kafka.submit(_fetch(kafka, options, wanted.tp, at))
+            fetched = kafka.submit(_fetch(kafka, options, wanted.tp, topic_id, at))
             continue
         aborted = [(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()]
         chunk = Chunk(data.records or b"", aborted, committed=committed)
@@ -125,24 +65,27 @@ def read_range(options: SourceOptions, schema: Any, wanted: Range) -> Iterator[A
         if following is None or following <= at:
             empty += 1
             if empty >= _EMPTY_FETCHES:
-                _lost(options, f"{wanted.tp} has nothing at offset {at}, though it was read up to {wanted.end}")
+                _lost(options, f"{wanted.tp} has nothing at offset {at}, though offsets up to {wanted.end} were there")
                 return
-            fetched = kafka.submit(_fetch(kafka, options, wanted.tp, at))
+            fetched = kafka.submit(_fetch(kafka, options, wanted.tp, topic_id, at))
             continue
         at, empty = following, 0
         if at < wanted.end:
-            fetched = kafka.submit(_fetch(kafka, options, wanted.tp, at))
+            fetched = kafka.submit(_fetch(kafka, options, wanted.tp, topic_id, at))
         faults.reach("source.read")
         rows = chunk.rows(wanted.tp, begin, wanted.end, arrow_schema)
         if rows.num_rows:
             yield rows
 
 
-async def _fetch(kafka: KafkaLink, options: SourceOptions, tp: TopicPartition, offset: int) -> PartitionData:
+async def _fetch(
+    kafka: KafkaLink, options: SourceOptions, tp: TopicPartition, topic_id: str | None, offset: int
+) -> PartitionData:
     client = options.client
     return await kafka.fetch(
         tp,
         offset,
+        topic_id=topic_id,
         committed=client.isolation_level == "read_committed",
         max_bytes=min(client.max_partition_fetch_bytes, client.fetch_max_bytes),
         max_wait_ms=client.fetch_max_wait_ms,
@@ -151,7 +94,7 @@ async def _fetch(kafka: KafkaLink, options: SourceOptions, tp: TopicPartition, o
 
 def _after_loss(kafka: KafkaLink, options: SourceOptions, wanted: Range, at: int) -> int:
     """Where to go on when `at` is not in the log: at its beginning, if that is still in the range."""
-    earliest = kafka.run(kafka.offsets_at({wanted.tp: plan.EARLIEST}, committed=False)).get(wanted.tp, wanted.end)
+    earliest = kafka.run(kafka.offsets_at({wanted.tp: bounds.EARLIEST}, committed=False)).get(wanted.tp, wanted.end)
     _lost(options, f"offset {at} of {wanted.tp} is not in the log any more, which begins at {earliest}")
     return min(earliest, wanted.end) if earliest > at else wanted.end
 
@@ -169,23 +112,36 @@ class OttlaReader(DataSourceReader):  # type: ignore[misc]
         self._options, self._schema = options, schema
 
     def partitions(self) -> list[InputPartition]:
-        """Resolve the bounds, once, and cut the ranges."""
-        topics = Topics(self._options)
-        start, end = topics.resolve(self._options.start), topics.resolve(self._options.end)
-        earliest, latest = topics.ends(sorted(start))
-        topics.losses(plan.check_no_loss(start, earliest, latest))
-        start, _ = plan.next_target(start, earliest, latest)
-        return _input_partitions(self._options, start, end)
+        """Resolve the bounds, once, and cut the ranges. Raises ConfigError, DataLossError."""
+        options, topics = self._options, Topics(self._options)
+        there = topics.there()
+        bounds.require_assigned(options.partitions, there.partitions)
+        start, end = topics.resolve(options.start, there.partitions), topics.resolve(options.end, there.partitions)
+        bounds.require_order(start, end)
+        earliest, latest, ids = topics.logs(there)
+        topics.losses(
+            bounds.outside(options.start.option, start, earliest, latest)
+            + bounds.outside(options.end.option, end, earliest, latest)
+        )
+        start, end = bounds.inside(start, earliest, latest), bounds.inside(end, earliest, latest)
+        return _input_partitions(options, start, end, ids)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """A task."""
-        assert isinstance(partition, KafkaRange)
-        return read_range(self._options, self._schema, partition.range)
+        return _read(self._options, self._schema, partition)
 
 
-def _input_partitions(options: SourceOptions, start: Offsets, end: Offsets) -> list[InputPartition]:
+def _input_partitions(
+    options: SourceOptions, start: Offsets, end: Offsets, ids: Mapping[str, str]
+) -> list[InputPartition]:
     pieces = plan.split(plan.ranges(start, end), options.min_partitions, options.max_records_per_partition)
-    return [KafkaRange(r.tp.topic, r.tp.partition, r.start, r.end) for r in pieces]
+    return [KafkaRange(piece, ids.get(piece.tp.topic)) for piece in pieces]
+
+
+def _read(options: SourceOptions, schema: Any, partition: InputPartition) -> Iterator[Any]:
+    if not isinstance(partition, KafkaRange):  # Spark's own, when there is nothing to read
+        return iter(())
+    return read_range(options, schema, partition.range, partition.topic_id)
 
 
 class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -197,14 +153,21 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         self._initial: dict[str, Any] | None = None
         self._available: Offsets | None = None
         self._asked_at_s = -1.0
-        self._ends: tuple[Offsets, Offsets] = ({}, {})
+        self._logs = Logs({}, {})
+        self._assigned_is_there = False
         self._waiting_since_s: float | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where the query begins. Spark asks twice; `latest` must not move in between."""
+        """Where the query begins. Spark asks twice; `latest` must not move in between. Raises ConfigError."""
         if self._initial is None:
-            resolved = self._topics.resolve(self._options.start)
-            self._initial = SourceOffset({}, resolved, self._group).to_json()
+            topics, bound = self._topics, self._options.start
+            there = topics.there()
+            bounds.require_assigned(self._options.partitions, there.partitions)
+            start = topics.resolve(bound, there.partitions)
+            earliest, latest, ids = topics.logs(there)
+            topics.losses(bounds.outside(bound.option, start, earliest, latest))
+            start = bounds.inside(start, earliest, latest)
+            self._initial = SourceOffset({}, start, self._group, ids).to_json()
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -213,36 +176,41 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """The query ends at what is there now."""
-        self._available = self._topics.ends(self._topics.partitions())[1]
+        self._available = self._topics.logs().latest
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The next micro-batch; `start` itself when there is nothing new."""
-        read_to = SourceOffset.from_json(start).end
-        earliest, latest = self._ask()
-        self._topics.losses(plan.check_no_loss(read_to, earliest, latest))
+        """The next micro-batch; `start` itself when there is nothing new. Raises DataLossError, ConfigError."""
+        read = SourceOffset.from_json(start)
+        logs = self._ask()
+        self._require_assigned(read, logs)
+        self._topics.losses(plan.check_no_loss(read, logs))
+        begin, end = plan.next_target(read, logs)
         if self._available is not None:
-            latest = {tp: min(latest.get(tp, offset), offset) for tp, offset in self._available.items()}
-            latest = {tp: max(offset, read_to.get(tp, 0)) for tp, offset in latest.items()}
-        begin, end = plan.next_target(read_to, earliest, latest)
+            end = plan.stopped_at(self._available, begin, end)
         if isinstance(limit, ReadMaxRows):
             end = plan.limited(begin, end, limit.max_rows)
         if plan.backlog(begin, end) == 0 or not self._worth_a_batch(begin, end):
             return start
-        return SourceOffset(begin, end, self._group).to_json()
+        return SourceOffset(begin, end, self._group, logs.ids).to_json()
+
+    def _require_assigned(self, read: SourceOffset, logs: Logs) -> None:
+        """Once: a query that goes on from a checkpoint may have another `assign`. What it has read may be gone."""
+        if not self._assigned_is_there:
+            bounds.require_assigned(set(self._options.partitions) - set(read.end), logs.latest)
+            self._assigned_is_there = True
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """How far the topics reach, for the query's progress."""
-        return plan.offsets_to_json(self._ends[1]) or None
+        return plan.offsets_to_json(self._logs.latest) or None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The ranges of a micro-batch: all is in `end`, so that a replay reads the same."""
         planned = SourceOffset.from_json(end)
-        return _input_partitions(self._options, planned.start, planned.end)
+        return _input_partitions(self._options, planned.start, planned.end, planned.ids)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """A task."""
-        assert isinstance(partition, KafkaRange)
-        return read_range(self._options, self._schema, partition.range)
+        return _read(self._options, self._schema, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """The batch that ended there is committed. Spark says so when it constructs the next one.
@@ -263,12 +231,12 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
     def _group(self) -> str | None:
         return self._options.client.group_id
 
-    def _ask(self) -> tuple[Offsets, Offsets]:
+    def _ask(self) -> Logs:
         now_s = time.monotonic()
         if now_s - self._asked_at_s >= _ASK_AGAIN_S:
-            self._ends = self._topics.ends(self._topics.partitions())
+            self._logs = self._topics.logs()
             self._asked_at_s = now_s
-        return self._ends
+        return self._logs
 
     def _worth_a_batch(self, start: Offsets, end: Offsets) -> bool:
         """Whether `minOffsetsPerTrigger` are there, or `maxTriggerDelay` has passed."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ottla.base.errors import CorruptDataError, StorageError
-from ottla.log.checkpoint import topic_id_bytes, topic_id_text
+from ottla.base.types import topic_id_bytes, topic_id_text
 
 _FILE = "meta.properties"
 

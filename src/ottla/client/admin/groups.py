@@ -1,4 +1,4 @@
-"""Admin calls about consumer groups and offsets (SPEC G18)."""
+"""Admin calls about consumer groups and their offsets (SPEC G18)."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping
 from ottla.base.types import TopicPartition
 from ottla.client.admin.base import AdminBase
 from ottla.client.admin.types import GroupDescription, GroupListing, MemberDescription
-from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
+from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.errors import raise_for
 from ottla.client.net.coordinators import CoordinatorKind
 from ottla.client.net.group_offsets import commit_offsets, fetch_committed
-from ottla.client.net.log_offsets import list_offsets
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import WireError
 from ottla.wire.consumer_protocol import decode_assignment
@@ -22,7 +21,7 @@ _GROUP = CoordinatorKind.GROUP
 
 
 class GroupCalls(AdminBase):
-    """Consumer groups and offsets."""
+    """Consumer groups."""
 
     async def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
         """Groups on all coordinators, by id, of the given states and types (all when none is given)."""
@@ -85,15 +84,6 @@ class GroupCalls(AdminBase):
         member = ConsumerGroupMetadata(group_id)
         await self._retry(
             lambda: commit_offsets(self._coordinators, member, offsets), f"alter_group_offsets({group_id})"
-        )
-
-    async def list_offsets(
-        self, times: Mapping[TopicPartition, int], *, read_committed: bool = False
-    ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Where a time (ms since the epoch, or an `OffsetSpec`) is in each partition; offset -1 where there is none."""
-        await self.start()
-        return await list_offsets(
-            self._cluster, times, read_committed=read_committed, timeout_ms=self.config.default_api_timeout_ms
         )
 
 

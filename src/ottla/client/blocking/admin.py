@@ -120,6 +120,10 @@ class Admin:
         """Where a time (ms since the epoch, or an `OffsetSpec`) is in each partition; offset -1 where there is none."""
         return self._thread.run(self._admin.list_offsets(times, read_committed=read_committed))
 
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete the records before an offset in each partition, -1 for all; returns the new log start offsets."""
+        return self._thread.run(self._admin.delete_records(before))
+
     # transactions
 
     def list_transactions(

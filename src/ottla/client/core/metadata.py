@@ -53,6 +53,11 @@ class ClusterSnapshot(NamedTuple):
     names_by_id: Mapping[bytes, str] = {}
     topic_errors: Mapping[str, ErrorCode] = {}
 
+    def has(self, tp: TopicPartition) -> bool:
+        """Whether the partition is known."""
+        topic = self.topics.get(tp.topic)
+        return topic is not None and tp.partition in topic.partitions
+
     def leader(self, tp: TopicPartition) -> int:
         """Node id of the partition's leader, or -1."""
         topic = self.topics.get(tp.topic)

@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
+from functools import partial
 from typing import Any, TypeVar
 
 from ottla.client.config import CommonConfig
@@ -257,18 +258,19 @@ class Cluster:
 
         Raises the broker's answer if it is final, else RequestTimeoutError.
         """
-
-        async def attempt() -> None:
-            if self.snapshot.partition_count(topic) == 0:
-                await self.refreshed()
-            if self.snapshot.partition_count(topic) == 0:
-                code = self.snapshot.topic_errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                raise KafkaError.of(code, f"topic {topic}")
-
         self.track([topic])
         if self.snapshot.partition_count(topic) == 0:
             await self.ensure_metadata(timeout_ms)
+            attempt = partial(self.require_topic, topic)
             await self.retrying(attempt, what=f"metadata of topic {topic}", timeout_ms=timeout_ms)
+
+    async def require_topic(self, topic: str) -> None:
+        """Ask for a tracked topic's metadata unless it is known. Raises the broker's answer if there are none."""
+        if self.snapshot.partition_count(topic) == 0:
+            await self.refreshed()
+        if self.snapshot.partition_count(topic) == 0:
+            code = self.snapshot.topic_errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError.of(code, f"topic {topic}")
 
     def learn(self, snapshot: ClusterSnapshot) -> None:
         """Replace the snapshot and tell the listeners."""

@@ -22,16 +22,26 @@ EARLIEST_TIMESTAMP = -2
 
 
 async def list_offsets(
-    cluster: Cluster, times: Mapping[TopicPartition, int], *, read_committed: bool, timeout_ms: float
+    cluster: Cluster,
+    times: Mapping[TopicPartition, int],
+    *,
+    read_committed: bool,
+    timeout_ms: float,
+    leave_out_gone: bool = False,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """The offset of each partition at its time (milliseconds, or LATEST_ / EARLIEST_TIMESTAMP); -1 where there is none.
 
-    Retried within `timeout_ms`, for partitions that failed only. Raises RequestTimeoutError, KafkaError.
+    Retried within `timeout_ms`, for partitions that failed only. With `leave_out_gone` partitions that the cluster does
+    not know (any more) are left out; else they are waited for. Raises RequestTimeoutError, KafkaError.
     """
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
 
     async def attempt() -> None:
-        missing = {tp: ts for tp, ts in times.items() if tp not in found}
+        missing = {
+            tp: ts
+            for tp, ts in times.items()
+            if tp not in found and not (leave_out_gone and not cluster.snapshot.has(tp))
+        }
         by_leader: dict[int, dict[TopicPartition, int]] = {}
         leaderless: TopicPartition | None = None
         for tp, ts in missing.items():

@@ -1,0 +1,55 @@
+"""Admin calls about what is in the logs: where times are, and from where on records are kept."""
+
+import asyncio
+from collections.abc import Mapping
+
+from ottla.base.types import TopicPartition
+from ottla.client.admin.base import AdminBase
+from ottla.client.core.offsets import OffsetAndTimestamp
+from ottla.client.errors import raise_for
+from ottla.client.net.log_offsets import list_offsets
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+
+
+class RecordCalls(AdminBase):
+    """Offsets in logs."""
+
+    async def list_offsets(
+        self, times: Mapping[TopicPartition, int], *, read_committed: bool = False
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """Where a time (ms since the epoch, or an `OffsetSpec`) is in each partition; offset -1 where there is none.
+
+        Raises RequestTimeoutError, KafkaError.
+        """
+        await self.start()
+        return await list_offsets(
+            self._cluster, times, read_committed=read_committed, timeout_ms=self.config.default_api_timeout_ms
+        )
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete the records before an offset in each partition, -1 for all there are (KIP-107).
+
+        Returns the new log start offsets. Raises OffsetOutOfRangeError for an offset beyond the end, KafkaError with
+        POLICY_VIOLATION for a topic that is only compacted, RequestTimeoutError.
+        """
+
+        async def delete(tp: TopicPartition, offset: int) -> int:
+            leader = await self._leader(tp)
+            topic = DeleteRecordsTopic(tp.topic, (DeleteRecordsPartition(tp.partition, offset),))
+            request = DeleteRecordsRequest((topic,), self.config.request_timeout_ms)
+            answer: DeleteRecordsResponse = await self._cluster.request(leader, ApiKey.DELETE_RECORDS, request)
+            partition = answer.topics[0].partitions[0]
+            raise_for(partition.error_code, f"{tp} at {offset}")
+            return partition.low_watermark
+
+        calls = (
+            self._retry(lambda tp=tp, offset=offset: delete(tp, offset), f"delete_records({tp})")  # type: ignore[misc]
+            for tp, offset in before.items()
+        )
+        return dict(zip(before, await asyncio.gather(*calls), strict=True))

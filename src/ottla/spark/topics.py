@@ -1,0 +1,81 @@
+"""The partitions that a query reads, and offsets in them. Blocking; on the driver."""
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ottla.base.types import TopicPartition, topic_id_text
+from ottla.client.core.metadata import NO_TOPIC_ID
+from ottla.spark import bounds, plan
+from ottla.spark.bounds import EARLIEST, LATEST, AtTimes, Bound
+from ottla.spark.link import KafkaLink, link
+from ottla.spark.options import SourceOptions
+from ottla.spark.plan import Logs, Offsets
+
+log = logging.getLogger("ottla.spark")
+
+
+class There(NamedTuple):
+    """The partitions that the options mean and that exist, in order, and their topics' ids as Kafka prints them."""
+
+    partitions: list[TopicPartition]
+    ids: dict[str, str]
+
+
+class Topics:
+    """What the options name, looked up in the cluster."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._said: set[str] = set()
+
+    @property
+    def kafka(self) -> KafkaLink:
+        """This process's link."""
+        return link(self._options.kafka)
+
+    def there(self) -> There:
+        """Every partition there is now. Raises KafkaError for a topic by name that there never was."""
+        options = self._options
+        named = {tp.topic for tp in options.partitions} | set(options.topics)
+        snapshot = self.kafka.run(self.kafka.topics(None if options.pattern is not None else named))
+        pattern = re.compile(options.pattern) if options.pattern is not None else None
+        topics = {
+            topic: info
+            for topic, info in snapshot.topics.items()
+            if (pattern.fullmatch(topic) if pattern is not None else topic in named) and not info.is_internal
+        }
+        found = {TopicPartition(topic, partition) for topic, info in topics.items() for partition in info.partitions}
+        ids = {topic: topic_id_text(info.topic_id) for topic, info in topics.items() if info.topic_id != NO_TOPIC_ID}
+        return There(sorted(found & set(options.partitions) if options.partitions else found), ids)
+
+    def logs(self, there: There | None = None) -> Logs:
+        """The earliest offset and the end of each partition."""
+        tps, ids = there or self.there()
+        return Logs(self.at(dict.fromkeys(tps, EARLIEST)), self.at(dict.fromkeys(tps, LATEST)), ids)
+
+    def at(self, times: Mapping[TopicPartition, int]) -> Offsets:
+        """Offsets at times, or at EARLIEST and LATEST; the latter is the end of what may be read."""
+        committed = self._options.client.isolation_level == "read_committed"
+        return self.kafka.run(self.kafka.offsets_at(times, committed=committed))
+
+    def resolve(self, bound: Bound, partitions: list[TopicPartition]) -> Offsets:
+        """The offset in each of `partitions` that `bound` means. Raises ConfigError."""
+        asked = bounds.asked(bound, partitions)
+        if not isinstance(bound, AtTimes):
+            given = {tp: offset for tp, offset in asked.items() if offset >= 0}
+            return {**given, **self.at({tp: offset for tp, offset in asked.items() if offset < 0})}
+        found = self.at(asked)
+        if not bound.late_is_latest:
+            bounds.require_times_found(bound, asked, found)
+        late = [tp for tp, offset in found.items() if offset < 0]
+        return {**found, **(self.at(dict.fromkeys(late, LATEST)) if late else {})}
+
+    def losses(self, losses: list[str]) -> None:
+        """Stop the query for lost records, or say so in the log, as `failOnDataLoss` has it."""
+        if self._options.fail_on_data_loss:
+            plan.require_no_loss(losses)
+        for loss in sorted(set(losses) - self._said):
+            log.warning("failOnDataLoss is false, going on although %s", loss)
+        self._said.update(losses)

@@ -1,0 +1,323 @@
+"""SPEC S1 on a real broker: the source's driver and tasks are called as Spark does, while topics change under them."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+
+from ottla import Admin, NewTopic, Producer
+from ottla.base.errors import ConfigError
+from ottla.base.types import TopicPartition
+from ottla.spark import link, source
+from ottla.spark.datasource import OttlaDataSource
+from ottla.spark.errors import DataLossError
+from ottla.spark.source import OttlaReader, OttlaStreamReader
+from tests.spark.test_columns import SCHEMA
+
+ALL = ReadAllAvailable()
+ROWS = from_arrow_schema(SCHEMA)
+
+
+class World(NamedTuple):
+    """A topic of two partitions with five records each, their timestamps 1000 to 1004 and 2000 to 2004."""
+
+    bootstrap: str
+    topic: str
+
+    def make(self, records: int) -> None:
+        """Create the topic and fill it."""
+        with Admin({"bootstrap.servers": self.bootstrap}) as admin:
+            admin.create_topics([NewTopic(self.topic, 2, 1)])
+        self.fill(records)
+
+    def fill(self, records: int, first: int = 0) -> None:
+        """Append to each partition."""
+        with Producer({"bootstrap.servers": self.bootstrap}) as producer:
+            for n in range(first, first + records):
+                for p in range(2):
+                    at_ms = 1000 * (p + 1) + n
+                    producer.send(self.topic, f"{p}.{n}".encode(), partition=p, timestamp_ms=at_ms)
+
+    def delete(self) -> None:
+        """Delete the topic."""
+        with Admin({"bootstrap.servers": self.bootstrap}) as admin:
+            admin.delete_topics([self.topic])
+
+    def forget(self, before: int) -> None:
+        """Delete the records of partition 0 before an offset."""
+        with Admin({"bootstrap.servers": self.bootstrap}) as admin:
+            admin.delete_records({TopicPartition(self.topic, 0): before})
+
+    def data_source(self, **given: Any) -> OttlaDataSource:
+        """The format, with these options."""
+        chosen = {} if {"assign", "subscribePattern"} & set(given) else {"subscribe": self.topic}
+        options = {name.replace("__", "."): str(value) for name, value in given.items()}
+        return OttlaDataSource({"kafka.bootstrap.servers": self.bootstrap, **chosen, **options})
+
+    def reader(self, **options: Any) -> OttlaReader:
+        """A batch read."""
+        return self.data_source(**options).reader(ROWS)
+
+    def stream(self, **options: Any) -> OttlaStreamReader:
+        """A new driver of a streaming read."""
+        return self.data_source(**{"startingOffsets": "earliest", **options}).streamReader(ROWS)
+
+    def json(self, p0: int, p1: int) -> str:
+        """Offsets as an option."""
+        return json.dumps({self.topic: {"0": p0, "1": p1}})
+
+    def rows(self, p0: range, p1: range) -> list[str]:
+        """The values at these offsets."""
+        return [f"0.{n}" for n in p0] + [f"1.{n}" for n in p1]
+
+
+def values(reader: Any, planned: list[InputPartition]) -> list[str]:
+    """What Spark's tasks read; without a partition it makes one of its own, in batch."""
+    batches = [batch for p in planned or [InputPartition(None)] for batch in reader.read(p)]
+    return sorted(value.decode() for batch in batches for value in batch.column("value").to_pylist())
+
+
+def batch_values(reader: OttlaReader) -> list[str]:
+    return values(reader, reader.partitions())
+
+
+def next_batch(stream: OttlaStreamReader, start: dict[str, Any], limit: ReadLimit = ALL) -> tuple[Any, list[str]]:
+    """A micro-batch: where it ends, and its values. `start` itself and nothing when there is none."""
+    end = stream.latestOffset(start, limit)
+    return end, values(stream, stream.partitions(start, end)) if end is not start else []
+
+
+def restored(offset: dict[str, Any]) -> dict[str, Any]:
+    """An offset as a restarted query finds it in its checkpoint."""
+    restored: dict[str, Any] = json.loads(json.dumps(offset))
+    return restored
+
+
+@pytest.fixture
+def world(bootstrap: str, fresh_name: Callable[[str], str]) -> World:
+    made = World(bootstrap, fresh_name("source"))
+    made.make(5)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is one broker, which needs no time to hear of a topic; and every question is asked."""
+    monkeypatch.setattr(link, "UNKNOWN_TOPIC_S", 0.3)
+    monkeypatch.setattr(source, "_ASK_AGAIN_S", 0.0)
+
+
+@pytest.fixture
+def anew(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
+    """Deletes the topic and makes it again with so many records; the next driver is another process."""
+
+    def make(records: int) -> None:
+        world.delete()
+        world.make(records)
+        monkeypatch.setattr(link, "_LINKS", {})
+
+    yield make
+
+
+def test_s1_a_batch_read_of_nothing_is_empty(world: World, fresh_name: Callable[[str], str]) -> None:
+    empty = World(world.bootstrap, fresh_name("empty"))
+    empty.make(0)
+    assert batch_values(empty.reader()) == []
+    assert batch_values(empty.reader(subscribePattern="nothing-is-called-so")) == []
+
+
+def test_s1_bounds_by_offset(world: World) -> None:
+    reader = world.reader(startingOffsets=world.json(1, -2), endingOffsets=world.json(3, -1))
+    assert batch_values(reader) == world.rows(range(1, 3), range(5))
+    only_one = json.dumps({world.topic: {"0": 4}})
+    assert batch_values(world.reader(startingOffsets=only_one)) == world.rows(range(4, 5), range(5))
+    assert batch_values(world.reader(endingOffsets=only_one)) == world.rows(range(4), range(5))
+    assert batch_values(world.reader(startingOffsets=world.json(-1, -1))) == []
+
+
+def test_s1_bounds_by_time(world: World) -> None:
+    strategy = "startingOffsetsByTimestampStrategy"
+    late = world.reader(startingTimestamp=1003)
+    assert batch_values(late) == world.rows(range(3, 5), range(5))
+    with pytest.raises(
+        ConfigError, match=f"{world.topic}-0 holds no record at or after 2003; set {strategy} to latest"
+    ):
+        world.reader(startingTimestamp=2003).partitions()
+    assert batch_values(world.reader(startingTimestamp=2003, **{strategy: "latest"})) == world.rows(
+        range(0), range(3, 5)
+    )
+    assert batch_values(world.reader(endingTimestamp=2003)) == world.rows(range(5), range(3))
+    only_one = json.dumps({world.topic: {"0": 1002}})
+    assert batch_values(world.reader(startingOffsetsByTimestamp=only_one)) == world.rows(range(2, 5), range(5))
+    assert batch_values(world.reader(endingOffsetsByTimestamp=only_one)) == world.rows(range(2), range(5))
+
+
+@pytest.mark.parametrize("names", ['{"TOPIC":[0,9]}', '{"TOPIC":[9]}'])
+def test_s1_an_assigned_partition_must_exist(world: World, names: str) -> None:
+    wrong = names.replace("TOPIC", world.topic)
+    message = f"assign names partition 9 of topic {world.topic}, which does not exist"
+    with pytest.raises(ConfigError, match=message):
+        world.reader(assign=wrong).partitions()
+    with pytest.raises(ConfigError, match=message):
+        world.stream(assign=wrong).initialOffset()
+    before = world.stream(assign=json.dumps({world.topic: [0]})).initialOffset()
+    with pytest.raises(ConfigError, match=message):
+        world.stream(assign=wrong).latestOffset(before, ALL)
+
+
+def test_s1_a_topic_must_exist(bootstrap: str, fresh_name: Callable[[str], str]) -> None:
+    missing = World(bootstrap, fresh_name("missing"))
+    with pytest.raises(ConfigError, match=f"topic {missing.topic} does not exist"):
+        missing.reader().partitions()
+    with pytest.raises(ConfigError, match=f"topic {missing.topic} does not exist"):
+        missing.stream().initialOffset()
+
+
+def test_s1_bounds_that_contradict_are_refused(world: World) -> None:
+    with pytest.raises(ConfigError, match=f"the read of {world.topic}-0 would begin at offset 4, after its end at 2"):
+        world.reader(startingOffsets=world.json(4, 0), endingOffsets=world.json(2, 5)).partitions()
+    elsewhere = '{"elsewhere":{"0":1}}'
+    for option in ("startingOffsets", "endingOffsets", "startingOffsetsByTimestamp"):
+        with pytest.raises(ConfigError, match=f"{option} names partition 0 of topic elsewhere"):
+            world.reader(**{option: elsewhere}).partitions()
+    with pytest.raises(ConfigError, match="startingOffsets names partition 0 of topic elsewhere"):
+        world.stream(startingOffsets=elsewhere).initialOffset()
+
+
+def test_s1_a_bound_outside_the_log_is_a_loss(world: World) -> None:
+    beyond = world.json(0, 99)
+    message = f"Offsets: offset 99 of {world.topic}-1 is not in the log, which holds 0 to 5"
+    for options in ({"startingOffsets": beyond, "endingOffsets": beyond}, {"endingOffsets": beyond}):
+        with pytest.raises(DataLossError, match=message):
+            world.reader(**options).partitions()
+    with pytest.raises(DataLossError, match="starting" + message):
+        world.stream(startingOffsets=beyond).initialOffset()
+    accepted = world.reader(endingOffsets=beyond, failOnDataLoss=False)
+    assert batch_values(accepted) == world.rows(range(0), range(5))
+    stream = world.stream(startingOffsets=beyond, failOnDataLoss=False)
+    assert next_batch(stream, stream.initialOffset())[1] == world.rows(range(5), range(0))
+
+
+def test_s1_a_stream_reads_everything_once(world: World) -> None:
+    stream = world.stream(kafka__group__id="g")
+    start = stream.initialOffset()
+    end, first = next_batch(stream, start, ReadMaxRows(4))
+    assert first == world.rows(range(2), range(2))
+    again = world.stream()
+    assert values(again, again.partitions(start, restored(end))) == first
+    end, second = next_batch(again, restored(end))
+    assert second == world.rows(range(2, 5), range(2, 5))
+    assert again.latestOffset(end, ALL) is end
+
+
+def test_s1_available_now_ends_at_what_was_there(world: World) -> None:
+    stream = world.stream()
+    start = stream.initialOffset()
+    stream.prepareForTriggerAvailableNow()
+    world.fill(3, first=5)
+    end, read = next_batch(stream, start)
+    assert read == world.rows(range(5), range(5))
+    assert stream.latestOffset(end, ALL) is end
+    assert next_batch(world.stream(), end)[1] == world.rows(range(5, 8), range(5, 8))
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+@pytest.mark.parametrize("records", [3, 9])
+def test_s1_a_topic_made_anew_is_a_loss_and_read_from_its_beginning(
+    world: World, anew: Callable[[int], None], records: int, available_now: bool
+) -> None:
+    stream = world.stream()
+    end, _ = next_batch(stream, stream.initialOffset())
+    anew(records)
+    for accepted in (False, True):
+        stream = world.stream(failOnDataLoss=not accepted)
+        if available_now:
+            stream.prepareForTriggerAvailableNow()
+        if accepted:
+            after, read = next_batch(stream, restored(end))
+            assert read == world.rows(range(records), range(records))
+            assert stream.latestOffset(after, ALL) is after
+        else:
+            with pytest.raises(DataLossError, match=f"{world.topic}-0 was read up to 5, then made anew"):
+                stream.latestOffset(restored(end), ALL)
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+def test_s1_deleted_records_are_a_loss(world: World, available_now: bool) -> None:
+    start = world.stream().initialOffset()
+    world.forget(3)
+    for accepted in (False, True):
+        stream = world.stream(failOnDataLoss=not accepted)
+        if available_now:
+            stream.prepareForTriggerAvailableNow()
+        if accepted:
+            assert next_batch(stream, start)[1] == world.rows(range(3, 5), range(5))
+        else:
+            with pytest.raises(DataLossError, match="begins at 3 now; offset 0 was to be read next"):
+                stream.latestOffset(start, ALL)
+
+
+def test_s1_records_deleted_after_they_were_planned_are_a_loss(world: World) -> None:
+    for accepted in (False, True):
+        stream = world.stream(failOnDataLoss=not accepted)
+        start = stream.initialOffset()
+        planned = stream.partitions(start, stream.latestOffset(start, ALL))
+        world.forget(4 if accepted else 2)
+        if accepted:
+            assert values(stream, planned) == world.rows(range(4, 5), range(5))
+        else:
+            with pytest.raises(DataLossError, match=f"offset 0 of {world.topic}-0 is not in the log any more"):
+                values(stream, planned)
+
+
+@pytest.mark.parametrize("remade", [False, True])
+def test_s1_a_planned_range_is_never_read_from_another_topic_of_that_name(world: World, remade: bool) -> None:
+    lenient, strict = world.stream(failOnDataLoss=False), world.stream()
+    start = strict.initialOffset()
+    end = strict.latestOffset(start, ALL)
+    assert len(values(strict, strict.partitions(start, end))) == 10
+    world.delete()
+    if remade:
+        world.make(9)
+    with pytest.raises(DataLossError, match="was deleted and made again" if remade else "is gone"):
+        values(strict, strict.partitions(start, end))
+    assert values(lenient, lenient.partitions(start, end)) == []
+
+
+def test_s1_a_topic_that_is_deleted_under_a_query_is_a_loss(world: World) -> None:
+    stream, lenient = world.stream(), world.stream(failOnDataLoss=False)
+    end, _ = next_batch(stream, stream.initialOffset())
+    lenient.initialOffset()
+    world.delete()
+    with pytest.raises(DataLossError, match=f"partition {world.topic}-0 is gone; offset 5 was to be read next"):
+        stream.latestOffset(end, ALL)
+    assert lenient.latestOffset(end, ALL) is end
+
+
+def test_s1_a_micro_batch_waits_for_its_least_size(world: World) -> None:
+    stream = world.stream(minOffsetsPerTrigger=11)
+    start = stream.initialOffset()
+    assert stream.latestOffset(start, ALL) is start
+    assert next_batch(world.stream(minOffsetsPerTrigger=10), start)[1] == world.rows(range(5), range(5))
+    impatient = world.stream(minOffsetsPerTrigger=11, maxTriggerDelay="0s")
+    assert next_batch(impatient, start)[1] == world.rows(range(5), range(5))
+
+
+def test_s1_the_source_commits_its_groups_offsets_for_other_sinks(
+    world: World, fresh_name: Callable[[str], str]
+) -> None:
+    group = fresh_name("group")
+    stream = world.stream(kafka__group__id=group, commitOffsets="source")
+    end, _ = next_batch(stream, stream.initialOffset())
+    stream.commit(end)
+    with Admin({"bootstrap.servers": world.bootstrap}) as admin:
+        committed = admin.list_group_offsets(group)
+    assert {tp: at.offset for tp, at in committed.items()} == {TopicPartition(world.topic, p): 5 for p in range(2)}
