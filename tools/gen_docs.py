@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from ottla.base.config import REQUIRED, ConfigSet
+from ottla.base.config import REQUIRED, ConfigKey, ConfigSet
 from ottla.broker.config_keys import BROKER_CONFIG
 from ottla.broker.handlers import table
-from ottla.broker.topic_config import TOPIC_CONFIG
+from ottla.broker.topic_config import TOPIC_CONFIG, TOPIC_KEYS
 from ottla.client.admin.config import ADMIN_CONFIG
 from ottla.client.consumer.config import CONSUMER_CONFIG
 from ottla.client.producer.config import PRODUCER_CONFIG
@@ -36,6 +36,8 @@ def config_page() -> str:
     parts = ["# Configuration", "", _HEAD, "An unknown key is an error that names the nearest known one.", ""]
     for title, where, keys in sections:
         parts += [f"## {title}", "", f"Given by {where}.", "", *_rows(keys), ""]
+        if keys is TOPIC_CONFIG:
+            parts[-1:-1] = ["", "A default in code letters is the broker's key of that name."]
     return "\n".join(parts)
 
 
@@ -43,8 +45,15 @@ def _rows(keys: ConfigSet) -> list[str]:
     rows = ["| key | type | default | what it does |", "|---|---|---|---|"]
     for key in sorted(keys.keys.values(), key=lambda each: each.name):
         names = ", ".join([f"`{key.name}`", *(f"or `{other}`" for other in key.synonyms)])
-        rows.append(f"| {names} | {key.type.value} | {_default(key.default)} | {key.doc.replace('|', chr(92) + '|')} |")
+        doc = key.doc.replace("|", chr(92) + "|")
+        rows.append(f"| {names} | {key.type.value} | {_default_of(keys, key)} | {doc} |")
     return rows
+
+
+def _default_of(keys: ConfigSet, key: ConfigKey) -> str:
+    if keys is TOPIC_CONFIG and TOPIC_KEYS[key.name].synonyms:
+        return f"`{TOPIC_KEYS[key.name].synonyms[0][0]}`"
+    return _default(key.default)
 
 
 def _default(value: object) -> str:

@@ -1,13 +1,15 @@
 """Ottla: Kafka's group coordination and exactly-once machinery in Python.
 
-The clients are at hand as `ottla.Producer`, `ottla.Consumer`, `ottla.Admin` and their asyncio twins. They are imported
-when they are first used, so that `import ottla` costs nothing.
+The clients are at hand as `ottla.Producer`, `ottla.Consumer`, `ottla.Admin` and their asyncio twins, with
+the exceptions they raise (`ottla.client.errors` draws their tree). They are imported when they are first used, so that
+`import ottla` costs nothing.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ottla.base.errors import ConfigError, OttlaError
     from ottla.base.types import TopicPartition
     from ottla.client.admin.admin import AsyncAdmin
     from ottla.client.admin.types import (
@@ -26,57 +28,132 @@ if TYPE_CHECKING:
     from ottla.client.core.consumer_record import ConsumerRecord
     from ottla.client.core.delivery import Delivery, RecordMetadata
     from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
+    from ottla.client.errors import (
+        AbortableTransactionError,
+        AuthorizationError,
+        BufferExhaustedError,
+        ClientError,
+        CommitFailedError,
+        DisconnectedError,
+        FatalProducerError,
+        FencedInstanceIdError,
+        IllegalStateError,
+        InvalidTxnStateError,
+        KafkaError,
+        LogTruncatedError,
+        MaxPollIntervalExceededError,
+        NoOffsetForPartitionError,
+        OffsetOutOfRangeError,
+        ProducerFencedError,
+        RebalanceInProgressError,
+        RecordTooLargeError,
+        RequestTimeoutError,
+        SerializationError,
+        TopicAlreadyExistsError,
+        UnknownTopicOrPartitionError,
+        UnsupportedVersionError,
+    )
     from ottla.client.producer.producer import AsyncProducer
     from ottla.client.producer.transactions import TransactionHandle
 
 __version__ = "0.1.0"
 
 _EXPORTS = {
+    "AbortableTransactionError": "client.errors",
     "Admin": "client.blocking.admin",
     "AlterConfig": "client.admin.types",
     "AsyncAdmin": "client.admin.admin",
     "AsyncConsumer": "client.consumer.consumer",
     "AsyncProducer": "client.producer.producer",
+    "AuthorizationError": "client.errors",
+    "BufferExhaustedError": "client.errors",
+    "ClientError": "client.errors",
+    "CommitFailedError": "client.errors",
+    "ConfigError": "base.errors",
     "ConfigResource": "client.admin.types",
     "Consumer": "client.blocking.consumer",
     "ConsumerGroupMetadata": "client.core.offsets",
     "ConsumerRecord": "client.core.consumer_record",
     "Delivery": "client.core.delivery",
+    "DisconnectedError": "client.errors",
+    "FatalProducerError": "client.errors",
+    "FencedInstanceIdError": "client.errors",
+    "IllegalStateError": "client.errors",
+    "InvalidTxnStateError": "client.errors",
+    "KafkaError": "client.errors",
+    "LogTruncatedError": "client.errors",
+    "MaxPollIntervalExceededError": "client.errors",
     "NewTopic": "client.admin.types",
+    "NoOffsetForPartitionError": "client.errors",
     "OffsetAndMetadata": "client.core.offsets",
     "OffsetAndTimestamp": "client.core.offsets",
+    "OffsetOutOfRangeError": "client.errors",
     "OffsetReset": "client.consumer.resets",
     "OffsetSpec": "client.admin.types",
+    "OttlaError": "base.errors",
     "Producer": "client.blocking.producer",
+    "ProducerFencedError": "client.errors",
+    "RebalanceInProgressError": "client.errors",
     "RecordMetadata": "client.core.delivery",
+    "RecordTooLargeError": "client.errors",
+    "RequestTimeoutError": "client.errors",
     "ResourceType": "client.admin.types",
+    "SerializationError": "client.errors",
+    "TopicAlreadyExistsError": "client.errors",
     "TopicPartition": "base.types",
     "TransactionHandle": "client.producer.transactions",
     "TransactionOutcome": "client.admin.types",
+    "UnknownTopicOrPartitionError": "client.errors",
+    "UnsupportedVersionError": "client.errors",
 }
 
 __all__ = [
+    "AbortableTransactionError",
     "Admin",
     "AlterConfig",
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "AuthorizationError",
+    "BufferExhaustedError",
+    "ClientError",
+    "CommitFailedError",
+    "ConfigError",
     "ConfigResource",
     "Consumer",
     "ConsumerGroupMetadata",
     "ConsumerRecord",
     "Delivery",
+    "DisconnectedError",
+    "FatalProducerError",
+    "FencedInstanceIdError",
+    "IllegalStateError",
+    "InvalidTxnStateError",
+    "KafkaError",
+    "LogTruncatedError",
+    "MaxPollIntervalExceededError",
     "NewTopic",
+    "NoOffsetForPartitionError",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "OffsetOutOfRangeError",
     "OffsetReset",
     "OffsetSpec",
+    "OttlaError",
     "Producer",
+    "ProducerFencedError",
+    "RebalanceInProgressError",
     "RecordMetadata",
+    "RecordTooLargeError",
+    "RequestTimeoutError",
     "ResourceType",
+    "SerializationError",
+    "TopicAlreadyExistsError",
     "TopicPartition",
     "TransactionHandle",
     "TransactionOutcome",
+    "UnknownTopicOrPartitionError",
+    "UnsupportedVersionError",
 ]
 
 

@@ -28,6 +28,7 @@ from ottla.client.errors import (
     ClientError,
     FencedInstanceIdError,
     IllegalStateError,
+    MaxPollIntervalExceededError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     TopicAlreadyExistsError,
@@ -211,6 +212,25 @@ def g14_in_the_cooperative_protocol_only_what_moves_is_given_up(servers: str) ->
         poll_until(first, both)
         assert not first.assignment() & second.assignment()
         assert said[:3] == [("assigned", 4), ("revoked", 2), ("assigned", 0)]
+
+
+def g9_who_does_not_poll_in_time_leaves_the_group_and_is_told_so(servers: str) -> None:
+    topic, group = make_topic(servers, 2), fresh("g9")
+    wanted = set(partitions_of(topic, 2))
+    with member(servers, group, max_poll_interval_ms=1_000) as slow, member(servers, group) as other:
+        slow.subscribe([topic])
+        poll_until(slow, lambda: slow.assignment() == wanted)
+        other.subscribe([topic])
+        poll_until(other, lambda: other.assignment() == wanted)  # for as long as slow does not poll
+        with pytest.raises(MaxPollIntervalExceededError, match=r"interval\.ms allows 1000: .* has left") as late:
+            slow.poll(0)
+        assert late.value.took_ms >= late.value.allowed_ms == 1_000
+
+        def both() -> bool:
+            other.poll(0.05)
+            return len(slow.assignment()) == len(other.assignment()) == 1
+
+        poll_until(slow, both)
 
 
 def g13_a_rebalance_callback_may_commit(servers: str) -> None:
@@ -445,6 +465,7 @@ BLOCKING: list[Callable[[str], None]] = [
     p6_equal_records_are_two_records,
     columns_go_in_and_out,
     g11_members_share_and_take_over,
+    g9_who_does_not_poll_in_time_leaves_the_group_and_is_told_so,
     g13_a_rebalance_callback_may_commit,
     g14_in_the_cooperative_protocol_only_what_moves_is_given_up,
     g15_a_static_member_comes_back_without_a_rebalance,

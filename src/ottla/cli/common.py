@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -107,6 +108,13 @@ def topic_partition(text: str) -> tuple[str, int]:
     if not separator or not topic or not partition.isdigit():
         raise CommandError(f"{text!r} is not TOPIC:PARTITION; write for example orders:0")
     return topic, int(partition)
+
+
+def utc(timestamp_ms: int) -> str | None:
+    """A timestamp (milliseconds since the epoch) as a person reads it; None for -1, no timestamp."""
+    if timestamp_ms < 0:
+        return None
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")
 
 
 def say(message: str) -> None:

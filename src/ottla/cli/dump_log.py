@@ -85,7 +85,8 @@ def _segment(content: bytes, decoder: RecordDecoder | None) -> Iterator[Row]:
         }
         if header.has_producer_id:
             row |= {"producer_id": header.producer_id, "producer_epoch": header.producer_epoch}
-            row |= {"sequences": f"{header.base_sequence}-{header.last_sequence}"}
+            if header.base_sequence >= 0:  # markers and a coordinator's own batches have none
+                row |= {"sequences": f"{header.base_sequence}-{header.last_sequence}"}
         row["transactional"] = header.is_transactional
         if header.is_control:
             commit, coordinator_epoch = parse_end_txn_marker(content[position:end])

@@ -16,6 +16,7 @@ from ottla.cli.common import (
     print_rows,
     say,
     topic_partition,
+    utc,
 )
 
 app = typer.Typer(no_args_is_help=True, help="List, describe and abort transactions.")
@@ -68,11 +69,12 @@ def describe(
             "producer_epoch": each.producer_epoch,
             "timeout_ms": each.timeout_ms,
             "start_ms": each.start_ms,
+            "started": utc(each.start_ms),
             "partitions": [str(tp) for tp in sorted(each.partitions)],
         }
         for each in found.values()
     ]
-    columns = ("transactional_id", "state", "producer_id", "producer_epoch", "start_ms", "partitions")
+    columns = ("transactional_id", "state", "producer_id", "producer_epoch", "started", "partitions")
     print_rows(rows, columns, as_json=as_json, none="There are no such transactions.")
 
 
