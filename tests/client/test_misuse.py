@@ -19,7 +19,13 @@ from ottla import (
     TopicPartition,
 )
 from ottla.base.errors import ConfigError
-from ottla.client.errors import IllegalStateError, KafkaError, OffsetOutOfRangeError, SerializationError
+from ottla.client.errors import (
+    IllegalStateError,
+    KafkaError,
+    OffsetOutOfRangeError,
+    SerializationError,
+    UnknownTopicOrPartitionError,
+)
 from ottla.testing import Broker
 from tests.client.journeys import PATIENCE_S, fresh, make_topic, poll_until, read_all
 
@@ -72,6 +78,64 @@ def test_rows_without_key_and_value_are_refused(servers: str, producer: Producer
     pa = pytest.importorskip("pyarrow")
     with pytest.raises(ValueError, match="rows need a column key or value to become records; there are valeu"):
         producer.send_arrow(make_topic(servers), pa.record_batch({"valeu": [b"v"]}))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ({"timestamp_ms": 1.5}, "timestamp_ms must be whole milliseconds since the epoch, not 1.5"),
+        ({"timestamp_ms": "now"}, "timestamp_ms must be whole milliseconds since the epoch, not 'now'"),
+        ({"timestamp_ms": -5}, "timestamp_ms -5 is not a time Kafka has"),
+        ({"timestamp_ms": 2**63}, "timestamp_ms 9223372036854775808 is not a time Kafka has"),
+        ({"partition": "0"}, "partition must be a whole number or None, not '0'"),
+        ({"headers": [("a", 1)]}, r"a header must be a pair of str and bytes \(or None\), not \('a', 1\)"),
+        ({"headers": [("a", b"1"), ("b",)]}, r"a header must be a pair .*, not \('b',\)"),
+        ({"headers": {"a": b"x"}}, "a header must be a pair .*, not 'a'"),
+        ({"headers": [(b"a", b"x")]}, "a header must be a pair .*, not"),
+    ],
+)
+def test_a_record_that_cannot_be_one_is_named_and_spoils_nothing(
+    servers: str, producer: Producer, arguments: dict[str, object], why: str
+) -> None:
+    topic = make_topic(servers)
+    producer.send(topic, b"before")
+    for _ in range(2):
+        with pytest.raises((TypeError, ValueError), match=f"a record for topic {topic}: {why}"):
+            producer.send(topic, b"v", **arguments)  # type: ignore[arg-type]
+    producer.send(topic, b"after")
+    producer.flush(PATIENCE_S)
+    assert [record.value for record in read_all(servers, topic)] == [b"before", b"after"]
+
+
+def test_rows_for_a_partition_that_is_not_there_queue_nothing(servers: str, producer: Producer) -> None:
+    pa = pytest.importorskip("pyarrow")
+    topic = make_topic(servers, 2)
+    rows = pa.record_batch({"value": [b"a", b"b"], "partition": pa.array([0, 7], pa.int32())})
+    with pytest.raises(UnknownTopicOrPartitionError, match=f"topic {topic} has partitions 0 to 1, not 7"):
+        producer.send_arrow(topic, rows)
+    producer.flush(PATIENCE_S)
+    assert read_all(servers, topic, 2) == []
+
+
+def test_a_consumer_is_polled_by_one_thread_at_a_time(servers: str) -> None:
+    topic = make_topic(servers)
+    heard: list[str] = []
+
+    def poll_too() -> None:
+        try:
+            consumer.poll(0)
+        except IllegalStateError as error:
+            heard.append(str(error))
+
+    def in_another_thread(_: list[TopicPartition]) -> None:
+        thread = threading.Thread(target=poll_too)
+        thread.start()
+        thread.join()
+
+    with Consumer({"bootstrap.servers": servers, "group.id": fresh("threads")}) as consumer:
+        consumer.subscribe([topic], on_assigned=in_another_thread)
+        poll_until(consumer, lambda: bool(heard))
+    assert "which belongs to one thread at a time" in heard[0]
 
 
 def test_o5_without_a_reset_policy_a_lost_position_is_told_until_the_user_seeks(

@@ -7,6 +7,7 @@ there, or a rebalance or a commit is due. Rebalance callbacks run in the caller'
 import re
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from threading import get_ident
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +20,7 @@ from ottla.client.consumer.resets import OffsetReset
 from ottla.client.core.consumer_record import ConsumerRecord
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from ottla.client.core.subscription import RebalanceCallback
+from ottla.client.errors import IllegalStateError
 from ottla.client.net.retry import Deadline
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ class Consumer:
         """Raises ConfigError. Does not wait for a broker. `on_reset` hears, inside poll, of every replaced position."""
         self._consumer = AsyncConsumer(config, on_reset=on_reset)
         self._max_poll_records = self._consumer.config.max_poll_records
+        self._polled_by: int | None = None
         self._thread = LoopThread("ottla-consumer")
         self._thread.run(self._consumer.start())
 
@@ -84,34 +87,45 @@ class Consumer:
     # reading
 
     def poll(self, timeout_s: float = 1.0) -> list[ConsumerRecord]:
-        """Up to `max.poll.records` records; [] when none came within `timeout_s`. See `AsyncConsumer.poll`."""
+        """Up to `max.poll.records` records; [] when none came within `timeout_s`. See `AsyncConsumer.poll`.
+
+        Raises IllegalStateError while another thread is in poll.
+        """
         consumer = self._consumer
-        consumer.polled()
-        if consumer.can_take():
-            records = consumer.take(self._max_poll_records)
-            if records:
-                self._thread.call_soon(consumer.taken)
-                return records
-        return self._poll(lambda: consumer.take(self._max_poll_records), timeout_s) or []
+        self._enter()
+        try:
+            consumer.polled()
+            if consumer.can_take():
+                records = consumer.take(self._max_poll_records)
+                if records:
+                    self._thread.call_soon(consumer.taken)
+                    return records
+            return self._poll(lambda: consumer.take(self._max_poll_records), timeout_s) or []
+        finally:
+            self._polled_by = None
 
     def poll_arrow(
         self, timeout_s: float = 1.0, *, with_headers: bool = False
     ) -> "dict[TopicPartition, pyarrow.RecordBatch]":
         """What one fetch brought of each partition, as columns (`ottla.wire.columns`); no deserializer is called."""
         consumer = self._consumer
-        consumer.polled()
         deadline_s = time.monotonic() + timeout_s
-        while True:
-            # only waiting is left to the loop: columns are made in this thread, while the loop fetches on
-            if consumer.can_take():
-                columns = consumer.take_arrow(with_headers=with_headers)
-                self._thread.call_soon(consumer.taken)
-                if columns:
-                    return columns
-            left_s = max(0.0, deadline_s - time.monotonic())
-            came = self._poll(consumer.has_fetches, left_s)
-            if not came and left_s == 0.0:
-                return {}
+        self._enter()
+        try:
+            consumer.polled()
+            while True:
+                # only waiting is left to the loop: columns are made in this thread, while the loop fetches on
+                if consumer.can_take():
+                    columns = consumer.take_arrow(with_headers=with_headers)
+                    self._thread.call_soon(consumer.taken)
+                    if columns:
+                        return columns
+                left_s = max(0.0, deadline_s - time.monotonic())
+                came = self._poll(consumer.has_fetches, left_s)
+                if not came and left_s == 0.0:
+                    return {}
+        finally:
+            self._polled_by = None
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         while True:
@@ -208,6 +222,15 @@ class Consumer:
         self.close()
 
     # inside
+
+    def _enter(self) -> None:
+        me = get_ident()
+        if self._polled_by not in (None, me):
+            raise IllegalStateError(
+                f"thread {self._polled_by} is in poll() of this consumer, which belongs to one thread at a time: "
+                "give each thread a consumer of its own"
+            )
+        self._polled_by = me
 
     def _on_loop(self, call: Callable[[], T]) -> T:
         async def run() -> T:

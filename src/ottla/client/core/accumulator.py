@@ -150,6 +150,12 @@ class Accumulator:
             return None
         return self._partition(topic, key, len(self._topics[topic].queues))
 
+    def require_partitions(self, topic: str, partitions: Iterable[int | None]) -> None:
+        """Raise UnknownTopicOrPartitionError if one of `partitions` does not exist. The topic is known."""
+        for partition in partitions:
+            if partition is not None:
+                self._queue(self._topics[topic], topic, partition)
+
     def when_room(self, waiter: Callable[[], object]) -> None:
         """Call `waiter` once when a batch has been settled, in the thread that settles it."""
         with self._lock:

@@ -6,6 +6,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from operator import index
 from time import monotonic, time_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from ottla.client.net.cluster import Cluster
 from ottla.client.net.coordinators import Coordinators
 from ottla.client.net.retry import Deadline
 from ottla.client.producer.config import producer_config
+from ottla.client.producer.refused import refused
 from ottla.client.producer.sender import Sender
 from ottla.client.producer.transactions import TransactionHandle, Transactions
 from ottla.client.serdes import serialize, serializer
@@ -180,7 +182,11 @@ class AsyncProducer:
             value = serialize(self._value_serializer, topic, "value", value)
         if timestamp_ms is None:
             timestamp_ms = time_ns() // 1_000_000
-        return self._append(topic, partition, timestamp_ms, key, value, headers, on_delivery)
+        try:
+            timestamp_ms = index(timestamp_ms)  # a float would be cut to whole milliseconds
+            return self._append(topic, partition, timestamp_ms, key, value, headers, on_delivery)
+        except (TypeError, ValueError, AttributeError, OverflowError) as fault:
+            raise refused(topic, partition, timestamp_ms, headers, fault) from fault
 
     async def send_arrow(
         self, topic: str, record_batch: "pyarrow.RecordBatch", *, partition: int | None = None
@@ -217,7 +223,9 @@ class AsyncProducer:
         limit = max(self.config.batch_size, min(self.config.max_request_size, LEAST_BATCH_BYTES))
         now_ms = time_ns() // 1_000_000
         of_key = partial(self._accumulator.partition_of, topic)
-        for number, rows in split_by_partition(record_batch, partition, of_key):
+        pieces = list(split_by_partition(record_batch, partition, of_key))
+        self._accumulator.require_partitions(topic, (number for number, _ in pieces))
+        for number, rows in pieces:
             for builder in encode_in_batches(rows, limit, now_ms=now_ms):
                 yield number, builder
 
