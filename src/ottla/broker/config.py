@@ -46,25 +46,32 @@ class BrokerConfig:
     def __getitem__(self, name: str) -> object:
         return self._values[name]
 
+    # A key's value, by its type; a key that does not exist is a KeyError. Units are in the keys' names.
+
     def int(self, name: str) -> int:
+        """A whole number that has a value."""
         value = self._values[name]
         assert isinstance(value, int), name
         return value
 
     def float(self, name: str) -> float:
+        """A number that has a value."""
         value = self._values[name]
         assert isinstance(value, int | float), name
         return value
 
     def flag(self, name: str) -> bool:
+        """A boolean; False when it has no value."""
         return self._values[name] is True
 
     def text(self, name: str) -> str | None:
+        """A text, or None."""
         value = self._values[name]
         assert value is None or isinstance(value, str), name
         return value
 
     def list(self, name: str) -> tuple[str, ...]:
+        """A list that has a value."""
         value = self._values[name]
         assert isinstance(value, tuple), name
         return tuple(str(each) for each in value)

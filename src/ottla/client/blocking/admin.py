@@ -27,7 +27,7 @@ from ottla.client.producer.transactions import TransactionHandle
 
 
 class Admin:
-    """Looks after topics, groups and transactions; each call is described at `AsyncAdmin`.
+    """Looks after topics, records, groups and transactions; each call, with its errors, is described at `AsyncAdmin`.
 
     with Admin({"bootstrap.servers": "127.0.0.1:9092"}) as admin:
         admin.create_topics([NewTopic("words", num_partitions=4)])

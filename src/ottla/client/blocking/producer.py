@@ -125,7 +125,7 @@ class Producer:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """A transaction around a block: committed at its end, aborted when it raises."""
+        """A transaction around a block: committed at its end, aborted when it raises, also when the commit does."""
         self.begin_transaction()
         try:
             yield

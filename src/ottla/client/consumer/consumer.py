@@ -159,7 +159,10 @@ class AsyncConsumer:
     async def poll_arrow(
         self, timeout_s: float = 1.0, *, with_headers: bool = False
     ) -> "dict[TopicPartition, pyarrow.RecordBatch]":
-        """What one fetch brought of each partition, as columns (`ottla.wire.columns`); no deserializer is called."""
+        """What one fetch brought of each partition, as columns (`ottla.wire.columns`); no deserializer is called.
+
+        Raises what `poll` raises.
+        """
         return await self._served(lambda: self.take_arrow(with_headers=with_headers), timeout_s) or {}
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
@@ -168,12 +171,12 @@ class AsyncConsumer:
                 yield record
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return no records of these until they are resumed; they stay assigned."""
+        """Return no records of these until they are resumed; they stay assigned. Raises IllegalStateError."""
         for tp in partitions:
             self._state(tp).paused = True
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Return records of these again."""
+        """Return records of these again. Raises IllegalStateError if one is not assigned."""
         for tp in partitions:
             self._state(tp).paused = False
         self._pump()
@@ -186,22 +189,22 @@ class AsyncConsumer:
     # positions
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at `offset`."""
+        """Go on at `offset`. Raises IllegalStateError if the partition is not assigned, ValueError below 0."""
         if offset < 0:
             raise ValueError(f"offsets are not negative: {offset}")
         self._state(partition).seek(offset)
         self._positions_chosen()
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on at the first record; of all partitions when none is given."""
+        """Go on at the first record; of all partitions when none is given. Raises IllegalStateError as `seek`."""
         self._seek_to(partitions, EARLIEST_TIMESTAMP)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on after the last record; of all partitions when none is given."""
+        """Go on after the last record; of all partitions when none is given. Raises IllegalStateError as `seek`."""
         self._seek_to(partitions, LATEST_TIMESTAMP)
 
     async def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
-        """Offset of the next record, looked up if need be. Raises RequestTimeoutError."""
+        """Offset of the next record, looked up if need be. Raises RequestTimeoutError, and what `poll` raises."""
         await self.start()
         state = self._state(partition)
         timeout_s = self._timeout_ms(timeout_s) / 1000
@@ -218,7 +221,7 @@ class AsyncConsumer:
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The group's committed offsets; partitions without one are left out."""
+        """The group's committed offsets, where there are any. Raises RequestTimeoutError, KafkaError."""
         wanted = [TopicPartition(*tp) for tp in partitions]
         await self._ready(timeout_s)
         return await self._cluster.retrying(
@@ -235,32 +238,32 @@ class AsyncConsumer:
     def commit_async(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, callback: OnCommit | None = None
     ) -> None:
-        """Like `commit` without waiting; `callback(offsets, error)` is called inside a later poll."""
+        """`commit` without waiting; `callback(offsets, error)` is called in a later poll. Raises IllegalStateError."""
         self._parts().commits.commit_async(checked_offsets(offsets), callback)
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """The first record at or after a time (ms since the epoch); partitions without one are left out."""
+        """The first record, if any, at or after a time (ms since the epoch). Raises RequestTimeoutError, KafkaError."""
         found = await self._list(times, timeout_s)
         return {tp: offset for tp, offset in found.items() if offset.offset >= 0}
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset of each partition."""
+        """The first offset of each partition. Raises RequestTimeoutError, KafkaError."""
         found = await self._list(dict.fromkeys(partitions, EARLIEST_TIMESTAMP), timeout_s)
         return {tp: offset.offset for tp, offset in found.items()}
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset after the last record; with read_committed, the last stable offset."""
+        """The end; with read_committed, the last stable offset. Raises RequestTimeoutError, KafkaError."""
         found = await self._list(dict.fromkeys(partitions, LATEST_TIMESTAMP), timeout_s)
         return {tp: offset.offset for tp, offset in found.items()}
 
     def current_lag(self, partition: TopicPartition) -> int | None:
-        """How many offsets are left to read as of the last fetch; None before the first."""
+        """Offsets left to read as of the last fetch; None before the first. Raises IllegalStateError if not assigned."""
         state = self._state(partition)
         end = state.last_stable_offset if self.config.read_committed else state.high_watermark
         return None if end < 0 or state.position == NO_POSITION else max(0, end - state.position)

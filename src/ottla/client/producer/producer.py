@@ -269,11 +269,14 @@ class AsyncProducer:
     # transactions (SPEC T1)
 
     async def init_transactions(self) -> None:
-        """Fence earlier producers of this `transactional.id`, end what they left, get an epoch. Once, first."""
+        """Fence earlier producers of this `transactional.id`, end what they left, get an epoch. Once, first.
+
+        Raises IllegalStateError, RequestTimeoutError (call it again), FatalProducerError.
+        """
         await (await self._transactional("init_transactions()")).initialize()
 
     async def begin_transaction(self) -> None:
-        """Open a transaction; what is sent from now on belongs to it."""
+        """Open a transaction; what is sent from now on belongs to it. Raises IllegalStateError, FatalProducerError."""
         (await self._transactional("begin_transaction()")).begin()
 
     async def send_offsets_to_transaction(
@@ -284,17 +287,26 @@ class AsyncProducer:
         await transactions.send_offsets(checked_offsets(offsets) or {}, group_metadata)
 
     async def commit_transaction(self) -> None:
-        """Flush and commit. After RequestTimeoutError call it again: the outcome is open until it returns."""
+        """Flush and commit. After RequestTimeoutError call it again: the outcome is open until it returns.
+
+        Raises AbortableTransactionError (abort it), FatalProducerError (close the producer), IllegalStateError.
+        """
         await self._transactional("commit_transaction()")
         await self._end(commit=True)
 
     async def abort_transaction(self) -> None:
-        """Drop what was not sent, and abort. After RequestTimeoutError call it again."""
+        """Drop what was not sent, and abort. After RequestTimeoutError call it again.
+
+        Raises FatalProducerError, IllegalStateError.
+        """
         await self._transactional("abort_transaction()")
         await self._end(commit=False)
 
     async def detach_transaction(self) -> TransactionHandle:
-        """Flush, leave the transaction open, and close: whoever has the handle ends it (`Admin.end_transaction`)."""
+        """Flush, leave the transaction open, and close: whoever has the handle ends it (`Admin.end_transaction`).
+
+        Raises IllegalStateError if nothing was sent, AbortableTransactionError, FatalProducerError.
+        """
         transactions = await self._transactional("detach_transaction()")
         transactions.check_send()
         await self._flushed()
@@ -304,7 +316,7 @@ class AsyncProducer:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """A transaction around a block: committed at its end, aborted when it raises."""
+        """A transaction around a block: committed at its end, aborted when it raises, also when the commit does."""
         await self.begin_transaction()
         try:
             yield
