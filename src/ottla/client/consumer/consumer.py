@@ -263,7 +263,7 @@ class AsyncConsumer:
         return {tp: offset.offset for tp, offset in found.items()}
 
     def current_lag(self, partition: TopicPartition) -> int | None:
-        """Offsets left to read as of the last fetch; None before the first. Raises IllegalStateError if not assigned."""
+        """Offsets left to read as of the last fetch; None before the first. Raises IllegalStateError."""
         state = self._state(partition)
         end = state.last_stable_offset if self.config.read_committed else state.high_watermark
         return None if end < 0 or state.position == NO_POSITION else max(0, end - state.position)
