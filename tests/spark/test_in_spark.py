@@ -19,6 +19,7 @@ pytest.importorskip("pyarrow")
 from ottla import Admin, Consumer, NewTopic, Producer
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
+from ottla.spark.pipeline import foreach_batch
 from ottla.spark.run import launch
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -164,6 +165,27 @@ def test_s2_a_stream_is_exact_although_a_worker_is_killed_in_its_write(
     with Admin({"bootstrap.servers": bootstrap}) as admin:
         committed = admin.list_group_offsets(target)
     assert {tp: at.offset for tp, at in committed.items()} == {TopicPartition(source, n): 200 for n in range(2)}
+
+
+def test_s2_two_writes_of_a_batch_need_two_sink_ids(
+    spark: Any, bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    source, one, two = (make_topic(bootstrap, fresh_name(name)) for name in ("both", "one", "two"))
+    send_lines(bootstrap, source)
+    servers = {"kafka.bootstrap.servers": bootstrap}
+
+    def run(checkpoint: str, sinks: list[tuple[str, str]]) -> None:
+        writes = [foreach_batch({**servers, "topic": topic, "sink.id": sink}) for topic, sink in sinks]
+        lines = spark.readStream.format("ottla").options(**servers).option("subscribe", source)
+        rows = lines.option("startingOffsets", "earliest").load().selectExpr("to_json(struct(offset)) AS value")
+        stream = rows.writeStream.foreachBatch(lambda frame, number: [write(frame, number) for write in writes])
+        stream = stream.option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True)
+        stream.start().awaitTermination()
+
+    run("a", [(one, one), (two, two)])
+    assert len(read_committed(bootstrap, one)) == len(read_committed(bootstrap, two)) == len(LINES)
+    with pytest.raises(Exception, match=f"sink.id {one} has written batch 0 already"):
+        run("b", [(one, one), (two, one)])
 
 
 @pytest.mark.parametrize("semantics", ["exactly-once", "at-least-once"])

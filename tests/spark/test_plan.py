@@ -58,6 +58,11 @@ def test_a_topic_made_anew_is_known_by_its_id_although_it_is_longer() -> None:
     read, logs = SourceOffset({}, {A0: 50}, ids={"a": "old"}), Logs({A0: 0}, {A0: 70}, {"a": "new"})
     assert plan.check_no_loss(read, logs) == ["partition a-0 was read up to 50, then made anew; it ends at 70 now"]
     assert plan.next_target(read, logs) == ({A0: 0}, {A0: 70})
+    assert plan.check_no_loss(read, logs._replace(latest={A0: 40}, ids={"a": "old"})) == [
+        "partition a-0 ends at 40 but was read up to 50: it was cut, or was read with another kafka.isolation.level "
+        "and a transaction is open"
+    ]
+    assert plan.next_target(read, logs._replace(latest={A0: 40}, ids={"a": "old"})) == ({A0: 50}, {A0: 50})
     for ids in ({"a": "old"}, {}):
         assert plan.check_no_loss(read, logs._replace(ids=ids)) == []
         assert plan.next_target(read, logs._replace(ids=ids)) == ({A0: 50}, {A0: 70})

@@ -280,11 +280,25 @@ def test_s1_a_topic_that_is_deleted_under_a_query_is_a_loss(world: World) -> Non
     assert world.stream(failOnDataLoss=False).latestOffset(end, ALL) is end
 
 
+def test_s1_a_topic_made_again_under_a_query_is_found_without_waiting_for_metadata_to_age(world: World) -> None:
+    stream = world.stream(failOnDataLoss=False)
+    end, _ = next_batch(stream, stream.initialOffset())
+    world.delete()
+    assert world.stream(failOnDataLoss=False).latestOffset(end, ALL) is end
+    world.make(3)
+    after = end
+    while after is end:
+        after = world.stream(failOnDataLoss=False).latestOffset(end, ALL)
+    assert values(stream, stream.partitions(end, after)) == world.rows(range(3), range(3))
+
+
 def test_s1_a_micro_batch_waits_for_its_least_size(world: World) -> None:
     stream = world.stream(minOffsetsPerTrigger=11)
     start = stream.initialOffset()
     assert stream.latestOffset(start, ALL) is start
     assert next_batch(world.stream(minOffsetsPerTrigger=10), start)[1] == world.rows(range(5), range(5))
+    limited = world.stream(minOffsetsPerTrigger=10)  # what there is has to be enough
+    assert next_batch(limited, start, ReadMaxRows(3))[1] == world.rows(range(1), range(1))
     impatient = world.stream(minOffsetsPerTrigger=11, maxTriggerDelay="0s")
     assert next_batch(impatient, start)[1] == world.rows(range(5), range(5))
 

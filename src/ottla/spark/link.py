@@ -74,6 +74,8 @@ class KafkaLink(AsyncAdmin):
             missing = ConfigError(f"topic {name} does not exist")
             await self._unless_unknown(partial(self._cluster.require_topic, name), f"metadata of topic {name}", missing)
             known.add(name)
+        if any(self._cluster.snapshot.partition_count(name) == 0 for name in wanted):
+            self._cluster.request_update()  # deleted since; it may be made again
         return self._cluster.snapshot
 
     async def offsets_at(self, times: Mapping[TopicPartition, int], *, committed: bool) -> dict[TopicPartition, int]:

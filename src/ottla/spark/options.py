@@ -185,7 +185,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         raise ConfigError("startingOffsets can't be latest for batch reads: there would be nothing to read")
     return SourceOptions(
         client=client,
-        kafka=kafka,
+        kafka={"metadata.max.age.ms": client.metadata_max_age_ms, **kafka},
         topics=_names(own["subscribe"]),
         pattern=_pattern(own["subscribePattern"]),
         partitions=_assigned(own["assign"]),
@@ -255,7 +255,8 @@ def _sink_id(own: Mapping[str, object]) -> str:
     """`sink.id`, or one that stays the same as long as the query does."""
     given = _text(own["sink.id"])
     if given is None:
-        stable = own["queryName"] or own["checkpointLocation"] or own["queryId"]
+        # not the query's id: a foreachBatch may write twice, and the second write would pass for a replay of the first
+        stable = own["queryName"] or own["checkpointLocation"]
         if stable is None:
             raise ConfigError(
                 "the exactly-once sink needs a name that is the same after a restart: set the option sink.id "

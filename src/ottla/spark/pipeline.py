@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ottla.base.errors import ConfigError
 from ottla.spark.errors import PipelineError
 from ottla.spark.plan import SourceOffset
 
@@ -77,16 +78,35 @@ def _local(uri: str) -> str:
     return uri if uri.startswith("file:") else str(Path(uri).absolute())
 
 
+#: For each sink id the query, batch and run that this driver wrote last.
+_WRITTEN: dict[str, tuple[str, int, str]] = {}
+
+
 def foreach_batch(options: Mapping[str, Any]) -> Callable[[Any, int], None]:
     """A function for `writeStream.foreachBatch` that writes each batch exactly once; the way to write in update mode.
 
     `options` are those of the sink; `sink.id` is required. For example
     `query.outputMode("update").foreachBatch(foreach_batch({"kafka.bootstrap.servers": …, "sink.id": "totals"}))`.
+    A function that writes more than once needs a sink id for each write: under the same one the second would pass for a
+    replay of the first. Raises ConfigError.
     """
+    given = {str(name): value for name, value in options.items()}
+    lower = {name.lower(): str(value) for name, value in given.items()}
+    exactly_once = lower.get("semantics", "exactly-once").lower() == "exactly-once"
+    sink = lower.get("sink.id", "")
+    if exactly_once and not sink:
+        raise ConfigError("foreach_batch needs the option sink.id: another for each write, the same after a restart")
 
     def write(frame: Any, batch_id: int) -> None:
-        query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        writer = frame.write.format("ottla").options(**{str(name): value for name, value in options.items()})
+        context = frame.sparkSession.sparkContext
+        query, run = context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("spark.jobGroup.id")
+        written = (query, batch_id, run)
+        if exactly_once and _WRITTEN.get(sink) == written:
+            raise ConfigError(
+                f"sink.id {sink} has written batch {batch_id} already: give each write of a foreachBatch its own"
+            )
+        writer = frame.write.format("ottla").options(**given)
         writer.option("queryId", query).option("batchId", batch_id).mode("append").save()
+        _WRITTEN[sink] = written
 
     return write

@@ -88,16 +88,14 @@ class Logs(NamedTuple):
 
 
 def made_anew(read: SourceOffset, logs: Logs) -> set[TopicPartition]:
-    """Partitions whose log is not the one that was read: another topic id, or an end before what was read."""
-    return {
-        tp
-        for tp, offset in read.end.items()
-        if tp in logs.latest and (logs.latest[tp] < offset or _other(read.ids.get(tp.topic), logs.ids.get(tp.topic)))
-    }
-
-
-def _other(before: str | None, now: str | None) -> bool:
-    return before is not None and now is not None and before != now
+    """Partitions whose log is not the one that was read: another topic id; without ids, an end before what was read."""
+    anew = set()
+    for tp, offset in read.end.items():
+        before, now = read.ids.get(tp.topic), logs.ids.get(tp.topic)
+        ended_before = tp in logs.latest and logs.latest[tp] < offset
+        if tp in logs.latest and (before != now if before is not None and now is not None else ended_before):
+            anew.add(tp)
+    return anew
 
 
 def check_no_loss(read: SourceOffset, logs: Logs) -> list[str]:
@@ -109,6 +107,11 @@ def check_no_loss(read: SourceOffset, logs: Logs) -> list[str]:
             losses.append(f"partition {tp} is gone; offset {offset} was to be read next")
         elif tp in anew:
             losses.append(f"partition {tp} was read up to {offset}, then made anew; it ends at {logs.latest[tp]} now")
+        elif logs.latest[tp] < offset:
+            losses.append(
+                f"partition {tp} ends at {logs.latest[tp]} but was read up to {offset}: it was cut, or was read with "
+                "another kafka.isolation.level and a transaction is open"
+            )
         elif logs.earliest.get(tp, 0) > offset:
             losses.append(f"partition {tp} begins at {logs.earliest[tp]} now; offset {offset} was to be read next")
     return losses

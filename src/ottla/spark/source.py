@@ -187,10 +187,10 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         begin, end = plan.next_target(read, logs)
         if self._available is not None:
             end = plan.stopped_at(self._available, begin, end)
-        if isinstance(limit, ReadMaxRows):
-            end = plan.limited(begin, end, limit.max_rows)
         if plan.backlog(begin, end) == 0 or not self._worth_a_batch(begin, end):
             return start
+        if isinstance(limit, ReadMaxRows):
+            end = plan.limited(begin, end, limit.max_rows)
         return SourceOffset(begin, end, self._group, logs.ids).to_json()
 
     def _require_assigned(self, read: SourceOffset, logs: Logs) -> None:
