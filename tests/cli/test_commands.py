@@ -213,3 +213,30 @@ def test_g18_a_group_that_does_not_exist_is_an_error(ottla: Ottla, command: str)
     assert said.code == 1
     assert "nobody" in said.err
     assert "`ottla groups list` shows which there are" in said.err
+
+
+def test_a_record_of_another_form_is_refused(ottla: Ottla, tmp_path: Path) -> None:
+    ottla("topics", "create", "cli-json")
+    for line, why in (
+        ('{"valu": "a"}', "unknown field 'valu'"),
+        ('{"value": "a", "partition": "x"}', "partition must be a whole number"),
+        ('{"value": "a", "partition": 1.5}', "partition must be a whole number"),
+    ):
+        file = tmp_path / "lines"
+        file.write_text(line)
+        refused = ottla("produce", "cli-json", "--json", "--file", str(file))
+        assert refused.code == 1
+        assert why in refused.err
+
+
+def test_what_is_not_there_is_not_made_by_a_look_at_it(ottla: Ottla) -> None:
+    ottla("topics", "create", "cli-there")
+    for command in (
+        ("consume", "cli-nowhere", "--group", "cli-g", "--until-end"),
+        ("consume", "cli-there:9", "--until-end"),
+        ("transactions", "abort", "cli-nobody"),
+        ("transactions", "list", "--state", "Bogus"),
+    ):
+        assert ottla(*command).code == 1, command
+    assert "cli-nowhere" not in {row["topic"] for row in ottla("topics", "list", "--json").data}
+    assert ottla("transactions", "list", "--pattern", "cli-nobody", "--json").data == []

@@ -117,6 +117,42 @@ def test_rows_for_a_partition_that_is_not_there_queue_nothing(servers: str, prod
     assert read_all(servers, topic, 2) == []
 
 
+def test_the_coordinators_topics_are_written_by_the_broker_alone(servers: str) -> None:
+    config = {"bootstrap.servers": servers, "enable.idempotence": False}
+    with Producer({**config, "enable.idempotence": True, "transactional.id": fresh("internal")}) as transactional:
+        transactional.init_transactions()
+    topic = "__transaction_state"
+    with Producer(config) as producer, Admin({"bootstrap.servers": servers}) as admin:
+        delivery = producer.send(topic, b"oops", key=b"k", partition=0)
+        with pytest.raises(KafkaError, match="INVALID_TOPIC_EXCEPTION"):
+            delivery.result(PATIENCE_S)
+        with pytest.raises(KafkaError, match="INVALID_TOPIC_EXCEPTION"):
+            admin.delete_records({TopicPartition(topic, 0): -1})
+
+
+def test_a_closed_consumer_gives_no_records(servers: str, producer: Producer) -> None:
+    topic = make_topic(servers)
+    for _ in range(10):
+        producer.send(topic, b"v")
+    producer.flush(PATIENCE_S)
+    with Consumer({"bootstrap.servers": servers, "auto.offset.reset": "earliest", "max.poll.records": 1}) as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        assert len(consumer.poll(PATIENCE_S)) == 1
+    for _ in range(2):
+        with pytest.raises(IllegalStateError, match="the consumer is closed"):
+            consumer.poll(PATIENCE_S)
+        with pytest.raises(IllegalStateError, match="the consumer is closed"):
+            consumer.poll_arrow(PATIENCE_S)
+
+
+async def test_a_closed_asyncio_consumer_gives_no_records(servers: str) -> None:
+    consumer = AsyncConsumer({"bootstrap.servers": servers})
+    consumer.assign([TopicPartition(await asyncio.to_thread(make_topic, servers), 0)])
+    await consumer.close()
+    with pytest.raises(IllegalStateError, match="the consumer is closed"):
+        await consumer.poll(PATIENCE_S)
+
+
 def test_a_consumer_is_polled_by_one_thread_at_a_time(servers: str) -> None:
     topic = make_topic(servers)
     heard: list[str] = []

@@ -42,6 +42,8 @@ MAX_REGEX_DEPTH: Final = 100
 #: Frames of one connection that wait for their turn before a broker stops reading its socket: a client with
 #: `max.in.flight.requests.per.connection` of 5 is far below it.
 MAX_WAITING_FRAMES: Final = 64
+#: Requests of one connection answered in a row while others wait for their turn.
+FRAMES_AT_ONCE: Final = 8
 
 #: Bytes of such frames, likewise: with produce requests of a megabyte the count alone would hold too much memory.
 MAX_WAITING_BYTES: Final = 8_388_608

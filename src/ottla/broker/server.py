@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, OttlaError
-from ottla.base.limits import MAX_KEPT_BUFFER_BYTES, MAX_WAITING_BYTES, MAX_WAITING_FRAMES
+from ottla.base.limits import FRAMES_AT_ONCE, MAX_KEPT_BUFFER_BYTES, MAX_WAITING_BYTES, MAX_WAITING_FRAMES
 from ottla.broker.outbox import Outbox, Piece
 from ottla.wire.frames import FrameBuffer
 
@@ -103,8 +103,16 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _work(self) -> None:
-        """Answer waiting frames until one has to wait, then see whether the socket should be read."""
+        """Answer waiting frames until one has to wait, then see whether the socket should be read.
+
+        After a few of them the other connections have their turn.
+        """
+        handled = 0
         while self._waiting and self._later is None and self._outbox is not None and not self._outbox.busy:
+            if handled == FRAMES_AT_ONCE:
+                asyncio.get_running_loop().call_soon(self._work)
+                break
+            handled += 1
             frame = self._waiting.popleft()
             self._waiting_bytes -= len(frame)
             try:

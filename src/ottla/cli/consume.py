@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.common import DEFAULT_BOOTSTRAP, Bootstrap, Config, client_config, topic_partition
+from ottla.cli.common import DEFAULT_BOOTSTRAP, Bootstrap, CommandError, Config, client_config, topic_partition
 
 if TYPE_CHECKING:
     from ottla import Consumer, ConsumerRecord, TopicPartition
@@ -45,10 +45,11 @@ def consume(
     if group is not None:
         settings["group.id"] = group
     with Consumer(settings) as consumer:
+        partitions = _partitions(client_config(bootstrap), topics)
         if group is not None:
             consumer.subscribe(topics)
         else:
-            consumer.assign(_partitions(client_config(bootstrap), topics))
+            consumer.assign(partitions)
         ends = dict(consumer.end_offsets(consumer.assignment())) if until_end and group is None else None
         left = max_records
         while left is None or left > 0:
@@ -61,14 +62,18 @@ def consume(
 
 
 def _partitions(settings: dict[str, object], topics: list[str]) -> list[TopicPartition]:
-    """Every partition of the topics, or the one that TOPIC:PARTITION names."""
+    """Every partition of the topics, or the one that TOPIC:PARTITION names; all of them exist."""
     from ottla import Admin, TopicPartition
 
-    found = [TopicPartition(*topic_partition(name)) for name in topics if ":" in name]
+    single = [TopicPartition(*topic_partition(name)) for name in topics if ":" in name]
+    whole = {name for name in topics if ":" not in name}
     with Admin(settings) as admin:
-        for topic in admin.describe_topics(name for name in topics if ":" not in name).values():
-            found += [TopicPartition(topic.name, each.partition) for each in topic.partitions]
-    return found
+        described = admin.describe_topics(whole | {tp.topic for tp in single})
+    there = {TopicPartition(name, each.partition) for name, topic in described.items() for each in topic.partitions}
+    for tp in single:
+        if tp not in there:
+            raise CommandError(f"topic {tp.topic} has no partition {tp.partition}")
+    return sorted(tp for tp in there if tp.topic in whole or tp in single)
 
 
 def _at_end(consumer: Consumer, ends: dict[TopicPartition, int] | None) -> bool:

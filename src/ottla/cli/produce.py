@@ -88,11 +88,20 @@ def _records(source: BinaryIO, key_separator: str | None, *, from_json: bool) ->
             yield Input(value, key)
 
 
+_FIELDS = {"key", "value", "partition", "headers"}
+
+
 def _from_json(line: bytes, number: int) -> Input:
     try:
         fields = json.loads(line)
         headers = tuple((name, _bytes(value)) for name, value in (fields.get("headers") or {}).items())
-        return Input(_bytes(fields.get("value")), _bytes(fields.get("key")), fields.get("partition"), headers)
+        unknown = sorted(set(fields) - _FIELDS)
+        if unknown:
+            raise ValueError(f"unknown field {unknown[0]!r}; there are {', '.join(sorted(_FIELDS))}")
+        partition = fields.get("partition")
+        if partition is not None and type(partition) is not int:
+            raise ValueError(f"partition must be a whole number, not {json.dumps(partition)}")
+        return Input(_bytes(fields.get("value")), _bytes(fields.get("key")), partition, headers)
     except (ValueError, AttributeError) as fault:
         raise CommandError(f'line {number} is not an object such as {{"key": "k", "value": "v"}}: {fault}') from None
 

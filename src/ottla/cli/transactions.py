@@ -19,6 +19,8 @@ from ottla.cli.common import (
     utc,
 )
 
+_STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "PrepareEpochFence")
+
 app = typer.Typer(no_args_is_help=True, help="List, describe and abort transactions.")
 
 
@@ -36,14 +38,22 @@ def list_transactions(
     """
     from ottla import Admin
 
+    states = tuple(_state(name) for name in state or ())
     with Admin(admin_config(bootstrap, config)) as admin:
-        found = admin.list_transactions(pattern, tuple(state or ()))
+        found = admin.list_transactions(pattern, states)
     rows: list[dict[str, object]] = [
         {"transactional_id": each.transactional_id, "producer_id": each.producer_id, "state": each.state}
         for each in found
     ]
     columns = ("transactional_id", "producer_id", "state")
     print_rows(rows, columns, as_json=as_json, none="There are no transactions.")
+
+
+def _state(name: str) -> str:
+    known = {each.lower(): each for each in _STATES}
+    if name.lower() not in known:
+        raise CommandError(f"--state {name}: the states are {', '.join(_STATES)}")
+    return known[name.lower()]
 
 
 @app.command("describe")
@@ -100,6 +110,7 @@ def abort(
         raise CommandError("give either a transactional id, or --partition TOPIC:PARTITION with --start-offset N")
     with Admin(admin_config(bootstrap, config)) as admin:
         if transactional_id is not None:
+            admin.describe_transactions([transactional_id])  # fencing would create an id that nobody has
             admin.fence_producers([transactional_id])
             say(f"{transactional_id}: aborted, and its producer fenced.")
             return

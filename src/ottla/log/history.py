@@ -5,6 +5,7 @@ Kafka remembers the last one only, and refuses the others; here they are found i
 walking back until every producer that wrote there has its five.
 """
 
+import contextlib
 from collections.abc import Iterator
 from typing import Final
 
@@ -70,10 +71,11 @@ def _headers_back(segments: list[Segment], offset: int) -> Iterator[BatchHeader]
 
 def _headers_between(segment: Segment, start: int, end: int) -> list[BatchHeader]:
     found = []
-    for at, header in segment.walk(start):
-        if at >= end:
-            break
-        found.append(header)
+    with contextlib.suppress(CorruptDataError):  # behind `end`, as in `_position_of`
+        for at, header in segment.walk(start):
+            if at >= end:
+                break
+            found.append(header)
     return found
 
 

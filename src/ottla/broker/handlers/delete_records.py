@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from ottla.base.errors import StorageError
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.metadata.names import INTERNAL_TOPICS
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -40,6 +41,8 @@ def _delete(node: "Node", topic: str, asked: DeleteRecordsPartition) -> DeleteRe
     partition = node.partitions.find(topic, index)
     if partition is None:
         return DeleteRecordsPartitionResult(index, _NO_OFFSET, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if topic in INTERNAL_TOPICS:
+        return DeleteRecordsPartitionResult(index, _NO_OFFSET, ErrorCode.INVALID_TOPIC_EXCEPTION)
     if not partition.log.config.deletes:
         # Records of a topic that is only compacted go by compaction alone.
         return DeleteRecordsPartitionResult(index, _NO_OFFSET, ErrorCode.POLICY_VIOLATION)

@@ -13,6 +13,7 @@ from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import TopicPartition
 from ottla.broker.handlers.answers import then
 from ottla.broker.handlers.table import RequestContext, decode_message
+from ottla.broker.metadata.names import INTERNAL_TOPICS
 from ottla.broker.runtime.partitions import Partition
 from ottla.broker.server import Answer, Encoded, Frame, Later
 from ottla.coordinator.txn.add_partitions_to_txn import produce_error
@@ -160,6 +161,8 @@ class _Produce:
         partition = self._find(topic, index)
         if not isinstance(partition, Partition):
             return _error(index, partition)
+        if partition.tp.topic in INTERNAL_TOPICS:  # the coordinators' own: what they cannot read would stop them
+            return _error(index, ErrorCode.INVALID_TOPIC_EXCEPTION, "only the broker writes to its internal topics")
         error = refused.get(partition.tp)
         if error is not None:
             return _error(index, error)

@@ -126,7 +126,13 @@ class Demo:
         """Steps 3 and 4: the pipeline, the kills, and every restart. Returns seconds, restarts, kills carried out."""
         options = self._options
         exactly_once = options.semantics == "exactly-once"
-        planned = plan(options.seed, options.batches, exactly_once=exactly_once, with_broker=broker is not None)
+        planned = plan(
+            options.seed,
+            options.batches,
+            exactly_once=exactly_once,
+            with_broker=broker is not None,
+            slots=options.partitions,
+        )
         pipeline = ManagedProcess("pipeline", self._pipeline_command(bootstrap, lines), self._pipeline_log)
         kills = Executioner(
             planned if options.kill else [], options.workdir / "faults", pipeline, broker, self._steps.say

@@ -52,8 +52,8 @@ class Kill(NamedTuple):
         return f"{self.victim} at {self.point} of micro-batch {self.batch}"
 
 
-def plan(seed: int, batches: int, *, exactly_once: bool, with_broker: bool) -> list[Kill]:
-    """The kills of a job of `batches` micro-batches."""
+def plan(seed: int, batches: int, *, exactly_once: bool, with_broker: bool, slots: int) -> list[Kill]:
+    """The kills of a job of `batches` micro-batches, each written by `slots` tasks."""
     draw = random.Random(seed)
     victims = ["worker", "driver", "broker"] if with_broker else ["worker", "driver"]
     draw.shuffle(victims)
@@ -66,7 +66,9 @@ def plan(seed: int, batches: int, *, exactly_once: bool, with_broker: bool) -> l
             case "worker":
                 kills.append(Kill(victim, "sink.mid-write", batch))
             case "driver":
-                points = _DRIVER_POINTS if exactly_once else _PLAIN_DRIVER_POINTS
+                points: tuple[str, ...] = _DRIVER_POINTS if exactly_once else _PLAIN_DRIVER_POINTS
+                if slots == 1:
+                    points = tuple(point for point in points if point != "sink.between-slots")
                 kills.append(Kill(victim, draw.choice(points), batch))
             case _:
                 kills.append(Kill(victim, draw.choice(_BROKER_POINTS), batch, round(draw.uniform(0.1, 1.5), 2)))

@@ -98,15 +98,26 @@ class BrokerProcess(ManagedProcess):
 
     def start_and_wait(self) -> None:
         """Start, and return when it answers ApiVersions. CommandError with its output when it does not."""
+        if answers(self.port):
+            raise CommandError(f"port {self.port} is in use by another broker; choose another with --port")
         self.start()
+        try:
+            self._wait_until_ready()
+        except BaseException:  # Ctrl-C, too
+            self.stop()
+            raise
+
+    def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _READY_TIMEOUT_S
         while not answers(self.port):
             ended = self.wait(0.05)
             if ended is not None:
                 raise CommandError(f"the broker ended with {ended} before it was ready:\n{self.tail()}")
             if time.monotonic() > deadline:
-                self.kill9()
                 raise CommandError(f"the broker was not ready after {_READY_TIMEOUT_S:.0f} s:\n{self.tail()}")
+        ended = self.wait(0)
+        if ended is not None:
+            raise CommandError(f"the broker ended with {ended}; another one answers on its port:\n{self.tail()}")
 
 
 def broker_command(template: str | None, python: str, port: int, data_dir: Path) -> list[str]:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.base.types import TopicPartition
-from ottla.client.blocking.loop_thread import LoopThread
+from ottla.client.blocking.loop_thread import FORKED, LoopThread
 from ottla.client.consumer.callbacks import CallbackDue
 from ottla.client.consumer.commits import OnCommit
 from ottla.client.consumer.consumer import AsyncConsumer
@@ -224,6 +224,8 @@ class Consumer:
     # inside
 
     def _enter(self) -> None:
+        if self._thread.forked:
+            raise IllegalStateError(FORKED)
         me = get_ident()
         if self._polled_by not in (None, me):
             raise IllegalStateError(

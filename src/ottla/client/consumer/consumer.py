@@ -159,10 +159,7 @@ class AsyncConsumer:
     async def poll_arrow(
         self, timeout_s: float = 1.0, *, with_headers: bool = False
     ) -> "dict[TopicPartition, pyarrow.RecordBatch]":
-        """What one fetch brought of each partition, as columns (`ottla.wire.columns`); no deserializer is called.
-
-        Raises what `poll` raises.
-        """
+        """What a fetch brought, as columns (`ottla.wire.columns`), not deserialized. Raises what `poll` raises."""
         return await self._served(lambda: self.take_arrow(with_headers=with_headers), timeout_s) or {}
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
@@ -302,12 +299,16 @@ class AsyncConsumer:
             self._running.fetcher.pump()
 
     def polled(self) -> None:
-        """poll was called. Raises MaxPollIntervalExceededError."""
+        """poll was called. Raises MaxPollIntervalExceededError, IllegalStateError."""
+        if self._closed:
+            raise IllegalStateError("the consumer is closed")
         if self._running is not None:
             self._running.membership.polled()
 
     async def step(self, ready: Callable[[], T], deadline: Deadline) -> "T | CallbackDue | None":
         """Go on until `ready` finds something, a callback of the user's is due, or `deadline` passes (None)."""
+        if self._closed:
+            raise IllegalStateError("the consumer is closed")
         await self.start()
         parts = self._parts()
         with parts.membership.polling():
