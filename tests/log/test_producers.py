@@ -125,6 +125,18 @@ def test_p7_producers_survive_a_clean_restart_with_all_five_batches() -> None:
     assert append(again, idempotent(7)).base_offset == 7
 
 
+@pytest.mark.parametrize("tail", [bytes(100), b"garbage " * 20], ids=["zeros", "text"])
+def test_p7_what_lies_behind_the_last_batch_after_a_clean_stop_keeps_nobody_from_starting(tail: bytes) -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    for sequence in range(7):
+        append(log, idempotent(sequence))
+    before = _producers(log)
+    log.close()
+    storage.files["00000000000000000000.log"].content += tail
+    assert _producers(open_log(storage, clean=True)) == before
+
+
 def test_p7_producers_survive_kill_9_without_a_snapshot() -> None:
     storage = MemoryStorage()
     log = open_log(storage)
