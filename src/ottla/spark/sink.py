@@ -171,7 +171,7 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 
 
 class OttlaWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """A batch write: all of it or nothing. With `queryId` and `batchId`, as in foreachBatch, once over restarts."""
+    """A batch write: nothing is seen before the decision. With `queryId` and `batchId`, once over restarts."""
 
     def __init__(self, options: SinkOptions, schema: Any, overwrite: bool, key: BatchKey) -> None:
         if overwrite:
