@@ -74,6 +74,12 @@ def test_s1_rows_have_the_schema_of_sparks_connector() -> None:
     assert chunk.rows(TP, 6, 7, SCHEMA).column("offset").to_pylist() == [6]
 
 
+def test_s1_a_record_without_headers_has_null_as_in_sparks_connector() -> None:
+    records = [Record(0, 1, None, b"a", ()), Record(1, 1, None, b"b", (("h", b"1"),))]
+    rows = Chunk(encode_batch(records, base_offset=0), [], committed=True).rows(TP, 0, 2, SCHEMA)
+    assert rows.column("headers").to_pylist() == [None, [{"key": "h", "value": b"1"}]]
+
+
 def test_s2_records_of_aborted_transactions_are_left_out() -> None:
     log = b"".join(
         [

@@ -63,7 +63,9 @@ class Chunk:
             found.column("timestamp_type"),
         ]
         if with_headers:
-            columns.append(found.column("headers").cast(schema.field("headers").type))
+            headers = found.column("headers").cast(schema.field("headers").type)
+            none = pc.equal(pc.list_value_length(headers), 0)  # null, as in Spark's connector
+            columns.append(pc.if_else(none, pa.scalar(None, headers.type), headers))
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _aborted(self, transactions: list[tuple[int, int]]) -> set[int]:
