@@ -112,11 +112,16 @@ def test_p6_two_equal_records_are_two_records() -> None:
     assert len(every_batch(log)) == 4
 
 
-def test_p7_producers_survive_a_clean_restart_with_all_five_batches() -> None:
+def _seven_batches() -> tuple[MemoryStorage, PartitionLog]:
     storage = MemoryStorage()
     log = open_log(storage)
     for sequence in range(7):
         append(log, idempotent(sequence))
+    return storage, log
+
+
+def test_p7_producers_survive_a_clean_restart_with_all_five_batches() -> None:
+    storage, log = _seven_batches()
     before = _producers(log)
     log.close()
     again = open_log(storage, clean=True)
@@ -127,10 +132,7 @@ def test_p7_producers_survive_a_clean_restart_with_all_five_batches() -> None:
 
 @pytest.mark.parametrize("tail", [bytes(100), b"garbage " * 20], ids=["zeros", "text"])
 def test_p7_what_lies_behind_the_last_batch_after_a_clean_stop_keeps_nobody_from_starting(tail: bytes) -> None:
-    storage = MemoryStorage()
-    log = open_log(storage)
-    for sequence in range(7):
-        append(log, idempotent(sequence))
+    storage, log = _seven_batches()
     before = _producers(log)
     log.close()
     storage.files["00000000000000000000.log"].content += tail
@@ -138,10 +140,7 @@ def test_p7_what_lies_behind_the_last_batch_after_a_clean_stop_keeps_nobody_from
 
 
 def test_p7_producers_survive_kill_9_without_a_snapshot() -> None:
-    storage = MemoryStorage()
-    log = open_log(storage)
-    for sequence in range(7):
-        append(log, idempotent(sequence))
+    storage, log = _seven_batches()
     again = open_log(storage.after_kill())
     assert _producers(again) == _producers(log)
 

@@ -53,6 +53,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frames = FrameBuffer(listener.max_request_bytes, keep_bytes=MAX_KEPT_BUFFER_BYTES)
         self._waiting: deque[Frame] = deque()
         self._waiting_bytes = 0
+        self._turn_is_due = False
         self._later: Later | None = None
         self._reading = True
         self._outbox: Outbox | None = None
@@ -110,7 +111,9 @@ class Connection(asyncio.BufferedProtocol):
         handled = 0
         while self._waiting and self._later is None and self._outbox is not None and not self._outbox.busy:
             if handled == FRAMES_AT_ONCE:
-                asyncio.get_running_loop().call_soon(self._work)
+                if not self._turn_is_due:
+                    self._turn_is_due = True
+                    asyncio.get_running_loop().call_soon(self._take_turn)
                 break
             handled += 1
             frame = self._waiting.popleft()
@@ -136,6 +139,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
+
+    def _take_turn(self) -> None:
+        self._turn_is_due = False
+        self._work()
 
     def _answered(self, future: asyncio.Future[Any]) -> None:
         later, self._later = self._later, None
