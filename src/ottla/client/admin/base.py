@@ -41,6 +41,15 @@ class AdminBase:
         self._closed = True
         await self._cluster.close()
 
+    def unfinished(self) -> str:
+        """Nothing is lost with an admin client."""
+        return ""
+
+    async def abandon(self) -> str:
+        """Close it for somebody who did not."""
+        await self.close()
+        return ""
+
     async def __aenter__(self: SelfT) -> SelfT:
         await self.start()
         return self

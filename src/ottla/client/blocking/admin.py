@@ -21,6 +21,7 @@ from ottla.client.admin.types import (
     TransactionOutcome,
 )
 from ottla.client.blocking.loop_thread import LoopThread
+from ottla.client.blocking.unclosed import Unclosed
 from ottla.client.core.offsets import OffsetAndMetadata, OffsetAndTimestamp
 from ottla.client.core.sequencing import ProducerIdentity
 from ottla.client.producer.transactions import TransactionHandle
@@ -37,11 +38,13 @@ class Admin:
         """Raises ConfigError. Does not wait for a broker."""
         self._admin = AsyncAdmin(config)
         self._thread = LoopThread("ottla-admin")
+        self._unclosed = Unclosed(self, self._admin, self._thread)
 
     def close(self) -> None:
         """Disconnect. Idempotent."""
         if self._thread.is_running:
             self._thread.run(self._admin.close())
+        self._unclosed.closed()
         self._thread.stop()
 
     def __enter__(self) -> "Admin":

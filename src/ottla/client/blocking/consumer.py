@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.loop_thread import FORKED, LoopThread
+from ottla.client.blocking.unclosed import Unclosed
 from ottla.client.consumer.callbacks import CallbackDue
 from ottla.client.consumer.commits import OnCommit
 from ottla.client.consumer.consumer import AsyncConsumer
@@ -40,6 +41,9 @@ class Consumer:
             for record in consumer:
                 ...
 
+    Close it, or use it in a `with` block. One that is dropped, or open when the interpreter ends, leaves its group
+    without a commit and without a callback.
+
     Belongs to one thread at a time. Heartbeats go on while the thread is busy, for `max.poll.interval.ms`.
     """
 
@@ -52,6 +56,7 @@ class Consumer:
         self._polled_by: int | None = None
         self._thread = LoopThread("ottla-consumer")
         self._thread.run(self._consumer.start())
+        self._unclosed = Unclosed(self, self._consumer, self._thread)
 
     # what to read
 
@@ -211,6 +216,7 @@ class Consumer:
             if self._thread.is_running:
                 self._serve(self._consumer._close(leave_group))
         finally:
+            self._unclosed.closed()
             self._thread.stop()
 
     def __enter__(self) -> "Consumer":

@@ -70,6 +70,11 @@ class LoopThread:
             if self.is_running:
                 self.loop.call_soon_threadsafe(callback, *args)
 
+    def join(self, timeout_s: float) -> bool:
+        """Wait until the thread has ended; whether it has."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
     def stop(self) -> None:
         """Cancel what runs, end the thread and close the loop. Idempotent."""
         self.call_soon(self.loop.stop)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.loop_thread import FORKED, LoopThread
+from ottla.client.blocking.unclosed import Unclosed
 from ottla.client.core.accumulator import OnDelivery
 from ottla.client.core.delivery import Delivery
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
@@ -31,6 +32,9 @@ class Producer:
             delivery = producer.send("topic", b"value", key=b"key")
             print(delivery.result())
 
+    Close it, or use it in a `with` block. One that is dropped sends in the background what it still has; one that is
+    open when the interpreter ends does so for 10 s at most, and what is lost then is logged as an error.
+
     May be used by several threads at once. `on_delivery` is called in the background thread: it must not block, and
     must not call the producer's blocking methods.
     """
@@ -41,6 +45,7 @@ class Producer:
         self._thread = LoopThread("ottla-producer")
         self._try_send = self._producer.try_send
         self._thread.run(self._producer.start())
+        self._unclosed = Unclosed(self, self._producer, self._thread)
 
     def send(
         self,
@@ -120,6 +125,7 @@ class Producer:
     def detach_transaction(self) -> TransactionHandle:
         """Flush, leave the transaction open, and close: whoever has the handle ends it (`Admin.end_transaction`)."""
         handle = self._thread.run(self._producer.detach_transaction())
+        self._unclosed.closed()
         self._thread.stop()
         return handle
 
@@ -144,6 +150,7 @@ class Producer:
             if self._thread.is_running:
                 self._thread.run(self._producer.close(timeout_s))
         finally:
+            self._unclosed.closed()
             self._thread.stop()
 
     def __enter__(self) -> "Producer":

@@ -5,6 +5,7 @@ and wait; poll takes it out, runs it (the blocking facade in the user's own thre
 """
 
 import asyncio
+import inspect
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +32,20 @@ class CallbackDue:
                 self._future.set_result(None)
             else:
                 self._future.set_exception(error)
+
+    async def make(self) -> None:
+        """Make the call here, in a coroutine; the function may be one too."""
+        try:
+            result = self.function(*self.arguments)
+            if inspect.isawaitable(result):
+                await result
+        except Exception as error:  # noqa: BLE001  it goes where the call came from
+            self.finish(error)
+        except BaseException:
+            self.interrupted()
+            raise
+        else:
+            self.finish()
 
     async def wait(self) -> None:
         """Wait until it was called; raises what it raised."""

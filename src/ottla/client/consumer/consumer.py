@@ -1,7 +1,6 @@
 """The consumer for asyncio; the blocking one (`client.blocking.consumer`) drives the same object from a thread."""
 
 import asyncio
-import inspect
 import random
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
@@ -334,6 +333,19 @@ class AsyncConsumer:
                 return None
             await self._wait(deadline)
 
+    def unfinished(self) -> str:
+        """Nothing is lost with a consumer: what was not committed is read again."""
+        return ""
+
+    async def abandon(self) -> str:
+        """Close it for somebody who did not: leave the group, but commit nothing, and call nobody."""
+        if not self._closed:
+            self._closed = True
+            if self._running is not None and self._subscription.by_group:
+                await self._running.membership.depart("the consumer was not closed")
+            await self._stop()
+        return ""
+
     async def step_of(self, task: "asyncio.Task[T]") -> "asyncio.Task[T] | CallbackDue":
         """Wait until `task` is done, or a callback of the user's is due."""
         while not task.done():
@@ -355,7 +367,7 @@ class AsyncConsumer:
             found = await self.step(ready, deadline)
             if not isinstance(found, CallbackDue):
                 return found
-            await _call(found)
+            await found.make()
 
     async def _serve(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` to its end, making the calls into the user's code that it needs."""
@@ -364,7 +376,7 @@ class AsyncConsumer:
             while not task.done():
                 due = await self.step_of(task)
                 if isinstance(due, CallbackDue):
-                    await _call(due)
+                    await due.make()
             await task
         except asyncio.CancelledError:
             task.cancel()
@@ -379,11 +391,14 @@ class AsyncConsumer:
             if self._running is not None:
                 await self._end(self._running, leave_group)
         finally:  # also when a callback of the user's raised, or the wait was cancelled
-            if self._running is not None:
-                await self._running.membership.close()
-                await self._running.fetcher.close()
-                await self._running.resets.close()
-            await self._cluster.close()
+            await self._stop()
+
+    async def _stop(self) -> None:
+        if self._running is not None:
+            await self._running.membership.close()
+            await self._running.fetcher.close()
+            await self._running.resets.close()
+        await self._cluster.close()
 
     async def _end(self, parts: Parts, leave_group: bool) -> None:
         if self._subscription.by_group and leave_group:
@@ -482,17 +497,3 @@ class AsyncConsumer:
 
     def _timeout_ms(self, timeout_s: float | None) -> float:
         return self.config.default_api_timeout_ms if timeout_s is None else timeout_s * 1000
-
-
-async def _call(due: CallbackDue) -> None:
-    try:
-        result = due.function(*due.arguments)
-        if inspect.isawaitable(result):
-            await result
-    except Exception as error:  # noqa: BLE001  it goes where the call came from
-        due.finish(error)
-    except BaseException:
-        due.interrupted()
-        raise
-    else:
-        due.finish()

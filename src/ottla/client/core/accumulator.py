@@ -162,6 +162,10 @@ class Accumulator:
             self._room_waiters.append(waiter)
         self._wake()
 
+    def unsettled_records(self) -> int:
+        """How many records have an open fate. Takes no lock: the collector may ask, inside one of ours."""
+        return sum(batch.record_count for batch in list(self._incomplete))
+
     def incomplete(self, *, flush: bool = False) -> list[ProducerBatch]:
         """Batches whose fate is open; with `flush`, those that fill are closed so that they go at once."""
         with self._lock:

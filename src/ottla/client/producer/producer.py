@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import os
 import random
+import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -54,6 +56,9 @@ class AsyncProducer:
     Everything but the constructor belongs to one event loop; it is started by the first call.
     """
 
+    #: Also of a producer whose constructor raised.
+    _closed = True
+
     def __init__(self, config: Mapping[str, object]) -> None:
         """Raises ConfigError. Nothing is connected yet."""
         self.config = producer_config(config)
@@ -79,7 +84,17 @@ class AsyncProducer:
         self._sender: Sender | None = None
         self._transactions: Transactions | None = None
         self._ending = asyncio.Lock()
+        self._process_id = os.getpid()
         self._closed = False
+
+    def __del__(self) -> None:
+        # its loop is gone, nothing can be sent any more; in a forked process it is the parent's producer
+        if self._closed or self._sender is None or self._process_id != os.getpid():
+            return
+        unfinished = self.unfinished()
+        warnings.warn("unclosed AsyncProducer", ResourceWarning, stacklevel=2, source=self)
+        if unfinished:
+            log.error("unclosed AsyncProducer: %s, and its event loop has ended", unfinished)
 
     # life
 
@@ -111,6 +126,18 @@ class AsyncProducer:
             pass  # what could not be sent is failed below
         finally:
             await self._stop(IllegalStateError("the producer is closed"))
+
+    def unfinished(self) -> str:
+        """What is lost if nobody waits: how many records have an open fate. In any thread."""
+        records = self._accumulator.unsettled_records()
+        return f"{records} records were not acknowledged yet" if records else ""
+
+    async def abandon(self) -> str:
+        """Close it for somebody who did not: what is queued is sent, within `delivery.timeout.ms`; what was lost."""
+        queued = [(batch.outcome, batch.record_count) for batch in self._accumulator.incomplete()]
+        await self.close()
+        failed = [(outcome.error, count) for outcome, count in queued if outcome.error is not None]
+        return f"{sum(count for _, count in failed)} records were lost: {failed[0][0]}" if failed else ""
 
     async def _stop(self, reason: Exception) -> None:
         self._closed = True
