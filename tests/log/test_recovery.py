@@ -12,7 +12,6 @@ from ottla.log.config import LogConfig
 from ottla.log.memory import CrashedError, MemoryStorage
 from ottla.log.partition import PartitionLog
 from ottla.log.results import Isolation
-from ottla.wire.errors import ErrorCode
 from tests.log.batches import NOW_MS, batch, idempotent
 from tests.log.logs import SMALL, TP, append, append_in_transaction, committed_offsets, end, every_batch, open_log
 
@@ -173,23 +172,6 @@ def test_later_segments_go_when_an_earlier_one_is_cut() -> None:
     assert [name for name in left.names() if name.endswith(".log")] == names[:2]
     expected = found.end_offset
     assert append(found, idempotent(expected)).base_offset == expected
-
-
-@pytest.mark.parametrize("clean", [True, False])
-def test_damage_below_the_snapshot_takes_the_snapshot_with_it(clean: bool) -> None:
-    storage = MemoryStorage()
-    log = _filled(storage, LogConfig(), batches=30)
-    before, recovery_point = every_batch(log), log.end_offset
-    log.close()
-    position = sum(map(len, before[:20])) + 30
-    storage.files[_LOG].content[position] ^= 1
-    storage.delete(_INDEX)  # without it the whole segment is looked at, and the damage found
-    found = open_log(storage, clean=clean, recovery_point=recovery_point)
-    assert every_batch(found) == before[:20]
-    assert found.truncated_bytes == sum(map(len, before[20:]))
-    assert append(found, idempotent(19, size=20)).duplicate
-    assert append(found, idempotent(25, size=26)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert append(found, idempotent(20, size=21)).base_offset == 20
 
 
 def test_a_log_behind_its_start_begins_anew_there() -> None:

@@ -9,6 +9,9 @@ one by one. Of a closed segment the file is read on first use and can be dropped
 """
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import islice
+from operator import le, lt
 from struct import Struct
 from typing import ClassVar, Final, NamedTuple
 
@@ -55,6 +58,11 @@ class _Index:
     def entries(self) -> int:
         """Number of entries."""
         return len(self._loaded()) // self.entry_bytes
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the entries are in memory."""
+        return self._buffer is not None
 
     def clear(self) -> None:
         """Forget every entry, and at the next `save` what the file holds."""
@@ -166,6 +174,12 @@ class OffsetIndex(_Index):
             raise CorruptDataError(f"{self.name}: last entry {offset} -> {position} is out of order")
         return OffsetPosition(self.base_offset + offset, position)
 
+    def check_order(self) -> None:
+        """Read every entry; CorruptDataError unless each follows the one before it."""
+        entries = list(_OFFSET_ENTRY.iter_unpack(self._loaded()))
+        if not (_ascend([each[0] for each in entries]) and _ascend([each[1] for each in entries])):
+            raise CorruptDataError(f"{self.name}: its entries are out of order")
+
     def position_before(self, position: int) -> int:
         """The start of an indexed batch at `position` or before it; 0 when none is."""
         buffer, size = self._loaded(), self.entry_bytes
@@ -228,8 +242,19 @@ class TimeIndex(_Index):
             raise CorruptDataError(f"{self.name}: last entry {timestamp_ms} -> {offset} is out of order")
         return TimestampEntry(timestamp_ms, self.base_offset + offset)
 
+    def check_order(self) -> None:
+        """Read every entry; CorruptDataError unless each follows the one before it."""
+        entries = list(_TIME_ENTRY.iter_unpack(self._loaded()))
+        offsets = [each[1] for each in entries]
+        if not (_ascend([each[0] for each in entries]) and all(map(le, offsets, islice(offsets, 1, None)))):
+            raise CorruptDataError(f"{self.name}: its entries are out of order")
+
     def _entry(self, slot: int) -> TimestampEntry:
         if slot < 0:
             return TimestampEntry(-1, self.base_offset)
         timestamp_ms, relative = _TIME_ENTRY.unpack_from(self._loaded(), slot * self.entry_bytes)
         return TimestampEntry(timestamp_ms, self.base_offset + relative)
+
+
+def _ascend(numbers: Sequence[int]) -> bool:
+    return all(map(lt, numbers, islice(numbers, 1, None)))

@@ -13,6 +13,8 @@ SWAP: Final = ".swap"
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
+#: Ours: the offsets that were flushed and are not in the files any more (Apache Kafka passes over the file).
+DAMAGED_OFFSETS: Final = "damaged-offsets"
 
 
 def file_name(base_offset: int, suffix: str) -> str:

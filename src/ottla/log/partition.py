@@ -21,7 +21,7 @@ from ottla.log.config import LogConfig, TimestampType
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.names import PARTITION_METADATA
 from ottla.log.producers import ProducerState, Refusal
-from ottla.log.recovery import load
+from ottla.log.recovery import Findings, load
 from ottla.log.results import (
     NO_GUARD,
     AbortedTransaction,
@@ -81,8 +81,8 @@ class PartitionLog:
         self.end_offset = 0
         #: Everything below is on the device (the data directory's recovery-point checkpoint).
         self.recovery_point = 0
-        #: Bytes that `open` cut because they were no whole batches.
-        self.truncated_bytes = 0
+        #: What `open` found that was not as it should be.
+        self.findings = Findings()
         self.topic_id: bytes | None = None
         self._storage = storage
         self._epochs = LeaderEpochs(storage)
@@ -124,8 +124,13 @@ class PartitionLog:
         log._producers = loaded.producers
         log.log_start_offset, log.end_offset = loaded.log_start_offset, loaded.end_offset
         log.recovery_point = max(loaded.recovery_point, loaded.log_start_offset)
-        log.truncated_bytes = loaded.truncated_bytes
+        log.findings = loaded.findings
         return log
+
+    @property
+    def truncated_bytes(self) -> int:
+        """Bytes that `open` cut because they were no whole batches."""
+        return self.findings.truncated_bytes
 
     # ---- append
 
@@ -279,11 +284,14 @@ class PartitionLog:
         """Slices of at most `max_bytes`, beginning with the batch that holds `offset` (or the next one there is).
 
         The first batch comes whole even when it is larger, with `min_one_batch`; without it, not at all (KIP-74).
-        OFFSET_OUT_OF_RANGE below the log's start or above its end. READ_COMMITTED ends at the LSO.
+        OFFSET_OUT_OF_RANGE below the log's start or above its end, CORRUPT_MESSAGE where flushed records are missing
+        (see `damage`). READ_COMMITTED ends at the LSO.
         """
         end, stable, start = self.end_offset, self.last_stable_offset, self.log_start_offset
         if not start <= offset <= end:
             return Read(ErrorCode.OFFSET_OUT_OF_RANGE, (), end, stable, start)
+        if any(first <= offset < last for first, last in self.findings.damaged):
+            return Read(ErrorCode.CORRUPT_MESSAGE, (), end, stable, start)
         committed = isolation is Isolation.READ_COMMITTED
         limit = stable if committed else end
         place = self._segments.find(offset) if offset < limit else None

@@ -3,31 +3,46 @@
 Theory of operation. Everything below the recovery point is known to be on the device; after a clean stop that is
 everything. First what a dead process left half done goes away. Then, in one pass over the segments:
 
-- Check: in each segment that may hold unflushed bytes, or has a damaged index, every batch from the recovery point on
-  is verified by its CRC; at the first that fails the log is cut, and later segments are removed. Indexes are made
-  again on the way. A segment below the recovery point costs a look at the ends of its indexes, nothing else.
+- Check: in each segment that may hold unflushed bytes, every batch from the recovery point on is verified by its CRC;
+  at the first that fails the log is cut, and later segments are removed. Indexes are made again on the way.
+- Inspect: a flushed segment costs a look at its ends (`inspection`). It is never cut: where batches of it are missing,
+  the hole is remembered and reading there is an error (`damage`), and so is what is missing at the end of the log.
 - Replay: the newest producer snapshot that can be believed was loaded; the batch headers after it are applied, and
   the entries of aborted transactions after it are made again.
 
 After kill -9 alone, there is nothing to cut but a last batch that was written in part.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from itertools import pairwise, zip_longest
 
-from ottla.base.errors import CorruptDataError, StorageError
+from ottla.base.errors import StorageError
 from ottla.log.config import LogConfig
+from ottla.log.damage import OffsetRange, read_damage, write_damage
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.history import add_history
+from ottla.log.inspection import Inspection, has_fitting_indexes, inspect, load_txn_index
 from ottla.log.names import LOG, OFFSET_INDEX, STALE, SWAP, TIME_INDEX, TXN_INDEX, base_offset
 from ottla.log.producers import ProducerState
-from ottla.log.segment import Segment
+from ottla.log.segment import ANY_OFFSET, Segment
 from ottla.log.snapshot import Snapshots
 from ottla.log.storage import Storage
 from ottla.log.txn_index import AbortedTxn
 from ottla.wire.batch import BatchHeader, parse_end_txn_marker
 
-_ANY_OFFSET: Final = 2**63 - 1
+
+@dataclass(slots=True)
+class Findings:
+    """What was not as it should be."""
+
+    #: Bytes that were cut because they were no whole batches.
+    truncated_bytes: int = 0
+    #: Base offsets of the segments whose indexes were made again.
+    rebuilt: list[int] = field(default_factory=list)
+    #: Flushed offsets that are gone.
+    damaged: list[OffsetRange] = field(default_factory=list)
+    #: Offsets missing between two sound segments: compacted once, or left out by another broker's recovery.
+    unexplained: list[OffsetRange] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -39,8 +54,7 @@ class Loaded:
     log_start_offset: int
     end_offset: int
     recovery_point: int
-    #: Bytes that were cut because they were no whole batches.
-    truncated_bytes: int
+    findings: Findings
 
 
 def load(
@@ -55,44 +69,62 @@ def load(
 ) -> Loaded:
     """Open the directory; see the top of the file. StorageError when it cannot be used as it is."""
     segments = [Segment.load(storage, base, config, now_ms) for base in _tidy(storage)]
-    scans, trusted_offset = _plan(segments, frozenset(storage.names()), clean, recovery_point)
     first_offset = segments[0].base_offset if segments else log_start_offset
-    start_offset = max(log_start_offset, first_offset)
     snapshots = Snapshots(storage)
+    plan = _plan(segments, frozenset(storage.names()), clean, recovery_point)
     # A snapshot at the very beginning concerns nothing that is still here, so nothing can contradict it. Records that
     # were deleted but are still in the first segment are replayed too: their producers were not forgotten.
-    producers = snapshots.load_newest(first_offset, max(trusted_offset, first_offset)) or ProducerState(first_offset)
-    snapshot_offset = producers.end_offset
-    add_history(producers, segments, snapshot_offset)
+    producers = snapshots.load_newest(first_offset, max(plan.trusted_offset, first_offset))
+    producers = producers or ProducerState(first_offset)
+    # After a clean stop the last snapshot was taken at the end of the log.
+    flushed_offset = max(recovery_point, producers.end_offset) if clean else recovery_point
+    add_history(producers, segments, producers.end_offset)
     for entry in producers.producers.values():
         entry.last_seen_ms = now_ms
-    walk = _Pass(segments, producers, epochs, config, now_ms)
-    walk.run(scans)
-    if log_start_offset <= walk.end_offset < snapshot_offset and segments:
-        # Flushed data was damaged, and the snapshot knows what is gone. What is left is sound: once more without it.
-        left = load(
-            storage,
-            config,
-            epochs,
-            now_ms=now_ms,
-            clean=False,
-            recovery_point=min(recovery_point, walk.end_offset),
-            log_start_offset=log_start_offset,
-        )
-        left.truncated_bytes += walk.truncated_bytes
-        return left
-    end_offset = walk.end_offset
+    walk = _Pass(segments, plan, producers, epochs, config, now_ms)
+    walk.run(flushed_offset)
+    end_offset, findings = walk.end_offset, plan.findings
     if not segments or end_offset < log_start_offset:
         # The files were taken away under us; what is known to be deleted must not come back.
         for segment in segments:
             segment.delete()
         snapshots.delete_before(log_start_offset)
         segments, end_offset = [Segment.create(storage, log_start_offset, config, now_ms)], log_start_offset
+        producers = ProducerState(log_start_offset)
+    elif end_offset < flushed_offset:
+        findings.damaged.append(OffsetRange(end_offset, flushed_offset))
+        segments.append(Segment.create(storage, flushed_offset, config, now_ms))
+        end_offset = flushed_offset
+    start_offset = max(log_start_offset, first_offset)
+    _keep_damage(storage, segments, plan, config, start_offset)
+    for segment in segments[:-1]:
+        segment.unload()
+    segments[-1].load_indexes()
     producers.end_offset = end_offset
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
     recovery_point = end_offset if clean else min(recovery_point, end_offset)
-    return Loaded(segments, producers, start_offset, end_offset, recovery_point, walk.truncated_bytes)
+    return Loaded(segments, producers, start_offset, end_offset, recovery_point, findings)
+
+
+def _keep_damage(
+    storage: Storage, segments: list[Segment], plan: "_Plan", config: LogConfig, start_offset: int
+) -> None:
+    """Tell holes from gaps: a hole is one where batches are known to be missing, now or by an earlier start."""
+    findings, recorded = plan.findings, read_damage(storage)
+    for segment, following in pairwise(segments):
+        seen = plan.inspected.get(segment.base_offset)
+        if seen is None or seen.end_offset == following.base_offset:
+            continue
+        gap = OffsetRange(seen.end_offset, following.base_offset)
+        if seen.lacks_batches or gap in recorded:
+            if gap not in findings.damaged:
+                findings.damaged.append(gap)
+        elif not config.compacts:
+            findings.unexplained.append(gap)
+    findings.damaged = sorted(each for each in findings.damaged if each.end_offset > start_offset)
+    if findings.damaged != recorded:
+        write_damage(storage, findings.damaged)
 
 
 def _tidy(storage: Storage) -> list[int]:
@@ -113,79 +145,92 @@ def _tidy(storage: Storage) -> list[int]:
     return bases
 
 
-def _plan(
-    segments: list[Segment], names: frozenset[str], clean: bool, recovery_point: int
-) -> tuple[dict[int, int], int]:
-    """From which offset on which segment (by base offset) is checked, and up to where snapshots can be believed."""
-    scans: dict[int, int] = {}
-    trusted_offset = _ANY_OFFSET if clean else recovery_point
-    for number, segment in enumerate(segments):
-        following = segments[number + 1] if number + 1 < len(segments) else None
-        if not segment.check(names):
-            segment.forget_indexes()
-            trusted_offset = min(trusted_offset, segment.base_offset)
-            scans[segment.base_offset] = segment.base_offset
-        elif clean:
-            if following is None and _walk_to_end(segment) is None:
-                scans[segment.base_offset] = segment.base_offset
-        elif following is None or following.base_offset > recovery_point:
-            scans[segment.base_offset] = recovery_point
-    return scans, trusted_offset
+@dataclass(slots=True)
+class _Plan:
+    """What is to be done with each segment, by base offset."""
+
+    #: From which offset on a segment that may hold unflushed bytes is checked.
+    scans: dict[int, int] = field(default_factory=dict)
+    #: What was seen of those that were flushed.
+    inspected: dict[int, Inspection] = field(default_factory=dict)
+    #: Up to where snapshots can be believed.
+    trusted_offset: int = ANY_OFFSET
+    findings: Findings = field(default_factory=Findings)
 
 
-def _walk_to_end(segment: Segment) -> int | None:
-    """The offset after a sound segment's last batch, or None when its end is not the end of a batch."""
-    end_offset, position = segment.base_offset, segment.offset_index.last().position
-    try:
-        for at, header in segment.walk(position):
-            end_offset, position = header.last_offset + 1, at + header.size_bytes
-    except CorruptDataError:
-        return None
-    return end_offset if position == segment.size_bytes else None
+def _plan(segments: list[Segment], names: frozenset[str], clean: bool, recovery_point: int) -> _Plan:
+    plan = _Plan(trusted_offset=ANY_OFFSET if clean else recovery_point)
+    for segment, following in zip_longest(segments, segments[1:]):
+        base, limit_offset = segment.base_offset, ANY_OFFSET if following is None else following.base_offset
+        if not load_txn_index(segment):
+            segment.txn_index.clear()
+            plan.trusted_offset = min(plan.trusted_offset, base)  # the aborts are found by replaying
+        if clean or limit_offset <= recovery_point:
+            seen = plan.inspected[base] = inspect(segment, names, limit_offset)
+            if seen.rebuilt:
+                plan.findings.rebuilt.append(base)
+        else:
+            plan.scans[base] = max(recovery_point, base)
+            if not has_fitting_indexes(segment, names):
+                segment.rebuild_indexes()
+                plan.findings.rebuilt.append(base)
+    return plan
 
 
 class _Pass:
     """One pass over the segments, oldest first. `segments` is cut in place where the log turns out to end."""
 
     def __init__(
-        self, segments: list[Segment], producers: ProducerState, epochs: LeaderEpochs, config: LogConfig, now_ms: int
+        self,
+        segments: list[Segment],
+        plan: _Plan,
+        producers: ProducerState,
+        epochs: LeaderEpochs,
+        config: LogConfig,
+        now_ms: int,
     ) -> None:
         self.end_offset = segments[0].base_offset if segments else 0
-        self.truncated_bytes = 0
         self._segments = segments
+        self._plan = plan
+        self._findings = plan.findings
         self._producers = producers
         self._epochs = epochs
         self._config = config
         self._now_ms = now_ms
 
-    def run(self, scans: dict[int, int]) -> None:
-        """Check the segments in `scans` from the offset given there, and bring the producers up to date."""
+    def run(self, flushed_offset: int) -> None:
+        """Check what is to be checked, and bring the producers up to date; `flushed_offset`: what must be there."""
         segments = self._segments
         for number, segment in enumerate(segments):
             following = segments[number + 1] if number + 1 < len(segments) else None
             segment.txn_index.truncate_to(max(self._producers.end_offset, segment.base_offset))
-            from_offset = scans.get(segment.base_offset)
-            if from_offset is None:
-                end_offset = _walk_to_end(segment) if following is None else following.base_offset
-                self.end_offset = segment.base_offset if end_offset is None else end_offset
-                if self.end_offset > self._producers.end_offset:
-                    self._replay(segment, segment.size_bytes)
-            elif self._scan(segment, from_offset, following):
-                self._remove_from(number + 1)
-                return
+            seen = self._plan.inspected.get(segment.base_offset)
+            if seen is None:
+                if self._scan(segment, following, flushed_offset):
+                    self._remove_from(number + 1)
+                    return
+                continue
+            self.end_offset = seen.end_offset if following is None else following.base_offset
+            if following is None and seen.junk_bytes and seen.end_offset >= flushed_offset:
+                segment.size_bytes += seen.junk_bytes
+                self._findings.truncated_bytes += segment.cut(segment.size_bytes - seen.junk_bytes)
+            if self.end_offset > self._producers.end_offset:
+                self._replay(segment, segment.size_bytes)
 
-    def _scan(self, segment: Segment, from_offset: int, following: Segment | None) -> bool:
+    def _scan(self, segment: Segment, following: Segment | None, flushed_offset: int) -> bool:
         """Check one segment; True when the log ends in it and what follows must go."""
         before_bytes = segment.size_bytes
         self.end_offset = segment.base_offset
+        segment.load_indexes()
+        from_offset = self._plan.scans[segment.base_offset]
         if from_offset > segment.base_offset:
             self._replay(segment, segment.offset_index.lookup(from_offset - 1).position)
-        for position, header in segment.recover(from_offset):
+        for position, header in segment.recover(from_offset, flushed_offset):
             self.end_offset = header.last_offset + 1
             if header.partition_leader_epoch > self._epochs.latest:
                 self._epochs.assign(header.partition_leader_epoch, header.base_offset)
             self._apply(segment, position, header)
-        self.truncated_bytes += before_bytes - segment.size_bytes
+        self._findings.truncated_bytes += before_bytes - segment.size_bytes
         # A file may have lost its end between two batches; what follows then must go too. After a compaction, though,
         # a segment may rightly end before the next begins.
         gap = following is not None and following.base_offset != self.end_offset and not self._config.compacts
@@ -193,12 +238,13 @@ class _Pass:
 
     def _remove_from(self, number: int) -> None:
         for segment in self._segments[number:]:
-            self.truncated_bytes += segment.size_bytes
+            self._findings.truncated_bytes += segment.size_bytes
             segment.delete()
         del self._segments[number:]
 
     def _replay(self, segment: Segment, end_position: int) -> None:
         """Apply what lies before `end_position` and after the producers' state, without checking it."""
+        segment.load_indexes()
         for at, header in segment.walk(segment.offset_index.lookup(self._producers.end_offset).position):
             if at >= end_position:
                 return

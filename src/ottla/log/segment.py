@@ -6,6 +6,7 @@ entry is added for the batch that follows more than `index.interval.bytes` witho
 
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from struct import Struct
 from typing import Final
 
@@ -26,8 +27,11 @@ _WALK_BYTES: Final = 65_536
 _STEP: Final = Struct(">qi11xi")
 _LENGTH: Final = Struct(">8xi")
 _OVERHEAD: Final = 12
+_SMALLEST_LENGTH: Final = HEADER_BYTES - _OVERHEAD
 _OLD_MAGIC_AT: Final = 16
 _RELATIVE_MAX: Final = 2**31 - 1
+#: Behind every offset there can be.
+ANY_OFFSET: Final = 2**63 - 1
 
 
 class Segment:
@@ -97,17 +101,16 @@ class Segment:
         return self._log
 
     def check(self, names: frozenset[str]) -> bool:
-        """Whether the index files are there and can be this segment's; takes over what the time index says."""
+        """Whether both indexes are there and their ends can be this segment's; takes over what the time index says."""
         if self.offset_index.name not in names or self.time_index.name not in names:
             return False
         try:
-            last = self.offset_index.check()
+            self.offset_index.check()
             newest = self.time_index.check()
-            self.txn_index.load(self.base_offset)
         except CorruptDataError:
             return False
         self.max_timestamp_ms, self.max_timestamp_offset = newest.timestamp_ms, newest.offset
-        return last.position <= self.size_bytes
+        return True
 
     # ---- writing
 
@@ -166,8 +169,21 @@ class Segment:
 
     # ---- reading
 
+    def load_indexes(self) -> None:
+        """Have every index entry in memory; indexes that are not in order are made again from the log."""
+        if self.offset_index.is_loaded and self.time_index.is_loaded:
+            return
+        try:
+            self.offset_index.check_order()
+            self.time_index.check_order()
+        except CorruptDataError:
+            self.rebuild_indexes()
+
     def locate(self, offset: int) -> int | None:
-        """Position of the first batch that ends at `offset` or later, or None when all end before."""
+        """Position of the first batch that ends at `offset` or later, or None when all end before.
+
+        CorruptDataError when the way there leads over bytes that are no batch.
+        """
         position = self.offset_index.lookup(offset).position
         log, size_bytes = self.log, self.size_bytes
         while position < size_bytes:
@@ -177,6 +193,8 @@ class Segment:
                 base_offset, length, last_offset_delta = _STEP.unpack_from(chunk, at)
                 if base_offset + last_offset_delta >= offset:
                     return position + at
+                if length < _SMALLEST_LENGTH:
+                    raise CorruptDataError(f"segment {self.base_offset}: no batch at position {position + at}")
                 at += length + _OVERHEAD
             if at == 0:
                 raise CorruptDataError(f"segment {self.base_offset}: no batch at position {position} of {size_bytes}")
@@ -194,6 +212,8 @@ class Segment:
         while position + HEADER_BYTES <= size_bytes:
             chunk = log.read(position, _WALK_BYTES)
             at, last_start = 0, len(chunk) - HEADER_BYTES
+            if last_start < 0:
+                raise CorruptDataError(f"segment {self.base_offset}: no batch at position {position} of {size_bytes}")
             while at <= last_start:
                 header = parse_header(chunk, at)
                 end = at + header.size_bytes
@@ -203,10 +223,29 @@ class Segment:
                 at = end
             position += at
 
+    def sound_headers(self, position: int, limit_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """As `walk`, but ended by the first bytes that cannot be the next batch, which is of offsets below the limit.
+
+        StorageError when these are messages of Apache Kafka before 0.11, which are no damage.
+        """
+        lowest_offset, limit_offset = self.base_offset, min(limit_offset, self.base_offset + _RELATIVE_MAX + 1)
+        try:
+            for at, header in self.walk(position):
+                if not lowest_offset <= header.base_offset <= header.last_offset < limit_offset:
+                    return
+                lowest_offset, position = header.last_offset + 1, at + header.size_bytes
+                yield at, header
+        except UnsupportedMagicError as fault:
+            with self.log.map() as view:
+                _refuse_old_message(view, position, fault)
+        except CorruptDataError:
+            return
+
     def unload(self) -> None:
         """Let go of what can be opened again: file and index entries of a closed segment that is seldom read."""
-        self.offset_index.unload()
-        self.time_index.unload()
+        with suppress(StorageError):  # there is no room to write down what was made again: it stays loaded
+            self.offset_index.unload()
+            self.time_index.unload()
         self._log = None  # a slice that is being sent keeps the file open
 
     def close(self) -> None:
@@ -229,11 +268,36 @@ class Segment:
         self.time_index.clear()
         self.txn_index.clear()
 
-    def recover(self, from_offset: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Check every batch from `from_offset` on, make the indexes anew from there, cut what is not a whole batch.
+    def rebuild_indexes(self, limit_offset: int = ANY_OFFSET) -> tuple[int, int]:
+        """Make offset and time index again from the batches' headers, as far as batches follow one another.
+
+        The offset after the last of them, and the position. The records are not looked at, and nothing is cut.
+        """
+        self.offset_index.clear()
+        self.time_index.clear()
+        self.max_timestamp_ms, self.max_timestamp_offset = -1, self.base_offset
+        self._since_index_bytes = 0
+        end_offset, end = self.base_offset, 0
+        for position, header in self.sound_headers(0, limit_offset):
+            self.note(header.last_offset, header.max_timestamp_ms, position, header.size_bytes)
+            end_offset, end = header.last_offset + 1, position + header.size_bytes
+        self.time_index.append(self.max_timestamp_ms, self.max_timestamp_offset)
+        return end_offset, end
+
+    def cut(self, position: int) -> int:
+        """Cut the log file to `position`; how many bytes went."""
+        gone_bytes = self.size_bytes - position
+        self.log.truncate(position)
+        self.size_bytes = position
+        return gone_bytes
+
+    def recover(self, from_offset: int, flushed_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Check the batches from `from_offset` on, make the indexes anew from there, cut what is not a whole batch.
 
         Yields each good batch's position and header, beginning with the last indexed one before `from_offset`; the
-        iterator must be run to its end. Afterwards `size_bytes` tells what was kept.
+        iterator must be run to its end. Afterwards `size_bytes` tells what was kept. Batches that end before
+        `flushed_offset` are whole on the device: their records are not checked, and should one be missing, the file is
+        left as it is.
         """
         self.offset_index.truncate_to(from_offset)
         self.time_index.truncate_to(from_offset)
@@ -243,7 +307,7 @@ class Segment:
         self._since_index_bytes = 0
         with self.log.map() as view:
             while position < self.size_bytes:
-                header = _whole_batch(view, position)
+                header = _whole_batch(view, position, flushed_offset)
                 if header is None or header.base_offset < lowest_offset:
                     break
                 lowest_offset = header.last_offset + 1
@@ -256,26 +320,32 @@ class Segment:
         if position == start and start > 0:
             # The indexed position holds no batch, so the index is not to be believed: once more from the beginning.
             self.forget_indexes()
-            yield from self.recover(self.base_offset)
+            yield from self.recover(self.base_offset, flushed_offset)
             return
-        if position < self.size_bytes:
-            self.log.truncate(position)
+        if lowest_offset < flushed_offset:
             self.size_bytes = position
+        elif position < self.size_bytes:
+            self.cut(position)
         self.save_indexes()
 
 
-def _whole_batch(view: memoryview, position: int) -> BatchHeader | None:
+def _whole_batch(view: memoryview, position: int, flushed_offset: int) -> BatchHeader | None:
     try:
         header = parse_header(view, position)
-        check_integrity(view, position, header)
+        if header.last_offset >= flushed_offset or position + header.size_bytes > len(view):
+            check_integrity(view, position, header)
     except UnsupportedMagicError as fault:
-        if _is_old_message(view, position):
-            # Not damage, so it must not be cut: Kafka before 0.11 wrote this.
-            raise StorageError(f"position {position}: {fault}; let Apache Kafka's retention remove it first") from None
+        _refuse_old_message(view, position, fault)
         return None
     except CorruptBatchError:
         return None
     return header if header.last_offset_delta >= 0 else None
+
+
+def _refuse_old_message(view: memoryview, position: int, fault: UnsupportedMagicError) -> None:
+    """Not damage, so it must not be cut: Kafka before 0.11 wrote this."""
+    if _is_old_message(view, position):
+        raise StorageError(f"position {position}: {fault}; let Apache Kafka's retention remove it first") from None
 
 
 def _is_old_message(view: memoryview, position: int) -> bool:

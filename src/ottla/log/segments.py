@@ -103,6 +103,7 @@ class Segments:
         loaded = self._loaded
         if loaded and loaded[-1] is segment:
             return
+        segment.load_indexes()
         if segment in loaded:
             loaded.remove(segment)
         loaded.append(segment)

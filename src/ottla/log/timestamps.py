@@ -12,6 +12,7 @@ def find_timestamp(segments: Sequence[Segment], timestamp_ms: int, from_offset: 
     for segment in segments:
         if segment.max_timestamp_ms < timestamp_ms:
             continue
+        segment.load_indexes()
         # No record up to the entry's offset is younger than the entry, and none before its batch is as young.
         before = segment.time_index.lookup(timestamp_ms).offset
         position = segment.offset_index.lookup(max(before, from_offset)).position

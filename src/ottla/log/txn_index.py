@@ -45,9 +45,10 @@ class TransactionIndex:
     def load(self, base_offset: int) -> None:
         """Read the file; CorruptDataError when it cannot be this segment's."""
         content = self._storage.read(self.name) or b""
-        whole = len(content) - len(content) % _ENTRY.size
+        if len(content) % _ENTRY.size:
+            raise CorruptDataError(f"{self.name}: {len(content)} bytes are no whole entries of {_ENTRY.size}")
         entries = []
-        for version, *fields in _ENTRY.iter_unpack(content[:whole]):
+        for version, *fields in _ENTRY.iter_unpack(content):
             entry = AbortedTxn(*fields)
             if version != _VERSION or entry.last_offset < base_offset:
                 raise CorruptDataError(f"{self.name}: entry {entry} of version {version} cannot be")

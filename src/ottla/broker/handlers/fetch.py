@@ -8,6 +8,7 @@ topic ids. A fetch that finds fewer than `min_bytes` waits for appends up to `ma
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.base.errors import CorruptDataError, StorageError
 from ottla.broker.fetch_sessions import Cached, FetchContext, PartitionKey
 from ottla.broker.handlers.fetch_response import PartitionResult, encode_fetch
 from ottla.broker.handlers.table import RequestContext, decode_message
@@ -114,6 +115,15 @@ class _Fetch:
             error = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
             leader = (self._node.node_id, epoch)
             return PartitionResult(key.topic, key.topic_id, key.partition, _failed(error), leader=leader)
+        try:
+            return self._read_log(key, partition, asked, left, first=first)
+        except (CorruptDataError, StorageError) as fault:
+            error = self._node.partitions.faults.report(partition.tp, fault)
+            return PartitionResult(key.topic, key.topic_id, key.partition, _failed(error))
+
+    def _read_log(
+        self, key: PartitionKey, partition: Partition, asked: FetchPartition, left: int, *, first: bool
+    ) -> PartitionResult:
         diverging = _diverging(partition, asked)
         if diverging is not None:
             empty = partition.log.read(asked.fetch_offset, 0, isolation=self._isolation, min_one_batch=False)

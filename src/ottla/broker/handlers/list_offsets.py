@@ -6,6 +6,7 @@
 
 from typing import TYPE_CHECKING, Final
 
+from ottla.base.errors import CorruptDataError, StorageError
 from ottla.broker.handlers.table import RequestContext
 from ottla.log.results import Isolation
 from ottla.wire.errors import ErrorCode
@@ -49,7 +50,10 @@ def _one(
         return ListOffsetsPartitionResponse(index, error)
     if asked.timestamp < 0 and version < _SPECIAL_FROM.get(asked.timestamp, version + 1):
         return ListOffsetsPartitionResponse(index, ErrorCode.UNSUPPORTED_VERSION)
-    found = partition.log.offset_for_timestamp(asked.timestamp, isolation)
+    try:
+        found = partition.log.offset_for_timestamp(asked.timestamp, isolation)
+    except (CorruptDataError, StorageError) as fault:
+        return ListOffsetsPartitionResponse(index, node.partitions.faults.report(partition.tp, fault))
     if found is None:
         return ListOffsetsPartitionResponse(index)
     return ListOffsetsPartitionResponse(index, 0, found.timestamp_ms, found.offset, found.leader_epoch)

@@ -178,7 +178,7 @@ class _Produce:
                 verification_guard=guards.get(partition.tp, NO_GUARD),
             )
         except StorageError as fault:
-            return _error(index, ErrorCode.KAFKA_STORAGE_ERROR, str(fault))
+            return _error(index, self._node.partitions.faults.report(partition.tp, fault), str(fault))
         if appended.error is not ErrorCode.NONE:
             return _error(index, appended.error, appended.message)
         if not appended.duplicate:

@@ -27,6 +27,7 @@ class CheckpointPlan(NamedTuple):
 
     number: int
     contents: Mapping[str, bytes]
+    named: frozenset[TopicPartition]
 
 
 class Checkpoints:
@@ -44,7 +45,7 @@ class Checkpoints:
         self.recovery_points = self._read(RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = self._read(LOG_START_OFFSET_CHECKPOINT)
         #: The partitions the files name.
-        self._named = self.recovery_points.keys() | self.log_start_offsets.keys()
+        self._named = frozenset(self.recovery_points.keys() | self.log_start_offsets.keys())
         self._writing = threading.Lock()
         self._planned = self._written = 0
 
@@ -56,13 +57,12 @@ class Checkpoints:
         """What should be in the three files now."""
         logs = [(each.tp, each.log) for each in partitions]
         self._planned += 1
-        self._named = {tp for tp, _ in logs}
         contents = {
             RECOVERY_POINT_CHECKPOINT: encode_offsets({tp: log.recovery_point for tp, log in logs}),
             LOG_START_OFFSET_CHECKPOINT: encode_offsets({tp: log.log_start_offset for tp, log in logs}),
             HIGH_WATERMARK_CHECKPOINT: encode_offsets({tp: log.end_offset for tp, log in logs}),
         }
-        return CheckpointPlan(self._planned, contents)
+        return CheckpointPlan(self._planned, contents, frozenset(tp for tp, _ in logs))
 
     def write(self, plan: CheckpointPlan, *, sync: bool = True) -> None:
         """Replace the files, each atomically; StorageError when one cannot be."""
@@ -70,7 +70,7 @@ class Checkpoints:
             if plan.number > self._written:
                 for name, content in plan.contents.items():
                     self._replace(name, content, sync=sync)
-                self._written = plan.number
+                self._written, self._named = plan.number, plan.named
 
     def mark_clean(self) -> None:
         """Everything is on the device."""

@@ -8,6 +8,7 @@ import logging
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -19,10 +20,12 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.metadata.image import MetadataImage, TopicImage
 from ottla.broker.metadata.names import METADATA_TOPIC
 from ottla.broker.runtime.checkpoints import Checkpoints
+from ottla.broker.runtime.faults import DiskFaults
 from ottla.broker.storage import DirectoryStorage
 from ottla.broker.topic_config import TopicConfig
 from ottla.log.config import LogConfig
 from ottla.log.partition import PartitionLog
+from ottla.log.recovery import Findings
 from ottla.log.results import Appended, Origin
 from ottla.wire.errors import ErrorCode
 
@@ -74,6 +77,8 @@ class Partitions:
         self._clock = clock
         self._data_dir = data_dir
         self._checkpoints = Checkpoints(data_dir)
+        #: Where every fault of the disk is told.
+        self.faults = DiskFaults(clock)
         self._partitions: dict[tuple[str, int], Partition] = {}
 
     def find(self, topic: str, partition: int) -> Partition | None:
@@ -96,7 +101,7 @@ class Partitions:
                 records, now_ms=self._clock.now_ms(), origin=origin, leader_epoch=partition.leader_epoch
             )
         except StorageError as fault:
-            return _disk_failed(tp, fault)
+            return _failed(self.faults.report(tp, fault), fault)
         if appended.error is ErrorCode.NONE:
             partition.changed(len(records))
         return appended
@@ -126,7 +131,7 @@ class Partitions:
                 transaction_version=transaction_version,
             )
         except StorageError as fault:
-            return _disk_failed(tp, fault)
+            return _failed(self.faults.report(tp, fault), fault)
         if appended.error is ErrorCode.NONE:
             partition.changed(_EVERYTHING_BYTES)
         return appended
@@ -150,8 +155,7 @@ class Partitions:
             log_start_offset=0 if known is None else known.log_start_offsets.get(tp, 0),
             topic_id=topic_id,
         )
-        if log.truncated_bytes:
-            _log.warning("%s: cut %d bytes that are no whole batches", tp, log.truncated_bytes)
+        _tell(tp, log.findings)
         return log
 
     def recover(self, image: MetadataImage) -> None:
@@ -164,6 +168,7 @@ class Partitions:
         """Make partitions that the metadata does not know yet: all of them or, with StorageError, none."""
         numbers = tuple(numbers)
         try:
+            self._forget_checkpointed(name, numbers)
             for number in numbers:
                 tp = TopicPartition(name, number)
                 # What the checkpoints know of this name is of an older topic.
@@ -205,10 +210,14 @@ class Partitions:
                 # Not closed: a fetch may be sending of its files, which close when the last slice is gone.
                 doomed.append(self._rename(str(partition.tp), _DELETED))
                 partition.changed(_EVERYTHING_BYTES)
-        if any(self._checkpoints.names(TopicPartition(topic.name, each)) for each in range(len(topic.partitions))):
-            # After a crash, what they say would be believed of the next topic of this name.
-            self.checkpoint(sync=False)
+        with suppress(StorageError):  # a full disk: done when the name is used again
+            self._forget_checkpointed(topic.name, range(len(topic.partitions)))
         return doomed
+
+    def _forget_checkpointed(self, name: str, numbers: Iterable[int]) -> None:
+        """After a crash, what checkpoints say of an older topic would be believed of the next one of its name."""
+        if any(self._checkpoints.names(TopicPartition(name, number)) for number in numbers):
+            self.checkpoint(sync=False)
 
     def checkpoint(self, *, sync: bool = True) -> None:
         """Write down what is durable, so that a crash need not check it again; StorageError when that fails."""
@@ -266,10 +275,27 @@ def remove_directories(paths: Iterable[Path]) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def _tell(tp: TopicPartition, findings: Findings) -> None:
+    """What opening a log brought to light."""
+    if findings.truncated_bytes:
+        _log.warning("%s: cut %d bytes that are no whole batches", tp, findings.truncated_bytes)
+    if findings.rebuilt:
+        _log.warning("%s: the indexes of %d segment(s) were damaged and are made again", tp, len(findings.rebuilt))
+    for gap in findings.unexplained:
+        _log.warning("%s: there are no records at offsets %s; readers go on behind them", tp, gap)
+    for hole in findings.damaged:
+        _log.error(
+            "%s: the records at offsets %s were written to disk and are gone; reading there is refused "
+            "(CORRUPT_MESSAGE). Stop the broker and put the log file back, or delete the records before offset %d",
+            tp,
+            hole,
+            hole.end_offset,
+        )
+
+
 def _not_here(tp: TopicPartition) -> Appended:
     return Appended(-1, -1, -1, -1, False, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp} is not led here")
 
 
-def _disk_failed(tp: TopicPartition, fault: StorageError) -> Appended:
-    _log.error("%s: %s", tp, fault)
-    return Appended(-1, -1, -1, -1, False, ErrorCode.KAFKA_STORAGE_ERROR, str(fault))
+def _failed(error: ErrorCode, fault: StorageError) -> Appended:
+    return Appended(-1, -1, -1, -1, False, error, str(fault))

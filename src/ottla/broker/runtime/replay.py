@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from ottla.base.errors import StorageError
 from ottla.log.partition import PartitionLog
 from ottla.log.results import Isolation
 from ottla.wire.batch import iter_headers, parse_end_txn_marker
+from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, decode_batch
 
 #: Bytes read at once (`offsets.load.buffer.size`).
@@ -24,10 +26,15 @@ class ReplayedBatch(NamedTuple):
 
 
 def replay(log: PartitionLog, offset: int | None = None) -> Iterator[ReplayedBatch]:
-    """Every batch from `offset` (default: the log's start) to the end as it is when the iterator gets there."""
+    """Every batch from `offset` (default: the log's start) to the end as it is when the iterator gets there.
+
+    StorageError when records are missing: what they said must not be passed over.
+    """
     position = log.log_start_offset if offset is None else offset
     while position < log.end_offset:
         read = log.read(position, _READ_BYTES, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True)
+        if read.error is not ErrorCode.NONE:
+            raise StorageError(f"{log.tp}: the log is damaged at offset {position}")
         chunk = b"".join(piece.read() for piece in read.slices)
         before = position
         for at, header in iter_headers(chunk):
@@ -43,4 +50,4 @@ def replay(log: PartitionLog, offset: int | None = None) -> Iterator[ReplayedBat
                 transactional = header.producer_id if header.is_transactional else None
                 yield ReplayedBatch(tuple(decode_batch(batch)), end, transactional)
         if position == before:
-            return
+            raise StorageError(f"{log.tp}: the log is damaged at offset {position}")

@@ -1,0 +1,86 @@
+"""A look at a segment whose bytes were all flushed: cheap while all is well, thorough when something is not.
+
+A disk that loses a file's end, or a hand that does, is seen by comparing what the files say of each other: the last
+index entry must lead to a batch of the log, the batches from there on must end where the file ends and where the next
+segment begins, and none of them may be younger than the time index says. That costs a read or two. Where it fails, both
+indexes are made again from the headers of all batches, and the result says whether batches are missing.
+"""
+
+from typing import NamedTuple
+
+from ottla.base.errors import CorruptDataError
+from ottla.log.segment import ANY_OFFSET, Segment
+
+
+class Inspection(NamedTuple):
+    """What was found. The segment's `size_bytes` counts whole batches only; bytes behind them stay in the file."""
+
+    #: The offset after the last whole batch.
+    end_offset: int
+    #: The indexes were made again.
+    rebuilt: bool = False
+    #: The file ends within a batch, or an index knows of batches that are not there.
+    lacks_batches: bool = False
+    #: Bytes of the file behind the last whole batch.
+    junk_bytes: int = 0
+
+
+def inspect(segment: Segment, names: frozenset[str], limit_offset: int) -> Inspection:
+    """Look at a flushed segment, which must end at `limit_offset` or before; StorageError where it cannot be read."""
+    indexed_offset = segment.base_offset - 1
+    if segment.check(names):
+        indexed_offset = _indexed_offset(segment)
+        end_offset = _end_of_sound(segment, indexed_offset, limit_offset)
+        if end_offset is not None:
+            return Inspection(end_offset)
+    end_offset, position = segment.rebuild_indexes(limit_offset)
+    junk_bytes, segment.size_bytes = segment.size_bytes - position, position
+    lacks = junk_bytes > 0 or end_offset <= indexed_offset < limit_offset
+    return Inspection(end_offset, True, lacks and end_offset < limit_offset, junk_bytes)
+
+
+def has_fitting_indexes(segment: Segment, names: frozenset[str]) -> bool:
+    """Whether the indexes of a segment that goes on behind them lead to a batch, and know its age."""
+    if not segment.check(names):
+        return False
+    last = segment.offset_index.check()
+    if last.position == 0:
+        return True
+    found = next(segment.sound_headers(last.position, ANY_OFFSET), None)
+    if found is None:
+        return False
+    header = found[1]
+    return header.base_offset <= last.offset and header.max_timestamp_ms <= segment.max_timestamp_ms
+
+
+def _indexed_offset(segment: Segment) -> int:
+    """The last offset that an index knows of, or the one before the segment's first."""
+    last = segment.offset_index.check()
+    known = [segment.base_offset - 1]
+    if last.position > 0:
+        known.append(last.offset)
+    if segment.max_timestamp_ms >= 0:
+        known.append(segment.max_timestamp_offset)
+    return max(known)
+
+
+def _end_of_sound(segment: Segment, indexed_offset: int, limit_offset: int) -> int | None:
+    """The offset after the last batch, or None when log and indexes do not fit together."""
+    last = segment.offset_index.check()
+    end_offset, end, newest_ms = segment.base_offset, last.position, -1
+    for position, header in segment.sound_headers(last.position, limit_offset):
+        if position == last.position > 0 and header.base_offset > last.offset:
+            return None
+        end_offset, end = header.last_offset + 1, position + header.size_bytes
+        newest_ms = max(newest_ms, header.max_timestamp_ms)
+    fits = end == segment.size_bytes and end_offset > indexed_offset and newest_ms <= segment.max_timestamp_ms
+    return end_offset if fits else None
+
+
+def load_txn_index(segment: Segment) -> bool:
+    """Read a segment's aborted transactions; False when the file cannot be believed."""
+    try:
+        segment.txn_index.load(segment.base_offset)
+    except CorruptDataError:
+        return False
+    return True

@@ -1,0 +1,213 @@
+"""Files damaged after they were flushed, by a disk or by hand: indexes come back, lost records are told, not skipped.
+
+Every case is tried after a clean stop and after a kill -9 that followed a flush.
+"""
+
+import pytest
+
+from ottla.log.config import LogConfig
+from ottla.log.damage import OffsetRange
+from ottla.log.memory import MemoryStorage
+from ottla.log.partition import PartitionLog
+from ottla.log.results import Isolation, SpecialTimestamp
+from ottla.wire.errors import ErrorCode
+from tests.log.batches import batch
+from tests.log.logs import SMALL, append, append_in_transaction, committed_offsets, end, every_batch, open_log
+
+_BATCHES = 60
+
+
+def _stopped() -> tuple[MemoryStorage, PartitionLog, list[str]]:
+    """A log of several segments, one record a batch, its timestamp a tenth of its offset; its segments' names."""
+    storage = MemoryStorage()
+    log = open_log(storage, SMALL)
+    for number in range(_BATCHES):
+        append(log, batch(timestamps_ms=[number // 10 * 10]))
+    log.close()
+    names = [name.removesuffix(".log") for name in storage.names() if name.endswith(".log")]
+    assert len(names) >= 3
+    return storage, log, names
+
+
+def _again(storage: MemoryStorage, log: PartitionLog, *, clean: bool = True) -> PartitionLog:
+    return open_log(storage.after_kill(), SMALL, clean=clean, recovery_point=log.recovery_point)
+
+
+def _lookups(log: PartitionLog) -> list[tuple[int, int] | None]:
+    found = [log.offset_for_timestamp(each) for each in (*range(0, 70, 5), SpecialTimestamp.MAX_TIMESTAMP)]
+    return [None if each is None else (each.timestamp_ms, each.offset) for each in found]
+
+
+def _damaged_indexes(storage: MemoryStorage, name: str) -> dict[str, bytes | None]:
+    content = storage.read(name) or b""
+    size = 12 if name.endswith(".timeindex") else 8
+    middle = size * (len(content) // size // 2)
+    entry = content[middle : middle + size]
+    return {
+        "missing": None,
+        "empty": b"",
+        "last entry gone": content[:-size],
+        "half an entry gone": content[:-3],
+        "half of it gone": content[:middle],
+        "zeros behind it": content + bytes(4 * size),
+        "garbage": b"\x7f\x13" * 120,
+        "all ones": b"\xff" * 96,
+        "another segment's": b"\0" * (size - 4) + b"\0\0\0\1",
+        "an entry turned to zeros": content[:middle] + bytes(size) + content[middle + size :],
+        "two entries swapped": content[: middle - size]
+        + entry
+        + content[middle - size : middle]
+        + content[middle + size :],
+    }
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("segment", [0, 1, -1])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("damage", _damaged_indexes(MemoryStorage(), ".index"))
+def test_a_damaged_index_answers_as_a_sound_one(damage: str, suffix: str, segment: int, clean: bool) -> None:
+    storage, log, names = _stopped()
+    sound = _again(storage, log)
+    assert sound.findings.rebuilt == []
+    name = names[segment] + suffix
+    content = _damaged_indexes(storage, name)[damage]
+    storage.delete(name)
+    if content is not None:
+        storage.write(name, content)
+    found = _again(storage, log, clean=clean)
+    assert found.findings.damaged == []
+    assert found.findings.truncated_bytes == 0
+    assert _lookups(found) == _lookups(sound)
+    assert every_batch(found) == every_batch(sound)
+    for offset in range(_BATCHES):
+        assert (
+            found.read(offset, 1).slices == () or found.read(offset, 1).slices[0].read() == every_batch(sound)[offset]
+        )
+    assert append(found, batch()).base_offset == _BATCHES
+
+
+def _hole(found: PartitionLog, first: int, after: int) -> None:
+    """The log has a hole there: told to readers, kept for the next start, passed by DeleteRecords."""
+    assert found.findings.damaged == [OffsetRange(first, after)]
+    assert found.end_offset == _BATCHES
+    assert [found.read(offset, 100).error for offset in range(first, after)] == [ErrorCode.CORRUPT_MESSAGE] * (
+        after - first
+    )
+    before = found.read(max(first - 1, 0), 1_000_000)
+    if first:
+        (piece,) = before.slices
+        assert len(piece.read()) == len(batch(timestamps_ms=[0])), "whole batches up to the hole, and no half one"
+    assert found.read(after, 1_000_000).error is ErrorCode.NONE
+    assert append(found, batch()).base_offset == _BATCHES, "no offset is used twice"
+    found.delete_records_before(after)
+    assert found.read(after, 1_000_000).error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("keep", ["nothing", "half a batch", "whole batches"])
+@pytest.mark.parametrize("segment", [0, 1])
+def test_a_closed_log_cut_short_is_a_hole_and_what_follows_stays(segment: int, keep: str, clean: bool) -> None:
+    storage, log, names = _stopped()
+    size = len(batch(timestamps_ms=[0]))
+    kept = {"nothing": 0, "half a batch": 5 * size + size // 2, "whole batches": 5 * size}[keep]
+    del storage.files[names[segment] + ".log"].content[kept:]
+    first, after = int(names[segment]) + kept // size, int(names[segment + 1])
+    left = storage.after_kill()
+    found = open_log(left, SMALL, clean=clean, recovery_point=log.recovery_point)
+    assert found.findings.damaged == [OffsetRange(first, after)]
+    found.close()
+    _hole(open_log(left, SMALL, clean=True, recovery_point=found.recovery_point), first, after)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("keep", ["nothing", "half a batch", "whole batches"])
+def test_the_last_log_cut_short_below_what_was_flushed_is_a_hole(keep: str, clean: bool) -> None:
+    storage, log, names = _stopped()
+    size = len(batch(timestamps_ms=[0]))
+    kept = {"nothing": 0, "half a batch": 2 * size + size // 2, "whole batches": 2 * size}[keep]
+    del storage.files[names[-1] + ".log"].content[kept:]
+    first = int(names[-1]) + kept // size
+    left = storage.after_kill()
+    found = open_log(left, SMALL, clean=clean, recovery_point=log.recovery_point)
+    assert found.findings.damaged == [OffsetRange(first, _BATCHES)]
+    found.close()
+    _hole(open_log(left, SMALL, clean=True, recovery_point=found.recovery_point), first, _BATCHES)
+
+
+def test_a_log_file_put_back_mends_the_hole() -> None:
+    storage, log, names = _stopped()
+    before, whole = every_batch(log), bytes(storage.files[names[-1] + ".log"].content)
+    del storage.files[names[-1] + ".log"].content[-10:]
+    left = storage.after_kill()
+    open_log(left, SMALL, clean=True, recovery_point=log.recovery_point).close()
+    left.files[names[-1] + ".log"].content[:] = whole
+    mended = open_log(left, SMALL, clean=True, recovery_point=log.recovery_point)
+    assert mended.findings.damaged == []
+    assert every_batch(mended) == before
+    assert "damaged-offsets" not in left.names()
+
+
+def test_a_clean_stop_without_checkpoints_is_judged_by_the_last_snapshot() -> None:
+    storage, _, names = _stopped()
+    del storage.files[names[-1] + ".log"].content[-1:]
+    found = open_log(storage.after_kill(), SMALL, clean=True)
+    assert found.findings.damaged == [OffsetRange(_BATCHES - 1, _BATCHES)]
+
+
+def test_a_flipped_byte_in_flushed_data_costs_no_other_batch() -> None:
+    storage, log, names = _stopped()
+    storage.files[names[-1] + ".log"].content[65] ^= 1  # a record: only its readers can tell
+    storage.delete(names[-1] + ".index")
+    for clean in (True, False):
+        found = _again(storage, log, clean=clean)
+        assert len(every_batch(found)) == _BATCHES
+        assert found.findings.truncated_bytes == 0
+
+
+def test_bytes_that_are_no_batch_are_an_error_and_no_endless_search() -> None:
+    storage, log, names = _stopped()
+    content = storage.files[names[0] + ".log"].content
+    size = len(batch(timestamps_ms=[0]))
+    content[2 * size : 3 * size] = bytes(size)
+    storage.write(names[0] + ".index", b"")
+    storage.write(names[0] + ".timeindex", b"")
+    found = _again(storage, log)
+    assert found.findings.damaged == [OffsetRange(2, int(names[1]))]
+
+
+def test_gaps_between_sound_segments_are_told_but_no_damage() -> None:
+    """A directory of Apache Kafka's, compacted once, or recovered by it after a loss of power."""
+    storage, log, names = _stopped()
+    for suffix in (".log", ".index", ".timeindex", ".snapshot"):
+        storage.delete(names[1] + suffix)
+    gap = OffsetRange(int(names[1]), int(names[2]))
+    found = _again(storage, log)
+    assert (found.findings.damaged, found.findings.unexplained) == ([], [gap])
+    compacted = open_log(
+        storage.after_kill(),
+        LogConfig(segment_bytes=2_000, index_interval_bytes=0, cleanup_policy=frozenset({"compact"})),
+        clean=True,
+        recovery_point=log.recovery_point,
+    )
+    assert (compacted.findings.damaged, compacted.findings.unexplained) == ([], [])
+    assert found.read(gap.first_offset, 1_000).error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 17, b"\xff" * 34])
+def test_a_damaged_index_of_aborted_transactions_is_made_again(content: bytes) -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, SMALL)
+    for number in range(40):
+        append_in_transaction(log, number)
+        if number % 4 == 3:
+            end(log, commit=number % 8 == 3)
+    expected = committed_offsets(log)
+    log.close()
+    for name in [each for each in storage.names() if each.endswith(".txnindex")]:
+        left = storage.after_kill()
+        left.write(name, content)
+        found = open_log(left, SMALL, clean=True, recovery_point=log.recovery_point)
+        if content:
+            assert committed_offsets(found) == expected
+        assert found.last_stable_offset == log.last_stable_offset
+        assert found.read(0, 1, isolation=Isolation.READ_COMMITTED).error is ErrorCode.NONE
