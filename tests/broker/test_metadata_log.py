@@ -116,3 +116,11 @@ def test_a_directory_belongs_to_one_node_of_one_cluster(tmp_path: Path) -> None:
     (data_dir / "meta.properties").write_text("version=1\n")
     with pytest.raises(StorageError, match="damaged"):
         load_or_create(data_dir, node_id=1, cluster_id=None)
+
+
+def test_a_directory_that_apache_kafka_has_run_on_is_not_served(tmp_path: Path) -> None:
+    load_or_create(tmp_path, node_id=1, cluster_id=None)
+    (tmp_path / "__cluster_metadata-0").mkdir()
+    (tmp_path / "__cluster_metadata-0" / "quorum-state").write_text("{}")
+    with pytest.raises(StorageError, match="is Apache Kafka's"):
+        load_or_create(tmp_path, node_id=1, cluster_id=None)

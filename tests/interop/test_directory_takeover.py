@@ -1,17 +1,21 @@
 """Apache Kafka's partition directories are ours and ours are Apache Kafka's (DESIGN, idea 3)."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from ottla.broker.storage import DirectoryStorage
 from ottla.log.config import LogConfig
 from ottla.log.partition import PartitionLog
 from ottla.log.results import SpecialTimestamp
+from ottla.testing import Broker
 from ottla.wire.records import decode_batch
 from tests.interop.apache import ApacheKafka
+from tests.interop.test_dump_broker_directory import run_pipeline
 from tests.log.batches import NOW_MS, batch, idempotent
 from tests.log.logs import TP, append, append_in_transaction, committed_offsets, end, every_batch
 
@@ -37,7 +41,7 @@ def _produce(kafka: ApacheKafka, *, transaction: str, values: list[str], commit:
     Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": transaction}).init_transactions(60)
 
 
-def _consume(kafka: ApacheKafka) -> list[str]:
+def _consume(kafka: ApacheKafka, topic: str = TP.topic) -> list[str]:
     consumer = Consumer(
         {
             "bootstrap.servers": kafka.bootstrap,
@@ -47,7 +51,7 @@ def _consume(kafka: ApacheKafka) -> list[str]:
             "enable.auto.commit": False,
         }
     )
-    consumer.assign([TopicPartition(TP.topic, 0, 0)])
+    consumer.assign([TopicPartition(topic, 0, 0)])
     values: list[str] = []
     while True:
         message = consumer.poll(60)
@@ -111,3 +115,55 @@ def test_a_partition_goes_from_apache_kafka_to_us_and_back(tmp_path: Path) -> No
 
         kafka.start()
         assert _consume(kafka) == [*expected, "three", "last"]
+
+
+@pytest.mark.parametrize("ending", ["stopped", "killed"])
+def test_apache_kafka_goes_on_with_the_whole_data_directory(tmp_path: Path, ending: str) -> None:
+    """Topics, ids, settings, records, transactions, groups: what outgrows one machine moves as it is."""
+    own = {"offsets.topic.num.partitions": "4", "transaction.state.log.num.partitions": "4"}
+    with Broker({"group.initial.rebalance.delay.ms": "0", **own}, data_dir=tmp_path / "data") as broker:
+        run_pipeline(broker.bootstrap_servers)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.create_topics([NewTopic("kept", 3, 1, config={"retention.ms": "123456"})])["kept"].result(30)
+        topic_ids = _topic_ids(admin)
+        left_open = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "left open"})
+        left_open.init_transactions(30)
+        left_open.begin_transaction()
+        left_open.produce("out", "never", partition=0)
+        left_open.flush(30)
+        if ending == "killed":
+            broker.kill()
+        else:
+            broker.stop()
+
+    with ApacheKafka(tmp_path) as kafka:
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        assert _topic_ids(admin) == topic_ids
+        assert len(admin.list_topics(timeout=30).topics["kept"].partitions) == 3
+        kept = ConfigResource(ResourceType.TOPIC, "kept")
+        assert admin.describe_configs([kept])[kept].result(30)["retention.ms"].value == "123456"
+        group = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "words"})
+        assert group.committed([TopicPartition("in", 0)], 30)[0].offset == 50
+        heir = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "left open"})
+        heir.init_transactions(60)  # aborts what was left, or read_committed readers would wait at it
+        heir.begin_transaction()
+        heir.produce("out", "after", partition=0)
+        heir.commit_transaction(60)
+        assert _consume(kafka, "out") == [f"LINE {number}" for number in range(50)] + ["after"]
+
+    ottla = [sys.executable, "-m", "ottla"]
+    dumped = subprocess.run(
+        [*ottla, "dump-log", "--records", str(kafka.data_dir / "__cluster_metadata-0")], capture_output=True, text=True
+    )
+    assert dumped.returncode == 0, dumped.stderr
+    assert "control: ['leader change']" in dumped.stdout
+    back = subprocess.run([*ottla, "serve", "--data-dir", str(kafka.data_dir)], capture_output=True, text=True)
+    assert back.returncode == 1
+    assert "is Apache Kafka's (__cluster_metadata-0/quorum-state)" in back.stderr
+    assert "Traceback" not in back.stderr
+
+
+def _topic_ids(admin: AdminClient) -> dict[str, str]:
+    names = ["in", "out", "kept"]
+    found = admin.describe_topics(TopicCollection(names))
+    return {name: str(found[name].result(30).topic_id) for name in names}

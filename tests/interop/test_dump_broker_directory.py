@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("apache_jars")]
 _KINDS = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
-def _pipeline(bootstrap: str) -> None:
+def run_pipeline(bootstrap: str) -> None:
     """Consume, transform, produce: a group, offsets in transactions, one of them aborted."""
     admin = AdminClient({"bootstrap.servers": bootstrap})  # a temporary would end its requests
     for done in admin.create_topics([NewTopic("in", 1, 1), NewTopic("out", 1, 1)]).values():
@@ -53,7 +53,7 @@ def data_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     """The directory of a broker that has run the pipeline and stopped."""
     path = tmp_path_factory.mktemp("data")
     with Broker({"group.initial.rebalance.delay.ms": "0"}, data_dir=path) as broker:
-        _pipeline(broker.bootstrap_servers)
+        run_pipeline(broker.bootstrap_servers)
         if request.param != "stopped":
             broker.kill()
             broker.start()

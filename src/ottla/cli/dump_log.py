@@ -17,6 +17,15 @@ _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
 _TXN_ENTRY = Struct(">hqqqq")
 
+#: Control records of Apache Kafka's quorum, by their type; 0 and 1 end transactions.
+_QUORUM_RECORDS = {
+    2: "leader change",
+    3: "snapshot header",
+    4: "snapshot footer",
+    5: "kraft version",
+    6: "kraft voters",
+}
+
 Row = dict[str, object]
 
 
@@ -27,8 +36,8 @@ def dump_log(
 ) -> None:
     """Print segments (.log), indexes (.index, .timeindex, .txnindex) and producer snapshots (.snapshot).
 
-    Every batch's CRC is checked, and every index entry against its segment. Records of `__consumer_offsets` and
-    `__transaction_state` are shown decoded. Exits 1 at the first thing that is corrupt.
+    Every batch's CRC is checked, and every index entry against its segment. Records of `__consumer_offsets`,
+    `__transaction_state` and `__cluster_metadata` are shown decoded. Exits 1 at the first thing that is corrupt.
 
     Example: `ottla dump-log --records ./data/orders-0`
     """
@@ -68,7 +77,7 @@ RecordDecoder = Callable[[bytes | None, bytes | None], Row]
 
 
 def _segment(content: bytes, decoder: RecordDecoder | None) -> Iterator[Row]:
-    from ottla.wire.batch import check_integrity, iter_headers, parse_end_txn_marker
+    from ottla.wire.batch import check_integrity, iter_headers
 
     end = 0
     for position, header in iter_headers(content):
@@ -89,13 +98,24 @@ def _segment(content: bytes, decoder: RecordDecoder | None) -> Iterator[Row]:
                 row |= {"sequences": f"{header.base_sequence}-{header.last_sequence}"}
         row["transactional"] = header.is_transactional
         if header.is_control:
-            commit, coordinator_epoch = parse_end_txn_marker(content[position:end])
-            row |= {"marker": "commit" if commit else "abort", "coordinator_epoch": coordinator_epoch}
+            row |= _control(content[position:end])
         yield row
         if decoder is not None and not header.is_control:
             yield from _records(content[position:end], decoder)
     if end < len(content) and any(content[end:]):
         yield {"torn_bytes": len(content) - end, "position": end}
+
+
+def _control(batch: bytes) -> Row:
+    """A transaction's marker, or what Apache Kafka's quorum writes between its records (KIP-595)."""
+    from ottla.wire.batch import parse_end_txn_marker
+    from ottla.wire.records import decode_batch
+
+    kinds = [int.from_bytes((record.key or b"")[2:4], "big") for record in decode_batch(batch)]
+    if kinds and all(kind in _QUORUM_RECORDS for kind in kinds):
+        return {"control": [_QUORUM_RECORDS[kind] for kind in kinds]}
+    commit, coordinator_epoch = parse_end_txn_marker(batch)
+    return {"marker": "commit" if commit else "abort", "coordinator_epoch": coordinator_epoch}
 
 
 def _records(batch: bytes, decoder: RecordDecoder) -> Iterator[Row]:
@@ -111,7 +131,7 @@ def _records(batch: bytes, decoder: RecordDecoder) -> Iterator[Row]:
 def _record_decoder(directory: str) -> RecordDecoder:
     """How records of the partition in `directory` are shown."""
     topic = directory.rpartition("-")[0]
-    return {"__consumer_offsets": _group_record, "__transaction_state": _transaction_record}.get(topic, _plain_record)
+    return _DECODERS.get(topic, _plain_record)
 
 
 def _plain_record(key: bytes | None, value: bytes | None) -> Row:
@@ -143,14 +163,25 @@ def _transaction_record(key: bytes | None, value: bytes | None) -> Row:
     }
 
 
-def _struct(value: object) -> object:
-    """A decoded struct as plain data."""
+def _metadata_record(key: bytes | None, value: bytes | None) -> Row:
+    from ottla.base.types import topic_id_text
+    from ottla.broker.metadata.records import decode_record
+
+    try:
+        record = decode_record(value or b"")
+    except CorruptDataError:  # a type that Apache Kafka writes and Ottla does not
+        return _plain_record(key, value)
+    return {"type": type(record).__name__, "value": _struct(record, topic_id_text)}
+
+
+def _struct(value: object, text: Callable[[bytes], str | None] | None = None) -> object:
+    """A decoded struct as plain data, its bytes through `text`."""
     fields = getattr(value, "_asdict", None)
     if fields is not None:
-        return {name: _struct(each) for name, each in fields().items()}
+        return {name: _struct(each, text) for name, each in fields().items()}
     if isinstance(value, tuple):
-        return [_struct(each) for each in value]
-    return _text(value) if isinstance(value, bytes) else value
+        return [_struct(each, text) for each in value]
+    return (text or _text)(value) if isinstance(value, bytes) else value
 
 
 def _text(value: bytes | None) -> str | None:
@@ -221,6 +252,12 @@ def _whole(entry: Struct, content: bytes) -> Iterator[tuple[int, ...]]:
     return entry.iter_unpack(content[: len(content) - len(content) % entry.size])
 
 
+_DECODERS: Mapping[str, RecordDecoder] = {
+    "__consumer_offsets": _group_record,
+    "__transaction_state": _transaction_record,
+    "__cluster_metadata": _metadata_record,
+}
+
 _READERS: Mapping[str, Callable[[bytes, Path], Iterator[Row]]] = {
     ".log": lambda content, _path: _segment(content, None),
     ".index": _offset_index,
@@ -231,4 +268,5 @@ _READERS: Mapping[str, Callable[[bytes, Path], Iterator[Row]]] = {
 
 
 def _line(row: Row) -> str:
-    return "  ".join(f"{name}: {value}" for name, value in row.items())
+    line = "  ".join(f"{name}: {value}" for name, value in row.items())
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in line)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ottla.base.clock import Clock
-from ottla.base.errors import StorageError
+from ottla.base.errors import CorruptDataError, StorageError
 from ottla.broker.metadata.image import TOPIC_RESOURCE, MetadataImage, TopicImage
 from ottla.broker.metadata.records import (
     ConfigRecord,
@@ -43,12 +43,17 @@ class ClusterMetadata:
         self._producer_ids = ProducerIds(node_id)
 
     def load(self) -> None:
-        """Apply the whole log; a new one gets its first record."""
+        """Apply the whole log; a new one gets its first record. Raises StorageError for a log that cannot be read."""
         now_ms = self._clock.now_ms()
-        for batch in replay(self._log):
-            for record in batch.records:
-                if record.value is not None:
-                    self._apply(record.value, now_ms)
+        try:
+            for batch in replay(self._log):
+                for record in batch.records:
+                    if record.value is not None:
+                        self._apply(record.value, now_ms)
+        except CorruptDataError as fault:
+            raise StorageError(
+                f"the metadata log (__cluster_metadata-0) is damaged: {fault}; put the directory back from a copy"
+            ) from fault
         if self._log.end_offset == 0:
             self._append((FeatureLevelRecord("metadata.version", _METADATA_VERSION),))
 

@@ -9,6 +9,8 @@ from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import topic_id_bytes, topic_id_text
 
 _FILE = "meta.properties"
+#: What Apache Kafka leaves in a directory that it has formatted or run on: its quorum's vote, and its first metadata.
+_APACHE_KAFKAS = ("__cluster_metadata-0/quorum-state", "bootstrap.checkpoint")
 
 
 class MetaProperties(NamedTuple):
@@ -32,8 +34,15 @@ class MetaProperties(NamedTuple):
 def load_or_create(data_dir: Path, *, node_id: int, cluster_id: str | None) -> MetaProperties:
     """The directory's properties; a new directory gets the ids given, or fresh ones.
 
-    Raises StorageError when the directory belongs to another node or cluster.
+    Raises StorageError when the directory belongs to another node or cluster, or to Apache Kafka: its metadata log holds
+    a quorum's records, which only a quorum continues. The way there is open, the way back is not.
     """
+    for mark in _APACHE_KAFKAS:
+        if (data_dir / mark).exists():
+            raise StorageError(
+                f"{data_dir} is Apache Kafka's ({mark}): its partitions can be read by `ottla dump-log`, its topics "
+                "copied with a consumer and a producer, but the directory cannot be served by Ottla"
+            )
     path = data_dir / _FILE
     if not path.exists():
         made = MetaProperties(cluster_id or topic_id_text(new_uuid()), node_id, new_uuid())
