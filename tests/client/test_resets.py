@@ -140,3 +140,40 @@ async def test_o5_out_of_range_without_a_policy_keeps_the_position(policy: str) 
     assert [type(error) for error in bench.failures] == [OffsetOutOfRangeError]
     assert (bench.state.position, bench.state.fetch_offset) == (9, 9)
     assert bench.state.retry_at_s > 0, "it is asked again, but not at once"
+
+
+@pytest.mark.parametrize(
+    ("reset", "text"),
+    [
+        (OffsetReset(TP, -1, 7), "t-0: reading begins at offset 7"),
+        (
+            OffsetReset(TP, 5, 9),
+            "t-0: offset 5 is not in the log any more, reading goes on at 9: 4 offsets are skipped",
+        ),
+        (
+            OffsetReset(TP, 100, 0),
+            "t-0: offset 100 is beyond the end of the log (it was cut, the topic was made anew, or the offset was "
+            "never there), reading goes on at 0",
+        ),
+    ],
+)
+def test_o5_a_reset_says_what_became_of_the_records(reset: OffsetReset, text: str) -> None:
+    assert str(reset) == text
+
+
+@pytest.mark.parametrize("policy", ["earliest", "none"])
+async def test_c5_of_a_truncated_log_the_offsets_that_are_gone_are_named(
+    policy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(end_offset=40, policy=policy)
+    await bench.after_a_new_leader()
+    [said] = [*caplog.messages, *map(str, bench.failures)]
+    assert said.startswith("t-0: the log was cut at offset 40, of what was read offsets 40 to 49 are gone")
+
+
+async def test_o5_an_offset_out_of_range_without_a_policy_says_what_to_do() -> None:
+    bench = Bench(policy="none")
+    bench.state.seek(9)
+    bench.resets.out_of_range(bench.state)
+    assert "offset 9 is before the start of the log or beyond its end" in str(bench.failures[0])
+    assert "seek()" in str(bench.failures[0])

@@ -33,9 +33,11 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 
 log = logging.getLogger("ottla.consumer")
 
+_CUT = "the log was cut at offset %d, of what was read offsets %d to %d are gone"
+
 
 class OffsetReset(NamedTuple):
-    """A position was replaced: `skipped` records were jumped over; negative when records are read again."""
+    """A position was replaced: it was before the start of the log, beyond its end, or there was none."""
 
     partition: TopicPartition
     #: The position that was out of range; -1 when there was none.
@@ -44,8 +46,22 @@ class OffsetReset(NamedTuple):
 
     @property
     def skipped(self) -> int:
-        """How many offsets were jumped over."""
-        return self.after - self.before if self.before >= 0 else 0
+        """How many offsets were jumped over; 0 when the position was beyond the end, and reading went back."""
+        return max(0, self.after - self.before) if self.before >= 0 else 0
+
+    def __str__(self) -> str:
+        if self.before < 0:
+            return f"{self.partition}: reading begins at offset {self.after}"
+        # whatever the policy: only what is before the start moves on, and only what is beyond the end goes back
+        if self.after > self.before:
+            return (
+                f"{self.partition}: offset {self.before} is not in the log any more, reading goes on at {self.after}: "
+                f"{self.skipped} offsets are skipped"
+            )
+        return (
+            f"{self.partition}: offset {self.before} is beyond the end of the log (it was cut, the topic was made "
+            f"anew, or the offset was never there), reading goes on at {self.after}"
+        )
 
 
 class Resets:
@@ -95,7 +111,9 @@ class Resets:
             state.retry_at_s = asyncio.get_running_loop().time() + self._config.retry_backoff_max_ms / 1000
             self._failed(
                 OffsetOutOfRangeError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE, f"{state.tp}: offset {state.position}, and auto.offset.reset is none"
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"{state.tp}: offset {state.position} is before the start of the log or beyond its end, and "
+                    "auto.offset.reset is none: seek() to where reading shall go on",
                 )
             )
             return
@@ -173,18 +191,7 @@ class Resets:
                 self._report(OffsetReset(tp, self._lost_at.pop(tp, -1), found[tp].offset))
 
     def _report(self, reset: OffsetReset) -> None:
-        if reset.before >= 0:
-            what = "skipped" if reset.skipped >= 0 else "read again"
-            log.warning(
-                "%s: offset %d is out of range, reading goes on at %d: %d records are %s",
-                reset.partition,
-                reset.before,
-                reset.after,
-                abs(reset.skipped),
-                what,
-            )
-        else:
-            log.info("%s: reading begins at offset %d", reset.partition, reset.after)
+        log.log(logging.WARNING if reset.before >= 0 else logging.INFO, "%s", reset)
         self._happened(reset)
 
     # leader epochs (KIP-320)
@@ -237,9 +244,9 @@ class Resets:
         before = state.position
         if self._config.auto_offset_reset == "none":
             self._failed(
-                LogTruncatedError(f"{state.tp}: the log was cut to offset {end_offset}, offset {before} had been read")
+                LogTruncatedError(f"{state.tp}: {_CUT % (end_offset, end_offset, before - 1)}, seek() to go on")
             )
             return
-        log.warning("%s: the log was cut to offset %d, offset %d had been read", state.tp, end_offset, before)
+        log.warning(f"%s: {_CUT}; reading goes on there", state.tp, end_offset, end_offset, before - 1)
         state.seek(end_offset)
         self._happened(OffsetReset(state.tp, before, end_offset))
