@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from ottla.base.config import REQUIRED, ConfigKey, ConfigSet
+from ottla.base.config import REQUIRED, ConfigKey, ConfigSet, Standing
 from ottla.broker.config_keys import BROKER_CONFIG
 from ottla.broker.handlers import table
 from ottla.broker.topic_config import TOPIC_CONFIG, TOPIC_KEYS
@@ -35,15 +35,33 @@ def config_page() -> str:
     )
     parts = ["# Configuration", "", _HEAD, "An unknown key is an error that names the nearest known one.", ""]
     for title, where, keys in sections:
-        parts += [f"## {title}", "", f"Given by {where}.", "", *_rows(keys), ""]
+        parts += [f"## {title}", "", f"Given by {where}.", ""]
         if keys is TOPIC_CONFIG:
-            parts[-1:-1] = ["", "A default in code letters is the broker's key of that name."]
+            parts += ["A default in code letters is the broker's key of that name.", ""]
+        for standing, said in _STANDINGS.items():
+            rows = _rows(keys, standing)
+            if rows:
+                parts += [*([f"### {title}: {said}", ""] if said else []), *rows, ""]
     return "\n".join(parts)
 
 
-def _rows(keys: ConfigSet) -> list[str]:
-    rows = ["| key | type | default | what it does |", "|---|---|---|---|"]
-    for key in sorted(keys.keys.values(), key=lambda each: each.name):
+#: Kafka's keys are all known; what becomes of those that are not in force.
+_STANDINGS = {
+    Standing.IN_FORCE: "",
+    Standing.WITHOUT_EFFECT: "accepted, without effect",
+    Standing.DEFAULT_ONLY: "refused, unless it is the default",
+}
+
+
+def _rows(keys: ConfigSet, standing: Standing) -> list[str]:
+    found = sorted((key for key in keys.keys.values() if key.standing is standing), key=lambda each: each.name)
+    if not found:
+        return []
+    rows = [
+        f"| key | type | default | {'what it does' if standing is Standing.IN_FORCE else 'why'} |",
+        "|---|---|---|---|",
+    ]
+    for key in found:
         names = ", ".join([f"`{key.name}`", *(f"or `{other}`" for other in key.synonyms)])
         doc = key.doc.replace("|", chr(92) + "|")
         rows.append(f"| {names} | {key.type.value} | {_default_of(keys, key)} | {doc} |")

@@ -56,6 +56,13 @@ def test_a_required_key_that_is_missing_says_what_it_is() -> None:
         ("auto.offset.reset", "newest", "must be one of: earliest, latest, none"),
         ("dirty.ratio", 1.5, "must be at most 1"),
         ("dirty.ratio", "half", "a number"),
+        ("dirty.ratio", "0_1.0", "a number"),
+        ("dirty.ratio", "nan", "a number"),
+        ("dirty.ratio", float("inf"), "a number"),
+        ("fetch.min.bytes", "1_000", "a whole number"),
+        ("fetch.min.bytes", "0x10", "a whole number"),
+        ("fetch.min.bytes", "", "a whole number"),
+        ("fetch.min.bytes", "1 0", "a whole number"),
         ("bootstrap.servers", "", "must not be empty"),
         ("group.id", 5, "a string"),
     ],
@@ -63,6 +70,16 @@ def test_a_required_key_that_is_missing_says_what_it_is() -> None:
 def test_a_bad_value_says_what_is_accepted(name: str, value: object, said: str) -> None:
     with pytest.raises(ConfigError, match=f"configuration {name}: .*{said}"):
         KEYS.parse({**NEEDED, name: value})
+
+
+@pytest.mark.parametrize(("text", "number"), [("+5", 5), (" 7 ", 7), ("-0", 0), ("\u0665", 5), ("007", 7)])
+def test_whole_numbers_are_read_as_java_reads_them(text: str, number: int) -> None:
+    assert KEYS.parse({**NEEDED, "fetch.min.bytes": text})["fetch.min.bytes"] == number
+
+
+@pytest.mark.parametrize(("text", "number"), [(".5", 0.5), ("1e-2", 0.01), ("1.", 1.0), ("+0.5", 0.5)])
+def test_numbers_are_read_as_java_reads_them(text: str, number: float) -> None:
+    assert KEYS.parse({**NEEDED, "dirty.ratio": text})["dirty.ratio"] == number
 
 
 def test_two_keys_of_one_name_are_a_mistake_of_ours() -> None:

@@ -1,5 +1,6 @@
 """The broker's configuration: where it comes from, what is refused, what topics fall back on."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -36,13 +37,88 @@ def test_later_sources_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert config.listener == ("127.0.0.1", 0)
 
 
-def test_a_kafka_properties_file_is_accepted(tmp_path: Path) -> None:
+#: What `config/server.properties` of Apache Kafka 4.3 sets.
+SERVER = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.quorum.bootstrap.servers": "localhost:9093",
+    "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "advertised.listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,"
+    "SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+    "socket.send.buffer.bytes": "102400",
+    "socket.receive.buffer.bytes": "102400",
+    "socket.request.max.bytes": "104857600",
+    "log.dirs": "/tmp/kraft-combined-logs",
+    "num.partitions": "1",
+    "num.recovery.threads.per.data.dir": "1",
+    "offsets.topic.replication.factor": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "log.retention.hours": "168",
+    "log.segment.bytes": "1073741824",
+    "log.retention.check.interval.ms": "300000",
+}
+#: What broker.properties and controller.properties have otherwise.
+BROKER = {
+    "process.roles": "broker",
+    "node.id": "2",
+    "listeners": "PLAINTEXT://localhost:9092",
+    "advertised.listeners": "PLAINTEXT://localhost:9092",
+    "log.dirs": "/tmp/kraft-broker-logs",
+}
+CONTROLLER = {
+    "process.roles": "controller",
+    "listeners": "CONTROLLER://:9093",
+    "advertised.listeners": "CONTROLLER://localhost:9093",
+    "log.dirs": "/tmp/kraft-controller-logs",
+}
+
+
+def _file(directory: Path, values: dict[str, str]) -> Path:
+    path = directory / "server.properties"
+    path.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+    return path
+
+
+def test_kafkas_own_server_properties_are_used_as_they_are(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = configure(config_file=_file(tmp_path, SERVER))
+    assert config.listener == ("", 9092)
+    assert config.advertised == ("localhost", 9092)
+    assert config.data_dir == Path("/tmp/kraft-combined-logs")
+    # Those of its settings that are not the default and are for nothing are named.
+    said = caplog.messages[0]
+    assert "inter.broker.listener.name" in said
+    assert "num.recovery.threads.per.data.dir" in said
+    assert "num.io.threads" not in said
+
+
+def test_kafkas_own_broker_properties_are_used_as_they_are(tmp_path: Path) -> None:
+    config = configure(config_file=_file(tmp_path, SERVER | BROKER))
+    assert config.listener == ("localhost", 9092)
+    assert config.int("node.id") == 2
+
+
+def test_a_controller_alone_is_refused_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="one node is broker and controller"):
+        configure(config_file=_file(tmp_path, SERVER | CONTROLLER))
+
+
+def test_a_port_of_its_own_is_also_the_one_clients_are_told(tmp_path: Path) -> None:
+    config = configure(config_file=_file(tmp_path, SERVER), port=0)
+    assert config.listener == ("127.0.0.1", 0)
+    assert config.advertised is None
+
+
+def test_a_properties_file_may_have_continued_lines(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
-    path.write_text(
-        "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@localhost:9093\n"
-        "listeners=CONTROLLER://:9093,PLAINTEXT://0.0.0.0:9092\ninter.broker.listener.name=PLAINTEXT\n"
-        "num.network.threads=3\nlog.dirs=/tmp/\\\n  kafka\n"
-    )
+    path.write_text("listeners=CONTROLLER://:9093,PLAINTEXT://0.0.0.0:9092\nlog.dirs=/tmp/\\\n  kafka\n")
     config = BrokerConfig(from_file(path))
     assert config.listener == ("0.0.0.0", 9092)
     assert config.data_dir == Path("/tmp/kafka")
@@ -66,26 +142,97 @@ def test_options_and_environment_must_be_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
+    ("key", "value", "said"),
     [
-        ("listeners", "SSL://:9092"),
-        ("listeners", "PLAINTEXT://:notaport"),
-        ("listeners", "localhost:9092"),
-        ("log.dirs", "/a,/b"),
-        ("group.min.session.timeout.ms", "99999999"),
-        ("log.cleanup.policy", "shred"),
+        ("listeners", "SSL://:9092", "SSL is to speak SSL; only PLAINTEXT"),
+        ("listeners", "SASL_PLAINTEXT://:9093,PLAINTEXT://:9092", "only PLAINTEXT"),
+        ("listeners", "EXTERNAL://:9092", "does not say what EXTERNAL speaks"),
+        ("listeners", "CONTROLLER://:9093", "none for clients"),
+        ("listeners", "PLAINTEXT://:9092,PLAINTEXT://:9095", "one for clients"),
+        ("listeners", "PLAINTEXT://:notaport", "a port from 0 to 65535"),
+        ("listeners", "PLAINTEXT://:\u00b2", "a port from 0 to 65535"),
+        ("listeners", "localhost:9092", "expected NAME://host:port"),
+        ("listeners", "", "must not be empty"),
+        ("advertised.listeners", "PLAINTEXT://0.0.0.0:9092", "nobody can connect to"),
+        ("advertised.listeners", "OTHER://here:9092", "PLAINTEXT is missing"),
+        ("listener.security.protocol.map", "PLAINTEXT", "expected NAME:PROTOCOL"),
+        ("log.dirs", "/a,/b", "exactly one directory"),
+        ("group.min.session.timeout.ms", "99999999", "is above"),
+        ("log.cleanup.policy", "shred", "must be some of: compact, delete"),
+        ("log.retention.minutes", "0", "log.retention.minutes must be at least 1, or -1"),
+        ("log.segment.bytes", "1000", "must be at least 1048576"),
+        ("compression.gzip.level", "0", "must be from 1 to 9"),
+        ("controller.quorum.voters", "1@a:1,2@b:1,3@c:1", "Ottla is one node"),
+        ("group.coordinator.rebalance.protocols", "consumer", "classic cannot be left out"),
+        ("group.consumer.migration.policy", "sideways", "must be one of: DISABLED"),
+        ("share.coordinator.state.topic.min.isr", "99999", "at most 32767"),
+        ("remote.log.manager.task.retry.jitter", "0.6", "at most 0.5"),
+        # Known, and refused because to ignore them would break a promise.
+        ("ssl.keystore.location", "/k", "TLS is not spoken"),
+        ("ssl.key.password", "hunter2", "TLS is not spoken"),
+        ("sasl.enabled.mechanisms", "PLAIN", "no SASL"),
+        ("authorizer.class.name", "a.B", "no authorizer"),
+        ("log.flush.interval.messages", "1", "acknowledged from the page cache"),
+        ("max.connections.per.ip", "3", "limit is not kept"),
+        ("remote.log.storage.system.enable", "true", "no tiered storage"),
+        ("zookeeper.connect", "a:1", "ZooKeeper"),
+        ("super.users", "User:a", "no authorizer"),
+        ("listener.name.plaintext.sasl.enabled.mechanisms", "PLAIN", "TLS and SASL"),
     ],
 )
-def test_values_that_cannot_be_used_are_refused(key: str, value: str) -> None:
-    with pytest.raises(ConfigError):
+def test_values_that_cannot_be_used_are_refused_with_the_reason(key: str, value: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)) as refused:
         BrokerConfig({key: value})
+    assert "hunter2" not in str(refused.value)
+
+
+def test_keys_that_are_refused_may_be_given_with_their_default() -> None:
+    given = {
+        "ssl.protocol": "TLSv1.3",
+        "authorizer.class.name": "",
+        "log.flush.interval.messages": "9223372036854775807",
+    }
+    assert BrokerConfig(given).without_effect() == ()
+
+
+def test_values_of_keys_without_effect_are_in_any_case_where_kafka_says_so() -> None:
+    config = BrokerConfig({"group.consumer.migration.policy": "Upgrade", "log.cleanup.policy": ""})
+    assert config.without_effect() == ("group.consumer.migration.policy",)
+    assert config.list("log.cleanup.policy") == ()
+
+
+def test_two_spellings_of_one_key() -> None:
+    assert BrokerConfig({"log.dir": "/a", "log.dirs": "/b"}).data_dir == Path("/b")
+    assert BrokerConfig({"log.dirs": "/b", "log.dir": "/a"}).data_dir == Path("/b")
+    assert BrokerConfig({"broker.id": "7", "node.id": "7"}).int("node.id") == 7
+    with pytest.raises(ConfigError, match="they must be the same"):
+        BrokerConfig({"broker.id": "7", "node.id": "8"})
+
+
+def test_a_listener_of_any_name_may_speak_plaintext() -> None:
+    config = BrokerConfig(
+        {
+            "listeners": "INSIDE://[::1]:9092,QUORUM://:9093",
+            "listener.security.protocol.map": "inside:plaintext,quorum:SASL_SSL",
+            "controller.listener.names": "quorum",
+        }
+    )
+    assert config.listener == ("::1", 9092)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.5, "0.5"), (0.0, "0.0"), (1e7, "1.0E7"), (12345678.9, "1.23456789E7"), (0.00012, "1.2E-4")],
+)
+def test_numbers_are_shown_as_java_shows_them(value: float, shown: str) -> None:
+    assert render(value) == shown
 
 
 def test_topics_fall_back_on_the_broker_in_kafkas_order() -> None:
     assert default_value(BrokerConfig(), "retention.ms") == 168 * 3_600_000
     assert default_value(BrokerConfig({"log.retention.minutes": 2}), "retention.ms") == 120_000
     assert default_value(BrokerConfig({"log.retention.minutes": 2, "log.retention.ms": 5}), "retention.ms") == 5
-    assert default_value(BrokerConfig({"log.retention.hours": -1}), "retention.ms") == -1
+    assert default_value(BrokerConfig({"log.retention.hours": -3}), "retention.ms") == -1
 
 
 def test_a_topics_own_setting_wins() -> None:
@@ -94,6 +241,19 @@ def test_a_topics_own_setting_wins() -> None:
     assert LogConfig.of(topic).retention_ms == 7
 
 
+def test_a_topic_in_conflict_with_itself_is_refused() -> None:
+    with pytest.raises(ConfigError, match="conflict"):
+        TopicConfig(BrokerConfig(), {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"})
+    with pytest.raises(ConfigError, match="conflict"):
+        TopicConfig(BrokerConfig({"log.cleaner.max.compaction.lag.ms": 5}), {"min.compaction.lag.ms": "10"})
+
+
+def test_segments_may_be_small_for_those_who_say_so() -> None:
+    with pytest.raises(ConfigError, match="1048576"):
+        TopicConfig(BrokerConfig(), {"segment.bytes": "1000"})
+    assert LogConfig.of(TopicConfig(BrokerConfig(), {"internal.segment.bytes": "1000"})).segment_bytes == 1000
+
+
 def test_every_topic_key_has_a_value() -> None:
     values = {name: render(default_value(BrokerConfig(), name)) for name in TOPIC_KEYS}
-    assert [name for name, value in values.items() if value is None] == []
+    assert [name for name, value in values.items() if value is None] == ["internal.segment.bytes"]

@@ -3,19 +3,27 @@
 import asyncio
 import struct
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
-from ottla.testing import AsyncBroker
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.records import Record, encode_batch
 
 
+class Address(Protocol):
+    """Where a broker listens."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+
 class WireClient:
     """`async with WireClient(broker) as client: await client.ask(ApiKey.METADATA, request)`."""
 
-    def __init__(self, broker: AsyncBroker, client_id: str = "test") -> None:
+    def __init__(self, broker: Address, client_id: str = "test") -> None:
         self._broker = broker
         self._client_id = client_id
         self._correlation_id = 0

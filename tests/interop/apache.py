@@ -167,6 +167,7 @@ class ApacheKafka:
         self.directory = directory
         self.data_dir = directory / "data"
         self.log_path = directory / "kafka.log"
+        self.host = "127.0.0.1"
         self.port = free_port()
         self._controller_port = free_port()
         self._config = dict(config or {})

@@ -5,8 +5,10 @@ that names the nearest known one; a bad value is an error that says what would b
 """
 
 import difflib
+import math
+import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from ottla.base.errors import ConfigError
@@ -16,11 +18,16 @@ class ConfigType(Enum):
     """Kafka's ConfigDef types, as far as Ottla uses them."""
 
     BOOLEAN = "boolean"
+    SHORT = "short"
     INT = "int"
     LONG = "long"
     DOUBLE = "double"
     STRING = "string"
+    #: A text that is never shown.
+    PASSWORD = "password"
     LIST = "list"
+    #: The name of a Java class.
+    CLASS = "class"
     #: Any Python object: a class or a callable (serializers, assignors, partitioners).
     OBJECT = "object"
 
@@ -42,11 +49,23 @@ def between(low: float | None = None, high: float | None = None) -> Validator:
     return check
 
 
-def one_of(*choices: str) -> Validator:
-    """Accept one of `choices`."""
+def one_of(*choices: str, any_case: bool = False) -> Validator:
+    """Accept one of `choices`, in capitals or not where `any_case`."""
+    accepted = {choice.upper() for choice in choices} if any_case else set(choices)
 
     def check(value: object) -> str | None:
-        return None if value in choices else f"must be one of: {', '.join(choices)}"
+        word = str(value).upper() if any_case else value
+        return None if word in accepted else f"must be one of: {', '.join(choices)}"
+
+    return check
+
+
+def each_of(*choices: str) -> Validator:
+    """Accept lists of any of `choices`."""
+
+    def check(value: object) -> str | None:
+        good = isinstance(value, tuple) and all(word in choices for word in value)
+        return None if good else f"must be some of: {', '.join(choices)}"
 
     return check
 
@@ -63,8 +82,26 @@ class _Required(Enum):
 #: The default of a key that has none.
 REQUIRED = _Required.REQUIRED
 
-_INT_RANGE = {ConfigType.INT: (-(2**31), 2**31 - 1), ConfigType.LONG: (-(2**63), 2**63 - 1)}
+
+class Standing(Enum):
+    """What becomes of a key's value."""
+
+    IN_FORCE = "in force"
+    #: Accepted and checked, for nothing.
+    WITHOUT_EFFECT = "accepted, without effect"
+    #: A value other than the default is refused: to ignore it would break a promise. `doc` says why.
+    DEFAULT_ONLY = "only the default"
+
+
+_RANGES = {
+    ConfigType.SHORT: (-(2**15), 2**15 - 1),
+    ConfigType.INT: (-(2**31), 2**31 - 1),
+    ConfigType.LONG: (-(2**63), 2**63 - 1),
+}
 _TRUE, _FALSE = ("true",), ("false",)
+#: Numbers as Java reads them: no underscores; whole ones also in other scripts' digits.
+_WHOLE = re.compile(r"[+-]?\d+")
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,26 +116,38 @@ class ConfigKey:
     #: Other names accepted for the same setting (a broker's `log.retention.hours` beside `log.retention.ms`).
     synonyms: tuple[str, ...] = ()
     sensitive: bool = False
+    #: Kafka's "internal" keys: accepted, but not told by DescribeConfigs.
+    internal: bool = False
+    standing: Standing = Standing.IN_FORCE
+
+    def with_default(self, text: str) -> "ConfigKey":
+        """The same key with a default written as in a file."""
+        return replace(self, default=_convert(self.type, text))
 
     def parse(self, value: object) -> object:
         """Convert `value` (a string from a file, or a Python value) to the key's type, or raise ConfigError."""
         try:
             parsed = _convert(self.type, value)
         except (TypeError, ValueError):
-            raise ConfigError(
-                f"Invalid value {value!r} for configuration {self.name}: expected {self._expected()}"
-            ) from None
-        low_high = _INT_RANGE.get(self.type)
+            raise ConfigError(self._problem(value, f"expected {self._expected()}")) from None
+        low_high = _RANGES.get(self.type)
         problem = between(*low_high)(parsed) if low_high and parsed is not None else None
         if problem is None and self.validator is not None and parsed is not None:
             problem = self.validator(parsed)
+        if problem is None and self.standing is Standing.DEFAULT_ONLY and parsed != self.default:
+            problem = f"only the default is accepted: {self.doc}"
         if problem is not None:
-            raise ConfigError(f"Invalid value {value!r} for configuration {self.name}: {problem}")
+            raise ConfigError(self._problem(value, problem))
         return parsed
+
+    def _problem(self, value: object, what: str) -> str:
+        shown = "" if self.sensitive else f" {value!r}"
+        return f"Invalid value{shown} for configuration {self.name}: {what}"
 
     def _expected(self) -> str:
         names = {
             ConfigType.BOOLEAN: "true or false",
+            ConfigType.SHORT: "a whole number of 16 bits",
             ConfigType.INT: "a whole number of 32 bits",
             ConfigType.LONG: "a whole number of 64 bits",
             ConfigType.DOUBLE: "a number",
@@ -114,12 +163,10 @@ def _convert(kind: ConfigType, value: object) -> object:
     match kind:
         case ConfigType.BOOLEAN:
             return _to_bool(text)
-        case ConfigType.INT | ConfigType.LONG:
+        case ConfigType.SHORT | ConfigType.INT | ConfigType.LONG:
             return _to_int(text)
         case ConfigType.DOUBLE:
-            if isinstance(text, bool):
-                raise TypeError
-            return float(text)  # type: ignore[arg-type]
+            return _to_float(text)
         case ConfigType.LIST:
             return _to_list(text)
         case _:
@@ -140,12 +187,26 @@ def _to_bool(value: object) -> bool:
 def _to_int(value: object) -> int:
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
         raise TypeError
+    if isinstance(value, str) and _WHOLE.fullmatch(value) is None:
+        raise ValueError
     return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def _to_float(value: object) -> float:
+    if isinstance(value, bool):
+        raise TypeError
+    if isinstance(value, str) and _DECIMAL.fullmatch(value) is None:
+        raise ValueError
+    number = float(value)  # type: ignore[arg-type]
+    if not math.isfinite(number):
+        raise ValueError
+    return number
 
 
 def _to_list(value: object) -> tuple[object, ...]:
     if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
+        # A name said twice counts once, as in Kafka. Kafka refuses empty names; here they are no names.
+        return tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
     if isinstance(value, Iterable):
         return tuple(value)
     raise TypeError

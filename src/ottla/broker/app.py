@@ -13,6 +13,7 @@ from ottla.base.errors import StorageError
 from ottla.base.types import TopicPartition
 from ottla.broker.config import BrokerConfig
 from ottla.broker.handlers.dispatch import Dispatcher
+from ottla.broker.listeners import EVERYWHERE
 from ottla.broker.metadata.cluster import ClusterMetadata
 from ottla.broker.metadata.names import METADATA_TOPIC
 from ottla.broker.metadata.properties import load_or_create
@@ -66,7 +67,7 @@ class BrokerApp:
             self._release()
             raise
         advertised = config.advertised
-        self.node.host = advertised.host if advertised is not None else _told(endpoint.host)
+        self.node.host = _told((advertised or endpoint).host)
         self.node.port = advertised.port if advertised is not None and advertised.port else port
         self._upkeep = Upkeep(self.node, self._listener)
         self._upkeep.start()
@@ -132,4 +133,4 @@ def _lock(data_dir: Path) -> IO[bytes]:
 
 def _told(host: str) -> str:
     """What clients are told of a listener: the machine's name when it listens everywhere."""
-    return os.uname().nodename if host in ("", "0.0.0.0", "::") else host
+    return os.uname().nodename if host in EVERYWHERE else host

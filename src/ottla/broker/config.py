@@ -2,44 +2,60 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final
 
-from ottla.base.config import ConfigSet
+from ottla.base.config import ConfigSet, Standing
 from ottla.base.errors import ConfigError
-from ottla.broker.config_keys import BROKER_CONFIG
+from ottla.broker.config_keys import BROKER_CONFIG, FAMILIES
+from ottla.broker.listeners import advertised_endpoint, client_listener
 
 #: `OTTLA_LOG_RETENTION_MS=1000` sets `log.retention.ms`. Names reserved for other uses are not read as keys.
 ENVIRONMENT_PREFIX = "OTTLA_"
 _NOT_KEYS = frozenset({"OTTLA_BOOTSTRAP", "OTTLA_EXPLORE", "OTTLA_INTERPRETED", "OTTLA_FAULT", "OTTLA_FAULT_DIR"})
 
+_REMOVED: Final = "Apache Kafka 4 has removed it"
+#: Keys by how their names begin.
+_FOREIGN: Final[Mapping[str, str]] = {
+    "zookeeper.": "neither Apache Kafka 4 nor Ottla has a ZooKeeper",
+    "listener.name.": "it is for TLS and SASL, which are not there yet",
+    "super.users": "nobody is asked who they are yet: there is no authorizer",
+    "allow.everyone.if.no.acl.found": "nobody is asked who they are yet: there is no authorizer",
+    "rsm.config.": "there is no tiered storage",
+    "rlmm.config.": "there is no tiered storage",
+    "inter.broker.protocol.version": _REMOVED,
+    "log.message.format.version": _REMOVED,
+    "log.message.timestamp.difference.max.ms": f"{_REMOVED}; log.message.timestamp.before.max.ms is its successor",
+}
+
 #: Other spellings of keys (`broker.id`, `log.dir`).
 _SPELLINGS = {name: key.name for key in BROKER_CONFIG.keys.values() for name in key.synonyms}
-
-
-class Endpoint(NamedTuple):
-    """One PLAINTEXT address; an empty host means every interface (listeners) or the machine's name (advertised)."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class BrokerConfig:
     """Checked values of every broker key; `given` names those that somebody set (DescribeConfigs' source)."""
 
     def __init__(self, given: Mapping[str, object] | None = None) -> None:
-        given = _canonical(given or {})
+        given = canonical(given or {})
+        _reject_foreign(given)
         self.given = frozenset(given)
         self._values = BROKER_CONFIG.parse(given)
-        self.listener = _listener(self.list("listeners"))
-        advertised = self._values["advertised.listeners"]
-        self.advertised = None if advertised is None else _listener(self.list("advertised.listeners"))
+        name, self.listener = client_listener(
+            self.list("listeners"),
+            self.text("listener.security.protocol.map") or "",
+            self.list("controller.listener.names"),
+            protocols_given="listener.security.protocol.map" in given,
+        )
+        advertised = self.list("advertised.listeners")
+        self.advertised = advertised_endpoint(advertised, name) if advertised else None
         dirs = self.list("log.dirs")
         if len(dirs) != 1:
             raise ConfigError(f"log.dirs: exactly one directory is supported, got {', '.join(dirs)}")
         self.data_dir = Path(dirs[0])
+        kept = next(each for each in FAMILIES[0] if self._values[each] is not None)
+        if self._values[kept] == 0:
+            raise ConfigError(f"{kept} must be at least 1, or -1 for never")
+        if "classic" not in self.list("group.coordinator.rebalance.protocols"):
+            raise ConfigError("group.coordinator.rebalance.protocols: classic cannot be left out")
         if self.int("group.min.session.timeout.ms") > self.int("group.max.session.timeout.ms"):
             raise ConfigError("group.min.session.timeout.ms is above group.max.session.timeout.ms")
 
@@ -71,29 +87,42 @@ class BrokerConfig:
         return value
 
     def list(self, name: str) -> tuple[str, ...]:
-        """A list that has a value."""
+        """A list; empty when it has no value."""
         value = self._values[name]
-        assert isinstance(value, tuple), name
-        return tuple(str(each) for each in value)
+        assert value is None or isinstance(value, tuple), name
+        return tuple(str(each) for each in value or ())
+
+    def without_effect(self) -> tuple[str, ...]:
+        """The keys that somebody set to something else than the default, for nothing."""
+        return tuple(
+            sorted(
+                name
+                for name in self.given
+                if BROKER_CONFIG.keys[name].standing is Standing.WITHOUT_EFFECT
+                and self._values[name] != BROKER_CONFIG.keys[name].default
+            )
+        )
 
 
-def _canonical(given: Mapping[str, object]) -> dict[str, object]:
-    """Replace other spellings by the key's own name."""
-    return {_SPELLINGS.get(name, name): value for name, value in given.items()}
-
-
-def _listener(addresses: Iterable[str]) -> Endpoint:
-    for address in addresses:
-        scheme, separator, rest = address.partition("://")
-        if not separator:
-            raise ConfigError(f"listener {address!r}: expected PLAINTEXT://host:port")
-        if scheme.upper() != "PLAINTEXT":
+def canonical(given: Mapping[str, object]) -> dict[str, object]:
+    """One source's keys by their own names, which win over other spellings; two ids must agree, as in Kafka."""
+    found = dict(given)
+    for spelling, name in _SPELLINGS.items():
+        if spelling not in found:
             continue
-        host, colon, port = rest.rpartition(":")
-        if not colon or not port.isdigit() or int(port) > 65_535:
-            raise ConfigError(f"listener {address!r}: expected a port from 0 to 65535 after the host")
-        return Endpoint(host.strip("[]"), int(port))
-    raise ConfigError(f"no PLAINTEXT listener among: {', '.join(addresses)}")
+        value = found.pop(spelling)
+        if spelling == "broker.id" and str(found.get(name, value)).strip() != str(value).strip():
+            raise ConfigError(f"node.id={found[name]} and broker.id={value}: they must be the same")
+        found.setdefault(name, value)
+    return found
+
+
+def _reject_foreign(given: Mapping[str, object]) -> None:
+    """Keys that are none of Kafka's own, but whose meaning is known, get a better reason than "unknown"."""
+    for name in given:
+        for prefix, reason in _FOREIGN.items():
+            if name.startswith(prefix) and name not in BROKER_CONFIG.keys:
+                raise ConfigError(f"{name} cannot be used: {reason}")
 
 
 def from_environment(environ: Mapping[str, str], keys: ConfigSet = BROKER_CONFIG) -> dict[str, object]:
@@ -102,8 +131,8 @@ def from_environment(environ: Mapping[str, str], keys: ConfigSet = BROKER_CONFIG
     for name, value in environ.items():
         if name.startswith(ENVIRONMENT_PREFIX) and name not in _NOT_KEYS:
             key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("_", ".")
-            found[keys.find(_SPELLINGS.get(key, key)).name] = value
-    return found
+            found[key if key in _SPELLINGS else keys.find(key).name] = value
+    return canonical(found)
 
 
 def from_file(path: Path) -> dict[str, object]:
@@ -120,7 +149,7 @@ def from_file(path: Path) -> dict[str, object]:
         if cut < 1:
             raise ConfigError(f"{path}:{number}: expected key=value, got {line!r}")
         found[line[:cut].strip()] = line[cut + 1 :].strip()
-    return found
+    return canonical(found)
 
 
 def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
@@ -147,4 +176,4 @@ def from_options(options: Iterable[str]) -> dict[str, object]:
         if not separator or not key.strip():
             raise ConfigError(f"-o {option!r}: expected key=value")
         found[key.strip()] = value.strip()
-    return found
+    return canonical(found)

@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ottla.base.errors import ConfigError, StorageError
-from ottla.broker.config import BrokerConfig, Endpoint, from_environment, from_file, from_options
+from ottla.broker.config import BrokerConfig, from_environment, from_file, from_options
+from ottla.broker.listeners import Endpoint
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         run(config)
     except KeyboardInterrupt:
         return 130
-    except (StorageError, OSError) as fault:
+    except (StorageError, ConfigError, OSError) as fault:
         print(f"ottla: {_reason(config, fault)}", file=sys.stderr)  # noqa: T201
         return 1
     return 0
@@ -55,17 +56,28 @@ def configure(
     port: int | None = None,
     options: Sequence[str] = (),
 ) -> BrokerConfig:
-    """A configuration from everywhere: file, then environment, then options, then the arguments of their own."""
+    """A configuration from everywhere: file, then environment, then options, then the arguments of their own.
+
+    Raises ConfigError. Keys that were set for nothing are named in the log.
+    """
     given: dict[str, object] = {}
     if config_file is not None:
         given |= from_file(config_file)
+        if host is not None or port is not None:
+            given.pop("advertised.listeners", None)  # it tells of the file's own listener
     given |= from_environment(os.environ)
     given |= from_options(options)
     if data_dir is not None:
         given["log.dirs"] = (str(data_dir),)
     if host is not None or port is not None:
         given["listeners"] = (f"PLAINTEXT://{host or '127.0.0.1'}:{9092 if port is None else port}",)
-    return BrokerConfig(given)
+    config = BrokerConfig(given)
+    ignored = config.without_effect()
+    if ignored:
+        logging.getLogger(__name__).warning(
+            "accepted, without effect (docs/config.md says why): %s", ", ".join(ignored)
+        )
+    return config
 
 
 def run(config: BrokerConfig) -> None:

@@ -1,12 +1,16 @@
 """Topic configuration keys, and which broker key each falls back on (DescribeConfigs' synonyms)."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from ottla.base.config import ConfigKey, ConfigSet, ConfigType, between, one_of
+from ottla.base.config import ConfigKey, ConfigSet, ConfigType, Standing, Validator, between, one_of
+from ottla.base.errors import ConfigError
 from ottla.broker.config import BrokerConfig
+from ottla.broker.config_keys import BROKER_CONFIG, CLEANUP_POLICY, SMALLEST_SEGMENT_BYTES, gzip_level
 
-_LONG_MAX: Final = 2**63 - 1
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 3_600_000
 
 
 class TopicKey(NamedTuple):
@@ -16,97 +20,117 @@ class TopicKey(NamedTuple):
     synonyms: tuple[tuple[str, int], ...] = ()
 
 
-def _key(name: str, kind: ConfigType, doc: str, *synonyms: str, low: float | None = None) -> TopicKey:
-    validator = None if low is None else between(low)
-    return TopicKey(ConfigKey(name, kind, None, doc, validator), tuple((each, 1) for each in synonyms))
+_INT, _LONG, _BOOL, _STR, _LIST = (
+    ConfigType.INT,
+    ConfigType.LONG,
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.LIST,
+)
 
 
-_INT, _LONG, _BOOL = ConfigType.INT, ConfigType.LONG, ConfigType.BOOLEAN
+def _key(name: str, kind: ConfigType, doc: str, *synonyms: str, check: Validator | None = None) -> TopicKey:
+    """A key in force, or one that is as its broker key is."""
+    first = BROKER_CONFIG.keys[synonyms[0]]
+    units = {"minutes": _MINUTE_MS, "hours": _HOUR_MS}
+    factors = tuple((each, units.get(each.rpartition(".")[2], 1)) for each in synonyms)
+    default = first.default if first.standing is Standing.DEFAULT_ONLY else None
+    return TopicKey(ConfigKey(name, kind, default, doc or first.doc, check, standing=first.standing), factors)
+
+
+def _alone(
+    name: str, kind: ConfigType, default: object, doc: str, check: Validator | None = None, *, only: bool = False
+) -> TopicKey:
+    """A key without a broker key behind it, which is for nothing here."""
+    standing = Standing.DEFAULT_ONLY if only else Standing.WITHOUT_EFFECT
+    return TopicKey(ConfigKey(name, kind, default, doc, check, standing=standing))
+
+
+def _replicas(value: object) -> str | None:
+    """Kafka's form of a list of replicas: `*`, or `partition:broker` of each."""
+    words = value if isinstance(value, tuple) else ()
+    good = words == ("*",) or all(_REPLICA.fullmatch(str(word)) for word in words)
+    return None if good else "must be * or partition:broker, partition:broker and so on"
+
+
+_REPLICA = re.compile(r"\d+:\d+", re.ASCII)
+_at_least_0, _at_least_1 = between(0), between(1)
+_CODECS = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+_REPLICATION = "One node replicates nothing."
+_TIERED = "There is no tiered storage."
 
 _KEYS: Final = (
-    TopicKey(
-        ConfigKey(
-            "cleanup.policy",
-            ConfigType.STRING,
-            None,
-            "What becomes of old segments.",
-            one_of("delete", "compact", "delete,compact", "compact,delete"),
-        ),
-        (("log.cleanup.policy", 1),),
+    _key("cleanup.policy", _LIST, "What becomes of old segments.", "log.cleanup.policy", check=CLEANUP_POLICY),
+    _key("compression.type", _STR, "", "compression.type", check=_CODECS),
+    _key("compression.gzip.level", _INT, "", "compression.gzip.level", check=gzip_level),
+    _key("compression.lz4.level", _INT, "", "compression.lz4.level", check=between(1, 17)),
+    _key("compression.zstd.level", _INT, "", "compression.zstd.level", check=between(-131_072, 22)),
+    _key(
+        "message.timestamp.type",
+        _STR,
+        "Whose clock stamps records.",
+        "log.message.timestamp.type",
+        check=one_of("CreateTime", "LogAppendTime"),
     ),
-    TopicKey(
-        ConfigKey(
-            "compression.type",
-            ConfigType.STRING,
-            None,
-            "Accepted; batches stay as the producer compressed them.",
-            one_of("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
-        ),
-        (("compression.type", 1),),
+    _key(
+        "retention.ms",
+        _LONG,
+        "Age after which a segment goes.",
+        "log.retention.ms",
+        "log.retention.minutes",
+        "log.retention.hours",
+        check=between(-1),
     ),
-    TopicKey(
-        ConfigKey(
-            "message.timestamp.type",
-            ConfigType.STRING,
-            None,
-            "Whose clock stamps records.",
-            one_of("CreateTime", "LogAppendTime"),
-        ),
-        (("log.message.timestamp.type", 1),),
-    ),
-    TopicKey(
-        ConfigKey("retention.ms", _LONG, None, "Age after which a segment goes.", between(-1)),
-        (("log.retention.ms", 1), ("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000)),
-    ),
-    TopicKey(
-        ConfigKey("segment.ms", _LONG, None, "Age at which a segment is rolled.", between(1)),
-        (("log.roll.ms", 1), ("log.roll.hours", 3_600_000)),
-    ),
-    TopicKey(
-        ConfigKey("segment.jitter.ms", _LONG, None, "Accepted; segments roll without jitter.", between(0)),
-        (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", 3_600_000)),
-    ),
-    TopicKey(
-        ConfigKey("min.cleanable.dirty.ratio", ConfigType.DOUBLE, None, "Dirty share to compact.", between(0, 1)),
-        (("log.cleaner.min.cleanable.ratio", 1),),
-    ),
-    _key("retention.bytes", _LONG, "Bytes above which old segments go.", "log.retention.bytes", low=-1),
-    _key("segment.bytes", _INT, "Size at which a segment is rolled.", "log.segment.bytes", low=14),
-    _key("segment.index.bytes", _INT, "Largest offset index.", "log.index.size.max.bytes", low=4),
-    _key("index.interval.bytes", _INT, "Log bytes between index entries.", "log.index.interval.bytes", low=0),
-    _key("max.message.bytes", _INT, "Largest record batch.", "message.max.bytes", low=0),
-    _key("min.insync.replicas", _INT, "Replicas that must acknowledge.", "min.insync.replicas", low=1),
-    _key("delete.retention.ms", _LONG, "How long tombstones stay.", "log.cleaner.delete.retention.ms", low=0),
-    _key("file.delete.delay.ms", _LONG, "Wait before files go.", "log.segment.delete.delay.ms", low=0),
-    _key("min.compaction.lag.ms", _LONG, "Age before compaction.", "log.cleaner.min.compaction.lag.ms", low=0),
-    _key("max.compaction.lag.ms", _LONG, "Age that forces it.", "log.cleaner.max.compaction.lag.ms", low=1),
-    _key("message.timestamp.before.max.ms", _LONG, "Oldest timestamp.", "log.message.timestamp.before.max.ms", low=0),
-    _key("message.timestamp.after.max.ms", _LONG, "Newest timestamp.", "log.message.timestamp.after.max.ms", low=0),
-    _key("flush.messages", _LONG, "Accepted; the page cache is trusted.", "log.flush.interval.messages", low=1),
-    _key("flush.ms", _LONG, "Accepted; the page cache is trusted.", "log.flush.interval.ms", low=0),
-    _key("preallocate", _BOOL, "Accepted; files grow as they are written.", "log.preallocate"),
-    _key("unclean.leader.election.enable", _BOOL, "Without effect.", "unclean.leader.election.enable"),
-    _key("leader.replication.throttled.replicas", ConfigType.LIST, "Accepted; one node replicates nothing."),
-    _key("follower.replication.throttled.replicas", ConfigType.LIST, "Accepted; one node replicates nothing."),
+    _key("segment.ms", _LONG, "Age at which a segment is rolled.", "log.roll.ms", "log.roll.hours", check=_at_least_1),
+    _key("segment.jitter.ms", _LONG, "", "log.roll.jitter.ms", "log.roll.jitter.hours", check=_at_least_0),
+    _key("min.cleanable.dirty.ratio", ConfigType.DOUBLE, "", "log.cleaner.min.cleanable.ratio", check=between(0, 1)),
+    _key("retention.bytes", _LONG, "Bytes above which old segments go.", "log.retention.bytes"),
+    _key("segment.bytes", _INT, "", "log.segment.bytes", check=between(SMALLEST_SEGMENT_BYTES)),
+    _key("segment.index.bytes", _INT, "", "log.index.size.max.bytes", check=between(4)),
+    _key("index.interval.bytes", _INT, "", "log.index.interval.bytes", check=_at_least_0),
+    _key("max.message.bytes", _INT, "", "message.max.bytes", check=_at_least_0),
+    _key("min.insync.replicas", _INT, "", "min.insync.replicas", check=_at_least_1),
+    _key("delete.retention.ms", _LONG, "", "log.cleaner.delete.retention.ms", check=_at_least_0),
+    _key("file.delete.delay.ms", _LONG, "", "log.segment.delete.delay.ms", check=_at_least_0),
+    _key("min.compaction.lag.ms", _LONG, "", "log.cleaner.min.compaction.lag.ms", check=_at_least_0),
+    _key("max.compaction.lag.ms", _LONG, "", "log.cleaner.max.compaction.lag.ms", check=_at_least_1),
+    _key("message.timestamp.before.max.ms", _LONG, "", "log.message.timestamp.before.max.ms", check=_at_least_0),
+    _key("message.timestamp.after.max.ms", _LONG, "", "log.message.timestamp.after.max.ms", check=_at_least_0),
+    _key("flush.messages", _LONG, "", "log.flush.interval.messages", check=_at_least_1),
+    _key("flush.ms", _LONG, "", "log.flush.interval.ms", "log.flush.scheduler.interval.ms", check=_at_least_0),
+    _key("preallocate", _BOOL, "", "log.preallocate"),
+    _key("unclean.leader.election.enable", _BOOL, "", "unclean.leader.election.enable"),
+    _key("local.retention.ms", _LONG, "", "log.local.retention.ms", check=between(-2)),
+    _key("local.retention.bytes", _LONG, "", "log.local.retention.bytes", check=between(-2)),
+    _alone("remote.storage.enable", _BOOL, False, _TIERED, only=True),
+    _alone("remote.log.copy.disable", _BOOL, False, _TIERED),
+    _alone("remote.log.delete.on.disable", _BOOL, False, _TIERED),
+    _alone("leader.replication.throttled.replicas", _LIST, (), _REPLICATION, _replicas),
+    _alone("follower.replication.throttled.replicas", _LIST, (), _REPLICATION, _replicas),
+    TopicKey(ConfigKey("internal.segment.bytes", _INT, None, "segment.bytes without its lower limit.", internal=True)),
 )
 
 TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {each.key.name: each for each in _KEYS}
 TOPIC_CONFIG: Final = ConfigSet.of("topic", (each.key for each in _KEYS))
 
-#: What a key is when neither topic nor broker says anything (the broker key's own default is None).
-_FALLBACK: Final[Mapping[str, object]] = {
-    "flush.ms": _LONG_MAX,
-    "leader.replication.throttled.replicas": (),
-    "follower.replication.throttled.replicas": (),
-}
-
 
 class TopicConfig:
-    """A topic's effective configuration: its own overrides over the broker's settings."""
+    """A topic's effective configuration: its own overrides over the broker's settings.
+
+    Raises ConfigError for overrides that are unknown, bad, or in conflict with each other.
+    """
 
     def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
         self._broker = broker
         self._overrides = {name: TOPIC_CONFIG.find(name).parse(text) for name, text in overrides.items()}
+        small = self._overrides.get("internal.segment.bytes")
+        if small is not None:
+            self._overrides["segment.bytes"] = small
+        shortest, longest = self.int("min.compaction.lag.ms"), self.int("max.compaction.lag.ms")
+        if shortest > longest:
+            raise ConfigError(
+                f"conflict topic config setting min.compaction.lag.ms ({shortest}) > max.compaction.lag.ms ({longest})"
+            )
 
     def __getitem__(self, name: str) -> object:
         if name in self._overrides:
@@ -131,19 +155,14 @@ class TopicConfig:
 
 def default_value(broker: BrokerConfig, name: str) -> object:
     """The topic key's value without an override of its own."""
-    for synonym, factor in TOPIC_KEYS[name].synonyms:
+    topic_key = TOPIC_KEYS[name]
+    for synonym, factor in topic_key.synonyms:
         value = broker[synonym]
         if value is not None:
-            # -1 means "never" in every unit.
-            return value * factor if isinstance(value, int) and factor != 1 and value >= 0 else value
-    return _FALLBACK.get(name)
-
-
-def given_synonyms(broker: BrokerConfig, name: str) -> Iterator[str]:
-    """The broker keys a topic's key falls back on, nearest first."""
-    for synonym, _ in TOPIC_KEYS[name].synonyms:
-        if broker[synonym] is not None:
-            yield synonym
+            if name == "retention.ms" and isinstance(value, int) and value < 0:
+                return -1  # never, in every unit
+            return value * factor if isinstance(value, int) and factor != 1 else value
+    return topic_key.key.default
 
 
 def render(value: object) -> str | None:
@@ -155,5 +174,17 @@ def render(value: object) -> str | None:
             return "true" if value else "false"
         case tuple():
             return ",".join(str(each) for each in value)
+        case float():
+            return _java_double(value)
         case _:
             return str(value)
+
+
+def _java_double(value: float) -> str:
+    """As Java writes it: from a thousandth to ten million plainly, else with an exponent."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    from decimal import Decimal
+
+    digits, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")
+    return f"{digits if '.' in digits else digits + '.0'}E{int(exponent)}"

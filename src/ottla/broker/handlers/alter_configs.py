@@ -28,7 +28,7 @@ def _alter(node: "Node", resource: AlterConfigsResource, *, validate_only: bool)
     kind, name = resource.resource_type, resource.resource_name
     try:
         node.check_alterable(kind, name)
-        given = check_configs({each.name: each.value for each in resource.configs})
+        given = check_configs(node.config, {each.name: each.value for each in resource.configs})
         gone: dict[str, str | None] = dict.fromkeys(node.metadata.image.topic_configs(name), None)
         if not validate_only:
             node.alter_topic(name, gone | given)

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
+from itertools import dropwhile
 from typing import Final, NamedTuple
 
 from ottla.base.config import ConfigKey, ConfigType
 from ottla.broker.config import BrokerConfig
-from ottla.broker.config_keys import BROKER_CONFIG
-from ottla.broker.topic_config import TOPIC_KEYS, default_value, given_synonyms, render
+from ottla.broker.config_keys import BROKER_CONFIG, FAMILIES
+from ottla.broker.topic_config import TOPIC_KEYS, default_value, render
 
 
 class ConfigSource(IntEnum):
@@ -18,14 +19,19 @@ class ConfigSource(IntEnum):
     DEFAULT = 5
 
 
+_STATIC = ConfigSource.STATIC_BROKER
+
 #: DescribeConfigsResponse.ConfigType of Kafka's clients.
 CONFIG_TYPES: Final = {
     ConfigType.BOOLEAN: 1,
     ConfigType.STRING: 2,
     ConfigType.INT: 3,
+    ConfigType.SHORT: 4,
     ConfigType.LONG: 5,
     ConfigType.DOUBLE: 6,
     ConfigType.LIST: 7,
+    ConfigType.CLASS: 8,
+    ConfigType.PASSWORD: 9,
 }
 
 
@@ -51,25 +57,45 @@ class ConfigEntry(NamedTuple):
 def topic_entries(broker: BrokerConfig, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
     """All settings of a topic with these overrides."""
     for name, topic_key in TOPIC_KEYS.items():
-        layers = []
+        key = topic_key.key
+        layers = _layers(broker, topic_key.synonyms[0][0]) if topic_key.synonyms else ()
         if name in overrides:
-            layers.append(Synonym(name, overrides[name], ConfigSource.DYNAMIC_TOPIC))
-        default = render(default_value(broker, name))
-        for synonym in given_synonyms(broker, name):
-            source = ConfigSource.STATIC_BROKER if synonym in broker.given else ConfigSource.DEFAULT
-            layers.append(Synonym(synonym, render(broker[synonym]), source))
-        value, source = default, layers[0].source if layers else ConfigSource.DEFAULT
-        if name in overrides:
-            value = overrides[name]
-        yield ConfigEntry(name, value, source, False, topic_key.key, tuple(layers))
+            value = render(key.parse(overrides[name]))
+            layers = (Synonym(name, value, ConfigSource.DYNAMIC_TOPIC), *layers)
+        elif key.internal:
+            continue
+        else:
+            value = render(default_value(broker, name))
+        source = layers[0].source if layers else ConfigSource.DEFAULT
+        yield ConfigEntry(name, value, source, False, key, layers)
 
 
 def broker_entries(broker: BrokerConfig) -> Iterator[ConfigEntry]:
     """All settings of the broker; none can be changed while it runs."""
     for name, key in BROKER_CONFIG.keys.items():
-        value = render(broker[name])
-        source = ConfigSource.STATIC_BROKER if name in broker.given else ConfigSource.DEFAULT
-        layers = [Synonym(name, value, source)]
-        if source is ConfigSource.STATIC_BROKER:
-            layers.append(Synonym(name, render(key.default), ConfigSource.DEFAULT))
-        yield ConfigEntry(name, value, source, True, key, tuple(layers))
+        if key.internal:
+            continue
+        layers = _layers(broker, name)
+        source = layers[0].source if layers else ConfigSource.DEFAULT
+        entry = ConfigEntry(name, _shown(key, broker[name]), source, True, key, layers)
+        yield entry
+        for spelling in key.synonyms:
+            yield entry._replace(name=spelling, synonyms=tuple(each._replace(name=spelling) for each in layers))
+
+
+def _layers(broker: BrokerConfig, name: str) -> tuple[Synonym, ...]:
+    """What stands behind a broker key, from the key itself on: what was set, then what is by default.
+
+    As in Kafka, `log.retention.hours` is told behind `log.retention.ms`, but only where the latter has a value.
+    """
+    family = next((each for each in FAMILIES if name in each), (name,))
+    keys = [BROKER_CONFIG.keys[each] for each in family]
+    layers = [Synonym(key.name, _shown(key, broker[key.name]), _STATIC) for key in keys if key.name in broker.given]
+    layers += [
+        Synonym(key.name, _shown(key, key.default), ConfigSource.DEFAULT) for key in keys if key.default is not None
+    ]
+    return tuple(dropwhile(lambda layer: layer.name != name, layers))
+
+
+def _shown(key: ConfigKey, value: object) -> str | None:
+    return None if key.sensitive else render(value)

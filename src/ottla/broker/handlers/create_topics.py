@@ -46,7 +46,7 @@ def handle(node: "Node", request: CreateTopicsRequest, context: RequestContext) 
 def _create(node: "Node", topic: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
     check_name(topic.name, node.metadata.image)
     partitions = _partitions(node, topic)
-    configs = check_configs({each.name: each.value for each in topic.configs})
+    configs = check_configs(node.config, {each.name: each.value for each in topic.configs})
     topic_id = NULL_UUID
     if not validate_only:
         topic_id = node.create_topic(topic.name, partitions, configs).topic_id

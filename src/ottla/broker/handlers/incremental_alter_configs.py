@@ -42,6 +42,8 @@ def _alter(node: "Node", resource: AlterConfigsResource, *, validate_only: bool)
     try:
         node.check_alterable(kind, name)
         changes = _changes(node, name, resource.configs)
+        own = dict(node.metadata.image.topic_configs(name)) | changes
+        check_configs(node.config, {key: value for key, value in own.items() if value is not None})
         if not validate_only:
             node.alter_topic(name, changes)
     except RefusedError as refused:
@@ -79,4 +81,4 @@ def _operate(node: "Node", topic: str, operation: AlterableConfig) -> str | None
         value = ",".join(words)
     elif operation.config_operation != _SET:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"Unknown operation {operation.config_operation} for {name}")
-    return check_configs({name: value})[name]
+    return value

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 from ottla.base.errors import ConfigError, OttlaError
 from ottla.base.limits import MAX_NEW_PARTITIONS
+from ottla.broker.config import BrokerConfig
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.metadata.names import collision_key, name_problem
-from ottla.broker.topic_config import TOPIC_CONFIG
+from ottla.broker.topic_config import TopicConfig
 from ottla.wire.errors import ErrorCode
 
 
@@ -57,15 +58,15 @@ def check_replicas(default: int, wanted: int) -> None:
         )
 
 
-def check_configs(given: Mapping[str, str | None]) -> dict[str, str]:
-    """A topic's own settings, each known and good."""
+def check_configs(broker: BrokerConfig, given: Mapping[str, str | None]) -> dict[str, str]:
+    """All of a topic's own settings, each known and good, and none in conflict with another."""
     found: dict[str, str] = {}
     for name, value in given.items():
         if value is None:
             raise RefusedError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {name}")
-        try:
-            TOPIC_CONFIG.find(name).parse(value)
-        except ConfigError as fault:
-            raise RefusedError(ErrorCode.INVALID_CONFIG, str(fault)) from None
         found[name] = value
+    try:
+        TopicConfig(broker, found)
+    except ConfigError as fault:
+        raise RefusedError(ErrorCode.INVALID_CONFIG, str(fault)) from None
     return found

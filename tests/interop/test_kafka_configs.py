@@ -1,0 +1,114 @@
+"""Broker's and topics' settings as both brokers tell and judge them: names, types, defaults, sources, good values."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from ottla.testing import AsyncBroker
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ottla.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+)
+from tests.broker.wire_client import Address, WireClient
+from tests.interop.apache import ApacheKafka
+
+pytestmark = pytest.mark.interop
+
+TOPIC, BROKER = 2, 4
+DYNAMIC_DEFAULT_BROKER, STATIC_BROKER, DEFAULT = 3, 4, 5
+
+#: Keys whose default is not Kafka's, or that Kafka must be told to start at all.
+OTHER_DEFAULTS = {
+    "broker.id",
+    "node.id",
+    "log.dir",
+    "log.dirs",
+    "listeners",
+    "socket.listen.backlog.size",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.min.isr",
+}
+
+#: Values that each topic key is asked with, by Kafka's number of its type; `-` is in none of Kafka's forms of a number.
+WORDS = ("", "x", "true", "TRUE", " false ")
+NUMBERS = ("-3", "-2", "-1", "0", "+1", " 5 ", "\u0665", "1_000", "5.0", "0x10", "17", "18", "22", "23", "1048576")
+LARGE = ("2147483647", "2147483648", "9223372036854775807", "9223372036854775808")
+DECIMALS = (".5", "1e-2", "1.0", "1.01", "-0.1", "\u0660.\u0665", "1_0.0")
+LISTS = ("*", "0:1", "0:1,2:3", "*,0:1", "delete,delete", "compact , delete", "Delete", "gzip", "GZIP", "CreateTime")
+
+
+@pytest.fixture
+async def ours() -> AsyncIterator[AsyncBroker]:
+    """A broker without any setting but where its files and its listener are."""
+    async with AsyncBroker() as broker:
+        yield broker
+
+
+async def described(broker: Address, kind: int, name: str) -> dict[str, DescribeConfigsResourceResult]:
+    async with WireClient(broker) as client:
+        if kind == TOPIC:
+            topic = CreatableTopic(name, 1, 1, (), ())
+            await client.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest((topic,), 5000))
+        resource = DescribeConfigsResource(kind, name, None)
+        answer = await client.ask(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsRequest((resource,), True))
+    (result,) = answer.results
+    assert result.error_code == 0
+    return {each.name: each for each in result.configs}
+
+
+async def test_a_topics_settings_are_told_alike(ours: AsyncBroker, apache_kafka: ApacheKafka) -> None:
+    theirs = await described(apache_kafka, TOPIC, "told-alike")
+    mine = await described(ours, TOPIC, "told-alike")
+    # Kafka 4 sets this one for the whole cluster when it is formatted (KIP-966).
+    assert theirs.pop("min.insync.replicas").config_source == DYNAMIC_DEFAULT_BROKER
+    assert mine.pop("min.insync.replicas").config_source == DEFAULT
+    assert mine == theirs
+
+
+def defaults(entry: DescribeConfigsResourceResult) -> tuple[Any, ...]:
+    """Type, secrecy and default of a setting, whatever it was set to; nothing here can be changed while running."""
+    layers = [(each.name, each.value) for each in entry.synonyms if each.source == DEFAULT]
+    return entry.config_type, entry.is_sensitive, layers
+
+
+async def test_the_brokers_settings_are_told_alike(ours: AsyncBroker, apache_kafka: ApacheKafka) -> None:
+    theirs = await described(apache_kafka, BROKER, "1")
+    mine = await described(ours, BROKER, "1")
+    assert set(mine) - set(theirs) == {"cluster.id"}  # told to `kafka-storage format` there
+    assert set(theirs) - set(mine) == set()
+    differing = {name for name, entry in theirs.items() if defaults(entry) != defaults(mine[name])}
+    assert differing - OTHER_DEFAULTS == set()
+    for name, entry in theirs.items():
+        if entry.config_source == mine[name].config_source == DEFAULT and name not in OTHER_DEFAULTS:
+            assert (name, entry.value, entry.synonyms) == (name, mine[name].value, mine[name].synonyms)
+    assert all(entry.read_only for entry in mine.values())
+
+
+async def judged(broker: Address, asked: list[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """The error of a topic with each of these settings, which is not made."""
+    topics = tuple(
+        CreatableTopic(f"judged-{number}", 1, 1, (), (CreatableTopicConfig(name, value),))
+        for number, (name, value) in enumerate(asked)
+    )
+    async with WireClient(broker) as client:
+        answer = await client.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics, 30_000, True))
+    errors = {each.name: each.error_code for each in answer.topics}
+    return {pair: errors[f"judged-{number}"] for number, pair in enumerate(asked)}
+
+
+async def test_values_of_topics_settings_are_judged_alike(ours: AsyncBroker, apache_kafka: ApacheKafka) -> None:
+    names = [*await described(ours, TOPIC, "judged"), "internal.segment.bytes", "no.such.key"]
+    values = (*WORDS, *NUMBERS, *LARGE, *DECIMALS, *LISTS)
+    asked = [(name, value) for name in names for value in values]
+    mine, theirs = await judged(ours, asked), await judged(apache_kafka, asked)
+    stricter = {pair for pair in asked if mine[pair] and not theirs[pair]}
+    # Refused here, because it would not be kept (docs/config.md).
+    assert {name for name, _ in stricter} == {"flush.messages"}
+    assert {pair: (mine[pair], theirs[pair]) for pair in asked if mine[pair] != theirs[pair]}.keys() == stricter
