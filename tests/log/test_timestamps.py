@@ -76,3 +76,29 @@ def test_any_timestamp_finds_what_a_walk_over_all_records_finds(
         for each in (log, killed):
             found = each.offset_for_timestamp(timestamp_ms)
             assert (found.offset if found else None) == expected
+
+
+@settings(max_examples=150)
+@given(
+    batches=st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=4), min_size=1, max_size=40),
+    segment_bytes=st.sampled_from([400, 2_000, 1_000_000]),
+    interval=st.sampled_from([0, 200, 4_096]),
+    stamped=st.booleans(),
+)
+def test_the_newest_record_is_the_newest_of_those_that_are_left(
+    batches: list[list[int]], segment_bytes: int, interval: int, stamped: bool
+) -> None:
+    kind = TimestampType.LOG_APPEND_TIME if stamped else TimestampType.CREATE_TIME
+    config = LogConfig(segment_bytes=segment_bytes, index_interval_bytes=interval, message_timestamp_type=kind)
+    log = open_log(MemoryStorage(), config)
+    times: list[int] = []
+    for each in batches:
+        append(log, batch(timestamps_ms=each), now_ms=max(each))
+        times += [max(each)] * len(each) if stamped else each
+    for start in range(len(times)):
+        log.delete_records_before(start)
+        newest_ms = max(times[start:])
+        found = log.offset_for_timestamp(SpecialTimestamp.MAX_TIMESTAMP)
+        assert found == TimestampOffset(newest_ms, times.index(newest_ms, start), 0)
+    log.delete_records_before(len(times))
+    assert log.offset_for_timestamp(SpecialTimestamp.MAX_TIMESTAMP) is None

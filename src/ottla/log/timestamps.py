@@ -1,10 +1,14 @@
 """ListOffsets by time: the first record of at least an age, found through time index, batch headers, then one batch."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ottla.log.results import TimestampOffset
 from ottla.log.segment import Segment
 from ottla.wire.batch import BatchHeader, TimestampType
+
+if TYPE_CHECKING:
+    from ottla.wire.records import Record
 
 
 def find_timestamp(segments: Sequence[Segment], timestamp_ms: int, from_offset: int) -> TimestampOffset | None:
@@ -25,15 +29,48 @@ def find_timestamp(segments: Sequence[Segment], timestamp_ms: int, from_offset: 
 
 
 def newest_record(segments: Sequence[Segment], from_offset: int) -> TimestampOffset | None:
-    """The first record that has the newest timestamp of all (KIP-734), or None when no record has one."""
-    newest = max(segments, key=lambda segment: segment.max_timestamp_ms, default=None)
-    if newest is None or newest.max_timestamp_ms < 0:
+    """The first record at `from_offset` or later that has the newest timestamp of these (KIP-734).
+
+    None when no record has one.
+    """
+    newest: TimestampOffset | None = None
+    for segment in segments:
+        if segment.max_timestamp_ms > (newest.timestamp_ms if newest is not None else -1):
+            found = _newest_in(segment, from_offset)
+            if found is not None and (newest is None or found.timestamp_ms > newest.timestamp_ms):
+                newest = found
+    return newest
+
+
+def _newest_in(segment: Segment, from_offset: int) -> TimestampOffset | None:
+    segment.load_indexes()
+    newest_ms, last_offset = segment.max_timestamp_ms, segment.max_timestamp_offset
+    if last_offset >= from_offset:
+        position = segment.locate(last_offset)
+        if position is not None:
+            found = _first_record(segment, position, next(segment.walk(position))[1], newest_ms, from_offset)
+            if found is not None:
+                return found
+    # The newest record of all is deleted: the batches that are left tell.
+    newest: TimestampOffset | None = None
+    start = segment.locate(from_offset)
+    for position, header in segment.walk(segment.size_bytes if start is None else start):
+        if header.max_timestamp_ms > (newest.timestamp_ms if newest is not None else -1):
+            found = _newest_of(segment, position, header, from_offset)
+            if found is not None and (newest is None or found.timestamp_ms > newest.timestamp_ms):
+                newest = found
+    return newest
+
+
+def _newest_of(segment: Segment, position: int, header: BatchHeader, from_offset: int) -> TimestampOffset | None:
+    """The first of the newest records of one batch, from an offset on."""
+    if header.base_offset >= from_offset or header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return _first_record(segment, position, header, header.max_timestamp_ms, from_offset)
+    left = [each for each in _records(segment, position, header) if each.offset >= from_offset]
+    newest = max(left, key=lambda each: each.timestamp_ms, default=None)
+    if newest is None:
         return None
-    position = newest.locate(max(newest.max_timestamp_offset, from_offset))
-    if position is None:
-        return None
-    _, header = next(newest.walk(position))
-    return _first_record(newest, position, header, newest.max_timestamp_ms, from_offset)
+    return TimestampOffset(newest.timestamp_ms, newest.offset, header.partition_leader_epoch)
 
 
 def _first_record(
@@ -42,9 +79,13 @@ def _first_record(
     epoch = header.partition_leader_epoch
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return TimestampOffset(header.max_timestamp_ms, max(header.base_offset, from_offset), epoch)
-    from ottla.wire.records import decode_batch  # the only place that looks into a batch
-
-    for record in decode_batch(segment.log.read(position, header.size_bytes)):
+    for record in _records(segment, position, header):
         if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:
             return TimestampOffset(record.timestamp_ms, record.offset, epoch)
     return None
+
+
+def _records(segment: Segment, position: int, header: BatchHeader) -> "list[Record]":
+    from ottla.wire.records import decode_batch  # the only place that looks into a batch
+
+    return decode_batch(segment.log.read(position, header.size_bytes))
