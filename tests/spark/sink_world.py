@@ -38,9 +38,9 @@ class SinkWorld(NamedTuple):
         """A driver about to run a batch: claims the sink, recovers what an earlier one left."""
         return self._sink(on_driver=True, **options)
 
-    def committer(self) -> KafkaSink:
+    def committer(self, **options: str) -> KafkaSink:
         """Spark's other driver process, which knows nothing but the messages."""
-        return self._sink(on_driver=False)
+        return self._sink(on_driver=False, **options)
 
     def _sink(self, *, on_driver: bool, **options: str) -> KafkaSink:
         given = {

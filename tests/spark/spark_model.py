@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.spark.errors import PipelineError
-from ottla.spark.ledger import BatchKey, Handle, SlotMarker
+from ottla.spark.ledger import BatchKey, Handle, Plan, SlotMarker
 from ottla.spark.protocol import (
     Claim,
     InitProducer,
@@ -26,7 +26,7 @@ from ottla.spark.protocol import (
 )
 from tests.spark.kafka_model import Busy, ModelKafka, Produce
 
-SINK, QUERY, GROUP = "s", "q", "g"
+SINK, QUERY, GROUP, TOPIC = "s", "q", "g", "t"
 SLOTS = 3
 
 
@@ -59,9 +59,12 @@ class Process:
         return not isinstance(self.request, WaitForTasks) or len(self.reports) == SLOTS
 
 
-def rows_of(batch: int, slot: int, variant: int) -> list[str]:
-    """The rows of a slot. Batch 1 has an empty slot; with variant 1 a row moves from slot 0 to slot 1."""
-    rows = [f"{batch}.{slot}.{row}" for row in range(2)]
+def rows_of(batch: int, slot: int, variant: int, more: int = 0) -> list[str]:
+    """The rows of a slot. Batch 1 has an empty slot; with variant 1 a row moves from slot 0 to slot 1.
+
+    `more` rows have come in when the batch was planned anew.
+    """
+    rows = [f"{batch}.{slot}.{row}" for row in range(2 + more)]
     if batch == 1 and slot == 2:
         return []
     if variant and slot == 0:
@@ -79,6 +82,9 @@ class World:
         self.batches = batches
         self.variants = variants
         self.commits: set[int] = set()
+        #: The offset log: for each batch that was ever planned, how much more there was to read than at first.
+        self.offsets: dict[int, int] = {}
+        self.more = 0
         self.drivers: list[Process] = []
         self.tasks: list[Process] = []
         self.on_the_wire: list[Any] = []
@@ -149,6 +155,16 @@ class World:
             self.on_the_wire.append(process.request)
         self.kill(process)
 
+    def lose_the_last_batch(self) -> None:
+        """The query is stopped and its checkpoint edited: its last batch is planned anew, with more to read."""
+        for process in self.drivers + self.tasks:
+            process.alive = False
+        if self.offsets:
+            last = max(self.offsets)
+            del self.offsets[last]
+            self.commits.discard(last)
+        self.more += 1
+
     def deliver(self, request: Any) -> None:
         """A late request arrives; nobody waits for the answer."""
         self.on_the_wire.remove(request)
@@ -214,12 +230,14 @@ class World:
     def _driver(self, first: int) -> Generator[Any, Any, None]:
         process = self.drivers[-1] if self.drivers else None
         for batch in range(first, self.batches):
+            self.offsets.setdefault(batch, self.more)
             claim = yield from claim_sink(SINK)
             process = next(p for p in self.drivers if inspect.getgeneratorstate(p.steps) == inspect.GEN_RUNNING)
             process.reports = {}
             reports = yield WaitForTasks(claim, batch, next(self.variants))
             try:
-                yield from commit_batch(reports, {GROUP: {"in": {0: (batch + 1) * 10}}})
+                plan = Plan(f"offsets {batch} with {self.offsets[batch]} more", TOPIC)
+                yield from commit_batch(reports, {GROUP: {"in": {0: (batch + 1) * 10}}}, plan)
             except PipelineError:
                 yield from abort_batch(reports)
                 raise
@@ -229,9 +247,9 @@ class World:
 
     def _task(self, driver: Process, job: WaitForTasks, slot: int) -> Generator[Any, Any, None]:
         key = BatchKey(QUERY, job.batch)
-        rows = rows_of(job.batch, slot, job.variant)
+        rows = rows_of(job.batch, slot, job.variant, self.offsets[job.batch])
         digest = ",".join(sorted(rows))
-        what, marker = slot_task(job.claim, key, slot)
+        what, marker = slot_task(job.claim, key, slot, TOPIC)
         handle: Handle | None = None
         if what is SlotTask.VERIFY:
             assert marker is not None

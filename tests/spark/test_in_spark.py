@@ -88,7 +88,10 @@ def test_s1_rows_are_written_and_read_in_batch(spark: Any, bootstrap: str, fresh
     rows = [(b"k0", "zero", topic, 0, [("h", b"x")]), (None, "one", topic, 1, [])]
     schema = "key binary, value string, topic string, partition int, headers array<struct<key: string, value: binary>>"
     frame = spark.createDataFrame(rows, schema)
-    frame.write.format("ottla").option("kafka.bootstrap.servers", bootstrap).mode("append").save()
+    writer = frame.write.format("ottla").option("kafka.bootstrap.servers", bootstrap).mode("append")
+    with pytest.raises(Exception, match=r"set the option sink\.id"):
+        writer.save()
+    writer.option("sink.id", topic).save()
     reader = spark.read.format("ottla").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
     found = reader.option("includeHeaders", "true").load().orderBy("partition").collect()
     assert [(r.key, r.value, r.topic, r.partition, r.offset) for r in found] == [
@@ -186,6 +189,53 @@ def test_s2_two_writes_of_a_batch_need_two_sink_ids(
     assert len(read_committed(bootstrap, one)) == len(read_committed(bootstrap, two)) == len(LINES)
     with pytest.raises(Exception, match=f"sink.id {one} has written batch 0 already"):
         run("b", [(one, one), (two, one)])
+
+
+@pytest.mark.parametrize("how", ["option", "session", "foreach_batch"])
+def test_s2_a_checkpoint_that_lost_its_last_batch_stops_the_query(
+    spark: Any, bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path, how: str
+) -> None:
+    source, target = make_topic(bootstrap, fresh_name("rewound")), make_topic(bootstrap, fresh_name("target"))
+    sink = {"kafka.bootstrap.servers": bootstrap, "topic": target, "sink.id": target}
+
+    def run() -> None:
+        reader = spark.readStream.format("ottla").option("kafka.bootstrap.servers", bootstrap)
+        reader = reader.option("subscribe", source).option("startingOffsets", "earliest")
+        rows = reader.option("kafka.group.id", target).load().selectExpr("to_json(struct(partition, offset)) AS value")
+        stream = rows.writeStream.queryName("rewound").trigger(availableNow=True)
+        if how == "foreach_batch":
+            stream = stream.foreachBatch(foreach_batch(sink))
+        else:
+            stream = stream.format("ottla").options(**sink)
+        if how != "session":
+            stream = stream.option("checkpointLocation", str(checkpoint))
+        stream.start().awaitTermination()
+
+    checkpoint = tmp_path / "rewound"
+    if how == "session":
+        spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path))
+    try:
+        send_lines(bootstrap, source)
+        run()
+        (checkpoint / "commits" / "0").unlink()
+        run()  # an honest replay
+        planned = (checkpoint / "offsets" / "0").read_bytes()
+        for name in ("offsets/0", "offsets/.0.crc", "commits/0", "commits/.0.crc"):
+            (checkpoint / name).unlink(missing_ok=True)
+        send_lines(bootstrap, source)
+        with pytest.raises(Exception, match=r"batch 0 of query .* is in doubt: .*offsets/0 is not the one"):
+            run()
+        (checkpoint / "offsets" / ".0.crc").unlink(missing_ok=True)
+        (checkpoint / "offsets" / "0").write_bytes(planned)
+        run()
+    finally:
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+    rows = Counter((row["partition"], row["offset"]) for row in read_committed(bootstrap, target))
+    assert rows == Counter((partition, offset) for partition in range(2) for offset in range(len(LINES)))
+    if how != "foreach_batch":
+        with Admin({"bootstrap.servers": bootstrap}) as admin:
+            committed = admin.list_group_offsets(target)
+        assert {at.offset for at in committed.values()} == {len(LINES)}
 
 
 @pytest.mark.parametrize("semantics", ["exactly-once", "at-least-once"])

@@ -15,6 +15,7 @@ from ottla.spark.ledger import (
     Ledger,
     LedgerBatch,
     LedgerRecord,
+    Plan,
     QueryPast,
     SlotDecision,
     SlotMarker,
@@ -33,6 +34,7 @@ RECORDS: st.SearchStrategy[LedgerRecord] = st.one_of(
         KEYS,
         HANDLES,
         st.lists(st.builds(SlotDecision, SLOTS, SLOTS, DIGESTS, st.none() | HANDLES), max_size=4).map(tuple),
+        st.builds(Plan, st.none() | DIGESTS, st.none() | st.text(max_size=8)),
     ),
     st.builds(Done, KEYS),
 )
@@ -109,13 +111,13 @@ def test_an_open_transaction_below_does_not_hide_a_decision() -> None:
     log = Log()
     handle = Handle("s-0", 5, 1)
     log.data(5, SlotMarker(KEY, 0, 3, "aa"))
-    log.data(1, Decision(KEY, DRIVER, (SlotDecision(0, 3, "aa", handle),)))
+    log.data(1, Decision(KEY, DRIVER, (SlotDecision(0, 3, "aa", handle),), Plan("ab")))
     log.control(1, commit=True)
     (decision,) = log.read().undone()
     assert decision.slots[0].handle == handle
-    assert log.read().past() == {"q": QueryPast()}
+    assert log.read().past() == {"q": QueryPast(-1, 7, (), Plan("ab"))}
     log.control(5, commit=True)
-    assert log.read().past() == {"q": QueryPast(7, 7)}
+    assert log.read().past() == {"q": QueryPast(7, 7, (), Plan("ab"))}
     log.data(-1, Done(KEY))
     assert log.read().undone() == []
 

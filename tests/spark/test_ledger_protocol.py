@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.base.errors import ConfigError
 from ottla.spark.errors import InDoubtError
-from ottla.spark.ledger import BatchKey, Handle, QueryPast, SlotMarker
+from ottla.spark.ledger import BatchKey, Handle, Plan, QueryPast, SlotMarker
 from ottla.spark.protocol import (
     Claim,
     EndTransactions,
@@ -31,6 +32,15 @@ CHOICES = st.lists(st.integers(0, 9_999), min_size=60, max_size=260)
 
 def expected(variant: int = 0) -> Counter[str]:
     return Counter(row for b in range(BATCHES) for s in range(SLOTS) for row in rows_of(b, s, variant))
+
+
+def walk(world: World, rounds: int) -> None:
+    """In each round every process makes one step."""
+    for _ in range(rounds):
+        for name in world.kafka.prepared():
+            world.kafka.write_markers(name)
+        for process in [p for p in world.drivers + world.tasks if p.alive]:
+            world.step(process)
 
 
 def run(world: World, choices: list[int]) -> None:
@@ -75,6 +85,40 @@ def test_s2_a_query_that_gives_other_rows_when_run_again_is_exact_or_stops_in_do
     assert Counter(world.kafka.output) == expected()
 
 
+def exact_or_in_doubt(world: World) -> bool:
+    """Whether the query ran to its end, with exactly what its checkpoint has planned; else it has to be in doubt."""
+    failed = world.calm_down().failed
+    if failed is not None:
+        assert isinstance(failed, InDoubtError)
+        return False
+    planned = [(b, s, more) for b, more in world.offsets.items() for s in range(SLOTS)]
+    assert Counter(world.kafka.output) == Counter(row for b, s, more in planned for row in rows_of(b, s, 0, more))
+    return True
+
+
+@settings(max_examples=200, deadline=None)
+@given(choices=CHOICES, edits=st.sets(st.integers(20, 200), min_size=1, max_size=3), second_protocol=st.booleans())
+def test_s2_a_batch_that_was_planned_anew_is_written_or_in_doubt_after_any_kill_too(
+    choices: list[int], edits: set[int], second_protocol: bool
+) -> None:
+    world = World(BATCHES, second_protocol=second_protocol, variants=cycle([0]))
+    for at, choice in enumerate(choices):
+        if at in edits:
+            world.lose_the_last_batch()
+        world.act(choice)
+    exact_or_in_doubt(world)
+
+
+def test_s2_a_batch_that_was_planned_anew_is_never_skipped() -> None:
+    outcomes = []
+    for steps in range(60):
+        world = World(BATCHES, second_protocol=True, variants=cycle([0]))
+        walk(world, steps)
+        world.lose_the_last_batch()
+        outcomes.append(exact_or_in_doubt(world))
+    assert {True, False} == set(outcomes)
+
+
 def test_s2_without_faults_every_batch_is_one_decision() -> None:
     world = World(BATCHES, second_protocol=True, variants=cycle([0]))
     world.calm_down()
@@ -85,11 +129,7 @@ def test_s2_without_faults_every_batch_is_one_decision() -> None:
 def test_s2_a_driver_killed_at_each_of_its_steps_is_recovered_by_the_next(second_protocol: bool) -> None:
     for steps in range(60):
         world = World(BATCHES, second_protocol=second_protocol, variants=cycle([0]))
-        for _ in range(steps):
-            for name in world.kafka.prepared():
-                world.kafka.write_markers(name)
-            for process in [p for p in world.drivers + world.tasks if p.alive]:
-                world.step(process)
+        walk(world, steps)
         world.calm_down()
         assert Counter(world.kafka.output) == expected(), steps
 
@@ -99,13 +139,13 @@ def reports_of(driver: Handle, past: dict[str, QueryPast], tasks: list[tuple[int
     return [SlotReport(claim, KEY, slot, task, 1, "d", None) for slot, task in tasks]
 
 
-KEY = BatchKey("q", 4)
+KEY, PLAN = BatchKey("q", 4), Plan("ab", "t")
 DRIVER = Handle("s-driver", 9, 2)
 
 
 def test_s2_a_committed_slot_that_the_replay_does_not_have_is_in_doubt() -> None:
     past = {"q": QueryPast(complete=3, latest=4, committed=(SlotMarker(KEY, 2, 1, "d"),))}
-    steps = commit_batch(reports_of(DRIVER, past, [(0, SlotTask.WRITE), (1, SlotTask.WRITE)]), {})
+    steps = commit_batch(reports_of(DRIVER, past, [(0, SlotTask.WRITE), (1, SlotTask.WRITE)]), {}, PLAN)
     with pytest.raises(InDoubtError, match=r"batch 4 of query q is in doubt: slots \[2\] are committed"):
         next(steps)
 
@@ -114,11 +154,45 @@ def test_s2_a_committed_slot_that_the_replay_does_not_have_is_in_doubt() -> None
 def test_s2_a_checkpoint_that_disagrees_with_the_ledger_is_in_doubt(batch: int, why: str) -> None:
     past = {"q": QueryPast(complete=3 if batch > 4 else 1, latest=4, committed=(SlotMarker(KEY, 0, 1, "d"),))}
     with pytest.raises(InDoubtError, match=why):
-        slot_task(Claim("s", DRIVER, past), BatchKey("q", batch), 0)
+        slot_task(Claim("s", DRIVER, past), BatchKey("q", batch), 0, "t")
+
+
+def test_s2_a_complete_batch_before_one_that_is_decided_is_no_replay() -> None:
+    past = {"q": QueryPast(complete=3, latest=4)}
+    with pytest.raises(InDoubtError, match="batch 4 is decided already"):
+        slot_task(Claim("s", DRIVER, past), BatchKey("q", 3), 0, "t")
+
+
+@pytest.mark.parametrize("found", [PLAN, Plan("ab", "another topic"), Plan(None, "t")])
+def test_s2_a_replay_is_skipped_by_the_plan_of_the_batch(found: Plan) -> None:
+    past = {"q": QueryPast(4, 4, (), PLAN)}
+    assert list(commit_batch(reports_of(DRIVER, past, [(0, SlotTask.SKIP)]), {}, found)) == []
+
+
+def test_s2_another_batch_of_the_same_number_is_in_doubt() -> None:
+    past = {"q": QueryPast(4, 4, (), PLAN)}
+    steps = commit_batch(reports_of(DRIVER, past, [(0, SlotTask.SKIP)]), {}, Plan("cd", "t"))
+    with pytest.raises(InDoubtError, match=r"batch 4 of query q is in doubt: .*offsets/4 is not the one"):
+        next(steps)
+
+
+def test_s2_a_half_committed_batch_goes_to_one_topic() -> None:
+    past = {"q": QueryPast(3, 4, (SlotMarker(KEY, 0, 1, "d"),), PLAN)}
+    claim = Claim("s", DRIVER, past)
+    assert slot_task(claim, KEY, 1, "t") == (SlotTask.WRITE, None)
+    for topic, why in (("u", "committed to topic t, and the rest would go to topic u"), (None, "column topic")):
+        with pytest.raises(ConfigError, match=why):
+            slot_task(claim, KEY, 1, topic)
+
+
+def test_s2_what_another_query_left_half_committed_is_told() -> None:
+    past = {"q": QueryPast(3, 4, (SlotMarker(KEY, 0, 1, "d"),), PLAN)}
+    with pytest.raises(InDoubtError, match=r"batch 4 of query q is in doubt: slots \[0\] are committed"):
+        slot_task(Claim("s", DRIVER, past), BatchKey("another", 0), 0, "t")
 
 
 def test_s2_a_batch_without_rows_and_offsets_asks_nothing_of_kafka() -> None:
-    assert list(commit_batch(reports_of(DRIVER, {}, [(0, SlotTask.WRITE)]), {})) == []
+    assert list(commit_batch(reports_of(DRIVER, {}, [(0, SlotTask.WRITE)]), {}, PLAN)) == []
 
 
 def test_s2_recovery_commits_a_decided_batch_instead_of_writing_it_again() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from ottla.base.types import TopicPartition
 from ottla.spark.errors import PipelineError
-from ottla.spark.pipeline import batch_offsets, offsets_of_log
+from ottla.spark.pipeline import checkpoint_of, offsets_of_log, planned
 from ottla.spark.plan import SourceOffset
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -40,11 +40,37 @@ def test_s3_an_unknown_form_of_the_log_is_an_error() -> None:
 def test_s3_offsets_are_read_from_the_checkpoint(tmp_path: Path, scheme: str) -> None:
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "7").write_text(log(OURS))
-    assert batch_offsets(f"{scheme}{tmp_path}/", 7, None) == {"g": {"a": {0: 5, 1: 9}}}
+    assert planned(f"{scheme}{tmp_path}/", 7, None).offsets == {"g": {"a": {0: 5, 1: 9}}}
+
+
+def test_s2_a_plan_is_known_by_the_bytes_of_its_file(tmp_path: Path) -> None:
+    offsets = tmp_path / "with a space" / "offsets"
+    offsets.mkdir(parents=True)
+    digests = []
+    for text in (log(OURS), log(OURS), log(NO_GROUP), log(OURS).replace("0}", "1}", 1)):
+        (offsets / "7").write_text(text)
+        digests.append(planned(f"file:{offsets.parent}", 7, None).digest)
+    assert digests[0] == digests[1]
+    assert len(set(digests)) == 3
+
+
+@pytest.mark.parametrize(
+    ("option", "session", "name", "where"),
+    [
+        ("o", "s", "n", "o"),
+        (None, "s/", "n", "s/n"),
+        (None, "s", None, None),
+        (None, None, "n", None),
+    ],
+)
+def test_s3_the_checkpoint_is_where_spark_puts_it(
+    option: str | None, session: str | None, name: str | None, where: str | None
+) -> None:
+    assert checkpoint_of(option, session, name) == where
 
 
 def test_s3_a_group_that_was_asked_for_must_get_its_offsets(tmp_path: Path) -> None:
-    assert batch_offsets(str(tmp_path), 7, None) == {}
+    assert planned(str(tmp_path), 7, None)[:2] == (None, {})
     for checkpoint in (str(tmp_path), None):
         with pytest.raises(PipelineError, match=r"kafka\.group\.id g: the batch's offsets cannot be read"):
-            batch_offsets(checkpoint, 7, "g")
+            planned(checkpoint, 7, "g")

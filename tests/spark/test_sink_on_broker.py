@@ -11,7 +11,8 @@ pytest.importorskip("pyarrow")
 
 from ottla import Admin, NewTopic
 from ottla.base.errors import ConfigError
-from ottla.spark.errors import InDoubtError, SinkFencedError, SlotsLostError
+from ottla.spark.errors import InDoubtError, PipelineError, SinkFencedError, SlotsLostError
+from ottla.spark.ledger import Plan
 from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import link
 from ottla.spark.protocol import EndTransactions, commit_batch
@@ -25,7 +26,7 @@ def commit_until(sink: KafkaSink, messages: list[Any], stop: Callable[[Any], boo
     """A driver that dies in commit(), before the request for which `stop` is true."""
 
     def dying() -> Any:
-        steps = commit_batch([message.report for message in messages], {})
+        steps = commit_batch([message.report for message in messages], {}, Plan())
         answer = None
         while True:
             try:
@@ -158,6 +159,56 @@ def test_s2_a_checkpoint_that_was_rolled_back_is_in_doubt(world: SinkWorld) -> N
         world.committer().commit(world.batch(world.driver(), batch, "x"), batch)
     with pytest.raises(InDoubtError, match=r"batch 0 .* rolled back"):
         world.task(world.driver(), 0, 0, "x")
+
+
+def test_s2_a_batch_that_was_planned_anew_is_in_doubt_and_an_honest_replay_is_not(world: SinkWorld) -> None:
+    world.plan(0, 5, "g")
+    committed = (world.checkpoint / "offsets" / "0").read_bytes()
+    world.committer().commit(world.batch(world.driver(), 0, "a b", "c"), 0)
+    world.plan(0, 9, "g")  # offsets/0 and commits/0 were removed, and there is more to read
+    again = world.batch(world.driver(), 0, "a b", "c d")
+    with pytest.raises(InDoubtError, match=r"batch 0 of query 9f6d is in doubt: .*offsets/0 is not the one"):
+        world.committer().commit(again, 0)
+    (world.checkpoint / "offsets" / "0").unlink()
+    with pytest.raises(PipelineError, match="the checkpoint cannot be read"):
+        world.committer().commit(again, 0)
+    (world.checkpoint / "offsets" / "0").write_bytes(committed)
+    world.committer().commit(world.batch(world.driver(), 0, "c a", "other"), 0)
+    assert world.output() == ABC
+
+
+def test_s2_the_checkpoint_may_be_known_to_the_tasks_only(world: SinkWorld) -> None:
+    world.plan(0, 5, "g")
+    messages = world.batch(world.driver(checkpointlocation="/nowhere"), 0, "a b", "c")
+    for message in messages:
+        message.checkpoint = str(world.checkpoint)
+    world.committer(checkpointlocation="/nowhere").commit(messages, 0)
+    assert world.group_offset("g") == 5
+
+
+def test_s2_a_batch_is_skipped_without_a_checkpoint_that_can_be_read(
+    world: SinkWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        world.committer(checkpointlocation="/nowhere").commit(world.batch(world.driver(), 0, "a b", "c"), 0)
+    assert world.output() == ABC
+    said = [record.getMessage() for record in caplog.records if record.name == "ottla.spark"]
+    assert any("No offsets of a kafka.group.id are committed" in line for line in said)
+    assert "committed already, skipped" in said[-1]
+
+
+def test_s2_a_half_committed_batch_does_not_go_on_to_another_topic(
+    world: SinkWorld, fresh_name: Callable[[str], str]
+) -> None:
+    driver = world.driver()
+    messages = world.batch(driver, 0, "a b", "c")
+    world.task(driver, 0, 1, "c")  # a zombie, which takes over the slot
+    with pytest.raises(SlotsLostError):
+        world.committer().commit(messages, 0)
+    with pytest.raises(ConfigError, match=f"is committed to topic {world.topic}, and the rest would go to topic"):
+        world.task(world.driver(topic=fresh_name("elsewhere")), 0, 1, "c")
+    world.committer().commit(world.batch(world.driver(), 0, "a b", "c"), 0)
+    assert world.output() == ABC
 
 
 def test_s2_a_new_query_may_follow_through_the_same_sink(world: SinkWorld) -> None:

@@ -43,12 +43,13 @@ class OttlaDataSource(DataSource):  # type: ignore[misc]
         return OttlaStreamReader(source_options(self.options, streaming=True), schema)
 
     def writer(self, schema: Any, overwrite: bool) -> OttlaWriter:
-        """A batch write. Without a batch's identity it is a job of its own, under a sink id of its own."""
-        given = {name.lower() for name in self.options}
-        job = uuid.uuid4().hex
-        own = {} if given & {"sink.id", "queryid"} else {"sink.id": f"ottla-job-{job}"}
-        options = sink_options({**self.options, **own})
-        key = BatchKey(options.query_id or job, options.batch_id or 0)
+        """A batch write. Without a batch's identity it is a query of its own.
+
+        It needs a `sink.id` as a stream does: the slots of a write whose driver dies behind its decision are found by
+        that name, and by nothing else.
+        """
+        options = sink_options(self.options)
+        key = BatchKey(options.query_id or uuid.uuid4().hex, options.batch_id or 0)
         return OttlaWriter(options, schema, overwrite, key)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> OttlaStreamWriter:  # noqa: N802

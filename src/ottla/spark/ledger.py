@@ -18,7 +18,7 @@ that anybody needs. This module is pure.
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.spark.errors import LedgerFormatError
 
@@ -59,12 +59,26 @@ class SlotDecision(NamedTuple):
     handle: Handle | None
 
 
+class Plan(NamedTuple):
+    """What a batch was planned to do. Every honest replay of it has the same plan, whatever rows it computes."""
+
+    #: Digest (hexadecimal) of the checkpoint's offsets/N; None if the sink could not read it.
+    offsets: str | None = None
+    #: The option `topic`.
+    topic: str | None = None
+
+
+#: Of a batch of which nothing is known.
+NO_PLAN: Final = Plan()
+
+
 class Decision(NamedTuple):
     """The commit point of a batch. `driver` is the claim it was made under."""
 
     key: BatchKey
     driver: Handle
     slots: tuple[SlotDecision, ...]
+    plan: Plan = NO_PLAN
 
 
 class Done(NamedTuple):
@@ -99,9 +113,9 @@ def encode(sink: str, record: LedgerRecord) -> tuple[bytes, bytes]:
         case SlotMarker(_, slot, rows, digest):
             key |= {"kind": "slot", "slot": slot}
             value |= {"rows": rows, "digest": digest}
-        case Decision(_, driver, slots):
+        case Decision(_, driver, slots, plan):
             key |= {"kind": "decision"}
-            value |= {"driver": driver, "slots": slots}
+            value |= {"driver": driver, "slots": slots, "plan": plan}
         case Done():
             key |= {"kind": "done"}
     return _json(key), _json(value)
@@ -122,7 +136,8 @@ def decode(key: bytes | None, value: bytes | None) -> tuple[str, LedgerRecord | 
             case "slot":
                 return sink, SlotMarker(batch, name["slot"], body["rows"], body["digest"])
             case "decision":
-                return sink, Decision(batch, Handle(*body["driver"]), tuple(map(_slot, body["slots"])))
+                slots = tuple(map(_slot, body["slots"]))
+                return sink, Decision(batch, Handle(*body["driver"]), slots, Plan(*body.get("plan", ())))
             case "done":
                 return sink, Done(batch)
             case kind:
@@ -142,10 +157,12 @@ class QueryPast:
 
     #: The last batch whose slots are all committed; -1 if none.
     complete: int = -1
-    #: The newest batch of which at least one slot is committed; -1 if none.
+    #: The newest batch that is decided, or has a committed slot; -1 if none.
     latest: int = -1
     #: The committed slots of batch `latest` while it is not complete.
     committed: tuple[SlotMarker, ...] = ()
+    #: What batch `latest` was planned to do.
+    plan: Plan = NO_PLAN
 
 
 @dataclass(slots=True)
@@ -163,12 +180,15 @@ class _QueryLedger:
         )
 
     def past(self) -> QueryPast:
-        complete = self.done
-        if self.decision is not None and self.is_complete(self.decision):
-            complete = max(complete, self.decision.key.batch)
-        latest = max((marker.key.batch for marker in self.markers.values()), default=-1)
+        complete, latest, plan = self.done, max((m.key.batch for m in self.markers.values()), default=-1), NO_PLAN
+        if self.decision is not None:
+            batch = self.decision.key.batch
+            if self.is_complete(self.decision):
+                complete = max(complete, batch)
+            if batch >= latest:
+                latest, plan = batch, self.decision.plan
         partial = tuple(m for _, m in sorted(self.markers.items()) if m.key.batch == latest and latest > complete)
-        return QueryPast(complete, max(latest, complete), partial)
+        return QueryPast(complete, max(latest, complete), partial, plan)
 
 
 class Ledger:

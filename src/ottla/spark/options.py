@@ -164,6 +164,7 @@ class SinkOptions:
     include_headers: bool
     group_id: str | None
     checkpoint: str | None
+    query_name: str | None
     query_id: str | None
     batch_id: int | None
 
@@ -223,6 +224,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         include_headers=bool(own["includeHeaders"]),
         group_id=_text(group),
         checkpoint=_text(own["checkpointLocation"]),
+        query_name=_text(own["queryName"]),
         query_id=_text(own["queryId"]),
         batch_id=_int(own["batchId"]),
     )

@@ -1,19 +1,22 @@
-"""What joins source and sink: the source's offsets are committed with the output (SPEC S3).
+"""What joins source and sink: the checkpoint's offset log (SPEC S2, S3).
 
-Spark tells a sink nothing of the source, but it writes the offsets of a micro-batch into the checkpoint before the
-batch runs, and an offset of our source names its consumer group. So the driver, about to decide a batch, reads them
-there and puts them into the decision's transaction: the group's committed offsets are exactly what the output is
+Spark tells a sink nothing of the source, but it writes the offsets of a micro-batch into the checkpoint, once, before
+the batch runs, and replays the batch from there. So the driver, about to decide a batch, reads that file. Its digest
+goes into the decision: it tells a replay from a new batch of the same number. An offset of our source names its
+consumer group, and goes into the decision's transaction: the group's committed offsets are exactly what the output is
 made of.
 """
 
+import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ottla.base.errors import ConfigError
 from ottla.spark.errors import PipelineError
 from ottla.spark.plan import SourceOffset
+from ottla.spark.protocol import GroupOffsets
 
 log = logging.getLogger("ottla.spark")
 
@@ -48,34 +51,50 @@ def _source_offset(line: str) -> SourceOffset | None:
         return None  # another source's
 
 
-def batch_offsets(checkpoint: str | None, batch: int, group: str | None) -> dict[str, dict[str, dict[int, int]]]:
-    """The offsets to commit with `batch`. Raises PipelineError if `group` asks for them and they cannot be had."""
+class Planned(NamedTuple):
+    """What the checkpoint says of a batch. `digest` (hexadecimal) is None if it could not be read."""
+
+    digest: str | None
+    offsets: GroupOffsets
+    #: Why it could not be read.
+    why: str = ""
+
+
+def planned(checkpoint: str | None, batch: int, group: str | None) -> Planned:
+    """What the checkpoint's offsets/`batch` says. Raises PipelineError if `group` asks for it and it cannot be had."""
     try:
         if checkpoint is None:
             raise FileNotFoundError("checkpointLocation is not an option of the writer")
-        return offsets_of_log(_read(f"{checkpoint.rstrip('/')}/offsets/{batch}"), group)
+        text = _read(f"{checkpoint.rstrip('/')}/offsets/{batch}")
+        return Planned(hashlib.sha256(text).hexdigest()[:32], offsets_of_log(text.decode(), group))
     except (OSError, PipelineError, ValueError) as error:
         if group is not None:
             raise PipelineError(f"kafka.group.id {group}: the batch's offsets cannot be read: {error}") from error
-        log.debug("the checkpoint cannot be read, no group's offsets are committed: %s", error)
-        return {}
+        return Planned(None, {}, str(error))
 
 
-def _read(uri: str) -> str:
-    from pyarrow import fs
-
-    files, path = fs.FileSystem.from_uri(
-        uri.replace("s3a://", "s3://", 1) if "://" in uri or uri[:1] == "/" else _local(uri)
-    )
-    with files.open_input_stream(path) as stream:
-        text: bytes = stream.read()
-    return text.decode()
+def checkpoint_of(option: str | None, session: str | None, name: str | None) -> str | None:
+    """Where a query's checkpoint is: the writer's option, or the query's name in the session's location."""
+    if option is not None or session is None or name is None:
+        return option  # without a name Spark puts it into a directory that no restart finds again
+    return f"{session.rstrip('/')}/{name}"
 
 
-def _local(uri: str) -> str:
+def _read(uri: str) -> bytes:
     from pathlib import Path
 
-    return uri if uri.startswith("file:") else str(Path(uri).absolute())
+    from pyarrow import fs
+
+    if uri.startswith("file:"):  # Hadoop's paths are not percent-encoded
+        uri = "/" + uri.removeprefix("file:").lstrip("/")
+    if "://" in uri:
+        uri = uri.replace("s3a://", "s3://", 1).replace(" ", "%20")
+    else:
+        uri = str(Path(uri).absolute())
+    files, path = fs.FileSystem.from_uri(uri)
+    with files.open_input_stream(path) as stream:
+        text: bytes = stream.read()
+    return text
 
 
 #: For each sink id the query, batch and run that this driver wrote last.
@@ -106,7 +125,25 @@ def foreach_batch(options: Mapping[str, Any]) -> Callable[[Any, int], None]:
                 f"sink.id {sink} has written batch {batch_id} already: give each write of a foreachBatch its own"
             )
         writer = frame.write.format("ottla").options(**given)
+        if exactly_once and "checkpointlocation" not in lower:
+            checkpoint = _checkpoint_of_running(frame.sparkSession, query)
+            writer = writer if checkpoint is None else writer.option("checkpointLocation", checkpoint)
         writer.option("queryId", query).option("batchId", batch_id).mode("append").save()
         _WRITTEN[sink] = written
 
     return write
+
+
+def _checkpoint_of_running(session: Any, query: str) -> str | None:
+    """The checkpoint of a query that runs in this JVM; None where Spark does not tell."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    try:
+        jvm = session._jvm
+        running = (
+            session._jsparkSession.sharedState().activeStreamingQueries().get(jvm.java.util.UUID.fromString(query))
+        )
+        return str(running.resolvedCheckpointRoot())
+    except (AttributeError, TypeError, Py4JError) as error:  # Spark's own insides, which another version may not have
+        log.warning("query %s: give foreach_batch the option checkpointLocation, it cannot be found: %s", query, error)
+        return None

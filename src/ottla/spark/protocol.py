@@ -19,6 +19,9 @@ What makes it right:
 * A handle is only ever committed by a decision. A zombie task may abort a transaction by taking over its id, never
   commit one. A decided transaction that is lost this way (or by its time-out) makes the commit fail; the replay of the
   batch writes that slot again and checks by digest that the slots committed before are the same.
+* A replay is known by more than its number. Spark writes `offsets/N` into the checkpoint once, before batch N runs, and
+  replays from it; so the decision holds that file's digest. A batch N that was planned anew has another file: it is no
+  replay, although its number is known.
 * An unknown outcome is an error. The next claim finds out.
 
 The functions are generators: they yield a request, are sent its answer, and return their result. The shell
@@ -31,6 +34,7 @@ from collections.abc import Generator, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
+from ottla.base.errors import ConfigError
 from ottla.base.require import require
 from ottla.spark.errors import InDoubtError, SinkFencedError, SlotsLostError
 from ottla.spark.ledger import (
@@ -40,6 +44,7 @@ from ottla.spark.ledger import (
     Handle,
     Ledger,
     LedgerRecord,
+    Plan,
     QueryPast,
     SlotDecision,
     SlotMarker,
@@ -164,21 +169,45 @@ class SlotTask(Enum):
     SKIP = "the whole batch is committed"
 
 
-def slot_task(claim: Claim, key: BatchKey, slot: int) -> tuple[SlotTask, SlotMarker | None]:
-    """What to do with `slot` of batch `key`, and the marker to compare with. Raises InDoubtError."""
+def slot_task(claim: Claim, key: BatchKey, slot: int, topic: str | None) -> tuple[SlotTask, SlotMarker | None]:
+    """What to do with `slot` of batch `key`, and the marker to compare with. `topic` is the option's.
+
+    Raises InDoubtError; ConfigError if the rest of a batch would go to another topic.
+    """
+    _check_nothing_is_left_behind(claim, key)
     past = claim.past.get(key.query, QueryPast())
+    if key.batch < past.latest:
+        why = f"batch {past.latest} is decided already; the checkpoint was rolled back, or another query shares it"
+        raise InDoubtError(claim.sink, key.query, key.batch, why)
     if key.batch == past.complete:
         return SlotTask.SKIP, None
-    if key.batch < past.latest:
-        why = f"batch {past.latest} is committed already; the checkpoint was rolled back, or another query shares it"
-        raise InDoubtError(claim.sink, key.query, key.batch, why)
-    if not past.committed:
-        return SlotTask.WRITE, None
-    if key.batch > past.latest:
-        why = "some of its slots are not committed, and Spark went on without it"
+    if key.batch > past.latest and past.latest > past.complete:
+        why = "not all of its slots are committed, and Spark went on without it"
         raise InDoubtError(claim.sink, key.query, past.latest, why)
+    if past.committed and past.plan.topic != topic:
+        raise ConfigError(
+            f"sink {claim.sink}: a part of batch {key.batch} of query {key.query} is committed to "
+            f"{_target(past.plan.topic)}, and the rest would go to {_target(topic)}: set the option topic as it was "
+            "until this batch is complete, then change it"
+        )
     marker = next((m for m in past.committed if m.slot == slot), None)
     return (SlotTask.VERIFY, marker) if marker else (SlotTask.WRITE, None)
+
+
+def _check_nothing_is_left_behind(claim: Claim, key: BatchKey) -> None:
+    """A half committed batch can only be completed by its own query: another one must not hide it."""
+    for query, past in claim.past.items():
+        if query != key.query and past.committed:
+            why = (
+                f"slots {[marker.slot for marker in past.committed]} are committed, the transactions of others were "
+                f"lost, and {key.query} is another query. Run {query} again from its checkpoint to complete the batch; "
+                "what cannot be run again has to be repaired in the output, before a write under a new sink.id"
+            )
+            raise InDoubtError(claim.sink, query, past.latest, why)
+
+
+def _target(topic: str | None) -> str:
+    return "the topics of the column topic" if topic is None else f"topic {topic}"
 
 
 def check_same(claim: Claim, expected: SlotMarker, rows: int, digest: str) -> None:
@@ -186,7 +215,8 @@ def check_same(claim: Claim, expected: SlotMarker, rows: int, digest: str) -> No
     if (rows, digest) != (expected.rows, expected.digest):
         why = (
             f"slot {expected.slot} was committed with {expected.rows} rows (digest {expected.digest}) but its replay "
-            f"has {rows} rows (digest {digest}); the query gives other rows, or another order, when it runs again"
+            f"has {rows} rows (digest {digest}); the query gives other rows, or another order, when it runs again, or "
+            "its checkpoint was edited"
         )
         raise InDoubtError(claim.sink, expected.key.query, expected.key.batch, why)
 
@@ -203,7 +233,7 @@ class SlotReport(NamedTuple):
     handle: Handle | None
 
 
-def commit_batch(reports: Sequence[SlotReport], offsets: GroupOffsets) -> Steps:
+def commit_batch(reports: Sequence[SlotReport], offsets: GroupOffsets, plan: Plan) -> Steps:
     """Decide the batch and end its slots. Safe to repeat with the same reports, in any process. Returns None.
 
     Raises SinkFencedError (nothing of this batch will be committed by this driver), SlotsLostError (a restart
@@ -213,13 +243,14 @@ def commit_batch(reports: Sequence[SlotReport], offsets: GroupOffsets) -> Steps:
     claim, key = reports[0].claim, reports[0].key
     require(all(r.key == key and r.claim.driver == claim.driver for r in reports), "reports of one batch agree")
     if all(report.task is SlotTask.SKIP for report in reports):
+        _check_is_a_replay(claim, key, plan)
         return
     _check_no_slot_is_missing(claim, key, reports)
     handles = tuple(report.handle for report in reports if report.handle is not None)
     if not handles and not offsets and not any(report.task is SlotTask.VERIFY for report in reports):
         return
     slots = tuple(SlotDecision(r.slot, r.rows, r.digest, r.handle) for r in sorted(reports, key=lambda r: r.slot))
-    decision = Decision(key, claim.driver, slots)
+    decision = Decision(key, claim.driver, slots, plan)
     yield from _decide(claim, decision, offsets)
     if handles:
         outcomes: Sequence[Ended] = yield EndTransactions(handles, commit=True)
@@ -231,6 +262,19 @@ def commit_batch(reports: Sequence[SlotReport], offsets: GroupOffsets) -> Steps:
                 "start the query again to write these slots"
             )
     yield Append(Done(key))
+
+
+def _check_is_a_replay(claim: Claim, key: BatchKey, plan: Plan) -> None:
+    """A batch may be skipped if it is the one that was committed, not a new one with the same number."""
+    decided = claim.past.get(key.query, QueryPast()).plan.offsets
+    if decided is not None and plan.offsets is not None and decided != plan.offsets:
+        why = (
+            f"a batch of this number is committed, but the checkpoint's offsets/{key.batch} is not the one that it was "
+            "planned by: the checkpoint was edited or restored, or lost its last files, and to skip the batch would "
+            f"lose what it reads now. Put the file offsets/{key.batch} of the committed batch back; or go on with a "
+            "new checkpoint, a new sink.id, and startingOffsets behind what is committed"
+        )
+        raise InDoubtError(claim.sink, key.query, key.batch, why)
 
 
 def _check_no_slot_is_missing(claim: Claim, key: BatchKey, reports: Sequence[SlotReport]) -> None:

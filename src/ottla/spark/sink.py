@@ -19,14 +19,14 @@ from ottla.base.errors import ConfigError, OttlaError
 from ottla.base.require import require
 from ottla.spark import faults
 from ottla.spark.columns import RowDigest, check_writable
-from ottla.spark.ledger import BatchKey, SlotMarker
+from ottla.spark.errors import PipelineError
+from ottla.spark.ledger import BatchKey, Plan, QueryPast, SlotMarker
 from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import link
 from ottla.spark.options import Semantics, SinkOptions
-from ottla.spark.pipeline import batch_offsets
+from ottla.spark.pipeline import Planned, checkpoint_of, planned
 from ottla.spark.protocol import (
     Claim,
-    GroupOffsets,
     SlotReport,
     SlotTask,
     abort_batch,
@@ -38,6 +38,8 @@ from ottla.spark.protocol import (
 from ottla.spark.slot_writer import PlainWriter, SlotWriter
 
 log = logging.getLogger("ottla.spark")
+#: Checkpoints of which this process has said that they cannot be read.
+_UNREADABLE: set[str | None] = set()
 
 
 class SlotMessage(WriterCommitMessage):  # type: ignore[misc]
@@ -45,6 +47,8 @@ class SlotMessage(WriterCommitMessage):  # type: ignore[misc]
 
     def __init__(self, report: SlotReport | None, rows: int) -> None:
         self.report, self.rows = report, rows
+        #: Where the query's checkpoint is, if this task knows it. The driver's options may not say it.
+        self.checkpoint: str | None = None
 
 
 class KafkaSink:
@@ -76,7 +80,7 @@ class KafkaSink:
         claim = self.claim
         require(claim is not None, "the sink was claimed before its tasks started")
         assert claim is not None
-        task, marker = slot_task(claim, key, slot)
+        task, marker = slot_task(claim, key, slot, self.options.topic)
         if task is SlotTask.WRITE:
             return self._write_slot(claim, key, slot, batches)
         digest = RowDigest()
@@ -112,15 +116,45 @@ class KafkaSink:
         return SlotMessage(report, digest.rows)
 
     def commit(self, messages: Sequence[Any], batch: int | None) -> None:
-        """On the driver: decide the batch. Safe to repeat."""
+        """On the driver: decide the batch. Safe to repeat. `batch` is None for a batch write."""
         reports = _reports(messages)
         if self.options.semantics is Semantics.AT_LEAST_ONCE or not reports:
             return
         require(len(reports) == len(messages), "every slot reports to commit()")
-        offsets: GroupOffsets = {}
-        if batch is not None and any(report.task is not SlotTask.SKIP for report in reports):
-            offsets = batch_offsets(self.options.checkpoint, batch, self.options.group_id)
-        self._drive(commit_batch(reports, offsets), reports[0].key.batch)
+        found = self._planned(messages[0].checkpoint or self.options.checkpoint, batch, reports)
+        steps = commit_batch(
+            reports, found.offsets if batch is not None else {}, Plan(found.digest, self.options.topic)
+        )
+        self._drive(steps, reports[0].key.batch)
+
+    def _planned(self, checkpoint: str | None, batch: int | None, reports: Sequence[SlotReport]) -> Planned:
+        """What the checkpoint says of the batch. Raises PipelineError where the batch cannot do without."""
+        options, key = self.options, reports[0].key
+        if batch is None and checkpoint is None:
+            found = Planned(None, {}, "checkpointLocation is not an option of the writer")
+        else:
+            found = planned(checkpoint, key.batch, options.group_id if batch is not None else None)
+        if found.digest is not None:
+            return found
+        if any(report.task is not SlotTask.SKIP for report in reports):
+            if batch is not None and checkpoint not in _UNREADABLE:
+                _UNREADABLE.add(checkpoint)
+                log.warning(
+                    "sink %s: the checkpoint cannot be read (%s). No offsets of a kafka.group.id are committed, and a "
+                    "batch that is planned anew under the number of a committed one cannot be told from its replay",
+                    options.sink_id,
+                    found.why,
+                )
+            return found
+        if reports[0].claim.past.get(key.query, QueryPast()).plan.offsets is not None:
+            raise PipelineError(
+                f"sink {options.sink_id}: batch {key.batch} of query {key.query} is committed, but whether this is its "
+                f"replay cannot be told, for the checkpoint cannot be read: {found.why}"
+            )
+        log.warning(
+            "sink %s: batch %d of query %s is committed already, skipped", options.sink_id, key.batch, key.query
+        )
+        return found
 
     def abort(self, messages: Sequence[Any]) -> None:
         """On the driver: release what a batch has left open, unless it is decided. Recovery does the rest."""
@@ -159,7 +193,11 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         require(context is not None, "write() is called in a task")
         query = context.getLocalProperty("sql.streaming.queryId")
         batch = context.getLocalProperty("streaming.sql.batchId")
-        return self._sink.write(BatchKey(query, int(batch)), context.partitionId(), iterator)
+        message = self._sink.write(BatchKey(query, int(batch)), context.partitionId(), iterator)
+        options = self._sink.options
+        session = context.getLocalProperty("spark.sql.streaming.checkpointLocation")
+        message.checkpoint = checkpoint_of(options.checkpoint, session, options.query_name)
+        return message
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
         """All tasks have succeeded."""
