@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ottla.base.errors import ConfigError
@@ -13,6 +14,7 @@ from ottla.client.core.sequencing import NO_IDENTITY, ProducerIdentity
 from ottla.client.errors import KafkaError, OffsetOutOfRangeError, TopicAlreadyExistsError, raise_for
 from ottla.client.producer import transaction_requests as requests
 from ottla.spark import faults
+from ottla.spark.bounds import EARLIEST, LATEST
 from ottla.spark.ledger import Handle, Ledger, LedgerBatch, LedgerRecord, encode
 from ottla.spark.link import KafkaLink
 from ottla.spark.protocol import (
@@ -177,30 +179,41 @@ class LedgerKafka:
         raise_for(await self._link.produce(self._tp, self._batch(record, None), None), f"ledger {self._tp}")
 
     async def _read(self) -> Ledger:
-        """The ledger up to the high watermark of now; what was read before is not read again."""
+        """The ledger up to its end of now; what was read before is not read again."""
         key = ("ledger", self._tp, self._sink)
         ledger: Ledger = self._link.memory.setdefault(key, Ledger(self._sink))
-        target: int | None = None
-        while target is None or ledger.next_offset < target:
+        # Not the high watermark of a fetch: after a failover that may lag behind what was committed, while ListOffsets
+        # waits until it is known (KIP-207).
+        end = await self._offset_at(LATEST)
+        if ledger.next_offset > end:  # another topic of this name, or its end was lost
+            ledger = self._link.memory[key] = await self._from_the_beginning()
+        while ledger.next_offset < end:
             try:
-                data = await self._link.fetch(
-                    self._tp, ledger.next_offset, committed=False, max_bytes=_READ_BYTES, max_wait_ms=0
+                records = await self._link.certain(
+                    partial(self._fetch, ledger.next_offset, end), f"a read of {self._tp} up to {end}"
                 )
             except OffsetOutOfRangeError:
                 ledger = self._link.memory[key] = await self._from_the_beginning()
-                target = None
                 continue
-            target = data.high_watermark if target is None else target
-            if not data.records:
+            if not records:
                 break
-            ledger.apply(_ledger_batches(data.records))
+            ledger.apply(_ledger_batches(records))
         return ledger
+
+    async def _fetch(self, offset: int, end: int) -> Any:
+        """The batches from `offset` on; nothing when compaction has left none up to `end`."""
+        data = await self._link.fetch(self._tp, offset, committed=False, max_bytes=_READ_BYTES, max_wait_ms=0)
+        if not data.records and data.high_watermark < end:
+            raise KafkaError.of(ErrorCode.OFFSET_NOT_AVAILABLE, f"{self._tp} ends at {data.high_watermark} for now")
+        return data.records
 
     async def _from_the_beginning(self) -> Ledger:
         ledger = Ledger(self._sink)
-        found = await self._link.offsets_at({self._tp: -2}, committed=False)
-        ledger.next_offset = found.get(self._tp, 0)
+        ledger.next_offset = await self._offset_at(EARLIEST)
         return ledger
+
+    async def _offset_at(self, time_ms: int) -> int:
+        return (await self._link.list_offsets({self._tp: time_ms}))[self._tp].offset
 
     async def _ensure_topic(self) -> None:
         if self._link.memory.get(("ledger topic", self._tp.topic)):
