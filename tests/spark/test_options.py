@@ -63,6 +63,7 @@ def test_s1_partitions_are_assigned_by_json() -> None:
         ({**SOURCE, "startingOffsetsByTimestamp": '{"a":{"0":-1}}'}, "-1 for a-0 is below 0"),
         ({**SOURCE, "endingOffsets": "latest"}, "is for batch reads"),
         ({**SOURCE, "maxOffsetsPerTrigger": "0"}, "must be at least 1"),
+        ({**SOURCE, "minOffsetsPerTrigger": "8", "maxOffsetsPerTrigger": "7"}, "8 is above maxOffsetsPerTrigger 7"),
         ({**SOURCE, "kafka.isolation.level": "dirty"}, "read_committed"),
         ({**SERVERS, "subscribePattern": "("}, "is no regular expression"),
         ({**SERVERS, "assign": "[1]"}, "assign: expected JSON"),

@@ -17,7 +17,7 @@ from ottla import Admin, NewTopic, Producer
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.spark.datasource import OttlaDataSource
-from ottla.spark.errors import DataLossError
+from ottla.spark.errors import DataLossError, OpenTransactionError
 from ottla.spark.source import OttlaReader, OttlaStreamReader
 from tests.spark.test_columns import SCHEMA
 
@@ -182,6 +182,30 @@ def test_s1_a_bound_outside_the_log_is_a_loss(world: World) -> None:
     assert batch_values(accepted) == world.rows(range(0), range(5))
     stream = world.stream(startingOffsets=beyond, failOnDataLoss=False)
     assert next_batch(stream, stream.initialOffset())[1] == world.rows(range(5), range(0))
+
+
+def test_s1_a_bound_behind_an_open_transaction_names_it(world: World) -> None:
+    behind = world.json(5, 7)
+    stands = f"Offsets: offset 7 of {world.topic}-1 lies behind an open transaction, {world.topic}-tx, which holds back"
+    readers = (
+        {"startingOffsets": behind},
+        {"endingOffsets": behind},
+        {"endingOffsets": behind, "failOnDataLoss": False},
+    )
+    with Producer({"bootstrap.servers": world.bootstrap, "transactional.id": f"{world.topic}-tx"}) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        for n in range(5, 8):
+            producer.send(world.topic, f"1.{n}".encode(), partition=1).result(10)
+        for options in readers:
+            with pytest.raises(OpenTransactionError, match=f"{stands} readers of committed records at offset 5"):
+                world.reader(**options).partitions()
+        with pytest.raises(OpenTransactionError, match="starting" + stands):
+            world.stream(startingOffsets=behind).initialOffset()
+        dirty = world.reader(endingOffsets=behind, kafka__isolation__level="read_uncommitted")
+        assert batch_values(dirty) == world.rows(range(5), range(7))
+        producer.commit_transaction()
+    assert batch_values(world.reader(endingOffsets=behind)) == world.rows(range(5), range(7))
 
 
 def test_s1_a_stream_reads_everything_once(world: World) -> None:

@@ -4,6 +4,7 @@ OttlaError
 ├── ConfigError            an option that is unknown, missing or contradicts another (`ottla.base.errors`)
 └── PipelineError
     ├── DataLossError      records that the query has not read are gone (`failOnDataLoss`)
+    ├── OpenTransactionError  a bound lies behind an open transaction, where committed records cannot be read yet
     ├── LedgerFormatError  the ledger topic holds something that no Ottla sink has written
     ├── InDoubtError       a batch is partly committed and cannot be completed safely; it is named
     ├── SinkFencedError    another driver has taken over this sink id: this query must stop
@@ -20,6 +21,10 @@ class PipelineError(OttlaError):
 
 class DataLossError(PipelineError):
     """Offsets that the query still needs are not in the log any more."""
+
+
+class OpenTransactionError(PipelineError):
+    """A read is to begin or end behind the last stable offset: nothing is lost, but it cannot be had yet."""
 
 
 class LedgerFormatError(PipelineError):

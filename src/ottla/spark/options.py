@@ -181,6 +181,9 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
     ends = [n for n in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp") if own[n] is not None]
     if streaming and ends:
         raise ConfigError(f"{ends[0]} is for batch reads; a streaming query has no end")
+    least, most = _int(own["minOffsetsPerTrigger"]), _int(own["maxOffsetsPerTrigger"])
+    if least is not None and most is not None and least > most:
+        raise ConfigError(f"minOffsetsPerTrigger {least} is above maxOffsetsPerTrigger {most}")
     start = _start(own, streaming=streaming)
     if not streaming and isinstance(start, AtOffsets) and start.others == LATEST:
         raise ConfigError("startingOffsets can't be latest for batch reads: there would be nothing to read")
@@ -192,8 +195,8 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         partitions=_assigned(own["assign"]),
         start=start,
         end=_end(own),
-        max_offsets=_int(own["maxOffsetsPerTrigger"]),
-        min_offsets=_int(own["minOffsetsPerTrigger"]),
+        max_offsets=most,
+        min_offsets=least,
         max_delay_ms=duration_ms("maxTriggerDelay", str(own["maxTriggerDelay"])),
         min_partitions=_int(own["minPartitions"]),
         max_records_per_partition=_int(own["maxRecordsPerPartition"]),

@@ -112,11 +112,13 @@ class OttlaReader(DataSourceReader):  # type: ignore[misc]
         self._options, self._schema = options, schema
 
     def partitions(self) -> list[InputPartition]:
-        """Resolve the bounds, once, and cut the ranges. Raises ConfigError, DataLossError."""
+        """Resolve the bounds, once, and cut the ranges. Raises ConfigError, DataLossError, OpenTransactionError."""
         options, topics = self._options, Topics(self._options)
         there = topics.there()
         bounds.require_assigned(options.partitions, there.partitions)
         start, end = topics.resolve(options.start, there.partitions), topics.resolve(options.end, there.partitions)
+        topics.require_stable(options.start.option, start)
+        topics.require_stable(options.end.option, end)
         bounds.require_order(start, end)
         earliest, latest, ids = topics.logs(there)
         topics.losses(
@@ -164,6 +166,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             there = topics.there()
             bounds.require_assigned(self._options.partitions, there.partitions)
             start = topics.resolve(bound, there.partitions)
+            topics.require_stable(bound.option, start)
             earliest, latest, ids = topics.logs(there)
             topics.losses(bounds.outside(bound.option, start, earliest, latest))
             start = bounds.inside(start, earliest, latest)

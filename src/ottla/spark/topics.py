@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 from ottla.base.types import TopicPartition, topic_id_text
 from ottla.client.core.metadata import NO_TOPIC_ID
+from ottla.client.errors import ClientError
 from ottla.spark import bounds, plan
 from ottla.spark.bounds import EARLIEST, LATEST, AtTimes, Bound
+from ottla.spark.errors import OpenTransactionError
 from ottla.spark.link import KafkaLink, link
 from ottla.spark.options import SourceOptions
 from ottla.spark.plan import Logs, Offsets
@@ -71,6 +73,33 @@ class Topics:
             bounds.require_times_found(bound, asked, found)
         late = [tp for tp, offset in found.items() if offset < 0]
         return {**found, **(self.at(dict.fromkeys(late, LATEST)) if late else {})}
+
+    def require_stable(self, option: str, offsets: Offsets) -> None:
+        """Raise OpenTransactionError if one of `offsets` is in the log, but behind an open transaction."""
+        stable = self.at(dict.fromkeys(offsets, LATEST))
+        behind = {tp: LATEST for tp, offset in offsets.items() if offset > stable.get(tp, offset)}
+        ends = self.kafka.run(self.kafka.offsets_at(behind, committed=False)) if behind else {}
+        for tp in sorted(ends):
+            if offsets[tp] <= ends[tp]:
+                name = self.kafka.run(self._holding_back(tp))
+                raise OpenTransactionError(
+                    f"{option}: offset {offsets[tp]} of {tp} lies behind an open transaction, {name}, which holds back "
+                    f"readers of committed records at offset {stable[tp]} (the log ends at {ends[tp]}). Wait until it "
+                    "ends, end it (`ottla transactions` describes and aborts it), or read with "
+                    "kafka.isolation.level=read_uncommitted"
+                )
+
+    async def _holding_back(self, tp: TopicPartition) -> str:
+        """The transactional id whose transaction begins first in `tp`; its producer's id where that is not told."""
+        try:
+            producers = (await self.kafka.describe_producers([tp]))[tp]
+            first = min(
+                (p for p in producers if p.transaction_start_offset >= 0), key=lambda p: p.transaction_start_offset
+            )
+            listed = await self.kafka.list_transactions(producer_ids=[first.producer_id])
+            return listed[0].transactional_id if listed else f"of producer {first.producer_id}"
+        except (ClientError, ValueError):  # an old broker, a missing right, or it has just ended
+            return "whose id the broker does not tell"
 
     def losses(self, losses: list[str]) -> None:
         """Stop the query for lost records, or say so in the log, as `failOnDataLoss` has it."""
