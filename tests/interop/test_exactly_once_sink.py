@@ -6,6 +6,9 @@ import pytest
 
 from tests.interop.apache import ApacheKafka
 from tests.spark.conftest import fresh_name, world  # noqa: F401
+from tests.spark.test_ledger_on_broker import (  # noqa: F401
+    test_s2_a_decision_is_found_whatever_high_watermark_a_new_leader_answers,
+)
 from tests.spark.test_sink_on_broker import *  # noqa: F403
 
 pytestmark = pytest.mark.interop
