@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 from ottla.cli.main import main
 from ottla.testing import Broker
 from tests.cli.conftest import Ottla
+from tests.cli.processes import line_of, ottla_process
 
 COMMANDS = [
     ("serve",),
@@ -94,7 +94,9 @@ def test_g18_a_groups_offsets_are_shown_reset_and_deleted(ottla: Ottla, tmp_path
     assert ottla("groups", "offsets", "cli-group", "--json").data[0]["offset"] == 3
     assert ottla("groups", "reset", "cli-group", "cli-c:0", "--shift", "-2", "--execute").code == 0
     assert ottla("groups", "offsets", "cli-group", "--json").data[0]["offset"] == 1
-    assert ottla("groups", "describe", "cli-group", "--json").data == []
+    described = ottla("groups", "describe", "cli-group", "--json").data
+    assert (described["group"], described["state"], described["members"]) == ("cli-group", "Empty", [])
+    assert [(row["topic"], row["offset"], row["lag"]) for row in described["offsets"]] == [("cli-c", 1, 2)]
     assert ottla("groups", "delete", "cli-group").code == 0
     gone = ottla("groups", "describe", "cli-group")
     assert (gone.code, "`ottla groups list`" in gone.err) == (1, True)
@@ -125,6 +127,8 @@ def test_t14_an_open_transaction_is_found_and_aborted(ottla: Ottla, ottla_broker
         (("consume", "x", "-o", "no-equals-sign"), "is not KEY=VALUE; write for example linger.ms=5"),
         (("consume", "x:y"), "is not TOPIC:PARTITION"),
         (("produce", "x", "--file", "/nowhere"), "does not exist; leave it away to read standard input"),
+        (("consume", "x:0", "--group", "g"), "x:0: a group shares out whole topics"),
+        (("bench", "-o", "no.such.key=1"), "Unknown producer configuration no.such.key"),
         (("run", "/nowhere.py"), "does not exist; name a Python file"),
         (("dump-log", "/nowhere"), "does not exist; name a file such as"),
         (("demo", "--input", "/nowhere"), "does not exist; name a text file or a folder"),
@@ -139,23 +143,60 @@ def test_a_fault_is_one_clear_sentence(ottla: Ottla, arguments: tuple[str, ...],
     assert "Traceback" not in said.err
 
 
-def test_no_broker_says_what_to_do(ottla: Ottla) -> None:
-    said = ottla("topics", "list", "-b", "127.0.0.1:1", "-o", "default.api.timeout.ms=300")
-    assert said.code == 1
-    assert "`ottla serve` starts one" in said.err
+def test_the_output_is_json_also_where_its_characters_cannot_be_printed(ottla_broker: Broker, ottla: Ottla) -> None:
+    ottla("topics", "create", "cli-utf8")
+    (produced, _err, _code) = _run(ottla_broker, "produce", "cli-utf8", given="zażółć\n")
+    assert produced == ""
+    for encoding in ("utf-8", "ascii"):
+        said, _err, code = _run(ottla_broker, "consume", "cli-utf8", "-e", "--json", encoding=encoding)
+        assert (json.loads(said)["value"], code) == ("zażółć", 0)
 
 
-def _ready(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    assert select.select([process.stdout], [], [], 30)[0], "it said nothing"
-    return process.stdout.readline()
+@pytest.mark.parametrize("command", [("topics", "list"), ("consume", "cli-pipe", "-e"), ("--help",)], ids=" ".join)
+def test_a_reader_that_goes_away_is_no_fault(ottla_broker: Broker, ottla: Ottla, command: tuple[str, ...]) -> None:
+    ottla("topics", "create", "cli-pipe")
+    _run(ottla_broker, "produce", "cli-pipe", given="a\n")
+    with ottla_process(*command, environment={"OTTLA_BOOTSTRAP": ottla_broker.bootstrap_servers}) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+        assert process.wait(60) == 1
+
+
+def test_everything_after_the_script_is_the_scripts_own(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "arguments.py"
+    script.write_text("import sys; print(sys.argv[1:])\n")
+    own = ["--help", "--master", "x", "--conf", "a=b", "--", "-z"]
+    done = subprocess.run(
+        [sys.executable, "-m", "ottla", "run", "--master", "local[1]", str(script), *own],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{own}\n"
+    assert main(["run", "--mastr", "x", str(script)]) == 2
+    assert "--mastr" in capfd.readouterr().err
+
+
+def _run(broker: Broker, *arguments: str, given: str = "", encoding: str = "utf-8") -> tuple[str, str, int]:
+    """Both outputs and the exit code of `ottla ARGUMENTS…`, fed with `given`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ottla", *arguments],
+        input=given,
+        capture_output=True,
+        encoding="utf-8",
+        env={**os.environ, "OTTLA_BOOTSTRAP": broker.bootstrap_servers, "PYTHONIOENCODING": encoding},
+        check=False,
+    )
+    return done.stdout, done.stderr, done.returncode
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
 def test_serve_is_ready_soon_and_ends_cleanly(tmp_path: Path, signal_number: signal.Signals) -> None:
     command = [sys.executable, "-m", "ottla", "serve", "--port", "0", "--data-dir", str(tmp_path / "data")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert _ready(process).startswith("ottla ready 127.0.0.1:")
+    assert line_of(process.stdout).startswith("ottla ready 127.0.0.1:")
     process.send_signal(signal_number)
     _out, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (0, "")
@@ -179,32 +220,16 @@ def test_serve_imports_nothing_slow(tmp_path: Path) -> None:
     assert done.stdout == "0 []\n"
 
 
-def _as_at_a_terminal() -> None:
-    """A test run that was started in the background has SIGINT ignored, and hands that down."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def test_ctrl_c_ends_consume_cleanly(ottla_broker: Broker, ottla: Ottla, tmp_path: Path) -> None:
-    ottla("topics", "create", "cli-e")
-    (tmp_path / "lines").write_text("first\n")
-    ottla("produce", "cli-e", "-f", str(tmp_path / "lines"))
-    command = [sys.executable, "-m", "ottla", "consume", "cli-e", "--from-beginning"]
-    environment = {**os.environ, "OTTLA_BOOTSTRAP": ottla_broker.bootstrap_servers}
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        preexec_fn=_as_at_a_terminal,
-    )
-    try:
-        assert _ready(process) == "first\n"
-        process.send_signal(signal.SIGINT)
-        _out, err = process.communicate(timeout=30)
-        assert (process.returncode, err) == (130, "")
-    finally:
-        process.kill()
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_consume_cleanly(ottla_broker: Broker, ottla: Ottla, number: signal.Signals) -> None:
+    ottla("topics", "create", f"cli-{number.name}")
+    _run(ottla_broker, "produce", f"cli-{number.name}", given="first\n")
+    environment = {"OTTLA_BOOTSTRAP": ottla_broker.bootstrap_servers}
+    with ottla_process("consume", f"cli-{number.name}", "--from-beginning", environment=environment) as process:
+        assert line_of(process.stdout) == "first\n"
+        process.send_signal(number)
+        assert process.communicate(timeout=60) == ("", "")
+        assert process.returncode == 128 + number
 
 
 @pytest.mark.parametrize("command", ["describe", "offsets"])

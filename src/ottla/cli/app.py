@@ -12,6 +12,7 @@ import typer
 from ottla.base.errors import OttlaError
 from ottla.cli import bench, consume, dump_log, groups, produce, run_script, serve, topics, transactions
 from ottla.cli.demo import command as demo
+from ottla.cli.signals import interrupts
 
 #: As shells count them: 128 + the signal's number.
 _EXIT_INTERRUPTED = 130
@@ -42,7 +43,8 @@ app.command("consume")(consume.consume)
 app.add_typer(groups.app, name="groups")
 app.add_typer(transactions.app, name="transactions")
 app.command("dump-log")(dump_log.dump_log)
-app.command("run", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(run_script.run)
+# What follows the script is the script's own, --help and --master too.
+app.command("run", context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(run_script.run)
 app.command("demo")(demo.demo)
 app.command("bench")(bench.bench)
 
@@ -68,15 +70,25 @@ def _options(
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit code. 2 is a wrong command line, 1 any other fault, 130 Ctrl-C."""
+    with interrupts.install():
+        try:
+            code = _run(arguments)
+        except KeyboardInterrupt:
+            code = _EXIT_INTERRUPTED
+    return interrupts.exit_code if code == _EXIT_INTERRUPTED else code
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
-        app(args=list(arguments), prog_name="ottla")
+        try:
+            app(args=list(arguments), prog_name="ottla")
+        finally:
+            sys.stdout.flush()
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except OttlaError as fault:
         print(f"ottla: {fault}{_next_step(fault)}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return _EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output went away (`| head`): not a fault, but nothing more can be written either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -89,7 +101,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _next_step(fault: OttlaError) -> str:
     """What to do about faults that every command can meet."""
-    if isinstance(fault, ConnectionError) or isinstance(fault.__cause__, ConnectionError):
+    why = fault.__cause__ if isinstance(fault, TimeoutError) else fault
+    if why is None or isinstance(why, ConnectionError):  # nothing was heard at all, or nobody is there
         return ". Is a broker running there? `ottla serve` starts one; --bootstrap HOST:PORT names another."
     hint = _HINTS.get(getattr(getattr(fault, "code", None), "name", ""))
     return f"; {hint}" if hint else ""

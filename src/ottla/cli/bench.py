@@ -8,11 +8,22 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
-from ottla.cli.common import Config, Json, client_config, print_rows
+from ottla.cli.common import (
+    PATIENCE_MS,
+    CommandError,
+    Config,
+    Json,
+    admin_config,
+    consumer_config,
+    only,
+    pairs,
+    print_rows,
+    producer_config,
+)
 
 Row = dict[str, object]
 _WARM_UP = 50
@@ -35,8 +46,7 @@ def bench(
     Example: `ottla bench --records 1000000 --size 100`
     """
     with _broker(bootstrap) as address:
-        settings = client_config(address, config)
-        rows = list(_figures(settings, records, size))
+        rows = list(_figures(_Settings.of(address, config), records, size))
     print_rows(rows, ("figure", "value", "unit"), as_json=as_json, none="")
 
 
@@ -51,27 +61,53 @@ def _broker(bootstrap: str | None) -> Iterator[str]:
         port = free_port()
         command = broker_command(None, sys.executable, port, Path(directory) / "data")
         broker = BrokerProcess(command, port, Path(directory) / "broker.log")
-        broker.start_and_wait()
         try:
+            broker.start_and_wait()
             yield broker.bootstrap
         finally:
             broker.stop()
 
 
-def _figures(settings: dict[str, object], records: int, size: int) -> Iterator[Row]:
+class _Settings(NamedTuple):
+    """What each client is given: of the user's settings, those that it has."""
+
+    admin: dict[str, object]
+    producer: dict[str, object]
+    consumer: dict[str, object]
+
+    @classmethod
+    def of(cls, address: str, config: list[str] | None) -> _Settings:
+        """Raises ConfigError for a setting that no client has."""
+        from ottla.client.admin.config import ADMIN_CONFIG
+        from ottla.client.consumer.config import CONSUMER_CONFIG
+        from ottla.client.producer.config import PRODUCER_CONFIG
+
+        for name in pairs(config):
+            if name not in CONSUMER_CONFIG.keys:
+                PRODUCER_CONFIG.find(name)
+        return cls(
+            only(admin_config(address, config), ADMIN_CONFIG),
+            only(producer_config(address, config), PRODUCER_CONFIG),
+            only(consumer_config(address, config), CONSUMER_CONFIG),
+        )
+
+
+def _figures(settings: _Settings, records: int, size: int) -> Iterator[Row]:
     from ottla import Admin
     from ottla.client.admin.types import NewTopic
 
     topic = f"ottla-bench-{time.time_ns()}"
-    with Admin(settings) as admin:
+    with Admin(settings.admin) as admin:
         admin.create_topics([NewTopic(topic, 1, 1)])
         try:
-            yield _row("produce", records / _produce(settings, topic, records, size), "records/s")
-            yield _row("consume", records / _consume(settings, topic, records), "records/s")
-            p50, p99 = _acknowledged(settings, topic, 500)
+            yield _row("produce", records / _produce(settings.producer, topic, records, size), "records/s")
+            yield _row("consume", records / _consume(settings.consumer, topic, records), "records/s")
+            p50, p99 = _acknowledged(settings.producer, topic, 500)
             yield _row("acknowledged write, p50", p50 * 1e6, "µs")
             yield _row("acknowledged write, p99", p99 * 1e6, "µs")
-            yield _row("transactions of 10 records", 100 / _transactions(settings, topic, 100), "transactions/s")
+            yield _row(
+                "transactions of 10 records", 100 / _transactions(settings.producer, topic, 100), "transactions/s"
+            )
         finally:
             admin.delete_topics([topic])
 
@@ -101,7 +137,12 @@ def _consume(settings: dict[str, object], topic: str, records: int) -> float:
         consumer.seek_to_beginning([TopicPartition(topic, 0)])
         start, left = time.perf_counter(), records
         while left > 0:
-            left -= len(consumer.poll(1.0))
+            came = consumer.poll(PATIENCE_MS / 1000)
+            if not came:
+                raise CommandError(
+                    f"no records of {topic} came for {PATIENCE_MS // 1000} s; is the broker still there?"
+                )
+            left -= len(came)
         return time.perf_counter() - start
 
 

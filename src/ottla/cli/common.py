@@ -6,13 +6,19 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ottla.base.config import ConfigSet
 from ottla.base.errors import ConfigError, OttlaError
 
+if TYPE_CHECKING:
+    from ottla import Admin, TopicPartition
+
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+#: Somebody waits at a terminal: so long for an answer, where Kafka's clients wait sixty seconds.
+PATIENCE_MS = 10_000
 
 Bootstrap = Annotated[
     str,
@@ -49,13 +55,44 @@ def client_config(bootstrap: str, options: Sequence[str] | None = None, **more: 
 
 
 def admin_config(bootstrap: str, options: Sequence[str] | None = None) -> dict[str, object]:
-    """An admin client's configuration: somebody waits at a terminal, so ten seconds instead of Kafka's sixty."""
-    return client_config(bootstrap, options, default_api_timeout_ms=10_000, request_timeout_ms=10_000)
+    """An admin client's configuration, with a person's patience."""
+    return client_config(bootstrap, options, default_api_timeout_ms=PATIENCE_MS, request_timeout_ms=PATIENCE_MS)
+
+
+def producer_config(bootstrap: str, options: Sequence[str] | None = None, **more: object) -> dict[str, object]:
+    """A producer's configuration, with a person's patience.
+
+    The limits of a delivery go together, so they are left alone when the user sets one.
+    """
+    waits: dict[str, object] = {"max_block_ms": PATIENCE_MS}
+    if not pairs(options).keys() & {"delivery.timeout.ms", "request.timeout.ms", "linger.ms"}:
+        waits |= {"request_timeout_ms": PATIENCE_MS, "delivery_timeout_ms": 3 * PATIENCE_MS}
+    return client_config(bootstrap, options, **waits, **more)
+
+
+def consumer_config(bootstrap: str, options: Sequence[str] | None = None, **more: object) -> dict[str, object]:
+    """A consumer's configuration, with a person's patience for a single call."""
+    return client_config(bootstrap, options, default_api_timeout_ms=PATIENCE_MS, **more)
+
+
+def only(settings: Mapping[str, object], known: ConfigSet) -> dict[str, object]:
+    """Those of the settings that this kind of client has."""
+    return {name: value for name, value in settings.items() if name in known.keys}
 
 
 def print_json(data: object) -> None:
     """`data` on standard output, one JSON document."""
-    print(json.dumps(data, indent=2, default=_plain, ensure_ascii=False))
+    print(json.dumps(data, indent=2, default=_plain, ensure_ascii=not _stdout_is_unicode()))
+
+
+def print_json_line(data: object) -> None:
+    """`data` as one line of JSON on standard output."""
+    print(json.dumps(data, default=_plain, ensure_ascii=not _stdout_is_unicode()))
+
+
+def _stdout_is_unicode() -> bool:
+    """Whether every character can be printed; else JSON has to escape them."""
+    return (sys.stdout.encoding or "").lower().startswith("utf")
 
 
 def _plain(value: object) -> object:
@@ -108,6 +145,19 @@ def topic_partition(text: str) -> tuple[str, int]:
     if not separator or not topic or not partition.isdigit():
         raise CommandError(f"{text!r} is not TOPIC:PARTITION; write for example orders:0")
     return topic, int(partition)
+
+
+def existing_partitions(admin: Admin, names: Sequence[str]) -> list[TopicPartition]:
+    """Every partition of the topics, or the one that TOPIC:PARTITION names. CommandError when there is none such."""
+    from ottla import TopicPartition
+
+    single = {TopicPartition(*topic_partition(name)) for name in names if ":" in name}
+    whole = {name for name in names if ":" not in name}
+    described = admin.describe_topics(whole | {tp.topic for tp in single})
+    there = {TopicPartition(name, each.partition) for name, topic in described.items() for each in topic.partitions}
+    for tp in sorted(single - there):
+        raise CommandError(f"topic {tp.topic} has no partition {tp.partition}")
+    return sorted(tp for tp in there if tp.topic in whole or tp in single)
 
 
 def utc(timestamp_ms: int) -> str | None:

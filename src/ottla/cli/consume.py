@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.common import DEFAULT_BOOTSTRAP, Bootstrap, CommandError, Config, client_config, topic_partition
+from ottla.cli.common import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    CommandError,
+    Config,
+    consumer_config,
+    existing_partitions,
+    only,
+    print_json_line,
+    say,
+)
+from ottla.cli.watch import ANSWER_WITHIN_MS, Watch
 
 if TYPE_CHECKING:
     from ottla import Consumer, ConsumerRecord, TopicPartition
 
 _POLL_S = 0.5
+_CLOSES_SOON_S = 2.0
 
 
 def consume(
@@ -33,9 +47,10 @@ def consume(
 
     Example: `ottla consume orders --from-beginning --until-end --json`
     """
-    from ottla import Consumer
+    from ottla import Admin, Consumer
+    from ottla.client.admin.config import ADMIN_CONFIG
 
-    settings = client_config(
+    settings = consumer_config(
         bootstrap,
         config,
         isolation_level="read_uncommitted" if read_uncommitted else "read_committed",
@@ -43,45 +58,68 @@ def consume(
         enable_auto_commit=group is not None,
     )
     if group is not None:
+        _refuse_single_partitions(topics)
         settings["group.id"] = group
-    with Consumer(settings) as consumer:
-        partitions = _partitions(client_config(bootstrap), topics)
+    asking = {**only(settings, ADMIN_CONFIG), "default.api.timeout.ms": ANSWER_WITHIN_MS}
+    with _closed(Consumer(settings)) as consumer, Admin(asking) as asker:
+        with Admin(only(settings, ADMIN_CONFIG)) as admin:
+            partitions = existing_partitions(admin, topics)
+        watch = Watch(asker, partitions, group=group, give_up=until_end)
         if group is not None:
-            consumer.subscribe(topics)
+            consumer.subscribe(topics, on_assigned=watch.on_assigned)
         else:
             consumer.assign(partitions)
-        ends = dict(consumer.end_offsets(consumer.assignment())) if until_end and group is None else None
-        left = max_records
-        while left is None or left > 0:
-            for record in consumer.poll(_POLL_S)[:left]:
+        ends = dict(consumer.end_offsets(partitions)) if until_end and group is None else None
+        for records in _polled(consumer, watch, max_records):
+            for record in records:
                 _print(record, as_json=as_json)
-                left = None if left is None else left - 1
             sys.stdout.flush()
-            if until_end and _at_end(consumer, ends):
+            if until_end and _at_end(consumer, watch, ends):
                 return
 
 
-def _partitions(settings: dict[str, object], topics: list[str]) -> list[TopicPartition]:
-    """Every partition of the topics, or the one that TOPIC:PARTITION names; all of them exist."""
-    from ottla import Admin, TopicPartition
+@contextmanager
+def _closed(consumer: Consumer) -> Iterator[Consumer]:
+    """Close it at the end; says what it waits for when that takes long, because the broker is gone."""
+    late = threading.Timer(_CLOSES_SOON_S, say, ["ottla: committing and leaving the group; Ctrl-C to not wait for it"])
+    late.daemon = True
+    try:
+        yield consumer
+    finally:
+        late.start()
+        try:
+            consumer.close()
+        finally:
+            late.cancel()
 
-    single = [TopicPartition(*topic_partition(name)) for name in topics if ":" in name]
-    whole = {name for name in topics if ":" not in name}
-    with Admin(settings) as admin:
-        described = admin.describe_topics(whole | {tp.topic for tp in single})
-    there = {TopicPartition(name, each.partition) for name, topic in described.items() for each in topic.partitions}
-    for tp in single:
-        if tp not in there:
-            raise CommandError(f"topic {tp.topic} has no partition {tp.partition}")
-    return sorted(tp for tp in there if tp.topic in whole or tp in single)
+
+def _polled(consumer: Consumer, watch: Watch, max_records: int | None) -> Iterator[list[ConsumerRecord]]:
+    """What each poll brought, nothing included, until there were `max_records`."""
+    left = max_records
+    while left is None or left > 0:
+        records = consumer.poll(_POLL_S)[:left]
+        if records:
+            watch.heard()
+        else:
+            watch.heard_nothing()
+        left = None if left is None else left - len(records)
+        yield records
 
 
-def _at_end(consumer: Consumer, ends: dict[TopicPartition, int] | None) -> bool:
+def _refuse_single_partitions(topics: list[str]) -> None:
+    single = [name for name in topics if ":" in name]
+    if single:
+        raise CommandError(f"{single[0]}: a group shares out whole topics; leave --group or the partition away")
+
+
+def _at_end(consumer: Consumer, watch: Watch, ends: dict[TopicPartition, int] | None) -> bool:
     """Whether everything that was there at the start has been printed (of a group: of what is assigned now)."""
     assigned = consumer.assignment()
-    if ends is None:
-        return bool(assigned) and all(consumer.current_lag(tp) == 0 for tp in assigned)
-    return all(consumer.position(tp) >= ends[tp] for tp in assigned)
+    if ends is not None:
+        return all(consumer.position(tp) >= ends[tp] for tp in assigned)
+    if watch.assigned and not assigned:
+        say("The group's other members read every partition.")
+    return watch.assigned and all(consumer.current_lag(tp) == 0 for tp in assigned)
 
 
 def _print(record: ConsumerRecord, *, as_json: bool) -> None:
@@ -97,7 +135,7 @@ def _print(record: ConsumerRecord, *, as_json: bool) -> None:
         "value": _text(record.value),
         "headers": [[name, _text(value)] for name, value in record.headers],
     }
-    print(json.dumps(fields, ensure_ascii=False))
+    print_json_line(fields)
 
 
 def _text(value: bytes | None) -> str | None:

@@ -14,9 +14,10 @@ from ottla.cli.common import (
     Config,
     Json,
     admin_config,
+    existing_partitions,
+    print_json,
     print_rows,
     say,
-    topic_partition,
 )
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from ottla.client.admin.types import GroupDescription
 
 app = typer.Typer(no_args_is_help=True, help="List, describe and delete consumer groups; show and reset their offsets.")
+
+_OFFSET_COLUMNS = ("topic", "partition", "offset", "end_offset", "lag")
 
 Group = Annotated[str, typer.Argument(help="The group's id.")]
 
@@ -48,7 +51,7 @@ def list_groups(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, config: Config = None,
 def describe(
     group: Group, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, config: Config = None, as_json: Json = False
 ) -> None:
-    """Show a group's state and its members with what each was assigned.
+    """Show a group's state, its members with what each was assigned, and what it has committed.
 
     Example: `ottla groups describe billing`
     """
@@ -56,8 +59,9 @@ def describe(
 
     with Admin(admin_config(bootstrap, config)) as admin:
         found = admin.describe_groups([group])[group]
-    _must_exist(found)
-    rows: list[dict[str, object]] = [
+        _must_exist(found)
+        committed = _committed(admin, group)
+    members: list[dict[str, object]] = [
         {
             "member": member.member_id,
             "instance": member.group_instance_id,
@@ -67,10 +71,14 @@ def describe(
         }
         for member in found.members
     ]
-    if not as_json:
-        print(f"{group}: {found.state}, protocol {found.protocol or '-'}, {len(rows)} members")
+    if as_json:
+        head = {"group": group, "state": found.state, "protocol": found.protocol or None}
+        print_json({**head, "members": members, "offsets": committed})
+        return
+    print(f"{group}: {found.state}, protocol {found.protocol or '-'}, {len(members)} members")
     columns = ("member", "instance", "client", "host", "assignment")
-    print_rows(rows, columns, as_json=as_json, none="The group has no members now.")
+    print_rows(members, columns, as_json=False, none="The group has no members now.")
+    print_rows(committed, _OFFSET_COLUMNS, as_json=False, none="It has committed nothing.")
 
 
 @app.command("offsets")
@@ -82,14 +90,21 @@ def offsets(
     Example: `ottla groups offsets billing --json`
     """
     from ottla import Admin
-    from ottla.client.admin.types import OffsetSpec
 
     with Admin(admin_config(bootstrap, config)) as admin:
-        committed = admin.list_group_offsets(group)
-        if not committed:
+        rows = _committed(admin, group)
+        if not rows:
             _must_exist(admin.describe_groups([group])[group])
-        ends = admin.list_offsets(dict.fromkeys(committed, OffsetSpec.LATEST))
-    rows: list[dict[str, object]] = [
+    print_rows(rows, _OFFSET_COLUMNS, as_json=as_json, none=f"{group} has committed nothing.")
+
+
+def _committed(admin: Admin, group: str) -> list[dict[str, object]]:
+    """What the group has committed, a row a partition."""
+    from ottla.client.admin.types import OffsetSpec
+
+    committed = admin.list_group_offsets(group)
+    ends = admin.list_offsets(dict.fromkeys(committed, OffsetSpec.LATEST))
+    return [
         {
             "topic": tp.topic,
             "partition": tp.partition,
@@ -100,8 +115,6 @@ def offsets(
         }
         for tp, each in sorted(committed.items())
     ]
-    columns = ("topic", "partition", "offset", "end_offset", "lag")
-    print_rows(rows, columns, as_json=as_json, none=f"{group} has committed nothing.")
 
 
 @app.command("reset")
@@ -125,7 +138,7 @@ def reset(
 
     at = _target(to)
     with Admin(admin_config(bootstrap, config)) as admin:
-        partitions = _partitions(admin, topics)
+        partitions = existing_partitions(admin, topics)
         old = admin.list_group_offsets(group)
         new = _targets(admin, partitions, at) if shift is None else _shifted(admin, partitions, old, shift)
         if execute:
@@ -159,16 +172,6 @@ def delete(
     with Admin(admin_config(bootstrap, config)) as admin:
         admin.delete_groups(groups)
     say(f"Deleted {', '.join(groups)}.")
-
-
-def _partitions(admin: Admin, topics: list[str]) -> list[TopicPartition]:
-    from ottla import TopicPartition
-
-    wanted = [TopicPartition(*topic_partition(name)) for name in topics if ":" in name]
-    whole = [name for name in topics if ":" not in name]
-    for topic in admin.describe_topics(whole).values() if whole else ():
-        wanted += [TopicPartition(topic.name, each.partition) for each in topic.partitions]
-    return wanted
 
 
 class _Bounds(NamedTuple):

@@ -15,6 +15,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from ottla.broker.process import main as serve
 
         return serve(given[1:])
-    from ottla.cli.app import run
+    try:
+        from ottla.cli.app import run
 
-    return run(given)
+        return run(given)
+    except KeyboardInterrupt:  # while it was imported
+        return 130

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Annotated, BinaryIO, NamedTuple
 
 import typer
 
-from ottla.cli.common import DEFAULT_BOOTSTRAP, Bootstrap, CommandError, Config, client_config, say
+from ottla.cli.common import DEFAULT_BOOTSTRAP, Bootstrap, CommandError, Config, producer_config, say
+
+if TYPE_CHECKING:
+    from ottla import Delivery, Producer
+
+#: After a fault or Ctrl-C: time for the transaction to be aborted.
+_CLOSE_S = 2.0
 
 
 class Input(NamedTuple):
@@ -43,26 +50,43 @@ def produce(
     """
     from ottla import Producer
 
-    settings = client_config(bootstrap, config)
+    settings = producer_config(bootstrap, config)
     if transactional_id is not None:
         settings["transactional.id"] = transactional_id
     source = _open(file)
     with source, Producer(settings) as producer:
-        sent = []
-        if transactional_id is not None:
-            producer.init_transactions()
-            producer.begin_transaction()
-        for record in _records(source, key_separator, from_json=from_json):
-            delivery = producer.send(
-                topic, record.value, key=record.key, partition=record.partition, headers=record.headers
-            )
-            sent.append(delivery)
-        producer.flush()
-        for delivery in sent:
-            delivery.result()
-        if transactional_id is not None:
-            producer.commit_transaction()
-    say(f"{len(sent)} records written to {topic}.")
+        try:
+            records = _records(source, key_separator, from_json=from_json)
+            if transactional_id is None:
+                count = _send_all(producer, topic, records)
+            else:
+                producer.init_transactions()
+                with producer.transaction():
+                    count = _send_all(producer, topic, records)
+        except BaseException:  # Ctrl-C, too: what a broker that is gone has not taken is not waited for
+            producer.close(_CLOSE_S)
+            raise
+    say(f"{count} records written to {topic}.")
+
+
+def _send_all(producer: Producer, topic: str, records: Iterator[Input]) -> int:
+    """Send every record and wait until it is acknowledged; how many there were.
+
+    Raises what befell the first one that was not, as soon as that is known.
+    """
+    count = 0
+    waiting: deque[Delivery] = deque()
+    for record in records:
+        waiting.append(
+            producer.send(topic, record.value, key=record.key, partition=record.partition, headers=record.headers)
+        )
+        count += 1
+        while waiting and waiting[0].done():
+            waiting.popleft().result()
+    producer.flush()
+    for delivery in waiting:
+        delivery.result()
+    return count
 
 
 def _open(file: Path | None) -> BinaryIO:

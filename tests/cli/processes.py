@@ -1,0 +1,57 @@
+"""`ottla` as a process of its own, as at a terminal."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO
+
+_PATIENCE_S = 60
+
+
+def _as_at_a_terminal() -> None:
+    """A test run that was started in the background has SIGINT ignored, and hands that down."""
+    for each in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(each, signal.SIG_DFL)
+
+
+@contextmanager
+def ottla_process(
+    *arguments: str, environment: Mapping[str, str] | None = None, cwd: os.PathLike[str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """`ottla ARGUMENTS…` with both outputs as pipes, unbuffered for `line_of`; killed at the end of the block."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "ottla", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **(environment or {})},
+        cwd=cwd,
+        preexec_fn=_as_at_a_terminal,
+        text=True,
+        bufsize=1,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def line_of(stream: IO[str] | None) -> str:
+    """The next line of an output; fails when none comes."""
+    assert stream is not None
+    assert select.select([stream], [], [], _PATIENCE_S)[0], "it said nothing"
+    return stream.readline()
+
+
+def line_with(stream: IO[str] | None, text: str) -> str:
+    """The next line of an output that has `text` in it; fails when the output ends before."""
+    while line := line_of(stream):
+        if text in line:
+            return line
+    raise AssertionError(f"it ended without saying {text!r}")
