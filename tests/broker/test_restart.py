@@ -201,6 +201,24 @@ def test_a_port_in_use_and_a_bad_directory_are_named(tmp_path: Path) -> None:
     assert "did you mean num.partitions" in _refused("-o", "num.partition=1")
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("at", [100, 300])
+def test_a_damaged_metadata_log_is_named_and_left_as_it_is(broker: Broker, clean: bool, at: int) -> None:
+    for topic in ("one", "two", "three"):
+        _create(broker, topic)
+    if clean:
+        broker.stop()
+    else:
+        broker.kill()
+    log = broker.data_dir / "__cluster_metadata-0" / "00000000000000000000.log"
+    damaged = bytearray(log.read_bytes())
+    damaged[at] ^= 0xFF
+    log.write_bytes(damaged)
+    said = _refused("--data-dir", str(broker.data_dir), "--port", "0")
+    assert f"{log} is damaged at byte" in said
+    assert log.read_bytes() == damaged
+
+
 def _refused(*arguments: str) -> str:
     """What a broker says that does not start."""
     command = [sys.executable, "-m", "ottla.broker.process", *arguments]

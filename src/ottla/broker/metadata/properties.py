@@ -34,8 +34,8 @@ class MetaProperties(NamedTuple):
 def load_or_create(data_dir: Path, *, node_id: int, cluster_id: str | None) -> MetaProperties:
     """The directory's properties; a new directory gets the ids given, or fresh ones.
 
-    Raises StorageError when the directory belongs to another node or cluster, or to Apache Kafka: its metadata log holds
-    a quorum's records, which only a quorum continues. The way there is open, the way back is not.
+    Raises StorageError when the directory belongs to another node or cluster, or to Apache Kafka: its metadata log
+    holds a quorum's records, which only a quorum continues. The way there is open, the way back is not.
     """
     for mark in _APACHE_KAFKAS:
         if (data_dir / mark).exists():

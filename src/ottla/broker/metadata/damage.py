@@ -1,0 +1,53 @@
+"""Is the metadata log torn at its end, as a crash may leave it, or damaged in its middle?
+
+Every change of the metadata is on the device before anybody sees it, so a crash leaves at most one batch that was
+written in part, the last. Recovery cuts a log at the first batch that is not whole; cut in its middle, the metadata log
+would forget topics, and their records would be put aside as strays. So a whole batch behind a broken one is a damage
+which a person must look at, and the log is left as it is.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from ottla.base.errors import CorruptDataError, StorageError
+from ottla.wire.batch import HEADER_BYTES, check_integrity, parse_header
+
+_MAGIC_AT: Final = 16
+
+
+def refuse_damage(segment: Path) -> None:
+    """StorageError when batches of the metadata log's `segment` are broken and others behind them are whole."""
+    try:
+        content = segment.read_bytes()
+    except OSError as fault:
+        raise StorageError(f"{segment}: {fault.strerror}") from None
+    position, next_offset = 0, 0
+    while position < len(content):
+        try:
+            position, next_offset = _batch_at(content, position, next_offset)
+        except CorruptDataError as fault:
+            if any(_is_batch(content, at, next_offset) for at in range(position + 1, len(content) - HEADER_BYTES)):
+                raise StorageError(
+                    f"{segment} is damaged at byte {position} ({fault}), and whole batches follow: "
+                    "nothing was changed; put the file back from a copy"
+                ) from None
+            return
+
+
+def _batch_at(content: bytes, position: int, next_offset: int) -> tuple[int, int]:
+    """Where the batch at `position` ends, in bytes and offsets; CorruptDataError when it is not whole."""
+    header = parse_header(content, position)
+    check_integrity(content, position, header)
+    if header.base_offset < next_offset:
+        raise CorruptDataError(f"offset {header.base_offset} where {next_offset} or a later one is due")
+    return position + header.size_bytes, header.last_offset + 1
+
+
+def _is_batch(content: bytes, position: int, next_offset: int) -> bool:
+    if content[position + _MAGIC_AT] != 2:
+        return False
+    try:
+        _batch_at(content, position, next_offset)
+    except CorruptDataError:
+        return False
+    return True
