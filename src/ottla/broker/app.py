@@ -15,6 +15,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.handlers.dispatch import Dispatcher
 from ottla.broker.listeners import EVERYWHERE
 from ottla.broker.metadata.cluster import ClusterMetadata
+from ottla.broker.metadata.damage import refuse_damage
 from ottla.broker.metadata.names import METADATA_TOPIC
 from ottla.broker.metadata.properties import load_or_create
 from ottla.broker.node import Node
@@ -22,6 +23,7 @@ from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.timers import Timers
 from ottla.broker.runtime.upkeep import Upkeep
 from ottla.broker.server import Listener
+from ottla.log.names import LOG
 
 _log = logging.getLogger(__name__)
 
@@ -81,7 +83,10 @@ class BrokerApp:
             await asyncio.shield(self._loading)
 
     async def stop(self) -> None:
-        """Stop in order: no more requests, everything flushed, the mark of a clean shutdown left."""
+        """Stop in order: no more requests, everything flushed, the mark of a clean shutdown left.
+
+        StorageError when the disk does not take what must be written; the broker has stopped all the same.
+        """
         if self._listener is not None:
             await self._listener.close()
         if self._loading is not None:
@@ -91,16 +96,24 @@ class BrokerApp:
             await self._upkeep.stop()
         if self.node is not None:
             self.node.timers.close()
-        if self._metadata is not None and self._partitions is not None:
-            self._metadata.close()
-            self._partitions.close()
-        self._release()
+        try:
+            if self._metadata is not None and self._partitions is not None:
+                self._metadata.close()
+                self._partitions.close()
+        except StorageError as fault:
+            raise StorageError(
+                f"stopped without the mark of a clean stop, the next start checks the logs: {fault}"
+            ) from None
+        finally:
+            self._release()
 
     def _recover(self) -> Node:
         config, clock = self._config, self._clock
         properties = load_or_create(
             config.data_dir, node_id=config.int("node.id"), cluster_id=config.text("cluster.id")
         )
+        for segment in sorted((config.data_dir / f"{METADATA_TOPIC}-0").glob(f"*{LOG}")):
+            refuse_damage(segment)
         partitions = Partitions(config, clock, config.data_dir)
         log = partitions.open_log(TopicPartition(METADATA_TOPIC, 0), None, {})
         metadata = ClusterMetadata(log, properties.node_id, clock)
