@@ -52,13 +52,13 @@ class SinkWorld(NamedTuple):
         }
         return KafkaSink(sink_options(given), SCHEMA, on_driver=on_driver)
 
-    def task(self, driver: KafkaSink, batch: int, slot: int, words: str) -> SlotMessage:
-        """An attempt at a slot, to its end."""
+    def task(self, driver: KafkaSink, batch: int, slot: int, words: str, attempt: int | None = None) -> SlotMessage:
+        """An attempt at a slot, to its end; `attempt` is its number with Spark's speculation."""
         values = [word.encode() for word in words.split()]
         rows = pa.RecordBatch.from_pydict(
             {"key": pa.array([None] * len(values), pa.binary()), "value": pa.array(values, pa.binary())}
         )
-        return driver.write(BatchKey(QUERY, batch), slot, iter([rows.slice(0, 1), rows.slice(1)]))
+        return driver.write(BatchKey(QUERY, batch), slot, iter([rows.slice(0, 1), rows.slice(1)]), attempt)
 
     def batch(self, driver: KafkaSink, batch: int, *slots: str) -> list[Any]:
         """All tasks of a batch."""

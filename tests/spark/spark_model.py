@@ -48,6 +48,7 @@ class Process:
     steps: Generator[Any, Any, Any]
     owner: "Process | None" = None
     slot: int = -1
+    attempt: int = 0
     request: Any = None
     alive: bool = True
     reports: dict[int, SlotReport] = field(default_factory=dict)
@@ -77,7 +78,11 @@ def rows_of(batch: int, slot: int, variant: int, more: int = 0) -> list[str]:
 class World:
     """Kafka, the checkpoint, and all processes."""
 
-    def __init__(self, batches: int, *, second_protocol: bool, variants: Iterator[int]) -> None:
+    def __init__(
+        self, batches: int, *, second_protocol: bool, variants: Iterator[int], speculation: bool = False
+    ) -> None:
+        """With `speculation`, as Spark's setting of that name, every attempt has a transactional id of its own."""
+        self.speculation = speculation
         self.kafka = ModelKafka(SINK, second_protocol=second_protocol)
         self.batches = batches
         self.variants = variants
@@ -223,7 +228,9 @@ class World:
             self._launch(owner, owner.request, task.slot)
 
     def _launch(self, driver: Process, job: WaitForTasks, slot: int) -> None:
-        task = Process(self._task(driver, job, slot), driver, slot)
+        earlier = [task for task in self.tasks if task.owner is driver and task.slot == slot]
+        attempt = len(earlier) if self.speculation else 0
+        task = Process(self._task(driver, job, slot, attempt), driver, slot, attempt)
         self.tasks.append(task)
         self._advance(task, None)
 
@@ -245,7 +252,7 @@ class World:
                 return  # Spark: another query has written this batch to the commit log
             self.commits.add(batch)
 
-    def _task(self, driver: Process, job: WaitForTasks, slot: int) -> Generator[Any, Any, None]:
+    def _task(self, driver: Process, job: WaitForTasks, slot: int, attempt: int) -> Generator[Any, Any, None]:
         key = BatchKey(QUERY, job.batch)
         rows = rows_of(job.batch, slot, job.variant, self.offsets[job.batch])
         digest = ",".join(sorted(rows))
@@ -255,7 +262,7 @@ class World:
             assert marker is not None
             check_same(job.claim, marker, len(rows), digest)
         elif what is SlotTask.WRITE and rows:
-            handle = yield InitProducer(slot_id(SINK, slot))
+            handle = yield InitProducer(slot_id(SINK, slot, attempt))
             assert handle is not None
             last = SlotMarker(key, slot, len(rows), digest)
             for request in (Produce(handle, rows[:1]), Produce(handle, rows[1:], last)):
@@ -263,4 +270,5 @@ class World:
                 if not written:
                     raise TaskFailedError
         if driver.request is job:
-            driver.reports.setdefault(slot, SlotReport(job.claim, key, slot, what, len(rows), digest, handle))
+            report = SlotReport(job.claim, key, slot, what, len(rows), digest, handle, self.speculation)
+            driver.reports.setdefault(slot, report)

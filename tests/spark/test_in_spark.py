@@ -33,7 +33,11 @@ MASTER = "local[2,4]"
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A session in which the worker of one task is killed in the middle of its write, in batch 1."""
+    """A session in which the worker of one task is killed in the middle of its write, in batch 1.
+
+    A local master starts no second attempt beside a running one, but with the setting attempts get ids of their own.
+    The scripts below run without it.
+    """
     from pyspark.sql import SparkSession
 
     try:
@@ -42,7 +46,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         pytest.skip(str(missing))
     faults = {"OTTLA_FAULT": "sink.mid-write:1=kill", "OTTLA_FAULT_DIR": str(tmp_path_factory.mktemp("faults"))}
     os.environ.update({**environment, **faults})
-    session = SparkSession.builder.config("spark.ui.enabled", "false").getOrCreate()
+    builder = SparkSession.builder.config("spark.ui.enabled", "false").config("spark.speculation", "true")
+    session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
@@ -167,7 +172,10 @@ def test_s2_a_stream_is_exact_although_a_worker_is_killed_in_its_write(
     assert words_in(bootstrap, target) == expected_words()
     with Admin({"bootstrap.servers": bootstrap}) as admin:
         committed = admin.list_group_offsets(target)
+        transactions = [each for each in admin.list_transactions() if tmp_path.name in each.transactional_id]
     assert {tp: at.offset for tp, at in committed.items()} == {TopicPartition(source, n): 200 for n in range(2)}
+    assert any(transaction.transactional_id.endswith(".1") for transaction in transactions)
+    assert {transaction.state for transaction in transactions} <= {"CompleteCommit", "CompleteAbort", "Empty"}
 
 
 def test_s2_two_writes_of_a_batch_need_two_sink_ids(

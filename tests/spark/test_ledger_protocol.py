@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from itertools import cycle
 
 import pytest
@@ -24,7 +25,7 @@ from ottla.spark.protocol import (
     slot_task,
 )
 from tests.spark.kafka_model import Produce
-from tests.spark.spark_model import GROUP, SLOTS, World, rows_of
+from tests.spark.spark_model import GROUP, SLOTS, Process, World, rows_of
 
 BATCHES = 3
 CHOICES = st.lists(st.integers(0, 9_999), min_size=60, max_size=260)
@@ -34,12 +35,12 @@ def expected(variant: int = 0) -> Counter[str]:
     return Counter(row for b in range(BATCHES) for s in range(SLOTS) for row in rows_of(b, s, variant))
 
 
-def walk(world: World, rounds: int) -> None:
-    """In each round every process makes one step."""
+def walk(world: World, rounds: int, but: Sequence[Process] = ()) -> None:
+    """In each round every process makes one step, `but` those."""
     for _ in range(rounds):
         for name in world.kafka.prepared():
             world.kafka.write_markers(name)
-        for process in [p for p in world.drivers + world.tasks if p.alive]:
+        for process in [p for p in world.drivers + world.tasks if p.alive and p not in but]:
             world.step(process)
 
 
@@ -49,11 +50,11 @@ def run(world: World, choices: list[int]) -> None:
 
 
 @settings(max_examples=400, deadline=None)
-@given(choices=CHOICES, second_protocol=st.booleans())
+@given(choices=CHOICES, second_protocol=st.booleans(), speculation=st.booleans())
 def test_s2_the_committed_image_is_exact_after_any_kill_retry_speculation_or_zombie(
-    choices: list[int], second_protocol: bool
+    choices: list[int], second_protocol: bool, speculation: bool
 ) -> None:
-    world = World(BATCHES, second_protocol=second_protocol, variants=cycle([0]))
+    world = World(BATCHES, second_protocol=second_protocol, variants=cycle([0]), speculation=speculation)
     run(world, choices)
     world.calm_down()
     assert all(driver.failed is None for driver in world.drivers[-1:]), world.drivers[-1].failed
@@ -117,6 +118,25 @@ def test_s2_a_batch_that_was_planned_anew_is_never_skipped() -> None:
         world.lose_the_last_batch()
         outcomes.append(exact_or_in_doubt(world))
     assert {True, False} == set(outcomes)
+
+
+@pytest.mark.parametrize("second_protocol", [True, False])
+@pytest.mark.parametrize("slot", range(SLOTS))
+def test_s2_two_attempts_at_a_slot_never_stop_the_query(slot: int, second_protocol: bool) -> None:
+    for rounds in range(40):
+        world = World(BATCHES, second_protocol=second_protocol, variants=cycle([0]), speculation=True)
+        walk(world, rounds)
+        for task in [task for task in world.tasks if task.slot == slot]:
+            world.speculate(task)
+        for late in range(8):  # the second attempt falls behind the first, a round more each time
+            walk(world, 1, but=[task for task in world.tasks if task.attempt and late % 4])
+        walk(world, 200)
+        (driver,) = world.drivers
+        assert (driver.alive, driver.failed) == (False, None), rounds
+        assert Counter(world.kafka.output) == expected()
+        assert all(
+            task.attempt for task in world.tasks if slot_id("s", task.slot, task.attempt) in world.kafka.ongoing()
+        )
 
 
 def test_s2_without_faults_every_batch_is_one_decision() -> None:
@@ -213,7 +233,7 @@ def test_s2_recovery_commits_a_decided_batch_instead_of_writing_it_again() -> No
 @pytest.mark.parametrize("sink", ["s", "a.b_c-1"])
 def test_slot_pattern_matches_the_slots_of_one_sink_only(sink: str) -> None:
     pattern = re.compile(slot_pattern(sink))
-    assert pattern.match(slot_id(sink, 0)) and pattern.match(slot_id(sink, 12))
+    assert pattern.match(slot_id(sink, 0)) and pattern.match(slot_id(sink, 12)) and pattern.match(slot_id(sink, 1, 3))
     for other in (
         driver_id(sink),
         slot_id(sink + "-1", 0),

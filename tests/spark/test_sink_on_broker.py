@@ -108,6 +108,19 @@ def test_s2_a_second_attempt_at_a_slot_fences_the_first(world: SinkWorld) -> Non
     assert world.output() == ABC
 
 
+def test_s2_with_speculation_the_attempt_that_was_reported_holds(world: SinkWorld) -> None:
+    driver = world.driver()
+    messages = [world.task(driver, 0, slot, words, attempt=0) for slot, words in enumerate(("a b", "c"))]
+    world.task(driver, 0, 1, "c", attempt=1)  # ends just after the other
+    world.committer().commit(messages, 0)
+    assert world.output() == ABC
+    assert world.open_transactions() == []
+    world.task(world.driver(), 1, 0, "x", attempt=2)  # its driver dies
+    again = world.driver()
+    assert again.claim is not None and again.claim.aborted == 1
+    assert world.output() == ABC
+
+
 def test_s2_a_slot_lost_to_a_zombie_is_written_again_and_only_that(world: SinkWorld) -> None:
     driver = world.driver()
     messages = world.batch(driver, 0, "a b", "c")

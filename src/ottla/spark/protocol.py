@@ -5,7 +5,9 @@ Theory of operation. A micro-batch of the sink S goes through these steps; a cra
     driver   claim     InitProducerId S-driver      every earlier driver is fenced, its last decision in or out for good
                        read the ledger              decided but not done?  end those slots' transactions
                        list transactions of S-<n>   open without decision?  abort them
-    task n   write     InitProducerId S-<n>         every earlier attempt of the slot is fenced and aborted
+    task n   write     InitProducerId S-<n>         every earlier attempt of the slot is fenced and aborted; with
+                                                    speculation attempts have ids of their own, and only the claim and
+                                                    the commit abort those whose handle no decision names
                        produce rows and marker      flushed; the transaction stays open; its handle goes to the driver
     driver   commit    decision, in S-driver's transaction, with the source's offsets     <- the commit point
                        EndTxn(commit) for every handle, then done
@@ -115,14 +117,14 @@ def driver_id(sink: str) -> str:
     return f"{sink}-driver"
 
 
-def slot_id(sink: str, slot: int) -> str:
-    """The transactional id of a slot."""
-    return f"{sink}-{slot}"
+def slot_id(sink: str, slot: int, attempt: int = 0) -> str:
+    """The transactional id of a slot. With Spark's speculation each attempt at it has one of its own."""
+    return f"{sink}-{slot}.{attempt}" if attempt else f"{sink}-{slot}"
 
 
 def slot_pattern(sink: str) -> str:
     """A regular expression (re2 and Python agree on it) for all slot ids of `sink` and no other id."""
-    return f"^{sink.replace('.', '[.]')}-[0-9]+$"
+    return f"^{sink.replace('.', '[.]')}-[0-9]+([.][0-9]+)?$"
 
 
 class Claim(NamedTuple):
@@ -231,6 +233,8 @@ class SlotReport(NamedTuple):
     rows: int
     digest: str
     handle: Handle | None
+    #: Whether other attempts at slots may run beside those that are reported.
+    speculation: bool = False
 
 
 def commit_batch(reports: Sequence[SlotReport], offsets: GroupOffsets, plan: Plan) -> Steps:
@@ -261,7 +265,20 @@ def commit_batch(reports: Sequence[SlotReport], offsets: GroupOffsets, plan: Pla
                 f"{', '.join(lost)} had been ended by another attempt or by transaction.timeout.ms; "
                 "start the query again to write these slots"
             )
+        if any(report.speculation for report in reports):
+            yield from _abort_losers(claim, handles)
     yield Append(Done(key))
+
+
+def _abort_losers(claim: Claim, decided: tuple[Handle, ...]) -> Steps:
+    """Attempts whose report Spark did not take hold back readers until the next claim; so end them now.
+
+    One that opens its transaction later is left to the next claim.
+    """
+    pattern = slot_pattern(claim.sink)
+    listed: list[str] = yield ListOpen(pattern)
+    for name in sorted({name for name in listed if re.match(pattern, name)} - {h.transactional_id for h in decided}):
+        yield InitProducer(name)
 
 
 def _check_is_a_replay(claim: Claim, key: BatchKey, plan: Plan) -> None:

@@ -46,11 +46,7 @@ def launch(
 
     `conf` are KEY=VALUE. Raises ConfigError when Java or PySpark is missing, or a setting is not KEY=VALUE.
     """
-    java = _java(environ)
-    if java is None:
-        raise ConfigError(
-            "Spark needs Java 17 or newer, and there is none: set JAVA_HOME, or install default-jre-headless"
-        )
+    find_java(environ)
     chosen = master or environ.get("MASTER") or "local[*]"
     local = chosen.startswith("local") and not chosen.startswith("local-cluster")
     settings = {**_DEFAULTS, **(_LOCAL_DEFAULTS if local else {}), **dict(map(_setting, conf))}
@@ -74,11 +70,14 @@ def run_script(script: Path, arguments: Sequence[str], *, master: str | None, co
     os.execve(argv[0], argv, env)
 
 
-def _java(environ: Mapping[str, str]) -> str | None:
+def find_java(environ: Mapping[str, str]) -> str:
+    """The `java` that Spark takes: of JAVA_HOME when that is set, else of the PATH. Raises ConfigError."""
     home = environ.get("JAVA_HOME")
-    if home:
-        return shutil.which("java", path=str(Path(home, "bin")))
-    return shutil.which("java", path=environ.get("PATH"))
+    java = shutil.which("java", path=str(Path(home, "bin")) if home else environ.get("PATH"))
+    if java is None:
+        where = f"JAVA_HOME={home} has no bin/java: correct it" if home else "there is none: set JAVA_HOME"
+        raise ConfigError(f"Spark needs Java 17 or newer, and {where}, or install default-jre-headless")
+    return java
 
 
 def _spark_home() -> Path:

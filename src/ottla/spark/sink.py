@@ -73,8 +73,8 @@ class KafkaSink:
             self.claim = claim
             faults.reach("sink.claimed")
 
-    def write(self, key: BatchKey, slot: int, batches: Iterator[Any]) -> SlotMessage:
-        """In a task: write one slot."""
+    def write(self, key: BatchKey, slot: int, batches: Iterator[Any], attempt: int | None = None) -> SlotMessage:
+        """In a task: write one slot. `attempt` is its number if another attempt may run beside it."""
         if self.options.semantics is Semantics.AT_LEAST_ONCE:
             return SlotMessage(None, PlainWriter(self.options).write(batches, key.batch))
         claim = self.claim
@@ -82,7 +82,7 @@ class KafkaSink:
         assert claim is not None
         task, marker = slot_task(claim, key, slot, self.options.topic)
         if task is SlotTask.WRITE:
-            return self._write_slot(claim, key, slot, batches)
+            return self._write_slot(claim, key, slot, batches, attempt)
         digest = RowDigest()
         for batch in batches:
             if marker is not None:
@@ -91,7 +91,9 @@ class KafkaSink:
             check_same(claim, marker, digest.rows, digest.hex())
         return SlotMessage(SlotReport(claim, key, slot, task, digest.rows, digest.hex(), None), digest.rows)
 
-    def _write_slot(self, claim: Claim, key: BatchKey, slot: int, batches: Iterator[Any]) -> SlotMessage:
+    def _write_slot(
+        self, claim: Claim, key: BatchKey, slot: int, batches: Iterator[Any], attempt: int | None
+    ) -> SlotMessage:
         digest = RowDigest()
         writer: SlotWriter | None = None
         try:
@@ -99,7 +101,7 @@ class KafkaSink:
                 if not batch.num_rows:
                     continue
                 if writer is None:
-                    writer = SlotWriter(self.options, slot)
+                    writer = SlotWriter(self.options, slot, attempt or 0)
                     faults.reach("sink.write-begun", key.batch)
                 digest.update(batch)
                 writer.send(batch)
@@ -112,7 +114,9 @@ class KafkaSink:
             if writer is not None:
                 writer.give_up()
             raise
-        report = SlotReport(claim, key, slot, SlotTask.WRITE, digest.rows, digest.hex(), handle)
+        report = SlotReport(
+            claim, key, slot, SlotTask.WRITE, digest.rows, digest.hex(), handle, speculation=attempt is not None
+        )
         return SlotMessage(report, digest.rows)
 
     def commit(self, messages: Sequence[Any], batch: int | None) -> None:
@@ -177,6 +181,12 @@ def _reports(messages: Sequence[Any]) -> list[SlotReport]:
     return [message.report for message in messages if message is not None and message.report is not None]
 
 
+def _attempt(context: Any) -> int | None:
+    """The attempt's number, if Spark may run another beside it."""
+    speculation = context.getLocalProperty("spark.speculation") or ""
+    return context.attemptNumber() if speculation.lower() == "true" else None
+
+
 class OttlaStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     """A streaming write. The batch's identity is the query's id and the batch's number, the same after a restart."""
 
@@ -193,7 +203,8 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         require(context is not None, "write() is called in a task")
         query = context.getLocalProperty("sql.streaming.queryId")
         batch = context.getLocalProperty("streaming.sql.batchId")
-        message = self._sink.write(BatchKey(query, int(batch)), context.partitionId(), iterator)
+        key = BatchKey(query, int(batch))
+        message = self._sink.write(key, context.partitionId(), iterator, _attempt(context))
         options = self._sink.options
         session = context.getLocalProperty("spark.sql.streaming.checkpointLocation")
         message.checkpoint = checkpoint_of(options.checkpoint, session, options.query_name)
@@ -223,7 +234,7 @@ class OttlaWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
         context = TaskContext.get()
         require(context is not None, "write() is called in a task")
-        return self._sink.write(self._key, context.partitionId(), iterator)
+        return self._sink.write(self._key, context.partitionId(), iterator, _attempt(context))
 
     def commit(self, messages: list[Any]) -> None:
         """All tasks have succeeded."""

@@ -66,14 +66,14 @@ class _SlotProducer(AsyncProducer):
 class SlotWriter:
     """One attempt at one slot: a transaction that begins here and is left open by `finish`."""
 
-    def __init__(self, options: SinkOptions, slot: int) -> None:
-        """Fences every earlier attempt at the slot and has its transaction aborted."""
+    def __init__(self, options: SinkOptions, slot: int, attempt: int = 0) -> None:
+        """Fences every earlier attempt at the slot that had the same number, and has its transaction aborted."""
         self._options = options
         self._kafka: KafkaLink = link(options.client)
-        self._producer = self._kafka.run(self._open(slot))
+        self._producer = self._kafka.run(self._open(slot_id(self._options.sink_id, slot, attempt)))
 
-    async def _open(self, slot: int) -> _SlotProducer:
-        config = {**self._options.client, "transactional.id": slot_id(self._options.sink_id, slot)}
+    async def _open(self, transactional_id: str) -> _SlotProducer:
+        config = {**self._options.client, "transactional.id": transactional_id}
         cluster: _KeptCluster | None = self._kafka.memory.get("slot cluster")
         if cluster is None:
             cluster = _KeptCluster(producer_config(config), random.Random(), auto_create_topics=True)
