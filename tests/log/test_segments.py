@@ -2,13 +2,14 @@
 
 import pytest
 
+from ottla.base.errors import StorageError
 from ottla.log.config import LogConfig
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
 from ottla.wire.errors import ErrorCode
 from tests.log.batches import NOW_MS, batch, idempotent
-from tests.log.logs import append, content, every_batch, headers, open_log
+from tests.log.logs import SMALL, append, content, every_batch, headers, open_log
 
 _ONE = len(batch())
 
@@ -176,3 +177,23 @@ def test_appends_write_the_leader_epochs() -> None:
     assert (log.latest_epoch, log.epoch_at(1), log.end_offset_for_epoch(0)) == (3, 0, (0, 2))
     storage.delete("leader-epoch-checkpoint")
     assert open_log(storage.after_kill()).end_offset_for_epoch(0) == (0, 2)
+
+
+def test_retention_makes_room_on_a_full_disk() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, SMALL)
+    for leader_epoch in range(40):
+        log.append(batch(value=b"x" * 50), now_ms=NOW_MS, leader_epoch=leader_epoch)
+    segments, start = len(log._segments), log.end_offset
+    assert segments > 2
+    storage.limit_bytes = 0
+    with pytest.raises(StorageError):
+        append(log, batch())
+    log.config = LogConfig(segment_bytes=2_000, index_interval_bytes=0, retention_ms=1)
+    assert log.apply_retention(NOW_MS + 10) == segments - 1, "the active one goes with the next pass"
+    storage.limit_bytes = storage.size_bytes + 1_000
+    assert append(log, batch()).base_offset == start
+    assert log.apply_retention(NOW_MS + 10) == 1
+    assert log.log_start_offset == log.end_offset
+    found = open_log(storage.after_kill(), SMALL, log_start_offset=log.log_start_offset)
+    assert found.end_offset_for_epoch(39).leader_epoch == log.end_offset_for_epoch(39).leader_epoch

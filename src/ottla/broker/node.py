@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -96,12 +97,13 @@ class Node:
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> TopicImage:
         """Make a topic whose name and settings were checked: first its directories, so that a full disk makes none."""
         topic_id, numbers = new_uuid(), range(partitions)
-        self.partitions.make(name, topic_id, numbers, configs)
-        try:
-            topic = self.metadata.create_topic(name, topic_id, partitions, configs, directory_id=self.directory_id)
-        except StorageError:
-            self.partitions.unmake(name, numbers)
-            raise
+        with self._telling(f"topic {name} cannot be made"):
+            self.partitions.make(name, topic_id, numbers, configs)
+            try:
+                topic = self.metadata.create_topic(name, topic_id, partitions, configs, directory_id=self.directory_id)
+            except StorageError:
+                self.partitions.unmake(name, numbers)
+                raise
         for coordinators in (self.groups, self.transactions):
             if coordinators.topic == name:
                 coordinators.begin(topic)
@@ -118,13 +120,16 @@ class Node:
         try:
             check_name(name, self.metadata.image)
             return self.create_topic(name, self.config.int("num.partitions"), {})
-        except (RefusedError, StorageError) as fault:
+        except RefusedError as fault:
             _log.warning("topic %s was not made: %s", name, fault)
-            return None
+        except StorageError:
+            pass  # told already
+        return None
 
     def delete_topic(self, topic: TopicImage) -> None:
         """Forget a topic, its records and the offsets committed in it; the files go in another thread."""
-        self.metadata.delete_topic(topic)
+        with self._telling(f"topic {topic.name} cannot be deleted"):
+            self.metadata.delete_topic(topic)
         if topic.name == GROUP_TOPIC:
             self.groups.unload()
         elif topic.name == TRANSACTION_TOPIC:
@@ -137,12 +142,13 @@ class Node:
     def add_partitions(self, topic: TopicImage, count: int) -> None:
         """Give a topic `count` partitions altogether."""
         more = range(len(topic.partitions), count)
-        self.partitions.make(topic.name, topic.topic_id, more, self.metadata.image.topic_configs(topic.name))
-        try:
-            self.metadata.add_partitions(topic, count, directory_id=self.directory_id)
-        except StorageError:
-            self.partitions.unmake(topic.name, more)
-            raise
+        with self._telling(f"topic {topic.name} cannot be given {count} partitions"):
+            self.partitions.make(topic.name, topic.topic_id, more, self.metadata.image.topic_configs(topic.name))
+            try:
+                self.metadata.add_partitions(topic, count, directory_id=self.directory_id)
+            except StorageError:
+                self.partitions.unmake(topic.name, more)
+                raise
 
     def check_alterable(self, resource_type: int, name: str) -> None:
         """RefusedError unless it is a topic that exists: a broker keeps the settings it was started with."""
@@ -155,7 +161,8 @@ class Node:
 
     def alter_topic(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Change settings that were checked."""
-        self.metadata.set_configs(TOPIC_RESOURCE, name, changes)
+        with self._telling(f"the settings of topic {name} cannot be changed"):
+            self.metadata.set_configs(TOPIC_RESOURCE, name, changes)
         image = self.metadata.image
         self.partitions.reconfigure(image.topics[name], image.topic_configs(name))
 
@@ -172,7 +179,7 @@ class Node:
         try:
             return self.metadata.next_producer_id()
         except StorageError as fault:
-            _log.error("no producer id: %s", fault)
+            self.partitions.faults.report("no producer id", fault)
             return None
 
     def add_to_transaction(
@@ -209,6 +216,15 @@ class Node:
             return answered
         future.set_result(answered)
         return future
+
+    @contextmanager
+    def _telling(self, what: str) -> Iterator[None]:
+        """Tell the operator of a fault of the disk, and whoever asked too."""
+        try:
+            yield
+        except StorageError as fault:
+            self.partitions.faults.report(what, fault)
+            raise
 
     @staticmethod
     def new_future() -> "asyncio.Future[Any]":

@@ -23,6 +23,13 @@ from ottla.broker.listeners import Endpoint
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a broker until it is told to stop; the process's exit code."""
+    try:
+        return _main(argv)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _main(argv: Sequence[str] | None) -> int:
     arguments = _parser().parse_args(argv)
     logging.basicConfig(
         level=arguments.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
@@ -40,8 +47,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     try:
         run(config)
-    except KeyboardInterrupt:
-        return 130
     except (StorageError, ConfigError, OSError) as fault:
         print(f"ottla: {_reason(config, fault)}", file=sys.stderr)  # noqa: T201
         return 1
@@ -120,7 +125,7 @@ def _reason(config: BrokerConfig, fault: Exception) -> str:
 
 
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser(prog="ottla-broker", description="Run one Ottla broker.")
+    parser = ArgumentParser(prog="ottla serve", description="Run one Ottla broker.")
     parser.add_argument("--config", type=Path, help="a Kafka server.properties file")
     parser.add_argument("--data-dir", type=Path, help="where the data is (log.dirs)")
     parser.add_argument("--host", help="address to listen on")

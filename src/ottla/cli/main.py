@@ -11,11 +11,11 @@ from collections.abc import Sequence
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line `arguments` (sys.argv's by default); returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["serve"] and not {"--help", "-h"}.intersection(given):
-        from ottla.broker.process import main as serve
-
-        return serve(given[1:])
     try:
+        if given[:1] == ["serve"] and not {"--help", "-h"}.intersection(given):
+            from ottla.broker.process import main as serve
+
+            return serve(given[1:])
         from ottla.cli.app import run
 
         return run(given)

@@ -1,6 +1,7 @@
 """Which leader epoch began at which offset (KIP-101, KIP-320): the partition's leader-epoch-checkpoint."""
 
 from bisect import bisect_right
+from contextlib import suppress
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.checkpoint import decode_leader_epochs, encode_leader_epochs
@@ -80,7 +81,8 @@ class LeaderEpochs:
         slot = bisect_right(self._entries, start_offset, key=lambda entry: entry[1])
         if slot > 1 or (slot and self._entries[0][1] != start_offset):
             self._entries = [(self._entries[slot - 1][0], start_offset), *self._entries[slot:]]
-            self.save(sync=False)
+            with suppress(StorageError):  # deleting is what makes room; opening the log does it again
+                self.save(sync=False)
 
     def save(self, *, sync: bool) -> None:
         """Write the checkpoint, if there is anything to write."""

@@ -404,7 +404,12 @@ class PartitionLog:
         if count == 0:
             return 0
         if count == len(self._segments):
-            self.roll(now_ms)
+            try:
+                self.roll(now_ms)
+            except StorageError:
+                count -= 1  # a full disk: the closed ones make room
+                if count == 0:
+                    raise
         self._move_start(self._segments[count].base_offset)
         for segment in self._segments.remove_first(count):
             segment.delete()

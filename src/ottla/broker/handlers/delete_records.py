@@ -1,6 +1,5 @@
 """DeleteRecords, versions 0–2 (KIP-107): the log begins later from now on."""
 
-import logging
 from typing import TYPE_CHECKING
 
 from ottla.base.errors import StorageError
@@ -18,8 +17,6 @@ from ottla.wire.messages.delete_records import (
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
-_log = logging.getLogger(__name__)
-
 _NO_OFFSET = -1
 
 
@@ -32,7 +29,7 @@ def handle(node: "Node", request: DeleteRecordsRequest, context: RequestContext)
     try:
         node.partitions.checkpoint(sync=False)
     except StorageError as fault:
-        _log.error("the new log starts are not written down yet: %s", fault)
+        node.partitions.faults.report("the new log starts are not written down yet", fault)
     return DeleteRecordsResponse(topics=topics)
 
 

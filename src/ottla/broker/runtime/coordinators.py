@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, TypeVar
 
+from ottla.base.errors import StorageError
 from ottla.base.require import require
 from ottla.base.types import TopicPartition
 from ottla.broker.metadata.image import MetadataImage, TopicImage
@@ -70,7 +71,10 @@ class Coordinators(Generic[S]):
 
     def find(self, name: str) -> ShardRunner[S] | ErrorCode:
         """The runner that coordinates `name`, or why it cannot be asked now."""
-        runner = self._runners.get(self.partition_of(name).partition)
+        try:
+            runner = self._runners.get(self.partition_of(name).partition)
+        except StorageError:  # told where the topic could not be made
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if runner is None:
             return ErrorCode.NOT_COORDINATOR
         if runner.state is ShardState.UNLOADED:

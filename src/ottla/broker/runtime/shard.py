@@ -223,7 +223,7 @@ class ShardRunner(Generic[S]):
             transactional=producer is not None,
         )
         appended = self._runtime.partitions.append(self.tp, batch, origin=Origin.COORDINATOR)
-        if appended.error is not ErrorCode.NONE:
+        if appended.error not in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):  # that one was told already
             _log.warning("%s: append failed: %s %s", self.tp, appended.error.name, appended.message)
         return appended.error
 

@@ -44,7 +44,11 @@ class Upkeep:
         """Delete the segments whose time has come."""
         now_ms = self._node.clock.now_ms()
         for partition in self._node.partitions.all():
-            deleted = partition.log.apply_retention(now_ms)
+            try:
+                deleted = partition.log.apply_retention(now_ms)
+            except StorageError as fault:  # the others may still make room
+                self._node.partitions.faults.report(f"retention of {partition.tp}", fault)
+                continue
             if deleted:
                 _log.info("%s: %d segment(s) deleted by retention", partition.tp, deleted)
 
@@ -74,13 +78,13 @@ class Upkeep:
                 plan = log.flush_plan()
                 await loop.run_in_executor(None, plan.sync)
             except StorageError as fault:
-                _log.error("%s: flush failed: %s", partition.tp, fault)
+                partitions.faults.report(f"{partition.tp} cannot be flushed", fault)
                 continue
             log.mark_flushed(plan)
         try:
             await loop.run_in_executor(None, partitions.checkpoint_plan())
         except StorageError as fault:
-            _log.error("checkpoint failed: %s", fault)
+            partitions.faults.report("no checkpoint", fault)
 
     def _every(self, interval_ms: int, name: str, work: Callable[[], None]) -> None:
         timers, clock = self._node.timers, self._node.clock
@@ -90,6 +94,6 @@ class Upkeep:
             try:
                 work()
             except StorageError as fault:
-                _log.error("%s: %s", name, fault)
+                self._node.partitions.faults.report(name, fault)
 
         timers.set(("upkeep", name), clock.now_ms() + interval_ms, due)

@@ -1,0 +1,38 @@
+"""`ottla serve` as a process: how it ends when it is interrupted before it listens, and what it calls itself."""
+
+import subprocess
+import sys
+
+import pytest
+
+#: Ctrl-C arrives when the module is looked for.
+_INTERRUPTED = """
+import os, signal, sys
+
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupts())
+from ottla.cli.main import main
+sys.exit(main(["serve", "--port", "0", "--data-dir", {directory!r}]))
+"""
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["ottla.broker.process", "asyncio", "ottla.broker.config", "uvloop", "ottla.broker.app", "ottla.broker.node"],
+)
+def test_ctrl_c_while_the_broker_is_imported_ends_it_quietly(module: str, tmp_path: object) -> None:
+    code = _INTERRUPTED.format(module=module, directory=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_a_wrong_option_is_told_under_the_commands_own_name() -> None:
+    command = [sys.executable, "-m", "ottla", "serve", "--prot", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("usage: ottla serve [-h]")
