@@ -17,7 +17,7 @@ MODULUS = 2**31
 
 @dataclass(eq=False)
 class Batch:
-    """A batch of `record_count` records that are (number, 0), (number, 1), …"""
+    """A batch of `record_count` records that are (number, first), (number, first + 1), …"""
 
     number: int
     record_count: int
@@ -27,10 +27,11 @@ class Batch:
     sequence_reset: bool = False
     perhaps_written: bool = False
     settled: str | None = None
+    first: int = 0
 
     @property
     def records(self) -> list[tuple[int, int]]:
-        return [(self.number, i) for i in range(self.record_count)]
+        return [(self.number, self.first + i) for i in range(self.record_count)]
 
 
 @dataclass
@@ -77,12 +78,14 @@ class Producer:
         self.sequencer.identified(ProducerIdentity(7, 0))
         self.leader = Leader()
         self.queue: list[Batch] = []
+        self._added = 0
         self.all: list[Batch] = []
         self.wire: deque[Request] = deque()
         self.answers: deque[tuple[Request, ErrorCode]] = deque()
 
     def add(self, record_count: int) -> None:
-        batch = Batch(len(self.all), record_count)
+        batch = Batch(self._added, record_count)
+        self._added += 1
         self.all.append(batch)
         self.queue.append(batch)
 
@@ -143,11 +146,32 @@ class Producer:
         if code == ErrorCode.NONE:
             self.sequencer.acknowledged(batch, -1)
             batch.settled = "acknowledged"
+        elif code == ErrorCode.MESSAGE_TOO_LARGE and self._can_split(request):
+            self._split(batch)
         elif self.sequencer.refused(batch, request.identity, code, -1) is Verdict.RETRY:
-            at = sum(other.number < batch.number for other in self.queue)
-            self.queue.insert(at, batch)
+            self._put_back(batch)
         else:
             self._fail(batch)
+
+    def _can_split(self, request: Request) -> bool:
+        batch = request.batch
+        return batch.record_count > 1 and not batch.perhaps_written and batch.identity == request.identity
+
+    def _split(self, batch: Batch) -> None:
+        count = batch.record_count // 2
+        halves = (
+            Batch(batch.number, count, first=batch.first),
+            Batch(batch.number, batch.record_count - count, first=batch.first + count),
+        )
+        self.sequencer.split(batch, halves)
+        at = self.all.index(batch)
+        self.all[at : at + 1] = halves
+        for half in halves:
+            self._put_back(half)
+
+    def _put_back(self, batch: Batch) -> None:
+        at = sum((other.number, other.first) < (batch.number, batch.first) for other in self.queue)
+        self.queue.insert(at, batch)
 
     def _fail(self, batch: Batch) -> None:
         self.sequencer.given_up(batch, may_be_written=batch.perhaps_written)

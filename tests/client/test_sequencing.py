@@ -17,7 +17,7 @@ _STEPS = st.one_of(
     st.tuples(st.just("hear"), st.just(0)),
     st.tuples(st.just("break"), st.integers(0, 5)),
 )
-_STEPS_WITH_EXPIRY = st.one_of(_STEPS, st.tuples(st.just("give up"), st.just(0)))
+_STEPS_WITH_EXPIRY = st.one_of(_STEPS, st.tuples(st.sampled_from(["give up", "too large"]), st.just(0)))
 
 
 def run(steps: list[tuple[str, int]]) -> Producer:
@@ -35,6 +35,8 @@ def run(steps: list[tuple[str, int]]) -> Producer:
                 producer.serve()
             case "refuse":
                 producer.serve(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            case "too large":
+                producer.serve(ErrorCode.MESSAGE_TOO_LARGE)
             case "hear":
                 producer.hear()
             case "break":
@@ -69,6 +71,22 @@ def test_p5_a_batch_given_up_on_harms_no_other(steps: list[tuple[str, int]]) -> 
         else:
             assert set(batch.records) <= set(log) or not set(batch.records) & set(log)
     assert all(batch.settled for batch in producer.all)
+
+
+def test_kip126_halves_take_the_sequences_of_the_whole_and_go_before_what_was_behind_it() -> None:
+    producer = run(
+        [
+            ("produce", 1), ("serve", 0), ("hear", 0),
+            ("produce", 8), ("produce", 2), ("produce", 1),
+            ("too large", 0), ("serve", 0), ("serve", 0), ("hear", 0), ("hear", 0), ("hear", 0),
+            ("too large", 0), ("send", 0), ("too large", 0),
+        ]
+    )  # fmt: skip
+    assert producer.leader.log == sorted(record for batch in producer.all for record in batch.records)
+    assert len(producer.leader.log) == 12
+    assert producer.leader.epoch == 0, "no epoch was spent on it"
+    assert all(batch.settled == "acknowledged" for batch in producer.all)
+    assert [batch.record_count for batch in producer.all] == [1, 2, 2, 4, 2, 1]
 
 
 def identified(*, transactional: bool = False) -> Sequencer:

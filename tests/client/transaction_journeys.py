@@ -8,6 +8,7 @@ import pytest
 from ottla import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition, TransactionOutcome
 from ottla.client.errors import CommitFailedError, FatalProducerError, IllegalStateError, ProducerFencedError
 from tests.client.journeys import BLOCKING, PATIENCE_S, fresh, make_topic, poll_until, read_all
+from tests.client.size_journeys import SIZES
 
 
 def t9_only_what_was_committed_is_read(servers: str) -> None:
@@ -177,4 +178,4 @@ TRANSACTIONS: list[Callable[[str], None]] = [
     t11_a_member_of_an_old_generation_cannot_commit,
     a_detached_transaction_is_ended_by_somebody_else,
 ]
-ALL = [*BLOCKING, *TRANSACTIONS]
+ALL = [*BLOCKING, *SIZES, *TRANSACTIONS]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
-from ottla.client.core.delivery import Delivery
+from ottla.client.core.delivery import WHOLE_BATCH, Delivery
 from ottla.client.core.partitioner import Partitioner, StickyPartition, by_key
 from ottla.client.core.producer_batch import ProducerBatch
 from ottla.client.errors import IllegalStateError, RecordTooLargeError, UnknownTopicOrPartitionError
@@ -142,7 +142,7 @@ class Accumulator:
             queue.open = batch
             self._close_open(state, queue)
         self._wake()
-        return Delivery(batch.outcome, 0, -1)
+        return Delivery(batch.outcome, WHOLE_BATCH, -1)
 
     def partition_of(self, topic: str, key: bytes | None) -> int | None:
         """The partition of a key; None when any will do. The topic is known."""
@@ -232,6 +232,17 @@ class Accumulator:
                 behind += 1
             queue.ready.insert(behind, batch)
             self._open[queue.tp] = queue
+
+    def split(self, batch: ProducerBatch) -> tuple[ProducerBatch, ProducerBatch]:
+        """Put the halves of a batch that is not queued in its place: in the queue, in memory, and in age."""
+        halves = batch.split(self._lock)
+        with self._lock:
+            whole, self._incomplete = self._incomplete, {}
+            for each in whole:
+                self._incomplete.update(dict.fromkeys(halves if each is batch else (each,)))
+        for half in halves:
+            self.put_back(half)
+        return halves
 
     def drop(self, batch: ProducerBatch) -> None:
         """Remove a queued batch."""
@@ -334,7 +345,7 @@ class Accumulator:
 
     def _new_batch(self, queue: PartitionQueue, builder: BatchBuilder, reserved_bytes: int) -> ProducerBatch:
         queue.count += 1
-        batch = ProducerBatch(queue.tp, queue.count, builder, self._now_s(), reserved_bytes, self._lock)
+        batch = ProducerBatch(queue.tp, (queue.count,), builder, self._now_s(), reserved_bytes, self._lock)
         self._used_bytes += reserved_bytes
         self._incomplete[batch] = None
         self._open[queue.tp] = queue

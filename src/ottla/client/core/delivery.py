@@ -15,6 +15,8 @@ from ottla.client.errors import IllegalStateError, RequestTimeoutError
 #: Offset of a record whose broker was not asked (acks=0), or that had it already and did not say where.
 UNKNOWN_OFFSET = -1
 NO_TIMESTAMP = -1
+#: Place of a Delivery that is for all records of its batch.
+WHOLE_BATCH = -1
 
 
 class RecordMetadata(NamedTuple):
@@ -29,7 +31,7 @@ class RecordMetadata(NamedTuple):
 class Outcome:
     """The fate of one batch."""
 
-    __slots__ = ("_lock", "_waiters", "base_offset", "done", "error", "log_append_time_ms", "tp")
+    __slots__ = ("_halves", "_lock", "_waiters", "base_offset", "done", "error", "log_append_time_ms", "tp")
 
     def __init__(self, tp: TopicPartition, lock: threading.Lock) -> None:
         self.tp = tp
@@ -39,6 +41,27 @@ class Outcome:
         self.log_append_time_ms = NO_TIMESTAMP
         self._lock = lock
         self._waiters: list[Callable[[], object]] = []
+        #: After a split: how many records the first half has, and both halves.
+        self._halves: tuple[int, Outcome, Outcome] | None = None
+
+    def split(self, first_count: int, first: "Outcome", second: "Outcome") -> None:
+        """The batch goes on as two; its fate is known when both are settled, and an error when one of them is."""
+        self._halves = (first_count, first, second)
+
+        def settled() -> None:
+            if first.done and second.done:
+                self.settle(first.base_offset, first.log_append_time_ms, first.error or second.error)
+
+        first.when_done(settled)
+        second.when_done(settled)
+
+    def of(self, index: int) -> tuple["Outcome", int]:
+        """The outcome that decides about the record at `index`, and the record's place in it."""
+        outcome = self
+        while index > WHOLE_BATCH and outcome._halves is not None:
+            first_count, first, second = outcome._halves
+            outcome, index = (first, index) if index < first_count else (second, index - first_count)
+        return outcome, max(index, 0)
 
     def settle(self, base_offset: int, log_append_time_ms: int, error: Exception | None) -> bool:
         """Fix the fate and wake who waits; False when it was fixed before."""
@@ -95,31 +118,37 @@ class Delivery:
         self._index = index
         self._timestamp_ms = timestamp_ms
 
+    @property
+    def index(self) -> int:
+        """The record's place in the batch it was put into; WHOLE_BATCH for all of it."""
+        return self._index
+
     def done(self) -> bool:
         """Whether the fate is known."""
-        return self._outcome.done
+        return self._outcome.of(self._index)[0].done
 
     def exception(self) -> Exception | None:
         """Why the record was not delivered; None when it was. IllegalStateError while that is open."""
-        if not self._outcome.done:
+        outcome, _ = self._outcome.of(self._index)
+        if not outcome.done:
             raise IllegalStateError("the record is still on its way: wait for it, or ask done() first")
-        return self._outcome.error
+        return outcome.error
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
         """Wait, in blocking code, and say where the record is. Raises why it was not delivered, RequestTimeoutError."""
-        if not self._outcome.wait_in_thread(timeout_s):
+        if not self._outcome.of(self._index)[0].wait_in_thread(timeout_s):
             raise RequestTimeoutError(f"the record was not acknowledged within {timeout_s} s")
         return self._metadata()
 
     def __await__(self) -> Generator[object, None, RecordMetadata]:
-        yield from self._outcome.wait().__await__()
+        yield from self._outcome.of(self._index)[0].wait().__await__()
         return self._metadata()
 
     def _metadata(self) -> RecordMetadata:
-        outcome = self._outcome
+        outcome, index = self._outcome.of(self._index)
         if outcome.error is not None:
             raise outcome.error
-        offset = outcome.base_offset + self._index if outcome.base_offset >= 0 else UNKNOWN_OFFSET
+        offset = outcome.base_offset + index if outcome.base_offset >= 0 else UNKNOWN_OFFSET
         stamped = outcome.log_append_time_ms
         timestamp_ms = self._timestamp_ms if stamped == NO_TIMESTAMP else stamped
         return RecordMetadata(outcome.tp.topic, outcome.tp.partition, offset, timestamp_ms)

@@ -7,15 +7,16 @@ from ottla.base.require import require
 from ottla.base.types import TopicPartition
 from ottla.client.core.delivery import Delivery, Outcome
 from ottla.client.core.sequencing import NO_IDENTITY, NO_SEQUENCE, ProducerIdentity
-from ottla.wire.batch import TRANSACTIONAL_FLAG, pack_header, parse_header, seal
+from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL_FLAG, pack_header, parse_header, seal
 from ottla.wire.compression import Compression
-from ottla.wire.records import BatchBuilder
+from ottla.wire.records import BatchBuilder, decode_batch
 
 
 class ProducerBatch:
     """One record batch of one partition, from its first record to its fate."""
 
     __slots__ = (
+        "_sealed_bytes",
         "_sealed_count",
         "append",
         "attempts",
@@ -40,14 +41,14 @@ class ProducerBatch:
     def __init__(
         self,
         tp: TopicPartition,
-        number: int,
+        number: tuple[int, ...],
         builder: BatchBuilder,
         created_s: float,
         reserved_bytes: int,
         lock: threading.Lock,
     ) -> None:
         self.tp = tp
-        #: Counts the batches of the partition: their order, whatever happens to them.
+        #: Counts the batches of the partition: their order, whatever happens to them. Halves add a place of their own.
         self.number = number
         self.created_s = created_s
         #: What it takes of `buffer.memory`.
@@ -70,6 +71,7 @@ class ProducerBatch:
         self.last_error: Exception | None = None
         self.retry_at_s = 0.0
         self._sealed_count = 0
+        self._sealed_bytes = 0
 
     @property
     def record_count(self) -> int:
@@ -89,8 +91,37 @@ class ProducerBatch:
             require(self.builder is not None, "a batch without records is sealed")
             assert self.builder is not None
             self._sealed_count = self.builder.record_count
+            self._sealed_bytes = self.builder.size_bytes
             self.payload = bytearray(self.builder.build(compression=compression, level=level))
             self.release_builder()
+
+    def split(self, lock: threading.Lock) -> "tuple[ProducerBatch, ProducerBatch]":
+        """Two batches of half the bytes each, or as near as whole records allow; users' Deliveries follow (KIP-126).
+
+        The batch was sent, has at least two records, and is dropped by its owner. The halves have no sequence yet.
+        """
+        require(self.payload is not None and self.record_count > 1, "a batch that cannot be split is split")
+        assert self.payload is not None
+        records = decode_batch(self.payload)
+        first = BatchBuilder(HEADER_BYTES + (self._sealed_bytes - HEADER_BYTES) // 2)
+        at = 0
+        while first.try_append(*records[at][1:]) >= 0:
+            at += 1
+        second = BatchBuilder(self._sealed_bytes)
+        for record in records[at:]:
+            second.try_append(*record[1:])
+        require(first.record_count + second.record_count == len(records), "records were lost in a split")
+        halves = tuple(
+            ProducerBatch(self.tp, (*self.number, n), builder, self.created_s, reserved_bytes, lock)
+            for n, builder, reserved_bytes in (
+                (0, first, self.reserved_bytes // 2),
+                (1, second, self.reserved_bytes - self.reserved_bytes // 2),
+            )
+        )
+        self.outcome.split(at, halves[0].outcome, halves[1].outcome)
+        for delivery, callback in self.callbacks:
+            halves[delivery.index >= at].callbacks.append((delivery, callback))
+        return halves[0], halves[1]
 
     def stamp(self) -> bytearray:
         """The bytes with producer id, epoch, sequence and the transactional bit as they are now."""

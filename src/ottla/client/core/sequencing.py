@@ -16,6 +16,7 @@ repetition, so the broker recognises a repetition and refuses a gap. What this m
 Nothing here does I/O; the sender calls it from one thread.
 """
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -178,6 +179,23 @@ class Sequencer:
                 return self._restart_or_fail(batch.tp)
             case _:
                 return Verdict.RETRY if code.retriable else Verdict.FAIL
+
+    def split(self, batch: Sequenced, halves: Sequence[Sequenced]) -> None:
+        """`batch` was refused for its size, so it was not written: its halves have its sequences (KIP-126).
+
+        They count as sent, so they go one after the other, before what was sent behind `batch` and refused for the gap.
+        """
+        if batch.base_sequence == NO_SEQUENCE:
+            return
+        partition = self._of(batch.tp)
+        sequence = batch.base_sequence
+        for half in halves:
+            half.identity = batch.identity
+            half.base_sequence = sequence
+            half.sequence_reset = batch.sequence_reset
+            sequence = _plus(sequence, half.record_count)
+        at = next(n for n, other in enumerate(partition.unanswered) if other is batch)
+        partition.unanswered[at : at + 1] = halves
 
     def given_up(self, batch: Sequenced, *, may_be_written: bool) -> None:
         """`batch` failed for its sender. If it had a sequence, what follows it cannot go on as it is."""

@@ -20,6 +20,7 @@ from ottla.client.errors import (
     AbortableTransactionError,
     ClientError,
     KafkaError,
+    RecordTooLargeError,
     RequestTimeoutError,
 )
 from ottla.client.net.cluster import Cluster
@@ -79,6 +80,8 @@ class Sender:
         self._timer: asyncio.TimerHandle | None = None
         self._wake_requested = False
         self._closed = False
+        #: Topics whose users were told that their batches are too large.
+        self._split_topics: set[str] = set()
         cluster.listeners.append(self._metadata_changed)
 
     # any thread
@@ -336,6 +339,10 @@ class Sender:
             return
         batch.perhaps_written |= code in _PERHAPS_WRITTEN
         error = cause if isinstance(cause, ClientError) else KafkaError.of(code, part.error_message or str(batch.tp))
+        if code in RecordTooLargeError.codes:
+            if self._split(batch, sent_as):
+                return
+            error = _too_large(batch, error)
         verdict = Verdict.RETRY if code.retriable else Verdict.FAIL
         if self._sequencer is not None:
             verdict = self._sequencer.refused(batch, sent_as, code, part.log_start_offset)
@@ -350,6 +357,29 @@ class Sender:
         batch.retry_at_s = self._loop.time() + backoff.after_ms(batch.attempts - 1) / 1000
         batch.last_error = error
         self._accumulator.put_back(batch)
+
+    def _split(self, batch: ProducerBatch, sent_as: ProducerIdentity) -> bool:
+        """Send the halves of a batch that the broker refuses for its size, whatever `retries` says; whether it can be.
+
+        Not so where an earlier attempt may have been written: the broker would not know its records in the halves.
+        """
+        in_error = self.transactions is not None and self.transactions.in_error
+        doubtful = self._sequencer is not None and (batch.perhaps_written or batch.identity != sent_as)
+        if batch.record_count < 2 or batch.outcome.done or in_error or doubtful:
+            return False
+        if batch.tp.topic not in self._split_topics:
+            self._split_topics.add(batch.tp.topic)
+            log.warning(
+                "%s: a batch of %d bytes is larger than the broker takes (max.message.bytes), such batches are split: "
+                "a smaller batch.size would save it",
+                batch.tp,
+                batch.size_bytes,
+            )
+        halves = self._accumulator.split(batch)
+        if self._sequencer is not None:
+            self._sequencer.split(batch, halves)
+        batch.release()
+        return True
 
     def _give_up(self, batch: ProducerBatch, error: Exception) -> None:
         """The user hears that `batch` failed. While it is on the wire, its sequence waits for the answer."""
@@ -399,6 +429,17 @@ class Sender:
                 available = [number for number, info in topic.partitions.items() if info.leader in after.nodes]
                 self._accumulator.set_partitions(name, len(topic.partitions), available)
         self.wake()
+
+
+def _too_large(batch: ProducerBatch, error: ClientError) -> ClientError:
+    """The broker's answer with what the user can do."""
+    if batch.record_count > 1:
+        return error
+    return RecordTooLargeError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"{batch.tp}: the record alone takes a batch of {batch.size_bytes} bytes, more than the topic's "
+        "max.message.bytes allows",
+    )
 
 
 def _earlier(a: float | None, b: float | None) -> float | None:
