@@ -50,8 +50,15 @@ def test_s2_a_plan_is_known_by_the_bytes_of_its_file(tmp_path: Path) -> None:
     for text in (log(OURS), log(OURS), log(NO_GROUP), log(OURS).replace("0}", "1}", 1)):
         (offsets / "7").write_text(text)
         digests.append(planned(f"file:{offsets.parent}", 7, None).digest)
+    (offsets / "7").write_text("of a form that is not known")
+    assert planned(str(offsets.parent), 7, None).digest is not None
     assert digests[0] == digests[1]
     assert len(set(digests)) == 3
+
+
+@pytest.mark.parametrize("where", ["unknown://a/b", "hdfs://127.0.0.1:1/a", "/nowhere"])
+def test_s2_a_checkpoint_that_cannot_be_read_tells_nothing(where: str) -> None:
+    assert planned(where, 7, None)[:2] == (None, {})
 
 
 @pytest.mark.parametrize(

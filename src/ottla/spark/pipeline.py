@@ -62,15 +62,17 @@ class Planned(NamedTuple):
 
 def planned(checkpoint: str | None, batch: int, group: str | None) -> Planned:
     """What the checkpoint's offsets/`batch` says. Raises PipelineError if `group` asks for it and it cannot be had."""
+    digest = None
     try:
         if checkpoint is None:
             raise FileNotFoundError("checkpointLocation is not an option of the writer")
         text = _read(f"{checkpoint.rstrip('/')}/offsets/{batch}")
-        return Planned(hashlib.sha256(text).hexdigest()[:32], offsets_of_log(text.decode(), group))
-    except (OSError, PipelineError, ValueError) as error:
+        digest = hashlib.sha256(text).hexdigest()[:32]
+        return Planned(digest, offsets_of_log(text.decode(), group))
+    except (OSError, NotImplementedError, PipelineError, ValueError) as error:
         if group is not None:
             raise PipelineError(f"kafka.group.id {group}: the batch's offsets cannot be read: {error}") from error
-        return Planned(None, {}, str(error))
+        return Planned(digest, {}, str(error))
 
 
 def checkpoint_of(option: str | None, session: str | None, name: str | None) -> str | None:
