@@ -69,7 +69,7 @@ def planned(checkpoint: str | None, batch: int, group: str | None) -> Planned:
         text = _read(f"{checkpoint.rstrip('/')}/offsets/{batch}")
         digest = hashlib.sha256(text).hexdigest()[:32]
         return Planned(digest, offsets_of_log(text.decode(), group))
-    except (OSError, NotImplementedError, PipelineError, ValueError) as error:
+    except (OSError, PipelineError, ValueError) as error:
         if group is not None:
             raise PipelineError(f"kafka.group.id {group}: the batch's offsets cannot be read: {error}") from error
         return Planned(digest, {}, str(error))
@@ -85,7 +85,7 @@ def checkpoint_of(option: str | None, session: str | None, name: str | None) -> 
 def _read(uri: str) -> bytes:
     from pathlib import Path
 
-    from pyarrow import fs
+    from pyarrow import ArrowException, fs
 
     if uri.startswith("file:"):  # Hadoop's paths are not percent-encoded
         uri = "/" + uri.removeprefix("file:").lstrip("/")
@@ -93,7 +93,10 @@ def _read(uri: str) -> bytes:
         uri = uri.replace("s3a://", "s3://", 1).replace(" ", "%20")
     else:
         uri = str(Path(uri).absolute())
-    files, path = fs.FileSystem.from_uri(uri)
+    try:
+        files, path = fs.FileSystem.from_uri(uri)
+    except ArrowException as error:
+        raise OSError(f"{uri}: {error}") from error
     with files.open_input_stream(path) as stream:
         text: bytes = stream.read()
     return text
