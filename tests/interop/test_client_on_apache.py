@@ -1,9 +1,11 @@
 """The clients on Apache Kafka: the same journeys as on our own broker."""
 
+import logging
 from collections.abc import Callable, Coroutine, Iterator
 
 import pytest
 
+from ottla import Producer
 from tests.client import journeys, transaction_journeys
 from tests.interop.apache import ApacheKafka, run_tool
 
@@ -32,3 +34,24 @@ def first_protocol(apache_jars: str, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.mark.parametrize("journey", transaction_journeys.TRANSACTIONS, ids=lambda journey: journey.__name__)
 def test_t5_the_first_protocol(journey: Callable[[str], None], first_protocol: str) -> None:
     journey(first_protocol)
+
+
+@pytest.mark.slow
+def test_kip219_a_client_is_silent_for_as_long_as_its_quota_asks(
+    apache_kafka: ApacheKafka, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A request sent meanwhile would not be read for about 3 s, and time out."""
+    client_id, topic = journeys.fresh("throttled"), journeys.make_topic(apache_kafka.bootstrap)
+    quota = ("--alter", "--add-config", "producer_byte_rate=100000")
+    entity = ("--entity-type", "clients", "--entity-name", client_id)
+    run_tool("kafka.admin.ConfigCommand", "--bootstrap-server", apache_kafka.bootstrap, *quota, *entity)
+    config = {"bootstrap.servers": apache_kafka.bootstrap, "client.id": client_id, "request.timeout.ms": 1_000}
+    caplog.set_level(logging.DEBUG, "ottla.client")
+    with Producer(config | {"acks": "1", "retries": 0, "linger.ms": 0}) as producer:
+        sent = [producer.send(topic, b"x" * 10_000) for _ in range(130)]
+        producer.flush(60)
+        assert {delivery.exception() for delivery in sent} == {None}
+        sent = [producer.send(topic, b"x" * 10_000) for _ in range(10)]
+        producer.flush(60)
+        assert {delivery.exception() for delivery in sent} == {None}
+    assert "s of silence" in caplog.text

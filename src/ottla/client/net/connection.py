@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from ottla.base.limits import MAX_RESPONSE_BYTES
 from ottla.client.core.negotiation import BrokerVersions
+from ottla.client.core.throttle import Throttle
 from ottla.client.errors import DisconnectedError, RequestTimeoutError, raise_for
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.codec import Buffer, WireError
@@ -52,6 +53,11 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._lost: Exception | None = None
         self._loop = asyncio.get_running_loop()
+        self._throttle = Throttle()
+        #: Frames that wait until the broker's quotas allow more.
+        self._held: list[bytes] = []
+        self._release_timer: asyncio.TimerHandle | None = None
+        self._paused = False
         self._writable = asyncio.Event()
         self._writable.set()
 
@@ -67,7 +73,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_writable(self) -> bool:
-        """Whether the socket keeps up with what was written."""
+        """Whether the socket keeps up with what was written, and the broker's quotas allow more."""
         return self._writable.is_set()
 
     # what asyncio calls
@@ -87,10 +93,13 @@ class Connection(asyncio.BufferedProtocol):
             self.abort(DisconnectedError(f"{self.name} sent what is not Kafka's protocol: {error}"))
 
     def pause_writing(self) -> None:
+        self._paused = True
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        self._writable.set()
+        self._paused = False
+        if not self._held:
+            self._writable.set()
 
     def eof_received(self) -> bool:
         return False
@@ -101,20 +110,22 @@ class Connection(asyncio.BufferedProtocol):
     # what clients call
 
     def send(self, api: ApiKey, version: int, message: tuple[Any, ...], timeout_ms: float) -> "asyncio.Future[Any]":
-        """Send a request now; the future gets the decoded answer, DisconnectedError or RequestTimeoutError."""
+        """Send a request now; the future gets the decoded answer, DisconnectedError or RequestTimeoutError.
+
+        While the broker's quotas ask for silence it waits here, and `timeout_ms` begins after that.
+        """
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._transport is None or self._lost is not None:
             future.set_exception(self._lost or DisconnectedError(f"not connected to {self.name}"))
             return future
         correlation_id = self._next_correlation_id()
-        self._transport.write(encode_request(api, version, correlation_id, self._client_id, message))
-        self.last_used_s = self._loop.time()
+        wait_s = self._write(encode_request(api, version, correlation_id, self._client_id, message))
         waiting = _Waiting(
             api,
             version,
             correlation_id,
             future,
-            self._loop.call_later(timeout_ms / 1000, self._timed_out, correlation_id),
+            self._loop.call_later(wait_s + timeout_ms / 1000, self._timed_out, correlation_id),
             timeout_ms,
         )
         self._waiting.append(waiting)
@@ -124,8 +135,7 @@ class Connection(asyncio.BufferedProtocol):
         """Send a request that the broker does not answer (Produce with acks=0)."""
         if self._transport is None or self._lost is not None:
             raise self._lost or DisconnectedError(f"not connected to {self.name}")
-        self.last_used_s = self._loop.time()
-        self._transport.write(encode_request(api, version, self._next_correlation_id(), self._client_id, message))
+        self._write(encode_request(api, version, self._next_correlation_id(), self._client_id, message))
 
     async def drained(self) -> None:
         """Wait until the socket takes more bytes."""
@@ -160,6 +170,34 @@ class Connection(asyncio.BufferedProtocol):
 
     # inside
 
+    def _write(self, frame: bytes) -> float:
+        """Write `frame`, or hold it while the broker wants silence; seconds until it goes out."""
+        assert self._transport is not None
+        self.last_used_s = self._loop.time()
+        wait_s = self._throttle.left_s(self.last_used_s)
+        if wait_s == 0.0 and not self._held:
+            self._transport.write(frame)
+            return 0.0
+        self._held.append(frame)
+        self._writable.clear()
+        if self._release_timer is None:
+            log.debug("%s asks for %.3f s of silence", self.name, wait_s)
+            self._release_timer = self._loop.call_later(wait_s, self._release)
+        return wait_s
+
+    def _release(self) -> None:
+        """The silence is over, unless a later answer made it longer."""
+        self._release_timer = None
+        wait_s = self._throttle.left_s(self._loop.time())
+        if wait_s > 0.0:
+            self._release_timer = self._loop.call_later(wait_s, self._release)
+            return
+        frames, self._held = self._held, []
+        if self._transport is not None and self._lost is None:
+            self._transport.writelines(frames)
+        if not self._paused:
+            self._writable.set()
+
     def _next_correlation_id(self) -> int:
         self._correlation_id = (self._correlation_id + 1) & _MAX_CORRELATION_ID
         return self._correlation_id
@@ -176,8 +214,19 @@ class Connection(asyncio.BufferedProtocol):
         except WireError:
             self._waiting.appendleft(waiting)  # it fails together with the others
             raise
+        silence_s = self._throttle.answered(message, self._loop.time())
+        if silence_s > 0.0:
+            self._put_off_timeouts(silence_s)
         if not waiting.future.done():  # its caller may have been cancelled
             waiting.future.set_result(message)
+
+    def _put_off_timeouts(self, silence_s: float) -> None:
+        """What is on its way, or held, is not read by the broker for so long."""
+        for waiting in self._waiting:
+            waiting.timer.cancel()
+            waiting.timer = self._loop.call_at(
+                waiting.timer.when() + silence_s, self._timed_out, waiting.correlation_id
+            )
 
     def _timed_out(self, correlation_id: int) -> None:
         for waiting in self._waiting:
@@ -192,6 +241,10 @@ class Connection(asyncio.BufferedProtocol):
     def _fail(self, reason: Exception) -> None:
         if self._lost is None:
             self._lost = reason
+        self._held.clear()
+        if self._release_timer is not None:
+            self._release_timer.cancel()
+            self._release_timer = None
         self._writable.set()
         while self._waiting:
             waiting = self._waiting.popleft()
