@@ -1,5 +1,6 @@
 """DeleteTopics, versions 1–6: by name, or by id from version 6 on (KIP-516)."""
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from ottla.base.errors import StorageError
@@ -18,24 +19,51 @@ if TYPE_CHECKING:
 
 
 def handle(node: "Node", request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    """Delete each; its name is free at once."""
+    """Delete each; its name is free at once. A topic that is asked for twice, in whatever way, is not deleted."""
     wanted = request.topics or tuple(DeleteTopicState(name) for name in request.topic_names)
-    return DeleteTopicsResponse(responses=tuple(_delete(node, each) for each in wanted))
+    topics = node.metadata.image.topics
+    named = {topics[each.name].topic_id for each in wanted if each.name in topics}
+    both_ways = named & {each.topic_id for each in wanted if each.name is None}
+    responses = []
+    for each, count in Counter(wanted).items():
+        if each.name is None and each.topic_id in both_ways:
+            continue  # told with the name
+        problem = _problem(each, count)
+        topic = topics.get(each.name or "")
+        if problem is not None:
+            responses.append(_refuse(each, problem))
+        elif topic is not None and topic.topic_id in both_ways:
+            asked = DeleteTopicState(topic.name, topic.topic_id)
+            responses.append(_refuse(asked, "The provided topic name maps to an ID that was already supplied."))
+        else:
+            responses.append(_delete(node, each))
+    return DeleteTopicsResponse(responses=tuple(responses))
+
+
+def _problem(wanted: DeleteTopicState, count: int) -> str | None:
+    if wanted.name is None and wanted.topic_id == NULL_UUID:
+        return "Neither topic name nor id were specified."
+    if wanted.name is not None and wanted.topic_id != NULL_UUID:
+        return "You may not specify both topic name and topic id."
+    if count > 1:
+        return "Duplicate topic name." if wanted.name is not None else "Duplicate topic id."
+    return None
+
+
+def _refuse(wanted: DeleteTopicState, problem: str) -> DeletableTopicResult:
+    return DeletableTopicResult(wanted.name, wanted.topic_id, ErrorCode.INVALID_REQUEST, problem)
 
 
 def _delete(node: "Node", wanted: DeleteTopicState) -> DeletableTopicResult:
     name, topic_id = wanted.name, wanted.topic_id
-    if (name is None) == (topic_id == NULL_UUID):
-        return DeletableTopicResult(
-            name, topic_id, ErrorCode.INVALID_REQUEST, "You must name a topic by its name or by its id, not both."
-        )
     if not node.config.flag("delete.topic.enable"):
         return DeletableTopicResult(name, topic_id, ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
     image = node.metadata.image
     topic = image.topics_by_id.get(topic_id) if name is None else image.topics.get(name)
     if topic is None:
         error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return DeletableTopicResult(name, topic_id, error, "This server does not host this topic.")
+        what = "topic ID" if name is None else "topic-partition"
+        return DeletableTopicResult(name, topic_id, error, f"This server does not host this {what}.")
     try:
         node.delete_topic(topic)
     except StorageError as fault:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.handlers.authorized import NOT_ASKED, ON_CLUSTER
 from ottla.broker.handlers.table import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
@@ -33,4 +34,5 @@ def handle(node: "Node", request: DescribeClusterRequest, context: RequestContex
         cluster_id=node.cluster_id,
         controller_id=node.node_id,
         brokers=(DescribeClusterBroker(node.node_id, node.host, node.port, node.rack),),
+        cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
     )

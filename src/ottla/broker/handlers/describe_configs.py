@@ -23,10 +23,19 @@ if TYPE_CHECKING:
 
 #: Resources that exist in Kafka and never have settings here: broker loggers, client metrics, groups.
 _WITHOUT_SETTINGS = (8, 16, 32)
+_KINDS = (TOPIC_RESOURCE, BROKER_RESOURCE, *_WITHOUT_SETTINGS)
 
 
 def handle(node: "Node", request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
-    """Each resource's settings, or why not."""
+    """Each resource's settings, or why not; an unknown kind of resource spoils the request."""
+    unknown = [each.resource_type for each in request.resources if each.resource_type not in _KINDS]
+    if unknown:
+        problem = f"Unexpected resource type {unknown[0]}"
+        refused = (
+            DescribeConfigsResult(ErrorCode.INVALID_REQUEST, problem, each.resource_type, each.resource_name)
+            for each in request.resources
+        )
+        return DescribeConfigsResponse(results=tuple(refused))
     return DescribeConfigsResponse(results=tuple(_describe(node, request, each) for each in request.resources))
 
 
@@ -39,8 +48,8 @@ def _describe(
     except RefusedError as refused:
         return DescribeConfigsResult(refused.error, str(refused), kind, name)
     wanted = resource.configuration_keys
-    told = (each for each in entries if wanted is None or each.name in wanted)
-    return DescribeConfigsResult(0, None, kind, name, tuple(_tell(request, each) for each in told))
+    told = (each for each in entries if not wanted or each.name in wanted)
+    return DescribeConfigsResult(0, "", kind, name, tuple(_tell(request, each) for each in told))
 
 
 def _entries(node: "Node", kind: int, name: str) -> Iterator[ConfigEntry]:
@@ -56,10 +65,9 @@ def _entries(node: "Node", kind: int, name: str) -> Iterator[ConfigEntry]:
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node.node_id} or empty string, got {name}"
             )
-        return broker_entries(node.config)
-    if kind in _WITHOUT_SETTINGS:
-        return iter(())
-    raise RefusedError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}")
+        # Without an id: what was set for all brokers while they ran, which is nothing.
+        return broker_entries(node.config) if name else iter(())
+    return iter(())
 
 
 def _tell(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribeConfigsResourceResult:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from ottla.broker.handlers.authorized import ON_GROUP
 from ottla.broker.handlers.table import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -15,7 +16,10 @@ _REPORTS_MISSING_FROM = 6
 def handle(node: "Node", request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Each group as it is now."""
     reports = context.api_version >= _REPORTS_MISSING_FROM
-    return DescribeGroupsResponse(groups=tuple(_describe(node, each, reports) for each in request.groups))
+    groups = [_describe(node, each, reports) for each in request.groups]
+    if request.include_authorized_operations:
+        groups = [each if each.error_code else each._replace(authorized_operations=ON_GROUP) for each in groups]
+    return DescribeGroupsResponse(groups=tuple(groups))
 
 
 def _describe(node: "Node", group_id: str, reports_missing: bool) -> DescribedGroup:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ottla.base.limits import MAX_DESCRIBED_PARTITIONS
+from ottla.broker.handlers.authorized import ON_TOPIC
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import TopicImage
 from ottla.broker.metadata.names import name_problem
@@ -24,20 +24,23 @@ def handle(
     node: "Node", request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
     """One page, and where the next begins."""
-    names = sorted({topic.name for topic in request.topics} or node.metadata.image.topics)
-    first_name, first_partition = "", 0
-    if request.cursor is not None:
-        first_name, first_partition = request.cursor.topic_name, request.cursor.partition_index
-    left = min(max(request.response_partition_limit, 1), MAX_DESCRIBED_PARTITIONS)
+    wanted = {topic.name for topic in request.topics}
+    cursor = request.cursor or Cursor("", 0)
+    if request.cursor is not None and (cursor.partition_index < 0 or (wanted and cursor.topic_name not in wanted)):
+        refused = tuple(
+            DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic.name) for topic in request.topics
+        )
+        return DescribeTopicPartitionsResponse(topics=refused)
+    left = min(max(request.response_partition_limit, 1), node.config.int("max.request.partition.size.limit"))
     topics = []
-    for name in names:
-        if name < first_name:
+    for name in sorted(wanted or node.metadata.image.topics):
+        if name < cursor.topic_name:
             continue
         topic = node.metadata.image.topics.get(name)
         if topic is None:
             topics.append(_missing(name))
             continue
-        begin = min(max(first_partition, 0), len(topic.partitions)) if name == first_name else 0
+        begin = min(cursor.partition_index, len(topic.partitions)) if name == cursor.topic_name else 0
         if left == 0:
             return DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=Cursor(name, begin))
         end = min(begin + left, len(topic.partitions))
@@ -51,12 +54,12 @@ def handle(
 def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     legal = name_problem(name) is None
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
-    return DescribeTopicPartitionsResponseTopic(error, name)
+    return DescribeTopicPartitionsResponseTopic(error, name, topic_authorized_operations=ON_TOPIC)
 
 
 def _describe(topic: TopicImage, begin: int, end: int) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
-        0, topic.name, topic.topic_id, topic.internal, tuple(_partitions(topic, begin, end))
+        0, topic.name, topic.topic_id, topic.internal, tuple(_partitions(topic, begin, end)), ON_TOPIC
     )
 
 

@@ -38,6 +38,8 @@ def handle(node: "Node", frame: Frame, offset: int, context: RequestContext) -> 
     """Read now, or when there is enough."""
     version = context.api_version
     request: FetchRequest = decode_message(context, frame, offset)
+    if request.isolation_level not in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
+        return encode_fetch(version, context.correlation_id, ErrorCode.UNKNOWN_SERVER_ERROR, 0, ())
     fetch_context = node.sessions.open(request, uses_topic_ids=version >= _TOPIC_IDS_FROM)
     if isinstance(fetch_context, ErrorCode):
         return encode_fetch(version, context.correlation_id, fetch_context, 0, ())
@@ -53,6 +55,8 @@ class _Fetch:
         self._request = request
         self._context = context
         self._fetch = fetch
+        #: No other broker has a replica of anything; consumers are -1 (-2 in debug tools of old).
+        self._from_replica = max(request.replica_id, request.replica_state.replica_id) >= 0
         self._isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
         self._max_bytes = min(request.max_bytes, node.config.int("fetch.max.bytes"))
         #: More than fits into the response will never be there: as in Kafka, nobody waits for it.
@@ -109,6 +113,8 @@ class _Fetch:
         partition = self._find(key)
         if not isinstance(partition, Partition):
             return PartitionResult(key.topic, key.topic_id, key.partition, _failed(partition))
+        if self._from_replica:
+            return PartitionResult(key.topic, key.topic_id, key.partition, _failed(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         epoch = partition.leader_epoch
         if asked.current_leader_epoch not in (-1, epoch):
             older = asked.current_leader_epoch < epoch
@@ -124,6 +130,9 @@ class _Fetch:
     def _read_log(
         self, key: PartitionKey, partition: Partition, asked: FetchPartition, left: int, *, first: bool
     ) -> PartitionResult:
+        if asked.last_fetched_epoch > partition.leader_epoch:
+            # There is no telling where such a reader's log left ours.
+            return PartitionResult(key.topic, key.topic_id, key.partition, _failed(ErrorCode.OFFSET_OUT_OF_RANGE))
         diverging = _diverging(partition, asked)
         if diverging is not None:
             empty = partition.log.read(asked.fetch_offset, 0, isolation=self._isolation, min_one_batch=False)
@@ -135,6 +144,8 @@ class _Fetch:
             isolation=self._isolation,
             min_one_batch=first,
         )
+        if read.error is not ErrorCode.NONE:
+            read = _failed(read.error)
         return PartitionResult(key.topic, key.topic_id, key.partition, read)
 
     def _find(self, key: PartitionKey) -> Partition | ErrorCode:

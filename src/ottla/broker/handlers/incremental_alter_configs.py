@@ -1,8 +1,10 @@
 """IncrementalAlterConfigs, versions 0–1 (KIP-339): set, delete, append to or subtract from a topic's settings."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from ottla.base.config import ConfigType
 from ottla.base.errors import StorageError
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.rules import RefusedError, check_configs
@@ -20,26 +22,32 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
-#: Keys whose value is a list, so that it can be added to.
-_LISTS: Final = (
-    "cleanup.policy",
-    "leader.replication.throttled.replicas",
-    "follower.replication.throttled.replicas",
-)
 
 
 def handle(
     node: "Node", request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
-    """Each resource is changed as a whole or not at all."""
-    return IncrementalAlterConfigsResponse(
-        responses=tuple(_alter(node, each, validate_only=request.validate_only) for each in request.resources)
+    """Each resource is changed as a whole or not at all; one that is named twice is not changed."""
+    counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    responses = tuple(
+        _alter(
+            node,
+            each,
+            validate_only=request.validate_only,
+            twice=counts[each.resource_type, each.resource_name] > 1,
+        )
+        for each in request.resources
     )
+    return IncrementalAlterConfigsResponse(responses=responses)
 
 
-def _alter(node: "Node", resource: AlterConfigsResource, *, validate_only: bool) -> AlterConfigsResourceResponse:
+def _alter(
+    node: "Node", resource: AlterConfigsResource, *, validate_only: bool, twice: bool
+) -> AlterConfigsResourceResponse:
     kind, name = resource.resource_type, resource.resource_name
     try:
+        if twice:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
         node.check_alterable(kind, name)
         changes = _changes(node, name, resource.configs)
         own = dict(node.metadata.image.topic_configs(name)) | changes
@@ -53,32 +61,33 @@ def _alter(node: "Node", resource: AlterConfigsResource, *, validate_only: bool)
     return AlterConfigsResourceResponse(0, None, kind, name)
 
 
-def _changes(node: "Node", topic: str, operations: Iterable[AlterableConfig]) -> dict[str, str | None]:
-    changes: dict[str, str | None] = {}
-    for each in operations:
-        if each.name in changes:
-            raise RefusedError(ErrorCode.INVALID_REQUEST, f"{each.name} is named twice")
-        changes[each.name] = _operate(node, topic, each)
-    return changes
+def _changes(node: "Node", topic: str, operations: Sequence[AlterableConfig]) -> dict[str, str | None]:
+    nulls = [each.name for each in operations if each.value is None and each.config_operation != _DELETE]
+    if nulls:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+    if len({each.name for each in operations}) < len(operations):
+        raise RefusedError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    own = node.metadata.image.topic_configs(topic)
+    changes = {each.name: _operate(node, own, each) for each in operations}
+    # Nothing is taken away that is not there, so also keys that nobody knows.
+    return {name: value for name, value in changes.items() if value is not None or name in own}
 
 
-def _operate(node: "Node", topic: str, operation: AlterableConfig) -> str | None:
-    name, value = operation.name, operation.value
-    if operation.config_operation == _DELETE:
-        if name not in TOPIC_CONFIG.keys:
-            raise RefusedError(ErrorCode.INVALID_CONFIG, TOPIC_CONFIG.unknown(name))
+def _operate(node: "Node", own: Mapping[str, str], operation: AlterableConfig) -> str | None:
+    name, value, kind = operation.name, operation.value, operation.config_operation
+    if kind == _DELETE:
         return None
-    if operation.config_operation in (_APPEND, _SUBTRACT):
-        if name not in _LISTS:
-            raise RefusedError(ErrorCode.INVALID_CONFIG, f"Can't append to or subtract from {name}: it is no list.")
-        own = node.metadata.image.topic_configs(topic).get(name) or render(default_value(node.config, name)) or ""
-        words = [word for word in own.split(",") if word]
-        named = [word.strip() for word in (value or "").split(",") if word.strip()]
-        if operation.config_operation == _APPEND:
-            words += [word for word in named if word not in words]
-        else:
-            words = [word for word in words if word not in named]
-        value = ",".join(words)
-    elif operation.config_operation != _SET:
-        raise RefusedError(ErrorCode.INVALID_REQUEST, f"Unknown operation {operation.config_operation} for {name}")
-    return value
+    if kind == _SET:
+        return value
+    if kind not in (_APPEND, _SUBTRACT):
+        raise RefusedError(ErrorCode.INVALID_REQUEST, f"Unknown operation {kind} for {name}")
+    key = TOPIC_CONFIG.keys.get(name)
+    if key is None or key.type is not ConfigType.LIST:
+        said = "APPEND" if kind == _APPEND else "SUBTRACT"
+        raise RefusedError(ErrorCode.INVALID_CONFIG, f"Can't {said} to key {name} because its type is not LIST.")
+    present = own[name] if name in own else render(default_value(node.config, name)) or ""
+    words = [word for word in present.split(",") if word]
+    named = [word.strip() for word in (value or "").split(",") if word.strip()]
+    if kind == _APPEND:
+        return ",".join(words + [word for word in named if word not in words])
+    return ",".join(word for word in words if word not in named)

@@ -37,8 +37,13 @@ def handle(node: "Node", request: JoinGroupRequest, context: RequestContext) -> 
         )
     )
     if version >= _NULLABLE_PROTOCOL_FROM:
-        return joined
+        return then(joined, _with_null)
     return then(joined, _without_null)
+
+
+def _with_null(response: JoinGroupResponse) -> JoinGroupResponse:
+    """A member that is not in the group has no protocol."""
+    return response._replace(protocol_name=None) if response.error_code else response
 
 
 def _without_null(response: JoinGroupResponse) -> JoinGroupResponse:

@@ -1,13 +1,15 @@
 """Metadata, versions 0–13: brokers and topics; a missing topic is created when both sides allow it.
 
-Topics by id from version 10 on (KIP-516). Version 0 has no null list: an empty one means all topics.
+Topics by id from version 12 on (KIP-516). Version 0 has no null list: an empty one means all topics.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ottla.broker.handlers.authorized import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import TopicImage
-from ottla.broker.metadata.names import name_problem
+from ottla.broker.metadata.names import INTERNAL_TOPICS, SHARE_TOPIC, name_problem
 from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import (
@@ -22,33 +24,57 @@ from ottla.wire.messages.metadata import (
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
+#: Versions 10 and 11 have topic ids, and cannot be asked with them yet.
+_ANSWERS_IDS_FROM = 12
+
 
 def handle(node: "Node", request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     """What the cluster looks like."""
-    wants_all = request.topics is None or (context.api_version == 0 and not request.topics)
-    if wants_all or request.topics is None:
-        topics = tuple(_describe(topic) for topic in node.metadata.image.topics.values())
+    if request.topics is None or (context.api_version == 0 and not request.topics):
+        topics = [_describe(topic) for topic in node.metadata.image.topics.values()]
     else:
-        may_create = request.allow_auto_topic_creation
-        topics = tuple(_find(node, wanted, may_create) for wanted in request.topics)
-    broker = MetadataResponseBroker(node.node_id, node.host, node.port, node.rack)
-    return MetadataResponse(brokers=(broker,), cluster_id=node.cluster_id, controller_id=node.node_id, topics=topics)
+        topics = _asked(node, request, request.topics, context.api_version)
+    if request.include_topic_authorized_operations:
+        topics = [
+            topic if topic.name is None else topic._replace(topic_authorized_operations=ON_TOPIC) for topic in topics
+        ]
+    return MetadataResponse(
+        brokers=(MetadataResponseBroker(node.node_id, node.host, node.port, node.rack),),
+        cluster_id=node.cluster_id,
+        controller_id=node.node_id,
+        topics=tuple(topics),
+        cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
+    )
 
 
-def _find(node: "Node", wanted: MetadataRequestTopic, may_create: bool) -> MetadataResponseTopic:
-    if wanted.topic_id != NULL_UUID:
-        topic = node.metadata.image.topics_by_id.get(wanted.topic_id)
-        if topic is None:
-            return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, wanted.name, wanted.topic_id)
-        return _describe(topic)
-    name = wanted.name
+def _asked(
+    node: "Node", request: MetadataRequest, topics: Sequence[MetadataRequestTopic], version: int
+) -> list[MetadataResponseTopic]:
+    """Each topic once; where any is asked for by its id, names are not looked at."""
+    by_id = [each for each in topics if each.topic_id != NULL_UUID]
+    if version < _ANSWERS_IDS_FROM and (by_id or any(each.name is None for each in topics)):
+        return [MetadataResponseTopic(ErrorCode.INVALID_REQUEST, each.name or "", each.topic_id) for each in topics]
+    if by_id:
+        return [_find_id(node, topic_id) for topic_id in dict.fromkeys(each.topic_id for each in by_id)]
+    names = dict.fromkeys(each.name for each in topics)
+    return [_find(node, name, request.allow_auto_topic_creation) for name in names]
+
+
+def _find_id(node: "Node", topic_id: bytes) -> MetadataResponseTopic:
+    topic = node.metadata.image.topics_by_id.get(topic_id)
+    if topic is None:
+        return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+    return _describe(topic)
+
+
+def _find(node: "Node", name: str | None, may_create: bool) -> MetadataResponseTopic:
     if name is None or name_problem(name) is not None:
         return MetadataResponseTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
     topic = node.metadata.image.topics.get(name)
-    if topic is None and may_create:
+    if topic is None and may_create and name != SHARE_TOPIC:
         topic = node.auto_create_topic(name)
     if topic is None:
-        return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+        return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, is_internal=name in INTERNAL_TOPICS)
     return _describe(topic)
 
 

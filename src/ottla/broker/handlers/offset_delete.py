@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.handlers.answers import then
 from ottla.broker.handlers.table import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -12,8 +13,29 @@ if TYPE_CHECKING:
 
 def handle(node: "Node", request: OffsetDeleteRequest, context: RequestContext) -> Any:
     """Forget a group's offsets of partitions it does not read."""
+    if not request.group_id:
+        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     runner = node.groups.find(request.group_id)
     if isinstance(runner, ErrorCode):
         return OffsetDeleteResponse(error_code=runner)
     shard = runner.shard
-    return runner.submit(lambda token, now_ms: shard.delete_offsets(token, request))
+    return then(
+        runner.submit(lambda token, now_ms: shard.delete_offsets(token, request)),
+        lambda answer: _with_unknown(node, answer),
+    )
+
+
+def _with_unknown(node: "Node", answer: OffsetDeleteResponse) -> OffsetDeleteResponse:
+    """Partitions that do not exist are told as such; their offsets, if there were any, are gone all the same."""
+    topics = node.metadata.image.topics
+    told = []
+    for topic in answer.topics:
+        count = len(topics[topic.name].partitions) if topic.name in topics else 0
+        partitions = tuple(
+            each
+            if 0 <= each.partition_index < count
+            else each._replace(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            for each in topic.partitions
+        )
+        told.append(topic._replace(partitions=partitions))
+    return answer._replace(topics=tuple(told))

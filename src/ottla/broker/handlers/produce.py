@@ -44,6 +44,15 @@ _KNOWS_ABORTABLE_FROM = 11
 _ZSTD_FROM = 7
 _ACKS = (-1, 0, 1)
 _REFUSED_RECORDS = (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
+#: Refused before the log has a say; other answers tell where it begins.
+_WITHOUT_LOG_START = (
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+    ErrorCode.INVALID_RECORD,
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
 _ATTRIBUTES = struct.Struct(">21xh")
 #: producer id, producer epoch, base sequence
 _PRODUCER = struct.Struct(">43xqhi")
@@ -64,6 +73,9 @@ def handle(node: "Node", frame: Frame, offset: int, context: RequestContext) -> 
     version = context.api_version
     request: ProduceRequest = decode_message(context, frame, offset)
     produce = _Produce(node, request, context)
+    if request.transactional_id is None and produce.has_transactional_batch():
+        # Who may write in whose name is asked of the transactional id.
+        return produce.append({}, {}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if request.transactional_id is None or request.acks not in _ACKS:
         return produce.append({}, {})
     unverified = produce.unverified()
@@ -107,6 +119,14 @@ class _Produce:
         self._request = request
         self._context = context
 
+    def has_transactional_batch(self) -> bool:
+        """Whether any partition's batch says that it belongs to a transaction."""
+        for topic in self._request.topic_data:
+            for data in topic.partition_data:
+                if data.records is not None and len(data.records) >= HEADER_BYTES and _is_transactional(data.records):
+                    return True
+        return False
+
     def unverified(self) -> list[_Unverified]:
         """The partitions with transactional batches of a transaction they do not know yet."""
         found = []
@@ -118,7 +138,7 @@ class _Produce:
                 records = data.records
                 if not isinstance(partition, Partition) or records is None or len(records) < HEADER_BYTES:
                     continue
-                if not _ATTRIBUTES.unpack_from(records)[0] & _TRANSACTIONAL:
+                if not _is_transactional(records):
                     continue
                 producer_id, epoch, sequence = _PRODUCER.unpack_from(records)
                 verification = partition.log.begin_verification(
@@ -128,14 +148,22 @@ class _Produce:
                     found.append(_Unverified(partition.tp, verification.guard, producer_id, epoch))
         return found
 
-    def append(self, guards: dict[TopicPartition, int], refused: dict[TopicPartition, ErrorCode]) -> bytes | None:
+    def append(
+        self,
+        guards: dict[TopicPartition, int],
+        refused: dict[TopicPartition, ErrorCode],
+        all_refused: ErrorCode = ErrorCode.NONE,
+    ) -> bytes | None:
         """Append every partition's batch that is not refused; the encoded answer, or None for acks=0."""
         topics = []
         failed = False
         for topic in self._request.topic_data:
             answers = []
             for data in topic.partition_data:
-                answer = self._append_one(topic, data.index, data.records, guards, refused)
+                if all_refused is ErrorCode.NONE:
+                    answer = self._append_one(topic, data.index, data.records, guards, refused)
+                else:
+                    answer = _error(data.index, all_refused)
                 failed = failed or answer.error_code != ErrorCode.NONE
                 answers.append(answer)
             topics.append(TopicProduceResponse(topic.topic_id, topic.name, tuple(answers)))
@@ -180,7 +208,10 @@ class _Produce:
         except StorageError as fault:
             return _error(index, self._node.partitions.faults.report(partition.tp, fault), str(fault))
         if appended.error is not ErrorCode.NONE:
-            return _error(index, appended.error, appended.message)
+            answer = _error(index, appended.error, appended.message)
+            if appended.error not in _WITHOUT_LOG_START:
+                answer = answer._replace(log_start_offset=partition.log.log_start_offset)
+            return answer
         if not appended.duplicate:
             partition.changed(len(records))
         return PartitionProduceResponse(
@@ -195,6 +226,10 @@ class _Produce:
                 return ErrorCode.UNKNOWN_TOPIC_ID
             name = image.name
         return self._node.partitions.find(name, index) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _is_transactional(records: Buffer) -> bool:
+    return bool(_ATTRIBUTES.unpack_from(records)[0] & _TRANSACTIONAL)
 
 
 def _is_zstd(records: Buffer) -> bool:

@@ -5,8 +5,10 @@ from typing import Final
 
 GROUP_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_TOPIC: Final = "__transaction_state"
+#: Of share groups, which are not there: only its name is taken.
+SHARE_TOPIC: Final = "__share_group_state"
 METADATA_TOPIC: Final = "__cluster_metadata"
-INTERNAL_TOPICS: Final = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
+INTERNAL_TOPICS: Final = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
 
 #: Kafka's limit: a directory name `<topic>-<partition>.<uuid>-delete` must fit into 255 bytes.
 _MAX_NAME_LENGTH: Final = 249

@@ -11,7 +11,7 @@ from ottla.wire.messages.describe_groups import DescribedGroup, DescribedGroupMe
 from ottla.wire.messages.list_groups import ListedGroup
 
 #: KIP-848's name for groups of this kind.
-CLASSIC: Final = "Classic"
+CLASSIC: Final = "classic"
 
 
 def describe(group: Group) -> DescribedGroup:
