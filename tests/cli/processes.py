@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO
 
 _PATIENCE_S = 60
@@ -40,6 +41,25 @@ def ottla_process(
             yield process
         finally:
             process.kill()
+
+
+class Notes:
+    """A pipe with a name, through which a process says what it has come to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        os.mkfifo(path)
+        # Opened for writing as well: it is never at its end, whoever comes and goes.
+        self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+
+    def next(self) -> str:
+        """The next thing that was said; fails when nothing is."""
+        assert select.select([self._descriptor], [], [], _PATIENCE_S)[0], "it said nothing"
+        return os.read(self._descriptor, 4096).decode().strip()
+
+    def close(self) -> None:
+        """Listen no more."""
+        os.close(self._descriptor)
 
 
 def line_of(stream: IO[str] | None) -> str:

@@ -23,6 +23,7 @@ from ottla.cli.common import (
     pairs,
     print_rows,
     producer_config,
+    say,
 )
 
 Row = dict[str, object]
@@ -46,6 +47,7 @@ def bench(
     Example: `ottla bench --records 1000000 --size 100`
     """
     with _broker(bootstrap) as address:
+        say(f"{records:,} records of {size} bytes through the broker on {address}")
         rows = list(_figures(_Settings.of(address, config), records, size))
     print_rows(rows, ("figure", "value", "unit"), as_json=as_json, none="")
 

@@ -47,7 +47,10 @@ class Interrupts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let nothing interrupt the block: what arrives meanwhile is raised at its end."""
+        """Let nothing interrupt the block: what arrives meanwhile is raised at its end. Of the main thread alone."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         self._held += 1
         try:
             yield

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
-import signal
 import tempfile
 from enum import StrEnum
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ottla.cli.common import CommandError, Json, print_json
+from ottla.cli.signals import interrupts
 
 if TYPE_CHECKING:
     from ottla.cli.demo.drive import Options
@@ -31,7 +32,7 @@ def demo(
     sink: Annotated[
         Sink, typer.Option("--sink", help="at-least-once is the negative control: it must show duplicates.")
     ] = Sink.EXACTLY_ONCE,
-    source: Annotated[Path | None, typer.Option("--input", help="A text file or folder instead of our texts.")] = None,
+    source: Annotated[str | None, typer.Option("--input", help="A text file or folder instead of our texts.")] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="Draws the kills; printed, so that a run repeats.")] = None,
     lines: Annotated[int, typer.Option("--lines", min=1000, help="Repeat the texts to so many lines.")] = 200_000,
     batches: Annotated[int, typer.Option("--batches", min=10, help="Micro-batches of the pipeline, about.")] = 12,
@@ -58,13 +59,15 @@ def demo(
     from ottla.cli.demo.check import require_confluent_kafka
     from ottla.cli.demo.drive import Options
     from ottla.cli.demo.progress import Steps
-    from ottla.cli.demo.text import input_lines, reference_lines, repeated
+    from ottla.cli.demo.text import input_lines, reference_lines, repeated, require_countable
 
     _require_spark()
     require_confluent_kafka()
     if bootstrap is not None and command is not None:
         raise CommandError("--bootstrap names a running broker, --broker-command starts one; give one of the two")
-    text = repeated(input_lines(source) if source else reference_lines(), lines)
+    words = reference_lines() if source is None else input_lines(source)
+    require_countable(words)
+    text = repeated(words, lines)
     pipeline = script or _wordcount()
     chosen = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     steps = Steps()
@@ -90,24 +93,31 @@ def demo(
 def _run(options: Options, steps: Steps, *, as_json: bool) -> int:
     """The job, its table, and what becomes of its files; the exit code."""
     from ottla.cli.demo.drive import Demo
+    from ottla.cli.demo.processes import ProcessError
 
-    # Whoever ends the demo ends its processes too.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    run = Demo(options, steps)
+    keep = options.keep
     try:
-        outcome = Demo(options, steps).run()
-    except CommandError:
-        steps.say(f"the output of broker and pipeline is kept in {options.workdir}")
+        outcome = run.run()
+        _show(outcome, as_json=as_json)
+        keep = keep or (options.semantics == Sink.EXACTLY_ONCE and not outcome.exact)
+        if keep:
+            run.say_what_is_kept()
+    except BaseException as fault:
+        keep = keep or isinstance(fault, ProcessError)
+        if keep:
+            steps.say(f"the output of broker and pipeline is kept in {options.workdir}")
         raise
-    except KeyboardInterrupt:
-        shutil.rmtree(options.workdir, ignore_errors=True)
-        raise
-    _show(outcome, as_json=as_json)
-    unexpected = options.semantics == Sink.EXACTLY_ONCE and not outcome.exact
-    if not unexpected and not options.keep:
-        shutil.rmtree(options.workdir, ignore_errors=True)
-    else:
-        steps.say(f"kept: {options.workdir}")
+    finally:
+        if not keep:
+            _remove(options.workdir)
     return 0 if outcome.exact else 1
+
+
+def _remove(directory: Path) -> None:
+    """Whatever signals arrive meanwhile."""
+    with interrupts.held():
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _show(outcome: Outcome, *, as_json: bool) -> None:
@@ -135,10 +145,9 @@ def _require_spark() -> None:
 
     if find_spec("pyspark") is None:
         raise CommandError("the demo runs a Spark pipeline; `pip install 'ottla[demo]'` adds PySpark")
-    if shutil.which("java") is None:
-        raise CommandError(
-            "Spark needs Java 17 or newer, and `java` is not on the PATH; install it (Debian: default-jre)"
-        )
+    from ottla.spark.run import find_java
+
+    find_java(os.environ)
 
 
 def _wordcount() -> Path:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ottla.cli.common import CommandError, client_config
+from ottla.cli.common import PATIENCE_MS, admin_config, client_config
 from ottla.cli.demo.check import parse, read_output
 from ottla.cli.demo.expected import Expectation, Tally, places_of
 from ottla.cli.demo.kills import Executioner, plan
-from ottla.cli.demo.processes import BrokerProcess, ManagedProcess, broker_command, free_port
+from ottla.cli.demo.processes import (
+    BrokerProcess,
+    ManagedProcess,
+    ProcessError,
+    broker_command,
+    free_port,
+    ottla_command,
+)
 from ottla.cli.demo.progress import Progress, Steps
 from ottla.cli.demo.report import Outcome
 from ottla.cli.demo.transactions import Transactions, count_recovered, count_transactions, streamed_lines
@@ -21,10 +31,11 @@ from ottla.cli.demo.transactions import Transactions, count_recovered, count_tra
 if TYPE_CHECKING:
     from ottla import Producer
 
-#: A job that needs more restarts than this does not get better by another one.
-_MAX_RESTARTS = 8
 #: Longer than Spark takes to start and any request is repeated, on a busy machine.
 _STANDSTILL_S = 150.0
+
+#: The system takes 107 bytes for a socket's path, of which Spark's name for it needs 42.
+_SOCKET_PATH_BYTES = 60
 
 
 class Options(NamedTuple):
@@ -54,6 +65,7 @@ class Demo:
         self._checkpoint = options.workdir / "checkpoint"
         self._source, self._target = f"text-{options.seed}", f"words-{options.seed}"
         self._pipeline_log = options.workdir / "pipeline.log"
+        self._kept_broker: BrokerProcess | None = None
 
     def run(self) -> Outcome:
         """All steps. CommandError when one cannot be done; a wrong output is told by the outcome."""
@@ -100,16 +112,31 @@ class Demo:
             broker.stop()
             raise
         if options.keep:
-            self._steps.say(f"the broker stays on {broker.bootstrap}; `kill {broker.pid}` ends it")
+            self._kept_broker = broker
         else:
             broker.stop()
+
+    def say_what_is_kept(self) -> None:
+        """Where broker and files are, and commands for a look round that can be typed as they stand."""
+        self._steps.say(f"kept: {self._options.workdir}")
+        if self._kept_broker is None:
+            return
+        address, ottla = self._kept_broker.bootstrap, ottla_command()
+        self._steps.say(f"the broker stays on {address}; `kill {self._kept_broker.pid}` ends it; for a look round:")
+        for command in (
+            f"topics describe {self._source} {self._target}",
+            f"consume {self._target} --until-end --max 5",
+            f"groups describe {self._target}-wordcount",
+            "transactions list",
+        ):
+            self._steps.say(f"  {ottla} {command} --bootstrap {address}")
 
     def _create_topics(self, bootstrap: str) -> None:
         from ottla import Admin
         from ottla.client.admin.types import NewTopic
 
         wanted = [NewTopic(name, self._options.partitions, 1) for name in (self._source, self._target)]
-        with Admin(client_config(bootstrap)) as admin:
+        with Admin(admin_config(bootstrap)) as admin:
             admin.create_topics(wanted)
 
     def _produce(self, bootstrap: str, lines: list[str]) -> tuple[dict[int, dict[int, str]], float]:
@@ -117,7 +144,9 @@ class Demo:
         from ottla import Producer
 
         start = time.monotonic()
-        settings = client_config(bootstrap, linger_ms=5, batch_size=65_536, enable_idempotence=True)
+        settings = client_config(
+            bootstrap, max_block_ms=PATIENCE_MS, linger_ms=5, batch_size=65_536, enable_idempotence=True
+        )
         with Producer(settings) as producer, self._steps.bar("produce", len(lines)) as advance:
             positions = list(_send_all(producer, self._source, lines, advance))
         return places_of(lines, positions), time.monotonic() - start
@@ -137,35 +166,62 @@ class Demo:
         kills = Executioner(
             planned if options.kill else [], options.workdir / "faults", pipeline, broker, self._steps.say
         )
-        start, restarts = time.monotonic(), 0
-        kills.start()
-        try:
+        start = time.monotonic()
+        with ExitStack() as at_the_end:  # each of them, also when nobody waits for the one before
+            at_the_end.callback(kills.stop)
+            at_the_end.callback(pipeline.stop)
+            kills.start()
             with self._steps.bar("stream", lines) as advance:
-                pipeline.start(kills.environment)
-                while (ended := self._follow(pipeline, advance)) != 0:
-                    restarts += 1
-                    if restarts > _MAX_RESTARTS:
-                        raise CommandError(f"the pipeline ended with {ended} again and again:\n{pipeline.tail()}")
-                    self._steps.say(f"the pipeline has ended ({_ending(ended)}); it is started again")
-                    pipeline.start(kills.environment)
+                restarts = self._run_pipeline(pipeline, kills, advance)
                 advance(lines)
-        finally:
-            pipeline.stop()
-            kills.stop()
         missed = [str(kill) for kill in kills.planned if kill not in kills.done]
         if missed:
-            raise CommandError(f"not every planned kill happened: {'; '.join(missed)}; see {options.workdir}")
+            raise ProcessError(f"not every planned kill happened: {'; '.join(missed)}; see {options.workdir}")
         return time.monotonic() - start, restarts, len(kills.done)
+
+    def _run_pipeline(self, pipeline: ManagedProcess, kills: Executioner, advance: Progress) -> int:
+        """Run the pipeline to its end; how often it was started again. Only a kill of ours is a reason to do that."""
+        for restarts in count():
+            begun = kills.begun
+            pipeline.start(kills.environment)
+            ended = self._follow(pipeline, advance)
+            if ended == 0:
+                return restarts
+            if kills.begun == begun:
+                raise ProcessError(
+                    f"the pipeline ended with {_ending(ended)}, and nobody had killed it:\n{pipeline.tail()}\n"
+                    f"All that it said is in {self._pipeline_log}"
+                )
+            self._steps.say(f"the pipeline has ended ({_ending(ended)}); it is started again")
+        raise AssertionError("count() has no end")
 
     def _pipeline_command(self, bootstrap: str, lines: int) -> list[str]:
         options = self._options
         per_batch = max(1, lines // options.batches)
         return [
-            *(sys.executable, "-m", "ottla", "run", "--master", "local[2,4]", str(options.script)),
+            *(
+                sys.executable,
+                "-m",
+                "ottla",
+                "run",
+                "--master",
+                "local[2,4]",
+                *self._temporary_files(),
+                str(options.script),
+            ),
             *("--bootstrap", bootstrap, "--input", self._source, "--output", self._target),
             *("--checkpoint", str(self._checkpoint), "--semantics", options.semantics),
             *("--max-offsets-per-trigger", str(per_batch), "--available-now"),
         ]
+
+    def _temporary_files(self) -> list[str]:
+        """Settings that keep in the demo's own directory what a killed driver leaves behind."""
+        place = self._options.workdir / "spark"
+        place.mkdir(exist_ok=True)
+        settings = {"spark.local.dir": place, "spark.driver.extraJavaOptions": f'-Djava.io.tmpdir="{place}"'}
+        if len(os.fsencode(place)) > _SOCKET_PATH_BYTES:
+            settings["spark.python.unix.domain.socket.dir"] = tempfile.gettempdir()
+        return [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
 
     def _follow(self, pipeline: ManagedProcess, advance: Progress) -> int:
         """Show how far the pipeline is until it ends; its exit code. CommandError when it stands still."""
@@ -176,7 +232,7 @@ class Demo:
             if lines > reached:
                 reached, since = lines, time.monotonic()
             elif time.monotonic() - since > _STANDSTILL_S:
-                raise CommandError(f"the pipeline did nothing for {_STANDSTILL_S:.0f} s:\n{pipeline.tail()}")
+                raise ProcessError(f"the pipeline did nothing for {_STANDSTILL_S:.0f} s:\n{pipeline.tail()}")
         return ended
 
     def _check(self, bootstrap: str, expectation: Expectation) -> tuple[Tally, int, float]:

@@ -95,6 +95,8 @@ class Executioner:
         self._thread = threading.Thread(target=self._watch, name="ottla-demo-kills", daemon=True)
         self._fault: BaseException | None = None
         self.done: list[Kill] = []
+        #: How many kills were begun: what ends while this has not grown did not end by one of them.
+        self.begun = 0
 
     @property
     def environment(self) -> dict[str, str]:
@@ -122,6 +124,7 @@ class Executioner:
                 self._release(kill)  # the other slots' tasks come to the same point
             for kill in [each for each in waiting if (self._directory / each.file_name).exists()]:
                 waiting.remove(kill)
+                self.begun += 1
                 try:
                     self._carry_out(kill)
                 except Exception as fault:  # noqa: BLE001  # told to the main thread by stop()
@@ -138,7 +141,7 @@ class Executioner:
             self._broker.kill9()
             self._release(kill)  # the task goes on, against a broker that is gone
             self._stop.wait(kill.delay_s)
-            self._broker.start_and_wait()
+            self._broker.start_and_wait(self._stop.is_set)
 
     def _release(self, kill: Kill) -> None:
         """Let tasks go on that wait to see the broker killed. A driver is killed once: its file stays."""

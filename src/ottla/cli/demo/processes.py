@@ -5,20 +5,27 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
 import signal
 import socket
 import struct
 import subprocess
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ottla.cli.common import CommandError
+from ottla.cli.signals import interrupts
 
 _READY_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 20.0
 #: ApiVersions v0: any Kafka broker answers it on a fresh connection.
 _PROBE = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+
+
+class ProcessError(CommandError):
+    """A process of the demo's did what it should not; its log says more, so it is kept."""
 
 
 class ManagedProcess:
@@ -42,7 +49,8 @@ class ManagedProcess:
 
     def start(self, environment: Mapping[str, str] | None = None) -> None:
         """Start the command; `environment` is added for this run alone."""
-        with self._log.open("ab") as log:
+        # A signal between the start and the assignment would leave a process that nobody knows of.
+        with interrupts.held(), self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
@@ -73,10 +81,12 @@ class ManagedProcess:
         """Ask it to end, then insist. No-op when it is not running."""
         if self._process is None:
             return
-        if self._process.poll() is None:
-            self._process.terminate()
-            self.wait(_STOP_TIMEOUT_S)
-        self.kill9()  # what is left of its children, too
+        try:
+            if self._process.poll() is None:
+                self._process.terminate()
+                self.wait(_STOP_TIMEOUT_S)
+        finally:  # also when nobody wants to wait for it (Ctrl-C again)
+            self.kill9()  # what is left of its children, too
 
     def tail(self, lines: int = 25) -> str:
         """The last lines of its output."""
@@ -96,28 +106,33 @@ class BrokerProcess(ManagedProcess):
         """`host:port` for `bootstrap.servers`."""
         return f"127.0.0.1:{self.port}"
 
-    def start_and_wait(self) -> None:
-        """Start, and return when it answers ApiVersions. CommandError with its output when it does not."""
+    def start_and_wait(self, cancelled: Callable[[], bool] = lambda: False) -> None:
+        """Start, and return when it answers ApiVersions, or when the wait is `cancelled`.
+
+        CommandError when its port is taken, ProcessError with its output when it does not answer.
+        """
         if answers(self.port):
             raise CommandError(f"port {self.port} is in use by another broker; choose another with --port")
         self.start()
         try:
-            self._wait_until_ready()
+            self._wait_until_ready(cancelled)
         except BaseException:  # Ctrl-C, too
             self.stop()
             raise
 
-    def _wait_until_ready(self) -> None:
+    def _wait_until_ready(self, cancelled: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _READY_TIMEOUT_S
         while not answers(self.port):
             ended = self.wait(0.05)
             if ended is not None:
-                raise CommandError(f"the broker ended with {ended} before it was ready:\n{self.tail()}")
+                raise ProcessError(f"the broker ended with {ended} before it was ready:\n{self.tail()}")
+            if cancelled():
+                return
             if time.monotonic() > deadline:
-                raise CommandError(f"the broker was not ready after {_READY_TIMEOUT_S:.0f} s:\n{self.tail()}")
+                raise ProcessError(f"the broker was not ready after {_READY_TIMEOUT_S:.0f} s:\n{self.tail()}")
         ended = self.wait(0)
         if ended is not None:
-            raise CommandError(f"the broker ended with {ended}; another one answers on its port:\n{self.tail()}")
+            raise ProcessError(f"the broker ended with {ended}; another one answers on its port:\n{self.tail()}")
 
 
 def broker_command(template: str | None, python: str, port: int, data_dir: Path) -> list[str]:
@@ -128,6 +143,13 @@ def broker_command(template: str | None, python: str, port: int, data_dir: Path)
         return [word.format(port=port, data_dir=data_dir) for word in shlex.split(template)]
     except (ValueError, KeyError, IndexError) as fault:
         raise CommandError(f"--broker-command: {fault}; known places are {{port}} and {{data_dir}}") from None
+
+
+def ottla_command() -> str:
+    """How a person types `ottla` here: the command itself where it is on the PATH, else by way of this Python."""
+    found = shutil.which("ottla")
+    ours = found is not None and Path(found).parent == Path(sys.executable).parent
+    return "ottla" if ours else f"{shlex.quote(sys.executable)} -m ottla"
 
 
 def answers(port: int) -> bool:
