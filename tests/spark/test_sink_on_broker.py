@@ -12,7 +12,7 @@ pytest.importorskip("pyarrow")
 from ottla import Admin, NewTopic
 from ottla.base.errors import ConfigError
 from ottla.spark.errors import InDoubtError, PipelineError, SinkFencedError, SlotsLostError
-from ottla.spark.ledger import Plan
+from ottla.spark.ledger import BatchKey, Plan
 from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import link
 from ottla.spark.protocol import EndTransactions, commit_batch
@@ -148,6 +148,17 @@ def test_s2_a_replay_with_other_rows_in_a_committed_slot_is_in_doubt(world: Sink
     assert world.output() == Counter(["a", "b"])
 
 
+def test_s2_a_batch_write_that_stayed_half_committed_is_told_by_the_next_write(world: SinkWorld) -> None:
+    driver = world.driver()
+    messages = world.batch(driver, 0, "a b", "c")
+    world.task(driver, 0, 1, "c")
+    with pytest.raises(SlotsLostError):
+        world.committer().commit(messages, 0)
+    with pytest.raises(InDoubtError, match=r"batch 0 of query 9f6d is in doubt: slots \[0\] are committed"):
+        world.driver().write(BatchKey("another", 0), 0, iter([]))
+    assert world.output() == Counter(["a", "b"])
+
+
 def test_s2_a_zombie_driver_is_fenced(world: SinkWorld) -> None:
     zombie = world.batch(world.driver(), 0, "a b", "c")
     successor = world.driver()
@@ -226,8 +237,6 @@ def test_s2_a_half_committed_batch_does_not_go_on_to_another_topic(
 
 def test_s2_a_new_query_may_follow_through_the_same_sink(world: SinkWorld) -> None:
     world.committer().commit(world.batch(world.driver(), 5, "a b"), 5)
-    from ottla.spark.ledger import BatchKey
-
     driver = world.driver()
     driver.write(BatchKey("another", 0), 0, iter([]))
     assert world.output() == Counter(["a", "b"])
