@@ -9,21 +9,27 @@ from typing import Any, Final
 
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import NULL_UUID
+from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from ottla.wire.messages.describe_producers import DescribeProducersRequest
+from ottla.wire.messages.describe_producers import TopicRequest as ProducersTopic
 from ottla.wire.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.messages.leave_group import LeaveGroupRequest
 from ottla.wire.messages.list_groups import ListGroupsRequest
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -36,6 +42,12 @@ from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.messages.sync_group import SyncGroupRequest
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from tests.broker.wire_client import WireClient, batch
 
 Question = Callable[[WireClient], Awaitable[Any]]
@@ -302,7 +314,75 @@ async def groups_by_their_type(client: WireClient) -> list[Any]:
     return found
 
 
+@answered([(0, 25), (2, 25), (0, 24), (4, 24)])
+async def a_member_without_a_name(client: WireClient) -> list[tuple[int, int]]:
+    answers = []
+    for version, group in ((0, "answers-none"), (2, "answers-simple"), (0, "")):
+        answer = await client.ask(ApiKey.LEAVE_GROUP, LeaveGroupRequest(group, (), ""), version)
+        answers.append((version, answer.error_code))
+    # A commit makes a group without a name, which has offsets but never members.
+    committed = OffsetCommitRequestTopic(name="answers-a", partitions=(OffsetCommitRequestPartition(0, 7),))
+    await client.ask(ApiKey.OFFSET_COMMIT, OffsetCommitRequest("", topics=(committed,)), 9)
+    beat = await client.ask(ApiKey.HEARTBEAT, HeartbeatRequest("", 1, "nobody"), 4)
+    return [*answers, (4, beat.error_code)]
+
+
+@answered([25, 23])
+async def a_sync_of_an_unknown_member_in_an_unlikely_protocol(client: WireClient) -> list[int]:
+    asked = (SyncGroupRequest("answers-none", -1, "nobody", None, name, name) for name in ("", None))
+    return [(await client.ask(ApiKey.SYNC_GROUP, each, 5)).error_code for each in asked]
+
+
+@answered((100, 24))
+async def commits_of_nothing_in_particular(client: WireClient) -> tuple[int, int]:
+    no_topic = OffsetCommitRequestTopic(partitions=(OffsetCommitRequestPartition(0, 7),))
+    plain = await client.ask(ApiKey.OFFSET_COMMIT, OffsetCommitRequest("answers-simple", topics=(no_topic,)), 10)
+    topic = TxnOffsetCommitRequestTopic("answers-a", (TxnOffsetCommitRequestPartition(0, 7),))
+    commit = TxnOffsetCommitRequest("answers", "", 99, 0, topics=(topic,))
+    in_transaction = await client.ask(ApiKey.TXN_OFFSET_COMMIT, commit, 5)
+    return (plain.topics[0].partitions[0].error_code, in_transaction.topics[0].partitions[0].error_code)
+
+
 # ---- Records
+
+
+@answered([35, 35, 35, [42], 3])
+async def lists_of_offsets_that_are_refused(client: WireClient) -> list[Any]:
+    async def ask(topic: str, version: int, *asked: tuple[int, int, int]) -> list[int]:
+        topics = (ListOffsetsTopic(topic, tuple(ListOffsetsPartition(*each) for each in asked)),)
+        answer = await client.ask(ApiKey.LIST_OFFSETS, ListOffsetsRequest(-1, 0, topics), version)
+        return [each.error_code for each in answer.topics[0].partitions]
+
+    return [
+        *await ask("answers-a", 6, (0, -1, -3)),
+        *await ask("answers-none", 6, (0, -1, -4)),
+        *await ask("answers-a", 7, (0, 9, -5)),
+        await ask("answers-a", 7, (0, -1, -1), (0, -1, -2)),
+        *await ask("answers-none", 7, (0, -1, -3)),
+    ]
+
+
+@answered({("answers-none", 3), ("a/b", 17)})
+async def producers_of_topics_that_are_not_there(client: WireClient) -> set[tuple[str, int]]:
+    topics = tuple(ProducersTopic(name, (0,)) for name in ("answers-none", "a/b"))
+    answer = await client.ask(ApiKey.DESCRIBE_PRODUCERS, DescribeProducersRequest(topics))
+    return {(each.name, each.partitions[0].error_code) for each in answer.topics}
+
+
+@answered((0, 13))
+async def the_versions_of_produce(client: WireClient) -> tuple[int, int]:
+    told = (await client.ask(ApiKey.API_VERSIONS, ApiVersionsRequest("test", "1.0"))).api_keys
+    return next((each.min_version, each.max_version) for each in told if each.api_key == ApiKey.PRODUCE)
+
+
+@answered([3, 21])
+async def a_number_of_acknowledgements_that_there_is_not(client: WireClient) -> list[int]:
+    found = []
+    for name in ("answers-none", "answers-b"):
+        topic = TopicProduceData(name=name, partition_data=(PartitionProduceData(0, batch(b"a")),))
+        answer = await client.ask(ApiKey.PRODUCE, ProduceRequest(None, 7, 5000, (topic,)), 12)
+        found.append(answer.responses[0].partition_responses[0].error_code)
+    return found
 
 
 async def fetch(client: WireClient, partition: FetchPartition, **options: Any) -> Any:

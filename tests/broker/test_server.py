@@ -21,7 +21,7 @@ _NAMED = ApiVersionsRequest("test", "1.0")
 async def test_api_versions_tells_the_table(client: WireClient) -> None:
     answer = await client.ask(ApiKey.API_VERSIONS, _NAMED)
     versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-    assert versions[ApiKey.PRODUCE] == (3, 13)
+    assert versions[ApiKey.PRODUCE] == (0, 13)  # as Kafka: older librdkafkas would not compress
     assert versions[ApiKey.INIT_PRODUCER_ID] == (0, 5)
     assert 17 not in versions, "SaslHandshake is not offered"
     features = {each.name: each.max_version_level for each in answer.finalized_features}

@@ -22,7 +22,13 @@ from ottla.wire.messages.api_versions import (
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
-_KEYS = tuple(ApiVersion(int(entry.key), entry.min_version, entry.max_version) for entry in TABLE.values())
+#: Older librdkafkas compress only for brokers that say they know Produce version 0 (its issue 4956), which they never
+#: send. Apache Kafka says so too (KAFKA-18659).
+_TOLD_FROM = {ApiKey.PRODUCE: 0}
+_KEYS = tuple(
+    ApiVersion(int(entry.key), _TOLD_FROM.get(entry.key, entry.min_version), entry.max_version)
+    for entry in TABLE.values()
+)
 _FEATURES = (("metadata.version", 7, 25), ("transaction.version", 0, 2))
 _RESPONSE = ApiVersionsResponse(
     api_keys=tuple(sorted(_KEYS)),

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.metadata.names import name_problem
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -29,7 +30,9 @@ def handle(node: "Node", request: DescribeProducersRequest, context: RequestCont
 def _describe(node: "Node", topic: str, index: int) -> PartitionResponse:
     partition = node.partitions.find(topic, index)
     if partition is None:
-        return PartitionResponse(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        legal = name_problem(topic) is None
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
+        return PartitionResponse(index, error)
     return PartitionResponse(
         index,
         active_producers=tuple(

@@ -9,11 +9,17 @@ from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRespons
 if TYPE_CHECKING:
     from ottla.broker.node import Node
 
+#: Older versions name one member.
+_MEMBERS_FROM = 3
+
 
 def handle(node: "Node", request: LeaveGroupRequest, context: RequestContext) -> Any:
     """Members leave, and the others rebalance."""
     runner = node.groups.find(request.group_id)
     if isinstance(runner, ErrorCode):
         return LeaveGroupResponse(error_code=runner)
+    if context.api_version < _MEMBERS_FROM and not request.member_id:
+        error = ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
+        return LeaveGroupResponse(error_code=error)
     shard = runner.shard
     return runner.submit(lambda token, now_ms: shard.leave_group(token, request, now_ms))

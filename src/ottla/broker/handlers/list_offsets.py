@@ -4,6 +4,7 @@
 -6 earliest pending upload (11, KIP-1023). With READ_COMMITTED the end is the last stable offset.
 """
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.errors import CorruptDataError, StorageError
@@ -26,12 +27,18 @@ _SPECIAL_FROM: Final = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 
 
 def handle(node: "Node", request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    """One offset per partition; -1 where nothing is as new as the timestamp."""
+    """One offset per partition that is named once; -1 where nothing is as new as the timestamp."""
     isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+    counts = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     topics = tuple(
         ListOffsetsTopicResponse(
             topic.name,
-            tuple(_one(node, topic.name, asked, isolation, context.api_version) for asked in topic.partitions),
+            tuple(
+                ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.INVALID_REQUEST)
+                if counts[topic.name, asked.partition_index] > 1
+                else _one(node, topic.name, asked, isolation, context.api_version)
+                for asked in {each.partition_index: each for each in topic.partitions}.values()
+            ),
         )
         for topic in request.topics
     )
@@ -42,14 +49,14 @@ def _one(
     node: "Node", topic: str, asked: ListOffsetsPartition, isolation: Isolation, version: int
 ) -> ListOffsetsPartitionResponse:
     index = asked.partition_index
+    if asked.timestamp < 0 and version < _SPECIAL_FROM.get(asked.timestamp, version + 1):
+        return ListOffsetsPartitionResponse(index, ErrorCode.UNSUPPORTED_VERSION)
     partition = node.partitions.find(topic, index)
     if partition is None:
         return ListOffsetsPartitionResponse(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     error = node.check_leader_epoch(partition, asked.current_leader_epoch)
     if error is not ErrorCode.NONE:
         return ListOffsetsPartitionResponse(index, error)
-    if asked.timestamp < 0 and version < _SPECIAL_FROM.get(asked.timestamp, version + 1):
-        return ListOffsetsPartitionResponse(index, ErrorCode.UNSUPPORTED_VERSION)
     try:
         found = partition.log.offset_for_timestamp(asked.timestamp, isolation)
     except (CorruptDataError, StorageError) as fault:

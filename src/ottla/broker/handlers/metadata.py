@@ -30,10 +30,15 @@ _ANSWERS_IDS_FROM = 12
 
 def handle(node: "Node", request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     """What the cluster looks like."""
+    named = request.topics or ()
+    by_id = any(each.name is None or each.topic_id != NULL_UUID for each in named)
+    if by_id and context.api_version < _ANSWERS_IDS_FROM:
+        refused = (MetadataResponseTopic(ErrorCode.INVALID_REQUEST, each.name or "", each.topic_id) for each in named)
+        return MetadataResponse(topics=tuple(refused))
     if request.topics is None or (context.api_version == 0 and not request.topics):
         topics = [_describe(topic) for topic in node.metadata.image.topics.values()]
     else:
-        topics = _asked(node, request, request.topics, context.api_version)
+        topics = _asked(node, request, request.topics)
     if request.include_topic_authorized_operations:
         topics = [
             topic if topic.name is None else topic._replace(topic_authorized_operations=ON_TOPIC) for topic in topics
@@ -48,12 +53,10 @@ def handle(node: "Node", request: MetadataRequest, context: RequestContext) -> M
 
 
 def _asked(
-    node: "Node", request: MetadataRequest, topics: Sequence[MetadataRequestTopic], version: int
+    node: "Node", request: MetadataRequest, topics: Sequence[MetadataRequestTopic]
 ) -> list[MetadataResponseTopic]:
     """Each topic once; where any is asked for by its id, names are not looked at."""
     by_id = [each for each in topics if each.topic_id != NULL_UUID]
-    if version < _ANSWERS_IDS_FROM and (by_id or any(each.name is None for each in topics)):
-        return [MetadataResponseTopic(ErrorCode.INVALID_REQUEST, each.name or "", each.topic_id) for each in topics]
     if by_id:
         return [_find_id(node, topic_id) for topic_id in dict.fromkeys(each.topic_id for each in by_id)]
     names = dict.fromkeys(each.name for each in topics)

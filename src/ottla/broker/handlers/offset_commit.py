@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.handlers.answers import then
 from ottla.broker.handlers.table import RequestContext
 from ottla.coordinator.offsets.commit import refuse_commit
-from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -27,12 +26,13 @@ def handle(node: "Node", request: OffsetCommitRequest, context: RequestContext) 
     runner = node.groups.find(request.group_id)
     if isinstance(runner, ErrorCode):
         return refuse_commit(request, runner)
-    named = tuple(_named(node, topic, by_id=context.api_version >= _TOPIC_IDS_FROM) for topic in request.topics)
+    by_id = context.api_version >= _TOPIC_IDS_FROM
+    named = tuple(_named(node, topic, by_id=by_id) for topic in request.topics)
     known = request._replace(topics=tuple(topic for topic in (_known(node, each) for each in named) if topic))
     shard = runner.shard
     reports = context.api_version >= _REPORTS_MISSING_FROM
     answered = runner.submit(lambda token, now_ms: shard.commit_offsets(token, known, now_ms, report_missing=reports))
-    return then(answered, lambda response: _merge(node, named, response))
+    return then(answered, lambda response: _merge(named, response, by_id=by_id))
 
 
 def _named(node: "Node", topic: OffsetCommitRequestTopic, *, by_id: bool) -> OffsetCommitRequestTopic:
@@ -52,7 +52,7 @@ def _known(node: "Node", topic: OffsetCommitRequestTopic) -> OffsetCommitRequest
 
 
 def _merge(
-    node: "Node", named: tuple[OffsetCommitRequestTopic, ...], response: OffsetCommitResponse
+    named: tuple[OffsetCommitRequestTopic, ...], response: OffsetCommitResponse, *, by_id: bool
 ) -> OffsetCommitResponse:
     errors = {
         (topic.name, partition.partition_index): partition.error_code
@@ -62,7 +62,7 @@ def _merge(
     topics = []
     for topic in named:
         missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if not topic.name and topic.topic_id != NULL_UUID:
+        if by_id and not topic.name:
             missing = ErrorCode.UNKNOWN_TOPIC_ID
         partitions = tuple(
             OffsetCommitResponsePartition(each.partition_index, errors.get((topic.name, each.partition_index), missing))

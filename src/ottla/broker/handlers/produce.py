@@ -184,11 +184,11 @@ class _Produce:
         guards: dict[TopicPartition, int],
         refused: dict[TopicPartition, ErrorCode],
     ) -> PartitionProduceResponse:
-        if self._request.acks not in _ACKS:
-            return _error(index, ErrorCode.INVALID_REQUIRED_ACKS)
         partition = self._find(topic, index)
         if not isinstance(partition, Partition):
             return _error(index, partition)
+        if self._request.acks not in _ACKS:
+            return _error(index, ErrorCode.INVALID_REQUIRED_ACKS)
         if partition.tp.topic in INTERNAL_TOPICS:  # the coordinators' own: what they cannot read would stop them
             return _error(index, ErrorCode.INVALID_TOPIC_EXCEPTION, "only the broker writes to its internal topics")
         error = refused.get(partition.tp)

@@ -14,7 +14,7 @@ _PROTOCOL_FROM = 5
 
 def handle(node: "Node", request: SyncGroupRequest, context: RequestContext) -> Any:
     """Wait for the leader's assignment."""
-    if context.api_version >= _PROTOCOL_FROM and not (request.protocol_type and request.protocol_name):
+    if context.api_version >= _PROTOCOL_FROM and None in (request.protocol_type, request.protocol_name):
         # KIP-559: from version 5 on both must be said.
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     runner = node.groups.find(request.group_id)

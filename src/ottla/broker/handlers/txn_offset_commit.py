@@ -29,6 +29,8 @@ _KNOWS_ABORTABLE_FROM = 4
 
 def handle(node: "Node", request: TxnOffsetCommitRequest, context: RequestContext) -> Any:
     """Write the offsets once the transaction coordinator has said yes."""
+    if not request.group_id:
+        return refuse_transactional_commit(request, ErrorCode.INVALID_GROUP_ID)
     runner = node.groups.find(request.group_id)
     if isinstance(runner, ErrorCode):
         return refuse_transactional_commit(request, runner)

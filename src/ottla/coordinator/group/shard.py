@@ -139,7 +139,7 @@ class GroupShard:
     def sync_group(self, token: int, request: SyncGroupRequest, now_ms: int) -> Decision:
         """SyncGroup. A failed append sends the whole generation back to rejoin, as in Apache Kafka."""
         group = self._groups.get(request.group_id)
-        if group is None or group.state is GroupState.EMPTY:
+        if group is None or group.state is GroupState.EMPTY or not request.group_id:
             error = ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
             return _answer(token, sync_error(error))
         draft = Draft(group, self._config, now_ms)
@@ -155,7 +155,7 @@ class GroupShard:
     def heartbeat(self, token: int, request: HeartbeatRequest, now_ms: int) -> Decision:
         """Heartbeat: keeps the member's session, and tells it of a rebalance."""
         group = self._groups.get(request.group_id)
-        if group is None:
+        if group is None or not request.group_id:  # the group without a name has offsets at most
             error = ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
         else:
             error = check_heartbeat(group, request)
