@@ -1,8 +1,10 @@
 """Builds the compiled codec. Without a C compiler or Cython the same sources run interpreted, slower."""
 
+import shutil
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
 
 #: The hot loops (DESIGN.md, idea 6): plain Python modules typed by the .pxd file beside them.
 COMPILED = ["ottla.wire.codec", "ottla.wire.hashing", "ottla.wire.record_codec", "ottla.wire.record_writer"]
@@ -21,4 +23,13 @@ def extensions() -> list[Extension]:
     return built
 
 
-setup(ext_modules=extensions())
+class BuildWithExample(build_py):  # type: ignore[misc]
+    """Puts the demo's pipeline beside the demo: installed from a wheel there is no examples/ to take it from."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            shutil.copy(Path("examples", "wordcount.py"), Path(self.build_lib, "ottla", "cli", "demo"))
+
+
+setup(ext_modules=extensions(), cmdclass={"build_py": BuildWithExample})

@@ -59,3 +59,17 @@ def test_without_a_compiler_the_build_goes_on_with_nothing_compiled(tmp_path: Pa
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert not list(wire.glob("*.so"))
+
+
+def test_the_package_has_the_demos_pipeline_and_no_c_files(tmp_path: Path) -> None:
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
+        shutil.copy(ROOT / name, tmp_path)
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("*.so"))
+    (tmp_path / "src/ottla/wire/generated.c").touch()
+    command = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", "built"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    built = tmp_path / "built" / "ottla"
+    assert (built / "cli/demo/wordcount.py").read_text() == (ROOT / "examples/wordcount.py").read_text()
+    assert (built / "py.typed").exists()
+    assert not [each.name for each in built.rglob("*") if each.suffix in {".c", ".pxd"}]

@@ -55,7 +55,8 @@ def _print_version(wanted: bool) -> None:
 
         from ottla.wire import compiled
 
-        print(f"ottla {version('ottla')} ({'compiled' if compiled() else 'interpreted'} record codec)")
+        slower = "interpreted, so slower: installed again where there is a C compiler, they are compiled"
+        print(f"ottla {version('ottla')} (codecs {'compiled' if compiled() else slower})")
         raise typer.Exit
 
 

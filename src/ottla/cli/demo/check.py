@@ -1,4 +1,4 @@
-"""The foreign reader of the output: confluent-kafka, so that no code of ours judges our own."""
+"""The reader of the output: confluent-kafka, so that no code of ours judges our own; ours where that is missing."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from ottla.cli.common import CommandError
+from ottla.cli.common import CommandError, admin_config, consumer_config, existing_partitions
 from ottla.cli.demo.expected import Found
 
 _BATCH = 10_000
 _WAIT_S = 0.2
 _QUIET_S = 30.0
+_NOTHING_CAME = f"the check waited {_QUIET_S:.0f} s for records of {{}} and none came"
 
 
 class Output(NamedTuple):
@@ -22,12 +23,9 @@ class Output(NamedTuple):
     ends: dict[int, int]
 
 
-def require_confluent_kafka() -> None:
-    """CommandError with what to install, unless the foreign consumer is there."""
-    if find_spec("confluent_kafka") is None:
-        raise CommandError(
-            "the check reads with confluent-kafka, which is missing; `pip install 'ottla[demo]'` adds it"
-        )
+def reader() -> str:
+    """Whose consumer reads the output."""
+    return "confluent-kafka" if find_spec("confluent_kafka") else "ottla"
 
 
 def parse(value: bytes) -> Found:
@@ -45,7 +43,8 @@ def read_output(
     """
     records = 0
     ends: dict[int, int] = {}
-    for messages in _batches(bootstrap, topic, committed_only, ends):
+    batches = _batches if find_spec("confluent_kafka") else _own_batches
+    for messages in batches(bootstrap, topic, committed_only, ends):
         for value in messages:
             take(value)
         records += len(messages)
@@ -75,10 +74,33 @@ def _batches(bootstrap: str, topic: str, committed_only: bool, ends: dict[int, i
             messages = consumer.consume(_BATCH, timeout=_WAIT_S)
             quiet_s = 0.0 if messages else quiet_s + _WAIT_S
             if quiet_s > _QUIET_S:
-                raise CommandError(f"the check waited {_QUIET_S:.0f} s for records of {topic} and none came")
+                raise CommandError(_NOTHING_CAME.format(topic))
             yield list(_values(messages, ends))
     finally:
         consumer.close()
+
+
+def _own_batches(bootstrap: str, topic: str, committed_only: bool, ends: dict[int, int]) -> Iterator[list[bytes]]:
+    from ottla import Admin, Consumer
+
+    isolation = "read_committed" if committed_only else "read_uncommitted"
+    settings = consumer_config(
+        bootstrap, isolation_level=isolation, auto_offset_reset="earliest", max_poll_records=_BATCH
+    )
+    with Admin(admin_config(bootstrap)) as admin:
+        partitions = existing_partitions(admin, [topic])
+    with Consumer(settings) as consumer:
+        consumer.assign(partitions)
+        last = consumer.end_offsets(partitions)
+        quiet_s = 0.0
+        while len(ends) < len(partitions):
+            records = consumer.poll(_WAIT_S)
+            quiet_s = 0.0 if records else quiet_s + _WAIT_S
+            if quiet_s > _QUIET_S:
+                raise CommandError(_NOTHING_CAME.format(topic))
+            yield [record.value or b"" for record in records]
+            positions = {tp: consumer.position(tp) for tp in partitions if tp.partition not in ends}
+            ends |= {tp.partition: at for tp, at in positions.items() if at >= last[tp]}
 
 
 def _values(messages: list[Any], ends: dict[int, int]) -> Iterator[bytes]:

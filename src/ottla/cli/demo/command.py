@@ -56,13 +56,11 @@ def demo(
 
     Example: `ottla demo --seed 7 --keep`
     """
-    from ottla.cli.demo.check import require_confluent_kafka
     from ottla.cli.demo.drive import Options
     from ottla.cli.demo.progress import Steps
     from ottla.cli.demo.text import input_lines, reference_lines, repeated, require_countable
 
     _require_spark()
-    require_confluent_kafka()
     if bootstrap is not None and command is not None:
         raise CommandError("--bootstrap names a running broker, --broker-command starts one; give one of the two")
     words = reference_lines() if source is None else input_lines(source)
@@ -144,15 +142,18 @@ def _require_spark() -> None:
     from importlib.util import find_spec
 
     if find_spec("pyspark") is None:
-        raise CommandError("the demo runs a Spark pipeline; `pip install 'ottla[demo]'` adds PySpark")
+        raise CommandError(
+            "the demo runs a Spark pipeline; `pip install 'ottla[demo]'` adds PySpark and a foreign consumer"
+        )
     from ottla.spark.run import find_java
 
     find_java(os.environ)
 
 
 def _wordcount() -> Path:
-    """examples/wordcount.py of the checkout that this package is run from."""
-    found = Path(__file__).resolve().parents[4] / "examples" / "wordcount.py"
-    if not found.is_file():
-        raise CommandError("examples/wordcount.py is not there (it is in the repository); name a script with --script")
-    return found
+    """The pipeline: examples/wordcount.py of a checkout; a wheel has it beside this file."""
+    here = Path(__file__).resolve()
+    for found in (here.with_name("wordcount.py"), here.parents[4] / "examples" / "wordcount.py"):
+        if found.is_file():
+            return found
+    raise CommandError("examples/wordcount.py is not there (it is in the repository); name a script with --script")

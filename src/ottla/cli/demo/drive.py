@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.common import PATIENCE_MS, admin_config, client_config
-from ottla.cli.demo.check import parse, read_output
+from ottla.cli.demo.check import parse, read_output, reader
 from ottla.cli.demo.expected import Expectation, Tally, places_of
 from ottla.cli.demo.kills import Executioner, plan
 from ottla.cli.demo.processes import (
@@ -92,6 +92,7 @@ class Demo:
             stream_s=streamed_s,
             check_s=checked_s,
             total_s=time.monotonic() - start,
+            reader=reader(),
         )
 
     @contextmanager
@@ -238,6 +239,11 @@ class Demo:
     def _check(self, bootstrap: str, expectation: Expectation) -> tuple[Tally, int, float]:
         """Step 5: the foreign consumer reads the output, twice: what is committed, and how much was not."""
         start = time.monotonic()
+        if reader() == "ottla":
+            self._steps.say(
+                "confluent-kafka is not there, so Ottla's own consumer reads the output; "
+                "`pip install 'ottla[demo]'` adds the foreign one"
+            )
         with self._steps.bar("check", expectation.expected) as advance:
             total = 0
 

@@ -23,6 +23,7 @@ class Outcome(NamedTuple):
     stream_s: float
     check_s: float
     total_s: float
+    reader: str
 
     @property
     def exact(self) -> bool:
@@ -44,6 +45,7 @@ class Outcome(NamedTuple):
             ("transactions aborted", _count(self.aborted)),
             ("transactions recovered", _count(self.recovered)),
             ("micro-batches", f"{self.micro_batches:,}"),
+            ("read by", self.reader),
             ("kills (SIGKILL)", f"{self.kills:,}"),
             ("pipeline restarts", f"{self.restarts:,}"),
             ("lines produced a second", f"{_rate(self.lines, self.produce_s):,}"),
