@@ -20,7 +20,7 @@ class DiskFile:
 
     __slots__ = ("__weakref__", "_close", "_descriptor", "_path", "_size_bytes")
 
-    def __init__(self, path: Path, *, create: bool) -> None:
+    def __init__(self, path: str, *, create: bool) -> None:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         try:
             self._descriptor = os.open(path, flags, 0o644)
@@ -93,34 +93,39 @@ class DirectoryStorage:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        # Plain strings below: ten thousand partitions made at once show what a Path costs.
+        self._prefix = f"{path}/"
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as fault:
             raise StorageError(f"{path}: {fault.strerror}") from fault
 
     def names(self) -> list[str]:
-        return sorted(entry.name for entry in os.scandir(self.path) if entry.is_file())
+        with os.scandir(self._prefix) as entries:
+            return sorted(entry.name for entry in entries if entry.is_file())
 
     def open(self, name: str, *, create: bool = False) -> DiskFile:
-        return DiskFile(self.path / name, create=create)
+        return DiskFile(self._prefix + name, create=create)
 
     def read(self, name: str) -> bytes | None:
         try:
-            return (self.path / name).read_bytes()
+            with open(self._prefix + name, "rb", buffering=0) as file:  # noqa: PTH123
+                return file.readall()
         except FileNotFoundError:
             return None
         except OSError as fault:
-            raise StorageError(f"{self.path / name}: {fault.strerror}") from fault
+            raise StorageError(f"{self._prefix}{name}: {fault.strerror}") from fault
 
     def write(self, name: str, content: bytes, *, sync: bool = True) -> None:
-        target, draft = self.path / name, self.path / f"{name}.tmp"
+        target = self._prefix + name
+        draft = f"{target}.tmp"
         try:
-            with draft.open("wb") as file:
+            with open(draft, "wb") as file:  # noqa: PTH123
                 file.write(content)
                 if sync:
                     file.flush()
                     os.fsync(file.fileno())
-            draft.replace(target)
+            os.replace(draft, target)  # noqa: PTH105
             if sync:
                 self._sync_names()
         except OSError as fault:
@@ -128,10 +133,10 @@ class DirectoryStorage:
 
     def delete(self, name: str) -> None:
         with suppress(FileNotFoundError):
-            (self.path / name).unlink()
+            os.unlink(self._prefix + name)  # noqa: PTH108
 
     def modified_ms(self, name: str) -> int:
-        return (self.path / name).stat().st_mtime_ns // 1_000_000
+        return os.stat(self._prefix + name).st_mtime_ns // 1_000_000  # noqa: PTH116
 
     def _sync_names(self) -> None:
         descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)

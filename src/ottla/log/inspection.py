@@ -9,6 +9,7 @@ indexes are made again from the headers of all batches, and the result says whet
 from typing import NamedTuple
 
 from ottla.base.errors import CorruptDataError
+from ottla.log.index import OffsetPosition
 from ottla.log.segment import ANY_OFFSET, Segment
 
 
@@ -28,9 +29,10 @@ class Inspection(NamedTuple):
 def inspect(segment: Segment, names: frozenset[str], limit_offset: int) -> Inspection:
     """Look at a flushed segment, which must end at `limit_offset` or before; StorageError where it cannot be read."""
     indexed_offset = segment.base_offset - 1
-    if segment.check(names):
-        indexed_offset = _indexed_offset(segment)
-        end_offset = _end_of_sound(segment, indexed_offset, limit_offset)
+    last = segment.check(names)
+    if last is not None:
+        indexed_offset = _indexed_offset(segment, last)
+        end_offset = _end_of_sound(segment, last, indexed_offset, limit_offset)
         if end_offset is not None:
             return Inspection(end_offset)
     end_offset, position = segment.rebuild_indexes(limit_offset)
@@ -41,9 +43,9 @@ def inspect(segment: Segment, names: frozenset[str], limit_offset: int) -> Inspe
 
 def has_fitting_indexes(segment: Segment, names: frozenset[str]) -> bool:
     """Whether the indexes of a segment that goes on behind them lead to a batch, and know its age."""
-    if not segment.check(names):
+    last = segment.check(names)
+    if last is None:
         return False
-    last = segment.offset_index.check()
     if last.position == 0:
         return True
     found = next(segment.sound_headers(last.position, ANY_OFFSET), None)
@@ -53,9 +55,8 @@ def has_fitting_indexes(segment: Segment, names: frozenset[str]) -> bool:
     return header.base_offset <= last.offset and header.max_timestamp_ms <= segment.max_timestamp_ms
 
 
-def _indexed_offset(segment: Segment) -> int:
+def _indexed_offset(segment: Segment, last: OffsetPosition) -> int:
     """The last offset that an index knows of, or the one before the segment's first."""
-    last = segment.offset_index.check()
     known = [segment.base_offset - 1]
     if last.position > 0:
         known.append(last.offset)
@@ -64,9 +65,8 @@ def _indexed_offset(segment: Segment) -> int:
     return max(known)
 
 
-def _end_of_sound(segment: Segment, indexed_offset: int, limit_offset: int) -> int | None:
+def _end_of_sound(segment: Segment, last: OffsetPosition, indexed_offset: int, limit_offset: int) -> int | None:
     """The offset after the last batch, or None when log and indexes do not fit together."""
-    last = segment.offset_index.check()
     end_offset, end, newest_ms = segment.base_offset, last.position, -1
     for position, header in segment.sound_headers(last.position, limit_offset):
         if position == last.position > 0 and header.base_offset > last.offset:
@@ -77,8 +77,10 @@ def _end_of_sound(segment: Segment, indexed_offset: int, limit_offset: int) -> i
     return end_offset if fits else None
 
 
-def load_txn_index(segment: Segment) -> bool:
+def load_txn_index(segment: Segment, names: frozenset[str]) -> bool:
     """Read a segment's aborted transactions; False when the file cannot be believed."""
+    if segment.txn_index.name not in names:
+        return True
     try:
         segment.txn_index.load(segment.base_offset)
     except CorruptDataError:

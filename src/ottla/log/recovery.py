@@ -22,7 +22,17 @@ from ottla.log.damage import OffsetRange, read_damage, write_damage
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.history import add_history
 from ottla.log.inspection import Inspection, has_fitting_indexes, inspect, load_txn_index
-from ottla.log.names import LOG, OFFSET_INDEX, STALE, SWAP, TIME_INDEX, TXN_INDEX, base_offset
+from ottla.log.names import (
+    DAMAGED_OFFSETS,
+    LOG,
+    OFFSET_INDEX,
+    PARTITION_METADATA,
+    STALE,
+    SWAP,
+    TIME_INDEX,
+    TXN_INDEX,
+    base_offset,
+)
 from ottla.log.producers import ProducerState
 from ottla.log.segment import ANY_OFFSET, Segment
 from ottla.log.snapshot import Snapshots
@@ -68,10 +78,13 @@ def load(
     log_start_offset: int,
 ) -> Loaded:
     """Open the directory; see the top of the file. StorageError when it cannot be used as it is."""
-    segments = [Segment.load(storage, base, config, now_ms) for base in _tidy(storage)]
+    names = storage.names()
+    if not names or names == [PARTITION_METADATA]:
+        return _new(storage, config, now_ms, log_start_offset)
+    segments = [Segment.load(storage, base, config, now_ms) for base in _tidy(storage, names)]
     first_offset = segments[0].base_offset if segments else log_start_offset
     snapshots = Snapshots(storage)
-    plan = _plan(segments, frozenset(storage.names()), clean, recovery_point)
+    plan = _plan(segments, frozenset(names), clean, recovery_point)
     # A snapshot at the very beginning concerns nothing that is still here, so nothing can contradict it. Records that
     # were deleted but are still in the first segment are replayed too: their producers were not forgotten.
     producers = snapshots.load_newest(first_offset, max(plan.trusted_offset, first_offset))
@@ -96,7 +109,7 @@ def load(
         segments.append(Segment.create(storage, flushed_offset, config, now_ms))
         end_offset = flushed_offset
     start_offset = max(log_start_offset, first_offset)
-    _keep_damage(storage, segments, plan, config, start_offset)
+    _keep_damage(storage, names, segments, plan, config, start_offset)
     for segment in segments[:-1]:
         segment.unload()
     segments[-1].load_indexes()
@@ -108,10 +121,16 @@ def load(
 
 
 def _keep_damage(
-    storage: Storage, segments: list[Segment], plan: "_Plan", config: LogConfig, start_offset: int
+    storage: Storage,
+    names: list[str],
+    segments: list[Segment],
+    plan: "_Plan",
+    config: LogConfig,
+    start_offset: int,
 ) -> None:
     """Tell holes from gaps: a hole is one where batches are known to be missing, now or by an earlier start."""
-    findings, recorded = plan.findings, read_damage(storage)
+    findings = plan.findings
+    recorded = read_damage(storage) if DAMAGED_OFFSETS in names else []
     for segment, following in pairwise(segments):
         seen = plan.inspected.get(segment.base_offset)
         if seen is None or seen.end_offset == following.base_offset:
@@ -127,9 +146,14 @@ def _keep_damage(
         write_damage(storage, findings.damaged)
 
 
-def _tidy(storage: Storage) -> list[int]:
+def _new(storage: Storage, config: LogConfig, now_ms: int, start_offset: int) -> Loaded:
+    """A log that holds nothing yet."""
+    segments = [Segment.create(storage, start_offset, config, now_ms)]
+    return Loaded(segments, ProducerState(start_offset), start_offset, start_offset, start_offset, Findings())
+
+
+def _tidy(storage: Storage, names: list[str]) -> list[int]:
     """Remove what is left of interrupted work; the base offsets of the segments, ascending."""
-    names = storage.names()
     swapped = [name for name in names if name.endswith(SWAP)]
     if swapped:
         raise StorageError(
@@ -162,7 +186,7 @@ def _plan(segments: list[Segment], names: frozenset[str], clean: bool, recovery_
     plan = _Plan(trusted_offset=ANY_OFFSET if clean else recovery_point)
     for segment, following in zip_longest(segments, segments[1:]):
         base, limit_offset = segment.base_offset, ANY_OFFSET if following is None else following.base_offset
-        if not load_txn_index(segment):
+        if not load_txn_index(segment, names):
             segment.txn_index.clear()
             plan.trusted_offset = min(plan.trusted_offset, base)  # the aborts are found by replaying
         if clean or limit_offset <= recovery_point:

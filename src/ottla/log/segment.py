@@ -12,7 +12,7 @@ from typing import Final
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.config import LogConfig
-from ottla.log.index import OffsetIndex, TimeIndex
+from ottla.log.index import OffsetIndex, OffsetPosition, TimeIndex
 from ottla.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, file_name
 from ottla.log.storage import Buffer, File, Storage
 from ottla.log.txn_index import TransactionIndex
@@ -100,17 +100,20 @@ class Segment:
             self._log = self._storage.open(file_name(self.base_offset, LOG))
         return self._log
 
-    def check(self, names: frozenset[str]) -> bool:
-        """Whether both indexes are there and their ends can be this segment's; takes over what the time index says."""
+    def check(self, names: frozenset[str]) -> OffsetPosition | None:
+        """The offset index's last entry; None unless both indexes are there and their ends can be this segment's.
+
+        Takes over what the time index says.
+        """
         if self.offset_index.name not in names or self.time_index.name not in names:
-            return False
+            return None
         try:
-            self.offset_index.check()
+            last = self.offset_index.check()
             newest = self.time_index.check()
         except CorruptDataError:
-            return False
+            return None
         self.max_timestamp_ms, self.max_timestamp_offset = newest.timestamp_ms, newest.offset
-        return True
+        return last
 
     # ---- writing
 

@@ -140,15 +140,15 @@ class Partitions:
 
     def open_log(self, tp: TopicPartition, topic_id: bytes | None, overrides: dict[str, str]) -> PartitionLog:
         """Open a partition's directory, recovering what is in it."""
-        return self._open(tp, topic_id, overrides, self._checkpoints)
+        return self._open(tp, topic_id, self._log_config(overrides), self._checkpoints)
 
     def _open(
-        self, tp: TopicPartition, topic_id: bytes | None, overrides: Mapping[str, str], known: Checkpoints | None
+        self, tp: TopicPartition, topic_id: bytes | None, config: LogConfig, known: Checkpoints | None
     ) -> PartitionLog:
         log = PartitionLog.open(
             tp,
             DirectoryStorage(self._data_dir / str(tp)),
-            self._log_config(overrides),
+            config,
             self._clock.now_ms(),
             clean=known is not None and known.clean,
             recovery_point=0 if known is None else known.recovery_points.get(tp, 0),
@@ -166,15 +166,14 @@ class Partitions:
 
     def make(self, name: str, topic_id: bytes, numbers: Iterable[int], overrides: Mapping[str, str]) -> None:
         """Make partitions that the metadata does not know yet: all of them or, with StorageError, none."""
-        numbers = tuple(numbers)
+        numbers, config = tuple(numbers), self._log_config(overrides)
         try:
             self._forget_checkpointed(name, numbers)
             for number in numbers:
                 tp = TopicPartition(name, number)
                 # What the checkpoints know of this name is of an older topic.
-                self._partitions[tp] = Partition(
-                    tp, topic_id, self._open(tp, topic_id, overrides, None), leader_epoch=0
-                )
+                log = self._open(tp, topic_id, config, None)
+                self._partitions[tp] = Partition(tp, topic_id, log, leader_epoch=0)
         except StorageError:
             self.unmake(name, numbers)
             raise
@@ -187,10 +186,11 @@ class Partitions:
 
     def open_topic(self, topic: TopicImage, overrides: dict[str, str]) -> None:
         """Open the partitions of `topic` that are not open yet."""
+        config = self._log_config(overrides)
         for number, image in enumerate(topic.partitions):
             tp = TopicPartition(topic.name, number)
             if tp not in self._partitions:
-                log = self.open_log(tp, topic.topic_id, overrides)
+                log = self._open(tp, topic.topic_id, config, self._checkpoints)
                 self._partitions[tp] = Partition(tp, topic.topic_id, log, image.leader_epoch)
 
     def reconfigure(self, topic: TopicImage, overrides: dict[str, str]) -> None:
