@@ -9,6 +9,9 @@ from typing import Any, Final
 
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import NULL_UUID
+from ottla.wire.messages.alter_configs import AlterableConfig as OlderConfig
+from ottla.wire.messages.alter_configs import AlterConfigsRequest
+from ottla.wire.messages.alter_configs import AlterConfigsResource as OlderResource
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -128,6 +131,16 @@ async def operations_that_make_no_sense(client: WireClient) -> list[int]:
         await alter(client, ("no.such.key", SET, "5")),
         await alter(client, ("retention.ms", APPEND, "5")),
     ]
+
+
+@answered([42, 42, 3, 40])
+async def the_older_way_to_alter_settings(client: WireClient) -> list[int]:
+    found = []
+    for topic, text in (("answers-a", None), ("", "5"), ("answers-none", "5"), ("answers-a", "x")):
+        resource = OlderResource(TOPIC, topic, (OlderConfig("retention.ms", text),))
+        answer = await client.ask(ApiKey.ALTER_CONFIGS, AlterConfigsRequest((resource,), True))
+        found.append(answer.responses[0].error_code)
+    return found
 
 
 @answered([42, 42])

@@ -156,8 +156,10 @@ class Node:
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST, "Only the settings of topics can be changed while a broker runs."
             )
+        if not name:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         if name not in self.metadata.image.topics:
-            raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic does not exist.")
+            raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
     def alter_topic(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Change settings that were checked."""

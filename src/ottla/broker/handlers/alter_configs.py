@@ -28,6 +28,9 @@ def _alter(node: "Node", resource: AlterConfigsResource, *, validate_only: bool)
     kind, name = resource.resource_type, resource.resource_name
     try:
         node.check_alterable(kind, name)
+        nulls = [each.name for each in resource.configs if each.value is None]
+        if nulls:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
         given = check_configs(node.config, {each.name: each.value for each in resource.configs})
         gone: dict[str, str | None] = dict.fromkeys(node.metadata.image.topic_configs(name), None)
         if not validate_only:
