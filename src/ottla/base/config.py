@@ -8,7 +8,7 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 
 from ottla.base.errors import ConfigError
@@ -120,14 +120,10 @@ class ConfigKey:
     internal: bool = False
     standing: Standing = Standing.IN_FORCE
 
-    def with_default(self, text: str) -> "ConfigKey":
-        """The same key with a default written as in a file."""
-        return replace(self, default=_convert(self.type, text))
-
     def parse(self, value: object) -> object:
         """Convert `value` (a string from a file, or a Python value) to the key's type, or raise ConfigError."""
         try:
-            parsed = _convert(self.type, value)
+            parsed = convert(self.type, value)
         except (TypeError, ValueError):
             raise ConfigError(self._problem(value, f"expected {self._expected()}")) from None
         low_high = _RANGES.get(self.type)
@@ -156,7 +152,8 @@ class ConfigKey:
         return names.get(self.type, f"a {self.type.value}")
 
 
-def _convert(kind: ConfigType, value: object) -> object:
+def convert(kind: ConfigType, value: object) -> object:
+    """`value`, perhaps as it is written in a file, in the key's type; TypeError or ValueError when it is not that."""
     if value is None or kind is ConfigType.OBJECT:
         return value
     text = value.strip() if isinstance(value, str) else value

@@ -11,7 +11,7 @@ for keys that DescribeConfigs does not tell.
 from collections.abc import Iterator
 from typing import Final
 
-from ottla.base.config import ConfigKey, ConfigType, Standing, Validator, between, each_of, not_empty, one_of
+from ottla.base.config import ConfigKey, ConfigType, Standing, Validator, between, convert, each_of, not_empty, one_of
 
 
 def read_table(table: str) -> Iterator[ConfigKey]:
@@ -28,17 +28,16 @@ def _key(words: list[str], why: str, *, refused: bool) -> ConfigKey:
     name, kind, default, *rest = words
     internal = rest[-1:] == ["internal"]
     kind_type = ConfigType(kind)
-    key = ConfigKey(
+    return ConfigKey(
         name,
         kind_type,
-        None,
+        None if default == "-" else convert(kind_type, default.strip('"')),
         why,
         _validator(rest[0], kind_type) if len(rest) > internal else None,
         sensitive=kind_type is ConfigType.PASSWORD,
         internal=internal,
         standing=Standing.DEFAULT_ONLY if refused else Standing.WITHOUT_EFFECT,
     )
-    return key if default == "-" else key.with_default(default.strip('"'))
 
 
 def _validator(text: str, kind: ConfigType) -> Validator:
