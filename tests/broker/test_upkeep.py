@@ -2,8 +2,10 @@
 
 import asyncio
 
+import pytest
+
 from ottla.base.types import TopicPartition
-from ottla.broker.runtime.upkeep import Upkeep
+from ottla.broker.runtime.upkeep import Upkeep, idle_check_interval_ms
 from ottla.broker.server import Listener
 from ottla.log.results import Origin
 from ottla.testing import AsyncBroker
@@ -49,3 +51,8 @@ def _recovery_point(broker: AsyncBroker, topic: str) -> int:
     partition = broker.node.partitions.find(topic, 0)
     assert partition is not None
     return partition.log.recovery_point
+
+
+@pytest.mark.parametrize(("limit_ms", "interval_ms"), [(-1, 10_000), (0, 1), (5_000, 5_000), (600_000, 10_000)])
+def test_idle_connections_are_looked_for_as_often_as_it_needs(limit_ms: int, interval_ms: int) -> None:
+    assert idle_check_interval_ms(limit_ms) == interval_ms

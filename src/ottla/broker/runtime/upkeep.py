@@ -19,6 +19,11 @@ _CHECKPOINT_MS: Final = 60_000
 _IDLE_MS: Final = 10_000
 
 
+def idle_check_interval_ms(max_idle_ms: int) -> int:
+    """How often to look for idle connections; seldom where they may stay (a negative limit)."""
+    return _IDLE_MS if max_idle_ms < 0 else min(_IDLE_MS, max(max_idle_ms, 1))
+
+
 class Upkeep:
     """Runs each piece of work by its own interval, on the broker's timers."""
 
@@ -33,7 +38,8 @@ class Upkeep:
         self._every(config.int("log.retention.check.interval.ms"), "retention", self.apply_retention)
         self._every(config.int("producer.id.expiration.check.interval.ms"), "producers", self.expire_producers)
         self._every(_CHECKPOINT_MS, "checkpoint", self._checkpoint)
-        self._every(min(_IDLE_MS, max(config.int("connections.max.idle.ms"), 1)), "idle", self._listener.close_idle)
+        idle_ms = idle_check_interval_ms(config.int("connections.max.idle.ms"))
+        self._every(idle_ms, "idle", self._listener.close_idle)
 
     async def stop(self) -> None:
         """Wait for what runs in another thread."""
