@@ -264,11 +264,14 @@ def test_s4_the_script_goes_on_after_its_driver_was_killed(
         pytest.skip(str(missing))
     env |= {"OTTLA_FAULT": f"{point}=pause", "OTTLA_FAULT_DIR": str(faults)}
     reached = faults / f"{point}-pause"
-    with subprocess.Popen(argv, env=env, start_new_session=True) as driver:
+    driver = subprocess.Popen(argv, env=env, start_new_session=True)
+    try:
         while not reached.exists():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 pytest.fail(f"the driver ended with {driver.wait(0.1)}")
+    finally:
         kill_session(driver.pid)
+        driver.wait()
     assert subprocess.run(argv, env=env, check=False).returncode == 0
     words = words_in(bootstrap, target)
     if exactly_once:
@@ -280,6 +283,7 @@ def test_s4_the_script_goes_on_after_its_driver_was_killed(
 
 def kill_session(leader: int) -> None:
     """SIGKILL to the driver and everything it has started: Spark puts its workers into process groups of their own."""
-    listed = subprocess.run(["ps", "-s", str(leader), "-o", "pid="], capture_output=True, text=True, check=False)
-    for pid in listed.stdout.split():
-        os.kill(int(pid), signal.SIGKILL)
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getsid(int(each.name)) == leader:
+                os.kill(int(each.name), signal.SIGKILL)
