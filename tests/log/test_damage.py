@@ -4,12 +4,16 @@ Every case is tried after a clean stop and after a kill -9 that followed a flush
 """
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ottla.log.config import LogConfig
 from ottla.log.damage import OffsetRange
 from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
 from ottla.log.results import Isolation, SpecialTimestamp
+from ottla.wire.batch import check_integrity, parse_header
+from ottla.wire.batch_errors import CorruptBatchError
 from ottla.wire.errors import ErrorCode
 from tests.log.batches import batch
 from tests.log.logs import SMALL, append, append_in_transaction, committed_offsets, end, every_batch, open_log
@@ -211,3 +215,54 @@ def test_a_damaged_index_of_aborted_transactions_is_made_again(content: bytes) -
             assert committed_offsets(found) == expected
         assert found.last_stable_offset == log.last_stable_offset
         assert found.read(0, 1, isolation=Isolation.READ_COMMITTED).error is ErrorCode.NONE
+
+
+def _is_whole(records: bytes) -> bool:
+    try:
+        check_integrity(records, 0, parse_header(records))
+    except CorruptBatchError:
+        return False
+    return True
+
+
+@settings(max_examples=150)
+@given(data=st.data(), clean=st.booleans())
+def test_whatever_happens_to_one_file_no_record_is_passed_over(data: st.DataObject, clean: bool) -> None:
+    storage, log, _ = _stopped()
+    original = every_batch(log)
+    names = [name for name in storage.names() if name.endswith((".log", ".index", ".timeindex", ".snapshot"))]
+    name = data.draw(st.sampled_from(names))
+    content = storage.files[name].content
+    position = data.draw(st.integers(0, len(content)))
+    match data.draw(
+        st.sampled_from(["cut", "append", "zeros"] if name.endswith(".log") else ["cut", "append", "over"])
+    ):
+        case "cut":
+            del content[position:]
+        case "append":
+            content += data.draw(st.binary(max_size=200))
+        case "zeros":  # a file whose length reached the device, and whose end did not
+            content[position:] = bytes(len(content) - position)
+        case _:
+            content[position:] = data.draw(st.binary(max_size=200))
+    found = _again(storage, log, clean=clean)
+    assert found.end_offset == _BATCHES
+    for offset in range(_BATCHES):
+        read = found.read(offset, 1)
+        if read.error is ErrorCode.NONE:
+            (piece,) = read.slices
+            assert piece.read() == original[offset] or not _is_whole(piece.read()), "a reader sees it by the CRC"
+        else:
+            assert name.endswith(".log")
+            assert read.error is ErrorCode.CORRUPT_MESSAGE
+    if not name.endswith(".log"):
+        assert _lookups(found) == _lookups(log)
+    assert append(found, batch()).base_offset == _BATCHES
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_last_log_of_zeros_is_a_hole_and_no_reason_not_to_start(clean: bool) -> None:
+    storage, log, names = _stopped()
+    content = storage.files[names[-1] + ".log"].content
+    content[:] = bytes(len(content))
+    _hole(_again(storage, log, clean=clean), int(names[-1]), _BATCHES)

@@ -269,7 +269,8 @@ class _Pass:
     def _replay(self, segment: Segment, end_position: int) -> None:
         """Apply what lies before `end_position` and after the producers' state, without checking it."""
         segment.load_indexes()
-        for at, header in segment.walk(segment.offset_index.lookup(self._producers.end_offset).position):
+        position = segment.offset_index.lookup(self._producers.end_offset).position
+        for at, header in segment.sound_headers(position, ANY_OFFSET):
             if at >= end_position:
                 return
             self._apply(segment, at, header)
