@@ -77,6 +77,9 @@ async def prepare(client: WireClient) -> None:
     """Topics `answers-a` of three partitions and `answers-b` of two, and coordinators that are there."""
     topics = tuple(CreatableTopic(f"answers-{name}", count, 1) for name, count in (("a", 3), ("b", 2)))
     await client.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics, 10_000))
+    named = MetadataRequest(tuple(MetadataRequestTopic(name=each.name) for each in topics), False)
+    while any(each.error_code for each in (await client.ask(ApiKey.METADATA, named)).topics):
+        pass
     for kind in (0, 1):
         asked = FindCoordinatorRequest("", kind, ("answers",))
         while (await client.ask(ApiKey.FIND_COORDINATOR, asked)).coordinators[0].error_code != 0:
@@ -115,9 +118,13 @@ async def alter(client: WireClient, *operations: tuple[str, int, str | None]) ->
     return error
 
 
-async def value(client: WireClient, name: str) -> tuple[str, int]:
+async def changed(client: WireClient, name: str, before: str) -> tuple[str, int]:
+    """A setting that was `before`. Apache Kafka's broker hears of a change after the controller has answered."""
     asked = DescribeConfigsRequest((DescribeConfigsResource(TOPIC, "answers-a", (name,)),))
-    (config,) = (await client.ask(ApiKey.DESCRIBE_CONFIGS, asked)).results[0].configs
+    for _ in range(1000):
+        (config,) = (await client.ask(ApiKey.DESCRIBE_CONFIGS, asked)).results[0].configs
+        if config.value != before:
+            break
     return config.value, config.config_source
 
 
@@ -155,14 +162,14 @@ async def a_list_that_is_emptied_stays_empty(client: WireClient) -> list[Any]:
     name = "cleanup.policy"
     return [
         await alter(client, (name, APPEND, "compact")),
-        await value(client, name),
+        await changed(client, name, "delete"),
         await alter(client, (name, SUBTRACT, "delete,compact")),
-        await value(client, name),
+        await changed(client, name, "delete,compact"),
         await alter(client, (name, APPEND, "compact")),
-        await value(client, name),
+        await changed(client, name, ""),
         await alter(client, (name, APPEND, "shred")),
         await alter(client, (name, DELETE, "")),
-        await value(client, name),
+        await changed(client, name, "compact"),
     ]
 
 
