@@ -4,7 +4,15 @@ import itertools
 
 import pytest
 
-from ottla.client.core.group_member import MEANING, NO_GENERATION, Call, GroupMember, MemberState, Next
+from ottla.client.core.group_member import (
+    MEANING,
+    NO_GENERATION,
+    Call,
+    GroupMember,
+    MemberState,
+    Next,
+    heartbeat_pauses_s,
+)
 from ottla.wire.errors import ErrorCode
 
 
@@ -68,3 +76,8 @@ def test_every_call_and_answer_leaves_a_consistent_member(call: Call, code: Erro
         assert member.rejoin_reason is not None
     else:
         assert (member.state, member.generation_id) == (MemberState.STABLE, 4)
+
+
+def test_a_new_generation_is_asked_often_at_first() -> None:
+    assert list(itertools.islice(heartbeat_pauses_s(3_000), 8)) == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.0, 3.0]
+    assert list(itertools.islice(heartbeat_pauses_s(40), 2)) == [0.04, 0.04]

@@ -80,7 +80,9 @@ async def test_what_was_sent_before_the_silence_gets_the_time_of_the_silence_too
             came.append(header)
             if len(came) == 1:
                 say(header, writer, HeartbeatResponse(throttle_time_ms=300))
-                await asyncio.sleep(0.3)  # a muted connection, as Apache Kafka has it
+                heard_again = asyncio.Event()  # a muted connection, as Apache Kafka has it
+                asyncio.get_running_loop().call_later(0.3, heard_again.set)
+                await heard_again.wait()
             else:
                 say(header, writer, HeartbeatResponse())
 

@@ -13,7 +13,14 @@ from ottla.assign import Assignment, Assignor, RebalanceProtocol
 from ottla.base.types import TopicPartition
 from ottla.client.consumer.callbacks import Callbacks
 from ottla.client.consumer.config import ConsumerConfig
-from ottla.client.core.group_member import NO_GENERATION, Call, GroupMember, MemberState, Next
+from ottla.client.core.group_member import (
+    NO_GENERATION,
+    Call,
+    GroupMember,
+    MemberState,
+    Next,
+    heartbeat_pauses_s,
+)
 from ottla.client.core.group_protocol import (
     assign_all,
     read_assignment,
@@ -331,8 +338,8 @@ class Membership:
     async def _beat(self) -> None:
         config = self._config
         heard_s = self._loop.time()
-        while True:
-            await asyncio.sleep(min(config.heartbeat_interval_ms / 1000, max(0.001, self._poll_left_s())))
+        for pause_s in heartbeat_pauses_s(config.heartbeat_interval_ms):
+            await asyncio.sleep(min(pause_s, max(0.001, self._poll_left_s())))
             if self._poll_left_s() < 0:
                 await self._gave_up_waiting()
                 return

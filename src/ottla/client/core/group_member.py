@@ -4,14 +4,16 @@ Pure: the shell (`consumer.membership`) sends and waits. `MEANING` says for ever
 error that is not in it is final and reaches the user.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
+from itertools import repeat
 
 from ottla.client.core.offsets import ConsumerGroupMetadata
 from ottla.wire.errors import ErrorCode
 
 NO_GENERATION = -1
 NO_MEMBER_ID = ""
+_FIRST_HEARTBEAT_MS = 50
 
 
 class MemberState(Enum):
@@ -87,6 +89,18 @@ MEANING: Mapping[Call, Mapping[ErrorCode, Next]] = {
         _E.REQUEST_TIMED_OUT: _N.RETRY,
     },
 }
+
+
+def heartbeat_pauses_s(interval_ms: int) -> Iterator[float]:
+    """Pauses before the heartbeats of a new generation: short at first, then `heartbeat.interval.ms`.
+
+    A group that has just been formed is often joined by others at once; who hears of it early need not be waited for.
+    """
+    pause_ms = _FIRST_HEARTBEAT_MS
+    while pause_ms < interval_ms:
+        yield pause_ms / 1000
+        pause_ms *= 2
+    yield from repeat(interval_ms / 1000)
 
 
 class GroupMember:
