@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from queue import Empty, Queue
+from threading import Thread
 from typing import IO
 
 _PATIENCE_S = 60
@@ -25,7 +27,7 @@ def _as_at_a_terminal() -> None:
 def ottla_process(
     *arguments: str, environment: Mapping[str, str] | None = None, cwd: os.PathLike[str] | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    """`ottla ARGUMENTS…` with both outputs as pipes, unbuffered for `line_of`; killed at the end of the block."""
+    """`ottla ARGUMENTS…` with both outputs as pipes; killed at the end of the block."""
     with subprocess.Popen(
         [sys.executable, "-m", "ottla", *arguments],
         stdin=subprocess.DEVNULL,
@@ -65,8 +67,12 @@ class Notes:
 def line_of(stream: IO[str] | None) -> str:
     """The next line of an output; fails when none comes."""
     assert stream is not None
-    assert select.select([stream], [], [], _PATIENCE_S)[0], "it said nothing"
-    return stream.readline()
+    lines: Queue[str] = Queue()
+    Thread(target=lambda: lines.put(stream.readline()), daemon=True).start()
+    try:
+        return lines.get(timeout=_PATIENCE_S)
+    except Empty:
+        raise AssertionError("it said nothing") from None
 
 
 def line_with(stream: IO[str] | None, text: str) -> str:
