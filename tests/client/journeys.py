@@ -233,6 +233,19 @@ def g9_who_does_not_poll_in_time_leaves_the_group_and_is_told_so(servers: str) -
         poll_until(slow, both)
 
 
+def g10_who_closes_without_leaving_is_kept_until_its_session_ends(servers: str) -> None:
+    for leave in (False, True):
+        topic, group = make_topic(servers), fresh("g10")
+        one = member(servers, group, session_timeout_ms=60_000)
+        one.subscribe([topic])
+        poll_until(one, lambda: len(one.assignment()) == 1)  # noqa: B023
+        member_id = one.group_metadata().member_id
+        one.close(leave_group=leave)
+        with Admin({"bootstrap.servers": servers}) as admin:
+            kept = [each.member_id for each in admin.describe_groups([group])[group].members]
+        assert (member_id in kept) is not leave
+
+
 def g13_a_rebalance_callback_may_commit(servers: str) -> None:
     topic, group = make_topic(servers), fresh("g13")
     with Producer({"bootstrap.servers": servers}) as producer:
@@ -466,6 +479,7 @@ BLOCKING: list[Callable[[str], None]] = [
     columns_go_in_and_out,
     g11_members_share_and_take_over,
     g9_who_does_not_poll_in_time_leaves_the_group_and_is_told_so,
+    g10_who_closes_without_leaving_is_kept_until_its_session_ends,
     g13_a_rebalance_callback_may_commit,
     g14_in_the_cooperative_protocol_only_what_moves_is_given_up,
     g15_a_static_member_comes_back_without_a_rebalance,

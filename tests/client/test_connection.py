@@ -1,6 +1,7 @@
 """One connection against a scripted broker: timeouts, garbage, lost connections, versions (KIP-35, KIP-511)."""
 
 import asyncio
+import gc
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -209,3 +210,20 @@ async def test_the_cluster_finds_the_brokers_behind_the_bootstrap_server_and_com
         await cluster.close()
         with pytest.raises(DisconnectedError):
             await cluster.refreshed()
+
+
+async def test_a_connection_that_fails_after_its_last_waiter_gave_up_is_no_noise() -> None:
+    complaints: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
+    async with broker(versions_only) as port:
+        pass  # nobody listens there any more
+    cluster = Cluster(admin_config({"bootstrap.servers": f"127.0.0.1:{port}"}), random.Random(1))
+    waiter = asyncio.create_task(cluster.connection(cluster.least_loaded()))
+    await asyncio.wait({waiter}, timeout=0)
+    (connecting,) = (task for task in asyncio.all_tasks() if task.get_name().startswith("ottla-connect"))
+    waiter.cancel()
+    await asyncio.wait({waiter, connecting})
+    del waiter, connecting
+    gc.collect()
+    await cluster.close()
+    assert complaints == []

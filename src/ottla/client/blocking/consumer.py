@@ -211,7 +211,11 @@ class Consumer:
         return self._consumer.group_metadata()
 
     def close(self, *, leave_group: bool = True) -> None:
-        """Commit (if `enable.auto.commit`), call `on_revoked`, leave the group, disconnect. Idempotent."""
+        """Commit (if `enable.auto.commit`), call `on_revoked`, leave the group, disconnect. Idempotent.
+
+        With `leave_group=False` the group keeps the member until `session.timeout.ms` (KIP-1092): for a restart of all
+        members at once, which would otherwise rebalance with each that goes.
+        """
         try:
             if self._thread.is_running:
                 self._serve(self._consumer._close(leave_group))

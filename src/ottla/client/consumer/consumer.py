@@ -80,7 +80,9 @@ class AsyncConsumer:
         await self._cluster.start()
 
     async def close(self, *, leave_group: bool = True) -> None:
-        """Commit (if `enable.auto.commit`), call `on_revoked`, leave the group, disconnect. Idempotent."""
+        """Commit (if `enable.auto.commit`), call `on_revoked`, leave the group, disconnect. Idempotent.
+        With `leave_group=False` the group keeps the member until `session.timeout.ms` (KIP-1092).
+        """
         await self._serve(self._close(leave_group))
 
     async def __aenter__(self) -> "AsyncConsumer":
@@ -401,10 +403,8 @@ class AsyncConsumer:
         await self._cluster.close()
 
     async def _end(self, parts: Parts, leave_group: bool) -> None:
-        if self._subscription.by_group and leave_group:
-            await parts.membership.leave("the consumer was closed")
-        elif self._subscription.by_group:
-            await parts.membership.depart("the consumer was closed")
+        if self._subscription.by_group:
+            await parts.membership.leave("the consumer was closed", tell=leave_group)
         elif self.config.enable_auto_commit and self.config.group_id is not None:
             await parts.commits.before_giving_up()
         await parts.commits.close()

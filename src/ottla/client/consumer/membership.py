@@ -139,14 +139,14 @@ class Membership:
 
     # leaving
 
-    async def leave(self, reason: str) -> None:
-        """Give everything back, and tell the coordinator, unless the member is static (SPEC G10, G15)."""
+    async def leave(self, reason: str, *, tell: bool = True) -> None:
+        """Give everything back, and `tell` the coordinator, unless the member is static (SPEC G10, G15)."""
         await self._stop(self._rebalancing)
         try:
             await self._give_back()
         finally:  # whatever the user's callback raises, others are waiting for the partitions
             self._positions.assign(())
-            await self.depart(reason)
+            await (self.depart(reason) if tell else self.close())
 
     async def _give_back(self) -> None:
         owned = sorted(self._positions.assignment)

@@ -126,6 +126,7 @@ class Cluster:
         peer = self._peer(node_id, channel)
         if peer.connecting is None:
             peer.connecting = asyncio.create_task(self._connect(node_id, peer), name=f"ottla-connect-{node_id}")
+            peer.connecting.add_done_callback(_looked_at)
         return await asyncio.shield(peer.connecting)
 
     async def request(
@@ -365,3 +366,9 @@ def _name(topic: str) -> str:
     if not topic:
         raise KafkaError.of(ErrorCode.INVALID_TOPIC_EXCEPTION, "the name of a topic is empty")
     return topic
+
+
+def _looked_at(connecting: "asyncio.Task[Connection]") -> None:
+    """A failure is told to who waits. When they have given up by then, asyncio must not print it as forgotten."""
+    if not connecting.cancelled():
+        connecting.exception()
