@@ -206,7 +206,7 @@ def _produce(bootstrap: str, topic: str, each: int) -> None:
     assert producer.flush(30) == 0
 
 
-async def test_g5_four_kinds_of_client_share_one_group(any_broker: str, fresh: Callable[[str], str]) -> None:
+async def test_g11_four_kinds_of_client_share_one_group(any_broker: str, fresh: Callable[[str], str]) -> None:
     topic, group = fresh("mixed"), fresh("mixed-group")
     admin = AdminClient({"bootstrap.servers": any_broker})
     admin.create_topics([NewTopic(topic, _PARTITIONS, 1)])[topic].result(30)
