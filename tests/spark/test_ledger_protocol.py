@@ -13,6 +13,7 @@ from ottla.base.errors import ConfigError
 from ottla.spark.errors import InDoubtError
 from ottla.spark.ledger import BatchKey, Handle, Plan, QueryPast, SlotMarker
 from ottla.spark.protocol import (
+    AppendInTransaction,
     Claim,
     EndTransactions,
     InitProducer,
@@ -194,6 +195,24 @@ def test_s2_another_batch_of_the_same_number_is_in_doubt() -> None:
     steps = commit_batch(reports_of(DRIVER, past, [(0, SlotTask.SKIP)]), {}, Plan("cd", "t"))
     with pytest.raises(InDoubtError, match=r"batch 4 of query q is in doubt: .*offsets/4 is not the one"):
         next(steps)
+
+
+HALF = {"q": QueryPast(3, 4, (SlotMarker(KEY, 0, 1, "d"),), PLAN)}
+
+
+def test_s2_a_half_committed_batch_is_completed_by_its_own_plan_only() -> None:
+    replay = [(0, SlotTask.VERIFY), (1, SlotTask.WRITE)]
+    for plan in (PLAN, Plan(None, "t")):
+        next(commit_batch(reports_of(DRIVER, HALF, replay), {}, plan))
+    with pytest.raises(InDoubtError, match=r"slots \[0\] of a batch of this number .*offsets/4 is not the one"):
+        next(commit_batch(reports_of(DRIVER, HALF, replay), {}, Plan("cd", "t")))
+
+
+def test_s2_a_batch_that_was_decided_and_lost_all_its_slots_may_be_planned_anew() -> None:
+    lost = {"q": QueryPast(3, 4, (), PLAN)}
+    (one,) = reports_of(DRIVER, lost, [(0, SlotTask.WRITE)])
+    steps = commit_batch([one._replace(handle=Handle("s-0", 1, 1))], {}, Plan("cd", "t"))
+    assert isinstance(next(steps), AppendInTransaction)
 
 
 def test_s2_a_half_committed_batch_goes_to_one_topic() -> None:

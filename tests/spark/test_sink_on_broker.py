@@ -201,6 +201,29 @@ def test_s2_a_batch_that_was_planned_anew_is_in_doubt_and_an_honest_replay_is_no
     assert world.output() == ABC
 
 
+def test_s2_a_half_committed_batch_that_was_planned_anew_is_in_doubt_although_its_rows_look_alike(
+    world: SinkWorld,
+) -> None:
+    world.plan(0, 2, "g")
+    committed = (world.checkpoint / "offsets" / "0").read_bytes()
+    driver = world.driver()
+    messages = world.batch(driver, 0, "x", "x")
+    world.task(driver, 0, 1, "x")  # a zombie, which takes over the slot
+    with pytest.raises(SlotsLostError):
+        world.committer().commit(messages, 0)
+    world.plan(0, 4, "g")  # the checkpoint lost its files; other records are read, which have the same values
+    again = world.batch(world.driver(), 0, "x", "x")
+    with pytest.raises(InDoubtError, match=r"slots \[0\] of a batch of this number .*offsets/0 is not the one"):
+        world.committer().commit(again, 0)
+    (world.checkpoint / "offsets" / "0").unlink()
+    with pytest.raises(PipelineError, match=r"in whole or in part, .* the checkpoint cannot be read"):
+        world.committer().commit(again, 0)
+    world.committer().abort(again)
+    (world.checkpoint / "offsets" / "0").write_bytes(committed)
+    world.committer().commit(world.batch(world.driver(), 0, "x", "x"), 0)
+    assert world.output() == Counter(["x", "x"])
+
+
 def test_s2_the_checkpoint_may_be_known_to_the_tasks_only(world: SinkWorld) -> None:
     world.plan(0, 5, "g")
     messages = world.batch(world.driver(checkpointlocation="/nowhere"), 0, "a b", "c")

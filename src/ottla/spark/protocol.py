@@ -40,6 +40,7 @@ from ottla.base.errors import ConfigError
 from ottla.base.require import require
 from ottla.spark.errors import InDoubtError, SinkFencedError, SlotsLostError
 from ottla.spark.ledger import (
+    NO_PLAN,
     BatchKey,
     Decision,
     Done,
@@ -246,8 +247,8 @@ def commit_batch(reports: Sequence[SlotReport], offsets: GroupOffsets, plan: Pla
     require(reports, "Spark sends at least one message for every batch")
     claim, key = reports[0].claim, reports[0].key
     require(all(r.key == key and r.claim.driver == claim.driver for r in reports), "reports of one batch agree")
+    _check_is_a_replay(claim, key, plan)
     if all(report.task is SlotTask.SKIP for report in reports):
-        _check_is_a_replay(claim, key, plan)
         return
     _check_no_slot_is_missing(claim, key, reports)
     handles = tuple(report.handle for report in reports if report.handle is not None)
@@ -281,17 +282,38 @@ def _abort_losers(claim: Claim, decided: tuple[Handle, ...]) -> Steps:
         yield InitProducer(name)
 
 
+def committed_plan(claim: Claim, key: BatchKey) -> Plan:
+    """What batch `key` was planned to do, if any of its rows are committed; NO_PLAN else.
+
+    A batch that was decided and lost all its slots may be planned anew: nothing of the old plan can be seen.
+    """
+    past = claim.past.get(key.query, QueryPast())
+    return past.plan if key.batch == past.latest and (past.committed or key.batch == past.complete) else NO_PLAN
+
+
 def _check_is_a_replay(claim: Claim, key: BatchKey, plan: Plan) -> None:
-    """A batch may be skipped if it is the one that was committed, not a new one with the same number."""
-    decided = claim.past.get(key.query, QueryPast()).plan.offsets
-    if decided is not None and plan.offsets is not None and decided != plan.offsets:
+    """Skipped or completed may be the batch that was committed, not a new one with the same number."""
+    decided = committed_plan(claim, key).offsets
+    if decided is None or plan.offsets is None or decided == plan.offsets:
+        return
+    why = (
+        f"the checkpoint's offsets/{key.batch} is not the one that it was planned by: the checkpoint was edited or "
+        "restored, or lost its last files"
+    )
+    put_back = f"Put the file offsets/{key.batch} of the committed batch back"
+    slots = [marker.slot for marker in claim.past[key.query].committed]
+    if slots:
         why = (
-            f"a batch of this number is committed, but the checkpoint's offsets/{key.batch} is not the one that it was "
-            "planned by: the checkpoint was edited or restored, or lost its last files, and to skip the batch would "
-            f"lose what it reads now. Put the file offsets/{key.batch} of the committed batch back; or go on with a "
-            "new checkpoint, a new sink.id, and startingOffsets behind what is committed"
+            f"slots {slots} of a batch of this number are committed, but {why}, and what it reads now cannot complete "
+            f"that batch. {put_back}, it will be completed; or repair the output, and go on with a new checkpoint and "
+            "a new sink.id"
         )
-        raise InDoubtError(claim.sink, key.query, key.batch, why)
+    else:
+        why = (
+            f"a batch of this number is committed, but {why}, and to skip the batch would lose what it reads now. "
+            f"{put_back}; or go on with a new checkpoint, a new sink.id, and startingOffsets behind what is committed"
+        )
+    raise InDoubtError(claim.sink, key.query, key.batch, why)
 
 
 def _check_no_slot_is_missing(claim: Claim, key: BatchKey, reports: Sequence[SlotReport]) -> None:

@@ -20,7 +20,7 @@ from ottla.base.require import require
 from ottla.spark import faults
 from ottla.spark.columns import RowDigest, check_writable
 from ottla.spark.errors import PipelineError
-from ottla.spark.ledger import BatchKey, Plan, QueryPast, SlotMarker
+from ottla.spark.ledger import BatchKey, Plan, SlotMarker
 from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import link
 from ottla.spark.options import Semantics, SinkOptions
@@ -33,6 +33,7 @@ from ottla.spark.protocol import (
     check_same,
     claim_sink,
     commit_batch,
+    committed_plan,
     slot_task,
 )
 from ottla.spark.slot_writer import PlainWriter, SlotWriter
@@ -140,6 +141,11 @@ class KafkaSink:
             found = planned(checkpoint, key.batch, options.group_id if batch is not None else None)
         if found.digest is not None:
             return found
+        if committed_plan(reports[0].claim, key).offsets is not None:
+            raise PipelineError(
+                f"sink {options.sink_id}: batch {key.batch} of query {key.query} is committed, in whole or in part, "
+                f"but whether this is its replay cannot be told, for the checkpoint cannot be read: {found.why}"
+            )
         if any(report.task is not SlotTask.SKIP for report in reports):
             if batch is not None and checkpoint not in _UNREADABLE:
                 _UNREADABLE.add(checkpoint)
@@ -150,11 +156,6 @@ class KafkaSink:
                     found.why,
                 )
             return found
-        if reports[0].claim.past.get(key.query, QueryPast()).plan.offsets is not None:
-            raise PipelineError(
-                f"sink {options.sink_id}: batch {key.batch} of query {key.query} is committed, but whether this is its "
-                f"replay cannot be told, for the checkpoint cannot be read: {found.why}"
-            )
         log.warning(
             "sink %s: batch %d of query %s is committed already, skipped", options.sink_id, key.batch, key.query
         )
