@@ -124,7 +124,30 @@ def test_a_properties_file_may_have_continued_lines(tmp_path: Path) -> None:
     assert config.data_dir == Path("/tmp/kafka")
 
 
-@pytest.mark.parametrize("line", ["no equals sign", "=value"])
+def test_a_properties_file_as_java_writes_it(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    text = (
+        "\ufeff#written by Java\nlisteners=PLAINTEXT\\://127.0.0.1\\:0\nlog.dirs : /a\\ b\\\\\nbroker.rack=\\#1\\=\\!\n"
+    )
+    path.write_text(text, encoding="utf-8")
+    config = BrokerConfig(from_file(path))
+    assert (str(config.listener), str(config.data_dir), config.text("broker.rack")) == ("127.0.0.1:0", "/a b\\", "#1=!")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"process.roles": "controller"}, "a controller alone has no use here"),
+        ({"cluster.id": "xxx"}, "22 characters"),
+        ({"log.dirs": ""}, "log.dirs"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(given: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        BrokerConfig(given)
+
+
+@pytest.mark.parametrize("line", ["no equals sign", "=value", "a.key=\\u0041"])
 def test_a_broken_line_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "bad.properties"
     path.write_text(f"num.partitions=1\n{line}\n")

@@ -222,6 +222,39 @@ def _strays(data_dir: Path) -> int:
     return len(found)
 
 
+async def test_folders_that_are_no_partitions_are_left_as_they_are(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    deleted = f"t-0.{'0a' * 16}-delete"
+    files = [tmp_path / name for name in ("photos-2024/a.jpg", "backup-1/deep/x", "soon-delete/y", f"{deleted}/mine")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        file.write_text("mine")
+    (tmp_path / deleted / f"{0:020}.log").write_bytes(b"x")
+    (tmp_path / "empty-7").mkdir()
+    async with AsyncBroker(data_dir=tmp_path) as broker, WireClient(broker) as client:
+        (refused,) = await _create(client, CreatableTopic("backup", 2, 1))
+        assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        (made,) = await _create(client, CreatableTopic("photos", 1, 1))
+        assert made.error_code == ErrorCode.NONE
+        await client.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest((DeleteTopicState("photos"),)))
+    assert [file.read_text() for file in files] == ["mine"] * 4
+    assert not (tmp_path / deleted / f"{0:020}.log").exists()
+    assert "photos-2024 is no partition's directory: left as it is" in caplog.text
+
+
+async def test_the_metadata_log_is_no_topic(client: WireClient) -> None:
+    (refused,) = await _create(client, CreatableTopic("__cluster_metadata", 1, 1))
+    assert (refused.error_code, refused.error_message) == (
+        ErrorCode.INVALID_REQUEST,
+        "Creation of internal topic __cluster_metadata is prohibited.",
+    )
+    (told,) = await _metadata(client, "__cluster_metadata", create=True)
+    assert told.error_code != ErrorCode.NONE
+    deleted = await client.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest((DeleteTopicState("__cluster_metadata"),)))
+    assert deleted.responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
 async def test_the_share_groups_topic_is_not_made_by_a_look_at_it(client: WireClient) -> None:
     asked = MetadataRequest((MetadataRequestTopic(name="__share_group_state"),), True)
     (topic,) = (await client.ask(ApiKey.METADATA, asked)).topics

@@ -1,5 +1,6 @@
 """The broker's configuration: from a properties file, the environment and the command line, later ones winning."""
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -27,8 +28,13 @@ _FOREIGN: Final[Mapping[str, str]] = {
     "log.message.timestamp.difference.max.ms": f"{_REMOVED}; log.message.timestamp.before.max.ms is its successor",
 }
 
+#: 16 bytes in base64 without padding; the last character holds only two bits.
+_CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")
 #: Other spellings of keys (`broker.id`, `log.dir`).
 _SPELLINGS = {name: key.name for key in BROKER_CONFIG.keys.values() for name in key.synonyms}
+#: A key up to the first `=` or `:` that is not escaped; then its value.
+_ENTRY: Final = re.compile(r"((?:[^\\=:]|\\.)+?)\s*[=:]\s*(.*)")
+_ESCAPED: Final = frozenset("\\:=#! ")
 
 
 class BrokerConfig:
@@ -45,8 +51,16 @@ class BrokerConfig:
             self.list("controller.listener.names"),
             protocols_given="listener.security.protocol.map" in given,
         )
+        if self.list("process.roles") == ("controller",):
+            raise ConfigError(
+                "process.roles=controller: a controller alone has no use here, for one node is broker and controller; "
+                "leave the key out, or say broker,controller"
+            )
         advertised = self.list("advertised.listeners")
         self.advertised = advertised_endpoint(advertised, name) if advertised else None
+        cluster_id = self.text("cluster.id")
+        if cluster_id is not None and _CLUSTER_ID.fullmatch(cluster_id) is None:
+            raise ConfigError(f"cluster.id {cluster_id!r}: expected 22 characters of URL-safe base64 (a uuid)")
         dirs = self.list("log.dirs")
         if len(dirs) != 1:
             raise ConfigError(f"log.dirs: exactly one directory is supported, got {', '.join(dirs)}")
@@ -136,20 +150,36 @@ def from_environment(environ: Mapping[str, str], keys: ConfigSet = BROKER_CONFIG
 
 
 def from_file(path: Path) -> dict[str, object]:
-    """Read a Java properties file: `key=value` or `key: value` lines, # and ! comments, `\\` continuations."""
+    """Read a Java properties file: `key=value` or `key: value` lines, # and ! comments, `\\` continues a line.
+
+    As `Properties.store` writes it, a backslash before one of `:=#!`, a blank or a backslash makes it the character
+    itself; other escapes are refused.
+    """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except OSError as fault:
         raise ConfigError(f"cannot read {path}: {fault.strerror}") from None
     except UnicodeDecodeError as fault:
         raise ConfigError(f"cannot read {path}: byte {fault.start} is not UTF-8") from None
     found: dict[str, object] = {}
     for number, line in _logical_lines(text):
-        cut = min((at for at in (line.find("="), line.find(":")) if at >= 0), default=-1)
-        if cut < 1:
+        entry = _ENTRY.fullmatch(line)
+        if entry is None:
             raise ConfigError(f"{path}:{number}: expected key=value, got {line!r}")
-        found[line[:cut].strip()] = line[cut + 1 :].strip()
+        try:
+            found[_unescaped(entry[1])] = _unescaped(entry[2])
+        except ConfigError as fault:
+            raise ConfigError(f"{path}:{number}: {fault}") from None
     return canonical(found)
+
+
+def _unescaped(text: str) -> str:
+    def character(escape: re.Match[str]) -> str:
+        if escape[1] not in _ESCAPED:
+            raise ConfigError(f"{escape[0]!r} is no escape that is read here; a backslash is written as two")
+        return escape[1]
+
+    return re.sub(r"\\(.?)", character, text)
 
 
 def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
@@ -159,7 +189,7 @@ def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
         if not pending and (not line or line[0] in "#!"):
             continue
         first = first if pending else number
-        if line.endswith("\\"):
+        if (len(line) - len(line.rstrip("\\"))) % 2:
             pending += line[:-1]
             continue
         yield first, pending + line

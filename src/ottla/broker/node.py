@@ -19,8 +19,9 @@ from ottla.broker.metadata.names import GROUP_TOPIC, TRANSACTION_TOPIC
 from ottla.broker.metadata.properties import MetaProperties, new_uuid
 from ottla.broker.metadata.rules import RefusedError, check_name
 from ottla.broker.runtime.coordinators import Coordinators, apply_to_group, apply_to_transactions
+from ottla.broker.runtime.directories import remove_directories
 from ottla.broker.runtime.markers import Markers
-from ottla.broker.runtime.partitions import Partition, Partitions, remove_directories
+from ottla.broker.runtime.partitions import Partition, Partitions
 from ottla.broker.runtime.shard import ShardRunner, ShardRuntime
 from ottla.broker.runtime.timers import Timers
 from ottla.coordinator.decision import Effect

@@ -12,7 +12,7 @@ import os
 import resource
 import signal
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -75,6 +75,7 @@ def configure(
     if data_dir is not None:
         given["log.dirs"] = (str(data_dir),)
     if host is not None or port is not None:
+        BrokerConfig(given)  # what the listeners were to speak (TLS, SASL) must not be dropped in silence
         given["listeners"] = (f"PLAINTEXT://{host or '127.0.0.1'}:{9092 if port is None else port}",)
     config = BrokerConfig(given)
     ignored = config.without_effect()
@@ -127,12 +128,18 @@ def _reason(config: BrokerConfig, fault: Exception) -> str:
 def _parser() -> ArgumentParser:
     parser = ArgumentParser(prog="ottla serve", description="Run one Ottla broker.")
     parser.add_argument("--config", type=Path, help="a Kafka server.properties file")
-    parser.add_argument("--data-dir", type=Path, help="where the data is (log.dirs)")
+    parser.add_argument("--data-dir", type=_directory, help="where the data is (log.dirs)")
     parser.add_argument("--host", help="address to listen on")
     parser.add_argument("--port", type=int, help="port to listen on, 0 for any free one")
     parser.add_argument("-o", "--option", action="append", default=[], metavar="KEY=VALUE", help="any Kafka key")
     parser.add_argument("--log-level", default="warning", choices=("debug", "info", "warning", "error"))
     return parser
+
+
+def _directory(text: str) -> Path:
+    if not text:
+        raise ArgumentTypeError("it is empty; `.` is the current directory")
+    return Path(text)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from ottla.base.errors import ConfigError, OttlaError
 from ottla.base.limits import MAX_NEW_PARTITIONS
 from ottla.broker.config import BrokerConfig
 from ottla.broker.metadata.image import MetadataImage
-from ottla.broker.metadata.names import collision_key, name_problem
+from ottla.broker.metadata.names import METADATA_TOPIC, collision_key, name_problem
 from ottla.broker.topic_config import TopicConfig
 from ottla.wire.errors import ErrorCode
 
@@ -24,6 +24,8 @@ def check_name(name: str, image: MetadataImage) -> None:
     problem = name_problem(name)
     if problem is not None:
         raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+    if name == METADATA_TOPIC:  # its directory is the metadata log's
+        raise RefusedError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     if name in image.topics:
         raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if "." in name or "_" in name:

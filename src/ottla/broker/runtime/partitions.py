@@ -5,8 +5,6 @@ process (DESIGN, idea 7). Appends wake the fetches that wait for data.
 """
 
 import logging
-import shutil
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -18,8 +16,8 @@ from ottla.base.errors import StorageError
 from ottla.base.types import TopicPartition
 from ottla.broker.config import BrokerConfig
 from ottla.broker.metadata.image import MetadataImage, TopicImage
-from ottla.broker.metadata.names import METADATA_TOPIC
 from ottla.broker.runtime.checkpoints import Checkpoints
+from ottla.broker.runtime.directories import mark_deleted, must_be_free, remove_partition, set_strays_aside
 from ottla.broker.runtime.faults import DiskFaults
 from ottla.broker.storage import DirectoryStorage
 from ottla.broker.topic_config import TopicConfig
@@ -31,8 +29,6 @@ from ottla.wire.errors import ErrorCode
 
 _log = logging.getLogger(__name__)
 
-_DELETED: Final = "-delete"
-_STRAY: Final = "-stray"
 #: More than any fetch waits for: every watcher looks again.
 _EVERYTHING_BYTES: Final = 2**62
 
@@ -160,13 +156,15 @@ class Partitions:
 
     def recover(self, image: MetadataImage) -> None:
         """Open every partition of the image; put directories that belong to no topic aside."""
-        self._set_strays_aside(image)
+        set_strays_aside(self._data_dir, image)
         for topic in list(image.topics.values()):
             self.open_topic(topic, image.topic_configs(topic.name))
 
     def make(self, name: str, topic_id: bytes, numbers: Iterable[int], overrides: Mapping[str, str]) -> None:
         """Make partitions that the metadata does not know yet: all of them or, with StorageError, none."""
         numbers, config = tuple(numbers), self._log_config(overrides)
+        for number in numbers:
+            must_be_free(self._data_dir / str(TopicPartition(name, number)))
         try:
             self._forget_checkpointed(name, numbers)
             for number in numbers:
@@ -182,7 +180,7 @@ class Partitions:
         """Take back what `make` made: the metadata could not be written."""
         for number in numbers:
             self._partitions.pop((name, number), None)
-            shutil.rmtree(self._data_dir / str(TopicPartition(name, number)), ignore_errors=True)
+            remove_partition(self._data_dir / str(TopicPartition(name, number)))
 
     def open_topic(self, topic: TopicImage, overrides: dict[str, str]) -> None:
         """Open the partitions of `topic` that are not open yet."""
@@ -208,7 +206,7 @@ class Partitions:
             partition = self._partitions.pop((topic.name, number), None)
             if partition is not None:
                 # Not closed: a fetch may be sending of its files, which close when the last slice is gone.
-                doomed.append(self._rename(str(partition.tp), _DELETED))
+                doomed.append(mark_deleted(self._data_dir / str(partition.tp)))
                 partition.changed(_EVERYTHING_BYTES)
         with suppress(StorageError):  # a full disk: done when the name is used again
             self._forget_checkpointed(topic.name, range(len(topic.partitions)))
@@ -242,37 +240,6 @@ class Partitions:
             producer_id_expiration_ms=self._config.int("producer.id.expiration.ms"),
             transaction_verification=self._config.flag("transaction.partition.verification.enable"),
         )
-
-    def _set_strays_aside(self, image: MetadataImage) -> None:
-        """A directory that no topic owns would come back to life with the next topic of its name."""
-        for path in sorted(self._data_dir.iterdir()):
-            if not path.is_dir() or path.name.endswith(_STRAY) or "-" not in path.name:
-                continue
-            if path.name.endswith(_DELETED):
-                shutil.rmtree(path, ignore_errors=True)
-                continue
-            name, _, number = path.name.rpartition("-")
-            topic = image.topics.get(name)
-            if not number.isdigit() or name == METADATA_TOPIC:
-                continue
-            if topic is None or int(number) >= len(topic.partitions):
-                if not any(log.stat().st_size for log in path.glob("*.log")):
-                    shutil.rmtree(path, ignore_errors=True)  # the broker was killed while it made the topic
-                    continue
-                renamed = self._rename(path.name, _STRAY)
-                _log.warning("%s belongs to no topic; kept as %s", path.name, renamed.name)
-
-    def _rename(self, name: str, suffix: str) -> Path:
-        """As Kafka does: `<partition>.<unique>-delete`, cut to what a directory's name may hold."""
-        target = self._data_dir / f"{name[:200]}.{uuid.uuid4().hex}{suffix}"
-        (self._data_dir / name).rename(target)
-        return target
-
-
-def remove_directories(paths: Iterable[Path]) -> None:
-    """Remove what `delete_topic` renamed; may run in another thread."""
-    for path in paths:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def _tell(tp: TopicPartition, findings: Findings) -> None:

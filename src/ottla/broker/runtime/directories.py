@@ -1,0 +1,87 @@
+"""What lies in a data directory beside the metadata's partitions: ours to remove, ours to keep, or somebody else's.
+
+A data directory may be one in which people keep other things too (`--data-dir .`). Only what holds nothing but a log's
+files is ever touched, and only empty logs and what is named as deleted are removed.
+"""
+
+import logging
+import re
+import uuid
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from ottla.base.errors import StorageError
+from ottla.broker.metadata.image import MetadataImage
+from ottla.broker.metadata.names import METADATA_TOPIC
+
+_log = logging.getLogger(__name__)
+
+_DELETED: Final = "-delete"
+_STRAY: Final = "-stray"
+#: `<partition>.<unique>-delete`, Kafka's form and ours.
+_DELETED_NAME: Final = re.compile(r".+\.[0-9a-f]{32}-delete")
+_LOG_FILE: Final = re.compile(
+    r"(\d{20}\.(log|index|timeindex|txnindex|snapshot)(\.deleted|\.cleaned|\.swap)?"
+    r"|leader-epoch-checkpoint|partition\.metadata|damaged-offsets)(\.tmp)?"
+)
+
+
+def must_be_free(path: Path) -> None:
+    """StorageError for a directory that a new partition would share with files which are there already."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        if next(path.iterdir(), None) is not None:
+            raise StorageError(f"{path} is there already, and not empty: move it away, or choose another topic name")
+
+
+def mark_deleted(path: Path) -> Path:
+    """Take a partition's directory out of use; what it is called now."""
+    return _rename(path, _DELETED)
+
+
+def remove_partition(path: Path) -> None:
+    """Remove a log's files, and the directory when it holds nothing else. What cannot be removed stays."""
+    with suppress(OSError):
+        for file in path.iterdir():
+            if _LOG_FILE.fullmatch(file.name) and not file.is_dir():
+                file.unlink()
+        path.rmdir()
+
+
+def remove_directories(paths: Iterable[Path]) -> None:
+    """Remove what `mark_deleted` renamed; may run in another thread."""
+    for path in paths:
+        remove_partition(path)
+
+
+def set_strays_aside(data_dir: Path, image: MetadataImage) -> None:
+    """A partition's directory that no topic owns would come back to life with the next topic of its name."""
+    for path in sorted(data_dir.iterdir()):
+        if path.is_symlink() or not path.is_dir():
+            continue
+        name, dash, number = path.name.rpartition("-")
+        topic = image.topics.get(name)
+        if _DELETED_NAME.fullmatch(path.name):
+            remove_partition(path)
+        elif not dash or not (number.isascii() and number.isdigit()) or name == METADATA_TOPIC:
+            continue
+        elif topic is None or int(number) >= len(topic.partitions):
+            _set_aside(path)
+
+
+def _set_aside(path: Path) -> None:
+    files = list(path.iterdir())
+    if not files:
+        return
+    if not all(_LOG_FILE.fullmatch(file.name) and file.is_file() for file in files):
+        _log.warning("%s is no partition's directory: left as it is", path)
+    elif any(file.stat().st_size for file in files if file.suffix == ".log"):
+        _log.warning("%s belongs to no topic; kept as %s", path.name, _rename(path, _STRAY).name)
+    else:
+        remove_partition(path)  # the broker was killed while it made the topic
+
+
+def _rename(path: Path, suffix: str) -> Path:
+    """As Kafka does: `<partition>.<unique>-delete`, cut to what a directory's name may hold."""
+    return path.rename(path.with_name(f"{path.name[:200]}.{uuid.uuid4().hex}{suffix}"))
