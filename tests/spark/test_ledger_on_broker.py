@@ -13,6 +13,7 @@ from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import KafkaLink
 from ottla.spark.protocol import Append, ReadLedger, Steps
 from ottla.wire.messages.fetch import PartitionData
+from tests.spark.throttled_link import ThrottledLink
 
 KEY = BatchKey("q", 7)
 
@@ -22,9 +23,10 @@ class NewLeader(KafkaLink):
 
     lags = 2
 
-    async def fetch(self, tp: TopicPartition, offset: int, **how: Any) -> PartitionData:
+    async def fetch(self, tp: TopicPartition, offset: int, **how: Any) -> PartitionData | None:
         """Nothing, below an old high watermark; then what there is."""
         data = await super().fetch(tp, offset, **how)
+        assert data is not None
         self.lags -= 1
         return data._replace(records=b"", high_watermark=0) if self.lags >= 0 else data
 
@@ -49,7 +51,7 @@ def note(ledger: LedgerKafka, link: KafkaLink) -> None:
     link.run(ledger.drive(steps()))
 
 
-@pytest.mark.parametrize("kind", [KafkaLink, NewLeader])
+@pytest.mark.parametrize("kind", [KafkaLink, NewLeader, ThrottledLink])
 def test_s2_a_decision_is_found_whatever_high_watermark_a_new_leader_answers(
     bootstrap: str, fresh_name: Callable[[str], str], kind: type[KafkaLink]
 ) -> None:

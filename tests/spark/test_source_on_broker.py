@@ -18,8 +18,11 @@ from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.spark.datasource import OttlaDataSource
 from ottla.spark.errors import DataLossError, OpenTransactionError
-from ottla.spark.source import OttlaReader, OttlaStreamReader
+from ottla.spark.options import source_options
+from ottla.spark.plan import Range
+from ottla.spark.source import OttlaReader, OttlaStreamReader, read_range
 from tests.spark.test_columns import SCHEMA
+from tests.spark.throttled_link import ThrottledLink
 
 ALL = ReadAllAvailable()
 ROWS = from_arrow_schema(SCHEMA)
@@ -325,6 +328,18 @@ def test_s1_a_micro_batch_waits_for_its_least_size(world: World) -> None:
     assert next_batch(limited, start, ReadMaxRows(3))[1] == world.rows(range(1), range(1))
     impatient = world.stream(minOffsetsPerTrigger=11, maxTriggerDelay="0s")
     assert next_batch(impatient, start)[1] == world.rows(range(5), range(5))
+
+
+def test_s1_a_fetch_that_a_quota_puts_off_is_asked_again_and_no_loss(world: World) -> None:
+    options = source_options({"kafka.bootstrap.servers": world.bootstrap, "subscribe": world.topic}, streaming=False)
+    kafka = ThrottledLink(options.kafka)
+    try:
+        batches = read_range(kafka, options, ROWS, Range(TopicPartition(world.topic, 0), 0, 5), None)
+        assert [v.decode() for batch in batches for v in batch.column("value").to_pylist()] == world.rows(
+            range(5), range(0)
+        )
+    finally:
+        kafka.shut()
 
 
 def test_s1_the_source_commits_its_groups_offsets_for_other_sinks(

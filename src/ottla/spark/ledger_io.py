@@ -195,17 +195,21 @@ class LedgerKafka:
             except OffsetOutOfRangeError:
                 ledger = self._link.memory[key] = await self._from_the_beginning()
                 continue
+            if records is None:
+                continue
             if not records:
                 break
             ledger.apply(_ledger_batches(records))
         return ledger
 
     async def _fetch(self, offset: int, end: int) -> Any:
-        """The batches from `offset` on; nothing when compaction has left none up to `end`."""
+        """The batches from `offset` on; empty when compaction has left none up to `end`, None when throttled."""
         data = await self._link.fetch(self._tp, offset, committed=False, max_bytes=_READ_BYTES, max_wait_ms=0)
+        if data is None:
+            return None
         if not data.records and data.high_watermark < end:
             raise KafkaError.of(ErrorCode.OFFSET_NOT_AVAILABLE, f"{self._tp} ends at {data.high_watermark} for now")
-        return data.records
+        return data.records or b""
 
     async def _from_the_beginning(self) -> Ledger:
         ledger = Ledger(self._sink)

@@ -100,13 +100,14 @@ class KafkaLink(AsyncAdmin):
         committed: bool,
         max_bytes: int,
         max_wait_ms: int,
-    ) -> PartitionData:
-        """One fetch of one partition, repeated until it succeeds.
+    ) -> PartitionData | None:
+        """One fetch of one partition, repeated until it succeeds; None when a quota kept the broker from reading.
 
-        Raises OffsetOutOfRangeError; DataLossError if the topic is gone, or has another id than `topic_id`.
+        Ask again then: the connection keeps the silence that the broker wants (KIP-219). Raises OffsetOutOfRangeError;
+        DataLossError if the topic is gone, or has another id than `topic_id`.
         """
 
-        async def attempt() -> PartitionData:
+        async def attempt() -> PartitionData | None:
             await self._require_id(tp.topic, topic_id)
             return await self._fetch(tp, offset, int(committed), max_bytes, max_wait_ms)
 
@@ -145,7 +146,7 @@ class KafkaLink(AsyncAdmin):
 
     async def _fetch(
         self, tp: TopicPartition, offset: int, isolation: int, max_bytes: int, max_wait_ms: int
-    ) -> PartitionData:
+    ) -> PartitionData | None:
         leader = await self._leader(tp)
         snapshot = self._cluster.snapshot
         partition = FetchPartition(tp.partition, snapshot.leader_epoch(tp), offset, partition_max_bytes=max_bytes)
@@ -159,6 +160,8 @@ class KafkaLink(AsyncAdmin):
         timeout_ms = self.config.request_timeout_ms + max_wait_ms
         answer: FetchResponse = await self._cluster.request(leader, ApiKey.FETCH, request, timeout_ms=timeout_ms)
         raise_for(answer.error_code)
+        if not answer.responses and answer.throttle_time_ms > 0:
+            return None
         data = answer.responses[0].partitions[0]
         raise_for(data.error_code, f"{tp} at {offset}")
         return data

@@ -40,23 +40,27 @@ class KafkaRange(InputPartition):  # type: ignore[misc]
         self.range, self.topic_id = wanted, topic_id
 
 
-def read_range(options: SourceOptions, schema: Any, wanted: Range, topic_id: str | None) -> Iterator[Any]:
+def read_range(
+    kafka: KafkaLink, options: SourceOptions, schema: Any, wanted: Range, topic_id: str | None
+) -> Iterator[Any]:
     """RecordBatches of a range, in a task. One fetch is on its way while the one before is decoded."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     arrow_schema = to_arrow_schema(schema, timezone="UTC")
-    kafka = link(options.kafka)
     committed = options.client.isolation_level == "read_committed"
     at, empty = wanted.start, 0
     fetched = kafka.submit(_fetch(kafka, options, wanted.tp, topic_id, at))
     while at < wanted.end:
         try:
-            data: PartitionData = fetched.result()
+            data = fetched.result()
         except DataLossError as loss:  # the topic is another one, or none
             _lost(options, str(loss))
             return
         except OffsetOutOfRangeError:
             at = _after_loss(kafka, options, wanted, at)
+            fetched = kafka.submit(_fetch(kafka, options, wanted.tp, topic_id, at))
+            continue
+        if data is None:
             fetched = kafka.submit(_fetch(kafka, options, wanted.tp, topic_id, at))
             continue
         aborted = [(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()]
@@ -80,7 +84,7 @@ def read_range(options: SourceOptions, schema: Any, wanted: Range, topic_id: str
 
 async def _fetch(
     kafka: KafkaLink, options: SourceOptions, tp: TopicPartition, topic_id: str | None, offset: int
-) -> PartitionData:
+) -> PartitionData | None:
     client = options.client
     return await kafka.fetch(
         tp,
@@ -143,7 +147,7 @@ def _input_partitions(
 def _read(options: SourceOptions, schema: Any, partition: InputPartition) -> Iterator[Any]:
     if not isinstance(partition, KafkaRange):  # Spark's own, when there is nothing to read
         return iter(())
-    return read_range(options, schema, partition.range, partition.topic_id)
+    return read_range(link(options.kafka), options, schema, partition.range, partition.topic_id)
 
 
 class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
