@@ -106,6 +106,8 @@ def test_s2_the_sink_has_the_same_id_after_a_restart(given: dict[str, str], sink
     [
         (SERVERS, "set the option sink.id"),
         ({**SINK, "sink.id": "a b"}, "letters, digits"),
+        ({**SINK, "queryId": "job"}, "option queryId says nothing without batchId: give both"),
+        ({**SINK, "batchId": "20261121"}, "option batchId says nothing without queryId: give both"),
         ({**SINK, "kafka.transactional.id": "x"}, "is set by the sink itself"),
         ({**SINK, "kafka.acks": "1"}, "idempoten"),
         ({**SINK, "semantic": "exactly-once"}, "did you mean semantics?"),

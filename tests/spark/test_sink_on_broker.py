@@ -15,9 +15,10 @@ from ottla.spark.errors import InDoubtError, PipelineError, SinkFencedError, Slo
 from ottla.spark.ledger import BatchKey, Plan
 from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import link
+from ottla.spark.options import sink_options
 from ottla.spark.protocol import EndTransactions, commit_batch
 from ottla.spark.sink import KafkaSink
-from tests.spark.sink_world import SinkWorld
+from tests.spark.sink_world import QUERY, SCHEMA, SinkWorld
 
 ABC = Counter(["a", "b", "c"])
 
@@ -183,6 +184,22 @@ def test_s2_a_checkpoint_that_was_rolled_back_is_in_doubt(world: SinkWorld) -> N
         world.committer().commit(world.batch(world.driver(), batch, "x"), batch)
     with pytest.raises(InDoubtError, match=r"batch 0 .* rolled back"):
         world.task(world.driver(), 0, 0, "x")
+
+
+def test_s2_a_batch_write_whose_number_does_not_grow_is_told_so(world: SinkWorld) -> None:
+    world.committer().commit(world.batch(world.driver(), 1, "x"), None)
+    numbered = sink_options(
+        {
+            "kafka.bootstrap.servers": world.bootstrap,
+            "topic": world.topic,
+            "sink.id": f"{world.topic}.sink",
+            "queryId": QUERY,
+            "batchId": "0",
+        }
+    )
+    driver = KafkaSink(numbered, SCHEMA, on_driver=True)
+    with pytest.raises(InDoubtError, match="batch 1 is decided already; the option batchId has to grow"):
+        world.task(driver, 0, 0, "y")
 
 
 def test_s2_a_batch_that_was_planned_anew_is_in_doubt_and_an_honest_replay_is_not(world: SinkWorld) -> None:

@@ -71,8 +71,13 @@ SINK_OPTIONS = ConfigSet.of(
         ConfigKey("includeHeaders", _FLAG, True, "Write the headers column if there is one"),
         ConfigKey("checkpointLocation", _TEXT, None, "Spark's"),
         ConfigKey("queryName", _TEXT, None, "Spark's"),
-        ConfigKey("queryId", _TEXT, None, "In foreachBatch: the query the batch belongs to"),
-        ConfigKey("batchId", _WHOLE, None, "In foreachBatch: the batch's number", between(0)),
+        ConfigKey(
+            "queryId",
+            _TEXT,
+            None,
+            "Of a batch write that may be run again: the job it belongs to. With batchId, or neither",
+        ),
+        ConfigKey("batchId", _WHOLE, None, "The number of that write, which grows from write to write", between(0)),
     ),
 )
 
@@ -214,6 +219,12 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     for name in _OURS:
         if name in kafka:
             raise ConfigError(f"kafka.{name} is set by the sink itself")
+    if (own["queryId"] is None) != (own["batchId"] is None):
+        alone, other = ("queryId", "batchId") if own["batchId"] is None else ("batchId", "queryId")
+        raise ConfigError(
+            f"the option {alone} says nothing without {other}: give both, and a write that is run again under the same "
+            "two is skipped, or neither"
+        )
     client = {**_SINK_DEFAULTS, **kafka, "enable.idempotence": True}
     producer_config(client)
     semantics = Semantics(own["semantics"])

@@ -172,15 +172,24 @@ class SlotTask(Enum):
     SKIP = "the whole batch is committed"
 
 
-def slot_task(claim: Claim, key: BatchKey, slot: int, topic: str | None) -> tuple[SlotTask, SlotMarker | None]:
+def slot_task(
+    claim: Claim, key: BatchKey, slot: int, topic: str | None, *, by_option: bool = False
+) -> tuple[SlotTask, SlotMarker | None]:
     """What to do with `slot` of batch `key`, and the marker to compare with. `topic` is the option's.
+
+    `by_option`: the user has numbered the batch, not Spark with a checkpoint.
 
     Raises InDoubtError; ConfigError if the rest of a batch would go to another topic.
     """
     _check_nothing_is_left_behind(claim, key)
     past = claim.past.get(key.query, QueryPast())
     if key.batch < past.latest:
-        why = f"batch {past.latest} is decided already; the checkpoint was rolled back, or another query shares it"
+        why = f"batch {past.latest} is decided already; " + (
+            f"the option batchId has to grow from write to write, and the ledger tells only of the last one whether it is "
+            f"written. If batch {key.batch} is missing in the output, write it under another queryId"
+            if by_option
+            else "the checkpoint was rolled back, or another query shares it"
+        )
         raise InDoubtError(claim.sink, key.query, key.batch, why)
     if key.batch == past.complete:
         return SlotTask.SKIP, None

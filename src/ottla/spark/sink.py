@@ -81,7 +81,9 @@ class KafkaSink:
         claim = self.claim
         require(claim is not None, "the sink was claimed before its tasks started")
         assert claim is not None
-        task, marker = slot_task(claim, key, slot, self.options.topic)
+        options = self.options
+        by_option = options.batch_id is not None and options.checkpoint is None
+        task, marker = slot_task(claim, key, slot, options.topic, by_option=by_option)
         if task is SlotTask.WRITE:
             return self._write_slot(claim, key, slot, batches, attempt)
         digest = RowDigest()
