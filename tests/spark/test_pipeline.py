@@ -31,9 +31,15 @@ def test_s3_the_sink_may_name_the_group() -> None:
     assert offsets_of_log(log(NO_GROUP), "h") == {"h": {"a": {0: 5}}}
 
 
-def test_s3_an_unknown_form_of_the_log_is_an_error() -> None:
+def test_s3_the_second_form_of_the_log_names_its_sources() -> None:
+    text = "\n".join(["v2", "{}", f"0:{OURS}", "1:-", 'lines:{"lines":{"0":7}}', "x"])
+    assert offsets_of_log(text, None) == {"g": {"a": {0: 5, 1: 9}}}
+
+
+@pytest.mark.parametrize("text", ["{}", "v3\n{}\n" + OURS, "v1"])
+def test_s3_an_unknown_form_of_the_log_is_an_error(text: str) -> None:
     with pytest.raises(PipelineError, match="unknown form"):
-        offsets_of_log("{}", None)
+        offsets_of_log(text, None)
 
 
 @pytest.mark.parametrize("scheme", ["", "file:", "file://"])

@@ -250,6 +250,18 @@ def test_s2_the_checkpoint_may_be_known_to_the_tasks_only(world: SinkWorld) -> N
     assert world.group_offset("g") == 5
 
 
+def test_s3_offsets_in_a_form_that_is_not_known_are_not_passed_over_in_silence(
+    world: SinkWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    for batch in range(2):
+        (world.checkpoint / "offsets" / str(batch)).write_text("v3\n{}\n")
+        world.committer().commit(world.batch(world.driver(), batch, "x"), batch)
+    (said,) = [record.getMessage() for record in caplog.records if record.name == "ottla.spark"]
+    assert "No offsets of a kafka.group.id are committed: the checkpoint's offset log has an unknown form" in said
+    with pytest.raises(PipelineError, match=r"kafka\.group\.id g: .* unknown form"):
+        world.committer(**{"kafka.group.id": "g"}).commit(world.batch(world.driver(), 1, "x"), 1)
+
+
 def test_s2_a_batch_is_skipped_without_a_checkpoint_that_can_be_read(
     world: SinkWorld, caplog: pytest.LogCaptureFixture
 ) -> None:

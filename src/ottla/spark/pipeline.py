@@ -26,15 +26,16 @@ _NO_SOURCE = "-"
 def offsets_of_log(text: str, group: str | None) -> dict[str, dict[str, dict[int, int]]]:
     """Group → topic → partition → next offset, from a file of the checkpoint's offset log; `group` overrides theirs.
 
-    Line 1 is the log's version, line 2 the batch's metadata, then one line for each source. Sources that are not
-    Ottla's, and those without a group, are left out. Raises PipelineError when the file is not of that form.
+    Line 1 is the log's version, line 2 the batch's metadata, then one line for each source, in version 2 with the
+    source's name and a colon before it. Sources that are not Ottla's, and those without a group, are left out. Raises
+    PipelineError when the file is not of that form.
     """
     version, *lines = text.split("\n")
-    if not version.startswith("v") or not lines:
+    if version not in ("v1", "v2") or not lines:
         raise PipelineError(f"the checkpoint's offset log has an unknown form, it begins with {version[:20]!r}")
     found: dict[str, dict[str, dict[int, int]]] = {}
     for line in lines[1:]:
-        offset = _source_offset(line)
+        offset = _source_offset(line if version == "v1" else line.partition(":")[2])
         name = group or (offset.group if offset is not None else None)
         if offset is not None and name is not None:
             for tp, position in offset.end.items():
@@ -56,7 +57,7 @@ class Planned(NamedTuple):
 
     digest: str | None
     offsets: GroupOffsets
-    #: Why it could not be read.
+    #: Why it, or what it says of offsets, could not be read.
     why: str = ""
 
 

@@ -185,8 +185,8 @@ def slot_task(
     past = claim.past.get(key.query, QueryPast())
     if key.batch < past.latest:
         why = f"batch {past.latest} is decided already; " + (
-            f"the option batchId has to grow from write to write, and the ledger tells only of the last one whether it is "
-            f"written. If batch {key.batch} is missing in the output, write it under another queryId"
+            f"the option batchId has to grow from write to write, and only of the last one the ledger tells whether it "
+            f"is written. If batch {key.batch} is missing in the output, write it under another queryId"
             if by_option
             else "the checkpoint was rolled back, or another query shares it"
         )

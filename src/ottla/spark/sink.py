@@ -39,8 +39,8 @@ from ottla.spark.protocol import (
 from ottla.spark.slot_writer import PlainWriter, SlotWriter
 
 log = logging.getLogger("ottla.spark")
-#: Checkpoints of which this process has said that they cannot be read.
-_UNREADABLE: set[str | None] = set()
+#: Checkpoints of which this process has said that they, or their offsets, cannot be read.
+_SAID: set[str | None] = set()
 
 
 class SlotMessage(WriterCommitMessage):  # type: ignore[misc]
@@ -142,6 +142,8 @@ class KafkaSink:
         else:
             found = planned(checkpoint, key.batch, options.group_id if batch is not None else None)
         if found.digest is not None:
+            if found.why:
+                self._say_once(checkpoint, f"No offsets of a kafka.group.id are committed: {found.why}")
             return found
         if committed_plan(reports[0].claim, key).offsets is not None:
             raise PipelineError(
@@ -149,19 +151,23 @@ class KafkaSink:
                 f"but whether this is its replay cannot be told, for the checkpoint cannot be read: {found.why}"
             )
         if any(report.task is not SlotTask.SKIP for report in reports):
-            if batch is not None and checkpoint not in _UNREADABLE:
-                _UNREADABLE.add(checkpoint)
-                log.warning(
-                    "sink %s: the checkpoint cannot be read (%s). No offsets of a kafka.group.id are committed, and a "
+            if batch is not None:
+                self._say_once(
+                    checkpoint,
+                    f"the checkpoint cannot be read ({found.why}). No offsets of a kafka.group.id are committed, and a "
                     "batch that is planned anew under the number of a committed one cannot be told from its replay",
-                    options.sink_id,
-                    found.why,
                 )
             return found
         log.warning(
             "sink %s: batch %d of query %s is committed already, skipped", options.sink_id, key.batch, key.query
         )
         return found
+
+    def _say_once(self, checkpoint: str | None, what: str) -> None:
+        """In a process, of a checkpoint."""
+        if checkpoint not in _SAID:
+            _SAID.add(checkpoint)
+            log.warning("sink %s: %s", self.options.sink_id, what)
 
     def abort(self, messages: Sequence[Any]) -> None:
         """On the driver: release what a batch has left open, unless it is decided. Recovery does the rest."""
