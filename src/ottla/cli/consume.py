@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,24 +17,25 @@ from ottla.cli.common import (
     consumer_config,
     existing_partitions,
     only,
-    print_json_line,
     say,
 )
+from ottla.cli.printer import Printer
 from ottla.cli.watch import ANSWER_WITHIN_MS, Watch
 
 if TYPE_CHECKING:
-    from ottla import Consumer, ConsumerRecord, TopicPartition
+    from ottla import Consumer, TopicPartition
 
-_POLL_S = 0.5
 _CLOSES_SOON_S = 2.0
 
 
 def consume(
     topics: Annotated[list[str], typer.Argument(help="Topics, or TOPIC:PARTITION to read one partition.")],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    group: Annotated[str | None, typer.Option("--group", "-g", help="Read as a member and commit offsets.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="Read as a member; commit what was printed.")
+    ] = None,
     from_beginning: Annotated[bool, typer.Option("--from-beginning", help="From the oldest record on.")] = False,
-    max_records: Annotated[int | None, typer.Option("--max", "-n", help="End after so many records.")] = None,
+    max_records: Annotated[int | None, typer.Option("--max", "-n", min=1, help="End after so many records.")] = None,
     until_end: Annotated[bool, typer.Option("--until-end", "-e", help="End at what is the end now.")] = False,
     read_uncommitted: Annotated[
         bool, typer.Option("--read-uncommitted", help="Also records of aborted and open transactions.")
@@ -70,10 +70,11 @@ def consume(
         else:
             consumer.assign(partitions)
         ends = dict(consumer.end_offsets(partitions)) if until_end and group is None else None
-        for records in _polled(consumer, watch, max_records):
-            for record in records:
-                _print(record, as_json=as_json)
-            sys.stdout.flush()
+        printer = Printer(consumer, watch, in_group=group is not None, as_json=as_json)
+        left = max_records
+        while left is None or left > 0:
+            count = printer.poll(left)
+            left = None if left is None else left - count
             if until_end and _at_end(consumer, watch, ends):
                 return
 
@@ -93,19 +94,6 @@ def _closed(consumer: Consumer) -> Iterator[Consumer]:
             late.cancel()
 
 
-def _polled(consumer: Consumer, watch: Watch, max_records: int | None) -> Iterator[list[ConsumerRecord]]:
-    """What each poll brought, nothing included, until there were `max_records`."""
-    left = max_records
-    while left is None or left > 0:
-        records = consumer.poll(_POLL_S)[:left]
-        if records:
-            watch.heard()
-        else:
-            watch.heard_nothing()
-        left = None if left is None else left - len(records)
-        yield records
-
-
 def _refuse_single_partitions(topics: list[str]) -> None:
     single = [name for name in topics if ":" in name]
     if single:
@@ -120,23 +108,3 @@ def _at_end(consumer: Consumer, watch: Watch, ends: dict[TopicPartition, int] | 
     if watch.assigned and not assigned:
         say("The group's other members read every partition.")
     return watch.assigned and all(consumer.current_lag(tp) == 0 for tp in assigned)
-
-
-def _print(record: ConsumerRecord, *, as_json: bool) -> None:
-    if not as_json:
-        sys.stdout.buffer.write((record.value or b"") + b"\n")
-        return
-    fields = {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms,
-        "key": _text(record.key),
-        "value": _text(record.value),
-        "headers": [[name, _text(value)] for name, value in record.headers],
-    }
-    print_json_line(fields)
-
-
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else bytes(value).decode("utf-8", "backslashreplace")
