@@ -1,6 +1,7 @@
 """SPEC S3: the source's offsets, out of the checkpoint, to be committed with the output."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,21 @@ def test_s2_a_plan_is_known_by_the_bytes_of_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("where", ["unknown://a/b", "hdfs://127.0.0.1:1/a", "/nowhere"])
 def test_s2_a_checkpoint_that_cannot_be_read_tells_nothing(where: str) -> None:
     assert planned(where, 7, None)[:2] == (None, {})
+
+
+def test_s2_a_checkpoint_that_does_not_answer_is_not_waited_for_batch_by_batch(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    silent = tmp_path / "offsets" / "7"
+    os.mkfifo(silent)  # whoever opens it waits for a writer
+    (tmp_path / "offsets" / "8").write_text(log(OURS))
+    assert planned(str(tmp_path), 7, None, wait_s=0.1) == (None, {}, f"{silent}: no answer within 0.1 s")
+    assert planned(str(tmp_path), 8, None) == (None, {}, f"{silent}: no answer within 0.1 s")
+    with pytest.raises(PipelineError, match="no answer within"):
+        planned(str(tmp_path), 7, "g", wait_s=0.1)
+    found = planned(str(tmp_path), 8, None, needed=True)
+    assert found.offsets == {"g": {"a": {0: 5, 1: 9}}}
+    assert planned(str(tmp_path), 8, None) == found  # it may be asked again
+    os.close(os.open(silent, os.O_RDWR))  # lets the threads go on
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,10 @@ made of.
 import hashlib
 import json
 import logging
+import threading
+import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from ottla.base.errors import ConfigError
@@ -61,13 +64,26 @@ class Planned(NamedTuple):
     why: str = ""
 
 
-def planned(checkpoint: str | None, batch: int, group: str | None) -> Planned:
-    """What the checkpoint's offsets/`batch` says. Raises PipelineError if `group` asks for it and it cannot be had."""
+#: How long a file of the checkpoint is waited for. The batch's transactions are open in the meantime, and file systems
+#: that are far away, or gone, repeat their requests for minutes.
+READ_S = 5.0
+_ASK_AGAIN_S = 300.0
+#: Checkpoints that could not be read: why, and when they may be asked again.
+_UNREADABLE: dict[str, tuple[str, float]] = {}
+
+
+def planned(
+    checkpoint: str | None, batch: int, group: str | None, *, needed: bool = False, wait_s: float = READ_S
+) -> Planned:
+    """What the checkpoint's offsets/`batch` says. Raises PipelineError if `group` asks for it and it cannot be had.
+
+    A checkpoint that could not be read is not asked again for some minutes, unless this batch needs it.
+    """
     digest = None
     try:
         if checkpoint is None:
             raise FileNotFoundError("checkpointLocation is not an option of the writer")
-        text = _read(f"{checkpoint.rstrip('/')}/offsets/{batch}")
+        text = _read_in_time(checkpoint, batch, wait_s, needed=needed or group is not None)
         digest = hashlib.sha256(text).hexdigest()[:32]
         return Planned(digest, offsets_of_log(text.decode(), group))
     except (OSError, PipelineError, ValueError) as error:
@@ -81,6 +97,34 @@ def checkpoint_of(option: str | None, session: str | None, name: str | None) -> 
     if option is not None or session is None or name is None:
         return option  # without a name Spark puts it into a directory that no restart finds again
     return f"{session.rstrip('/')}/{name}"
+
+
+def _read_in_time(checkpoint: str, batch: int, wait_s: float, *, needed: bool) -> bytes:
+    """The file's bytes. Raises OSError."""
+    why, until_s = _UNREADABLE.get(checkpoint, ("", 0.0))
+    if time.monotonic() < until_s and not needed:
+        raise OSError(why)
+    uri = f"{checkpoint.rstrip('/')}/offsets/{batch}"
+    text: Future[bytes] = Future()
+
+    def read() -> None:
+        try:
+            text.set_result(_read(uri))
+        except BaseException as error:  # noqa: BLE001 - it is raised where the bytes are waited for
+            text.set_exception(error)
+
+    # a thread of its own, for nothing can stop it; as a daemon it does not keep the process
+    threading.Thread(target=read, name="ottla-checkpoint", daemon=True).start()
+    try:
+        found = text.result(wait_s)
+    except FileNotFoundError:
+        raise  # the file system has answered
+    except OSError as error:
+        why = str(error) or f"{uri}: no answer within {wait_s:g} s"
+        _UNREADABLE[checkpoint] = why, time.monotonic() + _ASK_AGAIN_S
+        raise OSError(why) from error
+    _UNREADABLE.pop(checkpoint, None)
+    return found
 
 
 def _read(uri: str) -> bytes:

@@ -137,15 +137,17 @@ class KafkaSink:
     def _planned(self, checkpoint: str | None, batch: int | None, reports: Sequence[SlotReport]) -> Planned:
         """What the checkpoint says of the batch. Raises PipelineError where the batch cannot do without."""
         options, key = self.options, reports[0].key
+        decided = committed_plan(reports[0].claim, key).offsets is not None
         if batch is None and checkpoint is None:
             found = Planned(None, {}, "checkpointLocation is not an option of the writer")
         else:
-            found = planned(checkpoint, key.batch, options.group_id if batch is not None else None)
+            group = options.group_id if batch is not None else None
+            found = planned(checkpoint, key.batch, group, needed=decided)
         if found.digest is not None:
             if found.why:
                 self._say_once(checkpoint, f"No offsets of a kafka.group.id are committed: {found.why}")
             return found
-        if committed_plan(reports[0].claim, key).offsets is not None:
+        if decided:
             raise PipelineError(
                 f"sink {options.sink_id}: batch {key.batch} of query {key.query} is committed, in whole or in part, "
                 f"but whether this is its replay cannot be told, for the checkpoint cannot be read: {found.why}"
