@@ -16,6 +16,7 @@ from ottla.spark.ledger import BatchKey, Plan
 from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import link
 from ottla.spark.options import sink_options
+from ottla.spark.pipeline import planned
 from ottla.spark.protocol import EndTransactions, commit_batch
 from ottla.spark.sink import KafkaSink
 from tests.spark.sink_world import QUERY, SCHEMA, SinkWorld
@@ -260,6 +261,26 @@ def test_s3_offsets_in_a_form_that_is_not_known_are_not_passed_over_in_silence(
     assert "No offsets of a kafka.group.id are committed: the checkpoint's offset log has an unknown form" in said
     with pytest.raises(PipelineError, match=r"kafka\.group\.id g: .* unknown form"):
         world.committer(**{"kafka.group.id": "g"}).commit(world.batch(world.driver(), 1, "x"), 1)
+
+
+def test_s2_a_foreach_batch_whose_checkpoint_cannot_be_read_says_so_once(
+    world: SinkWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    for batch in range(2):
+        messages = world.batch(world.driver(), batch, "x")
+        world.committer(checkpointlocation=str(world.checkpoint / "no")).commit(messages, None)
+    (said,) = [record.getMessage() for record in caplog.records if record.name == "ottla.spark"]
+    assert "the checkpoint cannot be read" in said
+
+
+def test_s2_a_replay_asks_for_its_plan_although_the_checkpoint_could_not_be_read_just_now(world: SinkWorld) -> None:
+    world.plan(0, 5, "g")
+    world.committer().commit(world.batch(world.driver(), 0, "a b", "c"), 0)
+    (world.checkpoint / "offsets" / "1").mkdir()
+    assert "1" in planned(str(world.checkpoint), 1, None).why
+    assert planned(str(world.checkpoint), 0, None).digest is None
+    world.committer().commit(world.batch(world.driver(), 0, "a b", "c"), 0)
+    assert world.output() == ABC
 
 
 def test_s2_a_batch_is_skipped_without_a_checkpoint_that_can_be_read(

@@ -149,6 +149,8 @@ def _read(uri: str) -> bytes:
 
 #: For each sink id the query, batch and run that this driver wrote last.
 _WRITTEN: dict[str, tuple[str, int, str]] = {}
+#: Queries whose checkpoint Spark did not tell, of which the log says so.
+_NOT_FOUND: set[str] = set()
 
 
 def foreach_batch(options: Mapping[str, Any]) -> Callable[[Any, int], None]:
@@ -195,5 +197,7 @@ def _checkpoint_of_running(session: Any, query: str) -> str | None:
         )
         return str(running.resolvedCheckpointRoot())
     except (AttributeError, TypeError, Py4JError) as error:  # Spark's own insides, which another version may not have
-        log.warning("query %s: give foreach_batch the option checkpointLocation, it cannot be found: %s", query, error)
+        if query not in _NOT_FOUND:
+            _NOT_FOUND.add(query)
+            log.warning("query %s: give foreach_batch the option checkpointLocation, it is not found: %s", query, error)
         return None

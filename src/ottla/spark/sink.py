@@ -153,7 +153,7 @@ class KafkaSink:
                 f"but whether this is its replay cannot be told, for the checkpoint cannot be read: {found.why}"
             )
         if any(report.task is not SlotTask.SKIP for report in reports):
-            if batch is not None:
+            if batch is not None or checkpoint is not None:
                 self._say_once(
                     checkpoint,
                     f"the checkpoint cannot be read ({found.why}). No offsets of a kafka.group.id are committed, and a "
