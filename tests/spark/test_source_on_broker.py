@@ -1,7 +1,8 @@
 """SPEC S1 on a real broker: the source's driver and tasks are called as Spark does, while topics change under them."""
 
+import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,9 +19,11 @@ from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.spark.datasource import OttlaDataSource
 from ottla.spark.errors import DataLossError, OpenTransactionError
+from ottla.spark.link import KafkaLink
 from ottla.spark.options import source_options
 from ottla.spark.plan import Range
 from ottla.spark.source import OttlaReader, OttlaStreamReader, read_range
+from ottla.spark.topics import Topics
 from tests.spark.test_columns import SCHEMA
 from tests.spark.throttled_link import ThrottledLink
 
@@ -185,6 +188,41 @@ def test_s1_a_bound_outside_the_log_is_a_loss(world: World) -> None:
     assert batch_values(accepted) == world.rows(range(0), range(5))
     stream = world.stream(startingOffsets=beyond, failOnDataLoss=False)
     assert next_batch(stream, stream.initialOffset())[1] == world.rows(range(5), range(0))
+
+
+class Growing(KafkaLink):
+    """A link to a topic that gets three records to a partition after each question where it ends."""
+
+    world: World
+
+    async def offsets_at(self, times: Mapping[TopicPartition, int], *, committed: bool) -> dict[TopicPartition, int]:
+        """The answer, and then the records."""
+        found = await super().offsets_at(times, committed=committed)
+        await asyncio.to_thread(self.world.fill, 3)
+        return found
+
+
+class GrowingTopics(Topics):
+    """The partitions of a `Growing` link."""
+
+    growing: Growing
+
+    @property
+    def kafka(self) -> KafkaLink:
+        """The link."""
+        return self.growing
+
+
+def test_s1_a_log_that_grows_while_its_ends_are_asked_has_no_open_transaction(world: World) -> None:
+    options = source_options({"kafka.bootstrap.servers": world.bootstrap, "subscribe": world.topic}, streaming=False)
+    topics = GrowingTopics(options)
+    topics.growing = Growing(options.kafka)
+    topics.growing.world = world
+    try:
+        for offset in (7, 11):  # the log ended at 5 before, and then at 8
+            topics.require_stable("endingOffsets", {TopicPartition(world.topic, p): offset for p in range(2)})
+    finally:
+        topics.growing.shut()
 
 
 def test_s1_a_bound_behind_an_open_transaction_names_it(world: World) -> None:

@@ -76,11 +76,13 @@ class Topics:
 
     def require_stable(self, option: str, offsets: Offsets) -> None:
         """Raise OpenTransactionError if one of `offsets` is in the log, but behind an open transaction."""
-        stable = self.at(dict.fromkeys(offsets, LATEST))
-        behind = {tp: LATEST for tp, offset in offsets.items() if offset > stable.get(tp, offset)}
-        ends = self.kafka.run(self.kafka.offsets_at(behind, committed=False)) if behind else {}
-        for tp in sorted(ends):
-            if offsets[tp] <= ends[tp]:
+        # The log's end first: both only grow, so what it holds then is not behind a last stable offset of later for the
+        # records alone that were committed in between.
+        ends = self.kafka.run(self.kafka.offsets_at(dict.fromkeys(offsets, LATEST), committed=False))
+        there = {tp: LATEST for tp, offset in offsets.items() if offset <= ends.get(tp, -1)}
+        stable = self.at(there) if there else {}
+        for tp in sorted(stable):
+            if offsets[tp] > stable[tp]:
                 name = self.kafka.run(self._holding_back(tp))
                 raise OpenTransactionError(
                     f"{option}: offset {offsets[tp]} of {tp} lies behind an open transaction, {name}, which holds back "
