@@ -7,8 +7,8 @@ from ottla.client.core.failures import Failures
 from ottla.client.core.fetch_buffer import FetchBuffer
 from ottla.client.core.fetched import Decoding, FetchedPartition
 from ottla.client.core.positions import PartitionState
-from ottla.client.errors import ClientError, NoOffsetForPartitionError, SerializationError
-from ottla.wire.batch import CorruptBatchError
+from ottla.client.errors import ClientError, CorruptRecordsError, NoOffsetForPartitionError, SerializationError
+from ottla.wire.batch import assign_offsets, control_batch
 from ottla.wire.records import Record, encode_batch
 
 ONE, TWO = TopicPartition("t", 1), TopicPartition("t", 2)
@@ -28,6 +28,20 @@ def fetched(tp: TopicPartition, *batches: bytes, numbers: bool = False) -> Fetch
     value = (lambda topic, data: int(data or b"")) if numbers else None
     decoding = Decoding(check_crcs=True, read_committed=True, key=None, value=value)
     return FetchedPartition(state, b"".join(batches), [(9, 0)], decoding)
+
+
+def transaction(base: int, value: bytes) -> bytes:
+    """Of producer 9, whose transaction from offset 0 on was aborted."""
+    record = Record(base, 1, None, value, ())
+    return encode_batch(
+        [record], base_offset=base, producer_id=9, producer_epoch=0, base_sequence=0, transactional=True
+    )
+
+
+def abort(base: int) -> bytes:
+    made = bytearray(control_batch(commit=False, producer_id=9, producer_epoch=0, coordinator_epoch=0, timestamp_ms=1))
+    assign_offsets(made, 0, base, 0)
+    return bytes(made)
 
 
 def buffer_of(*fetches: FetchedPartition) -> FetchBuffer:
@@ -58,29 +72,85 @@ def test_c2_a_bad_record_of_one_partition_takes_nothing_from_another() -> None:
     assert buffer.take_records(100) == []
 
 
-def test_a_batch_with_a_wrong_checksum_is_not_passed_over() -> None:
-    fetch = fetched(ONE, batch(0, b"0"), broken(batch(1, b"1")), batch(2, b"2"))
+#: What may be wrong behind `batch(0, …)`, two records: a checksum, or bytes that are no batch.
+DAMAGES = [
+    pytest.param((broken(batch(2, b"2")), batch(3, b"3")), id="a checksum"),
+    pytest.param((bytes(300), batch(3, b"3")), id="zeros"),
+    pytest.param((broken(batch(2, b"2")), bytes(300)), id="a checksum, then zeros"),
+    pytest.param((batch(0, b"2"), batch(3, b"3")), id="offsets that do not ascend"),
+]
+
+
+def columns_of(buffer: FetchBuffer) -> dict[TopicPartition, int]:
+    taken = buffer.take_one_per_partition(lambda fetch: fetch.take_columns(with_headers=False))
+    return {tp: columns.num_rows for tp, columns in taken.items()}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_batches_are_not_passed_over(damage: tuple[bytes, ...]) -> None:
+    fetch = fetched(ONE, batch(0, b"0", b"1"), *damage)
     buffer = buffer_of(fetch)
-    assert [record.value for record in buffer.take_records(100)] == [b"0"]
+    assert [record.value for record in buffer.take_records(100)] == [b"0", b"1"]
     for _ in range(2):
-        with pytest.raises(CorruptBatchError):
+        with pytest.raises(
+            CorruptRecordsError, match=r"t-1: what follows from offset 2 on is damaged \(.*\); seek\(\)"
+        ) as e:
             buffer.take_records(100)
-    assert fetch.state.position == 1
+        assert (e.value.partition, e.value.offset, fetch.state.position) == (ONE, 2, 2)
+    fetch.state.seek(3)
+    assert buffer.take_records(100) == []
 
 
-def test_columns_of_good_partitions_are_not_lost_with_those_of_a_bad_one() -> None:
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_columns_of_good_batches_come_before_damaged_ones(damage: tuple[bytes, ...]) -> None:
     pytest.importorskip("pyarrow")
-    good, bad = fetched(ONE, batch(0, b"0", b"1")), fetched(TWO, batch(0, b"0"), broken(batch(1, b"1")))
+    good, bad = fetched(TWO, batch(0, b"0", b"1")), fetched(ONE, batch(0, b"0"), batch(1, b"1"), *damage)
     buffer = buffer_of(good, bad)
-
-    def take(fetch: FetchedPartition) -> int:
-        return int(fetch.take_columns(with_headers=False).num_rows)
-
-    assert buffer.take_one_per_partition(take) == {ONE: 2}
+    assert columns_of(buffer) == {TWO: 2, ONE: 2}
     for _ in range(2):
-        with pytest.raises(CorruptBatchError):
-            buffer.take_one_per_partition(take)
-    assert (good.state.position, bad.state.position) == (2, 0)
+        with pytest.raises(CorruptRecordsError, match="t-1: what follows from offset 2 on is damaged"):
+            columns_of(buffer)
+    assert (good.state.position, bad.state.position) == (2, 2)
+
+
+def test_c2_a_partition_that_cannot_go_on_lets_the_others_go_first() -> None:
+    bad, after_it = fetched(ONE, broken(batch(0, b"0"))), fetched(TWO, batch(0, b"0"))
+    buffer = buffer_of(bad, after_it)
+    with pytest.raises(CorruptRecordsError):
+        buffer.take_records(100)
+    assert [record.partition for record in buffer.take_records(100)] == [2]
+    buffer.add(fetched(TWO, batch(0, b"0")))
+    with pytest.raises(CorruptRecordsError):
+        buffer.take_records(100)
+    assert [record.partition for record in buffer.take_records(100)] == [2]
+
+
+def test_columns_of_a_partition_that_cannot_go_on_let_the_others_go_first() -> None:
+    pytest.importorskip("pyarrow")
+    buffer = buffer_of(fetched(ONE, bytes(300)), fetched(TWO, batch(0, b"0")))
+    with pytest.raises(CorruptRecordsError):
+        columns_of(buffer)
+    assert columns_of(buffer) == {TWO: 1}
+
+
+def test_t9_aborted_records_before_the_damage_stay_left_out() -> None:
+    pytest.importorskip("pyarrow")
+    data = [transaction(0, b"0"), transaction(1, b"1"), batch(2, b"2"), broken(batch(3, b"3"))]
+    rest = [transaction(4, b"4"), abort(5), transaction(6, b"6")]
+    buffer = buffer_of(fetched(ONE, *data, *rest))
+    assert columns_of(buffer) == {ONE: 1}
+    with pytest.raises(CorruptRecordsError, match="from offset 3 on"):
+        columns_of(buffer)
+
+
+def test_an_error_behind_records_is_told_once() -> None:
+    fetch = fetched(ONE, batch(0, b"0"))
+    fetch.fail(ClientError("told"))
+    buffer = buffer_of(fetch)
+    assert len(buffer.take_records(100)) == 1
+    with pytest.raises(ClientError, match="told"):
+        buffer.take_records(100)
+    assert fetch.state.buffered_fetches == 0
 
 
 def test_a_fault_that_goes_on_is_told_once_a_poll_and_a_seek_ends_it() -> None:

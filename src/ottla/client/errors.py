@@ -5,6 +5,7 @@
         ├── KafkaError(code)              a broker's answer; `.code`, `.retriable`; subclasses for what users catch:
         │   ├── UnknownTopicOrPartitionError, TopicAlreadyExistsError, RecordTooLargeError, GroupAuthorizationError …
         │   ├── OffsetOutOfRangeError
+        │   ├── CorruptRecordsError       records that cannot be read; names partition and offset
         │   ├── FencedInstanceIdError     another member took over this `group.instance.id`
         │   └── ProducerFencedError       another producer took over this `transactional.id` (fatal)
         ├── FatalProducerError            the producer cannot be used any more; `__cause__` says why
@@ -30,6 +31,14 @@ from ottla.base.types import TopicPartition
 from ottla.wire.errors import ErrorCode
 
 
+def code_of(code: int) -> ErrorCode:
+    """What a broker answered; UNKNOWN_SERVER_ERROR for a code that only a newer broker knows."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class ClientError(OttlaError):
     """Any fault of the client."""
 
@@ -44,12 +53,10 @@ class KafkaError(ClientError):
     codes: ClassVar[tuple[ErrorCode, ...]] = ()
 
     def __init__(self, code: int, message: str | None = None) -> None:
-        try:
-            self.code = ErrorCode(code)
-        except ValueError:  # a newer broker's code
-            self.code = ErrorCode.UNKNOWN_SERVER_ERROR
+        self.code = code_of(code)
         self.retriable = self.code.retriable
-        super().__init__(f"{self.code.name}: {message}" if message else self.code.name)
+        name = self.code.name if self.code == code else f"error code {code}"
+        super().__init__(f"{name}: {message}" if message else name)
 
     def __init_subclass__(cls) -> None:
         for code in cls.codes:
@@ -83,6 +90,22 @@ class OffsetOutOfRangeError(KafkaError):
     """The position is not in the log, and `auto.offset.reset` is none."""
 
     codes = (ErrorCode.OFFSET_OUT_OF_RANGE,)
+
+
+class CorruptRecordsError(KafkaError):
+    """Records are damaged, found by the broker or by this client. What is good before them was returned.
+
+    The position stays at `offset`, the first that cannot be read, and poll raises again until the user seeks.
+    """
+
+    def __init__(self, partition: TopicPartition, offset: int, reason: str) -> None:
+        self.partition = partition
+        self.offset = offset
+        super().__init__(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"{partition}: what follows from offset {offset} on is damaged ({reason}); seek() behind it to go on",
+        )
+        self.retriable = False
 
 
 class FencedInstanceIdError(KafkaError):

@@ -15,10 +15,11 @@ from ottla.client.core.fetch_session import FetchSession
 from ottla.client.core.fetched import Decoding, FetchedPartition
 from ottla.client.core.metadata import NO_LEADER, Node
 from ottla.client.core.positions import NO_POSITION, PartitionState, Positions
-from ottla.client.errors import ClientError, KafkaError
+from ottla.client.errors import ClientError, CorruptRecordsError, KafkaError, code_of
 from ottla.client.net.cluster import Channel, Cluster
 from ottla.client.net.connection import Connection
 from ottla.wire.apis import ApiKey
+from ottla.wire.codec import WireError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import (
     FetchPartition,
@@ -98,6 +99,8 @@ class Fetcher:
                 continue
             if leader == NO_LEADER:
                 self._cluster.request_update()
+            elif state.halted and state.buffered_fetches:
+                continue  # the error that is stored is to be told first
             elif state.retry_at_s > now_s:
                 self._later(state.retry_at_s)
             elif self._is_full(state, stored_bytes):
@@ -106,7 +109,7 @@ class Fetcher:
                 wanted.setdefault(leader, {})[state.tp] = state
         for leader, states in wanted.items():
             if leader not in self._fetching:
-                self._fetch(leader, states, hurried=leader in full)
+                self._try_fetch(leader, states, hurried=leader in full)
 
     async def close(self) -> None:
         """Stop fetching."""
@@ -122,6 +125,17 @@ class Fetcher:
         return ahead >= _FETCHES_AHEAD or (ahead > 0 and stored_bytes >= self._config.fetch_max_bytes)
 
     # asking
+
+    def _try_fetch(self, leader: int, states: dict[TopicPartition, PartitionState], *, hurried: bool) -> None:
+        try:
+            self._fetch(leader, states, hurried=hurried)
+        except Exception as error:  # noqa: BLE001  whatever it is, poll raises it and reading goes on
+            self._fetching.discard(leader)
+            retry_at_s = self._loop.time() + self._config.retry_backoff_max_ms / 1000
+            for state in states.values():
+                state.retry_at_s = retry_at_s
+            self._later(retry_at_s)
+            self._failed(error)
 
     def _fetch(self, leader: int, states: dict[TopicPartition, PartitionState], *, hurried: bool) -> None:
         connection = self._cluster.open_connection(leader, Channel.FETCH)
@@ -181,6 +195,8 @@ class Fetcher:
             await self._cluster.connection(leader, Channel.FETCH)
         except ClientError as error:
             log.debug("no connection to broker %d: %s", leader, error)
+            if not error.retriable:
+                self._failed(error)
             self._cluster.request_update()
             await asyncio.sleep(self._config.retry_backoff_ms / 1000)
         finally:
@@ -197,32 +213,53 @@ class Fetcher:
         done: "asyncio.Future[Any]",
     ) -> None:
         self._fetching.discard(leader)
-        error = None if done.cancelled() else done.exception()
         if self._closed or done.cancelled():
             return
-        if error is not None:
-            log.debug("fetch from %s failed: %s", connection.name, error)
-            self._sessions[leader].reset()
-            self._cluster.request_update()
-            self._later(self._loop.time() + self._config.retry_backoff_ms / 1000)
+        lost = done.exception()
+        if lost is not None:
+            log.debug("fetch from %s failed: %s", connection.name, lost)
+            if isinstance(lost.__cause__, WireError) and isinstance(lost, ClientError):
+                self._failed(lost)
+            self._ask_anew(leader)
             return
-        answer: FetchResponse = done.result()
-        code = ErrorCode(answer.error_code)
+        try:
+            self._read(leader, connection, asked, done.result())
+        except Exception as error:  # noqa: BLE001  whatever it is, poll raises it and reading goes on
+            self._failed(error)
+            self._ask_anew(leader)
+
+    def _ask_anew(self, leader: int) -> None:
+        self._sessions[leader].reset()
+        self._ask_later()
+
+    def _ask_later(self) -> None:
+        self._cluster.request_update()
+        self._later(self._loop.time() + self._config.retry_backoff_ms / 1000)
+
+    def _read(
+        self,
+        leader: int,
+        connection: Connection,
+        asked: dict[TopicPartition, tuple[PartitionState, int, int]],
+        answer: FetchResponse,
+    ) -> None:
+        code = code_of(answer.error_code)
         self._sessions[leader].answered(code, answer.session_id)
         if code == ErrorCode.NONE:
-            self._read(answer, asked)
+            self._read_partitions(answer, asked)
         elif not code.retriable:
-            self._failed(KafkaError.of(code, f"fetch from {connection.name}"))
+            self._failed(KafkaError.of(answer.error_code, f"fetch from {connection.name}"))
             return
         elif code not in _LOST_SESSION:
-            self._cluster.request_update()
-            self._later(self._loop.time() + self._config.retry_backoff_ms / 1000)
+            self._ask_later()
             return
         self.pump()
 
-    def _read(self, answer: FetchResponse, asked: dict[TopicPartition, tuple[PartitionState, int, int]]) -> None:
+    def _read_partitions(
+        self, answer: FetchResponse, asked: dict[TopicPartition, tuple[PartitionState, int, int]]
+    ) -> None:
         snapshot = self._cluster.snapshot
-        came = False
+        nodes = [Node(n.node_id, n.host, n.port, n.rack) for n in answer.node_endpoints]
         for topic in answer.responses:
             name = snapshot.topic_name(topic.topic, topic.topic_id)
             for part in topic.partitions:
@@ -237,37 +274,32 @@ class Fetcher:
                 ):
                     continue  # sought or taken away meanwhile
                 if part.error_code == ErrorCode.NONE:
-                    came |= self._take_in(state, part)
+                    self._take_in(state, part)
                 else:
-                    nodes = [Node(n.node_id, n.host, n.port, n.rack) for n in answer.node_endpoints]
                     self._refused(state, part, nodes)
-        if came:
-            self._news()
 
-    def _take_in(self, state: PartitionState, part: PartitionData) -> bool:
+    def _take_in(self, state: PartitionState, part: PartitionData) -> None:
         state.high_watermark = part.high_watermark
         state.last_stable_offset = part.last_stable_offset
         state.log_start_offset = part.log_start_offset
         if not part.records:
-            return False
+            return
         aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
         fetch = FetchedPartition(state, part.records, aborted, self._decoding)
-        if fetch.end_offset <= state.fetch_offset:
-            self._failed(
+        if fetch.end_offset <= state.fetch_offset and not fetch.ends_in_error:
+            fetch.fail(
                 KafkaError.of(
                     ErrorCode.RECORD_LIST_TOO_LARGE,
-                    f"{state.tp}: the batch at offset {state.fetch_offset} did not come whole; "
-                    f"raise max.partition.fetch.bytes ({self._config.max_partition_fetch_bytes})",
+                    f"{state.tp}: the batch at offset {state.fetch_offset} did not come whole; raise "
+                    f"max.partition.fetch.bytes ({self._config.max_partition_fetch_bytes}), or it is damaged",
                 )
             )
             state.retry_at_s = self._loop.time() + self._config.retry_backoff_max_ms / 1000
-            return False
-        state.fetch_offset = fetch.end_offset
-        self._buffer.add(fetch)
-        return True
+        state.fetch_offset = max(state.fetch_offset, fetch.end_offset)
+        self._store(fetch)
 
     def _refused(self, state: PartitionState, part: PartitionData, nodes: list[Node]) -> None:
-        code = ErrorCode(part.error_code)
+        code = code_of(part.error_code)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE and state.buffered_fetches == 0:
             self._out_of_range(state)
             return
@@ -282,8 +314,18 @@ class Fetcher:
                     self._cluster.learn(snapshot)
                     return
             self._cluster.request_update()
+            return
+        nothing = FetchedPartition(state, b"", (), self._decoding)
+        if code == ErrorCode.CORRUPT_MESSAGE:
+            nothing.fail(CorruptRecordsError(state.tp, state.fetch_offset, "so the broker says"))
         else:
-            self._failed(KafkaError.of(code, str(state.tp)))
+            nothing.fail(KafkaError.of(part.error_code, str(state.tp)))
+        self._store(nothing)
+
+    def _store(self, fetch: FetchedPartition) -> None:
+        fetch.state.halted = fetch.ends_in_error
+        self._buffer.add(fetch)
+        self._news()
 
     def _later(self, at_s: float) -> None:
         if self._timer is not None:

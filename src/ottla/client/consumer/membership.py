@@ -31,7 +31,7 @@ from ottla.client.core.group_protocol import (
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.core.positions import Positions
 from ottla.client.core.subscription import Subscription
-from ottla.client.errors import ClientError, FencedInstanceIdError, KafkaError, MaxPollIntervalExceededError
+from ottla.client.errors import ClientError, FencedInstanceIdError, KafkaError, MaxPollIntervalExceededError, code_of
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.coordinators import CoordinatorKind, Coordinators
 from ottla.wire.apis import ApiKey
@@ -319,7 +319,7 @@ class Membership:
             self._failed(error)
 
     def _answered(self, call: Call, error_code: int, member_id: str = "") -> Next:
-        code = ErrorCode(error_code)
+        code = code_of(error_code)
         meaning = self.member.answered(call, code, member_id)
         log.debug("group %s: %s was answered %s: %s", self.member.group_id, call.value, code.name, meaning.value)
         if meaning is Next.FAIL:

@@ -36,7 +36,10 @@ class FetchBuffer:
         self._fetches.append(fetch)
 
     def take_records(self, limit: int) -> list[ConsumerRecord]:
-        """Up to `limit` records of partitions that are not paused. Raises CorruptBatchError, SerializationError."""
+        """Up to `limit` records of partitions that are not paused. Raises what `FetchedPartition.take_records` raises.
+
+        A partition that cannot go on then lets the others go first.
+        """
         taken: list[ConsumerRecord] = []
         paused: list[FetchedPartition] = []
         while self._fetches and len(taken) < limit:
@@ -50,6 +53,7 @@ class FetchBuffer:
                 except Exception:
                     if taken:  # first what is good; the next call meets the error again
                         break
+                    self._others_first(fetch)
                     self._fetches.extendleft(reversed(paused))
                     raise
                 taken = taken + records if taken else records
@@ -60,7 +64,7 @@ class FetchBuffer:
         return taken
 
     def take_one_per_partition(self, take: Callable[[FetchedPartition], T]) -> dict[TopicPartition, T]:
-        """What `take` makes of the oldest fetch of each partition that is not paused; it takes all of each.
+        """What `take` makes of the oldest fetch of each partition that is not paused; it takes all that is good.
 
         Raises what `take` raises for the first of them; for a later one it is raised by the next call.
         """
@@ -79,11 +83,23 @@ class FetchBuffer:
                     except Exception:
                         if taken:
                             break
+                        self._others_first(fetch)
                         raise
-                    _done(self._fetches.popleft())
+                    if not fetch.exhausted:
+                        left.append(self._fetches.popleft())
         finally:
             self._fetches.extendleft(reversed(left))
         return taken
+
+    def _others_first(self, failed: FetchedPartition) -> None:
+        """`failed` is the first: put what has come of other partitions before it. The loop may be adding meanwhile."""
+        failed.told()
+        if failed.exhausted:  # it had nothing but the error
+            _done(self._fetches.popleft())
+            return
+        fetches = [self._fetches.popleft() for _ in range(len(self._fetches))]
+        fetches.sort(key=lambda fetch: fetch.state is failed.state)
+        self._fetches.extendleft(reversed(fetches))
 
 
 def _done(fetch: FetchedPartition) -> None:

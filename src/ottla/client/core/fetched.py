@@ -5,15 +5,16 @@ reach into the fetched range; from that offset on the producer's transactional b
 marker. Control records are never shown. The position moves over whatever is left out.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from ottla.base.errors import CorruptDataError
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer_record import ConsumerRecord
 from ottla.client.core.positions import PartitionState
-from ottla.client.errors import SerializationError
+from ottla.client.errors import CorruptRecordsError, SerializationError
 from ottla.client.serdes import Deserializer
-from ottla.wire.batch import BatchHeader, iter_headers, parse_end_txn_marker
+from ottla.wire.batch import BatchHeader, CorruptBatchError, iter_headers, parse_end_txn_marker
 from ottla.wire.codec import Buffer
 from ottla.wire.records import decode_consumer_records
 
@@ -34,7 +35,11 @@ class Decoding:
 
 
 class FetchedPartition:
-    """The batches of one fetch of one partition, taken from front to back."""
+    """The batches of one fetch of one partition, taken from front to back.
+
+    Behind the last of them may be an error, which is raised when everything before it was taken: damage that was found
+    between the batches (again and again, until the user seeks), or what `fail` was given (until `told`).
+    """
 
     def __init__(
         self,
@@ -48,7 +53,14 @@ class FetchedPartition:
         self.size_bytes = len(data)
         self._data = data
         self._decoding = decoding
-        self._headers = list(iter_headers(data))
+        self._headers: list[tuple[int, BatchHeader]] = []
+        self._damage: CorruptDataError | None = None
+        self._failure: Exception | None = None
+        try:
+            for found in _ascending(data):
+                self._headers.append(found)
+        except CorruptDataError as error:
+            self._damage = error
         self._next = 0
         self._records: list[ConsumerRecord] = []
         self._at = 0
@@ -64,11 +76,29 @@ class FetchedPartition:
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing is left."""
+        """Whether nothing is left, an error neither."""
+        return self._batches_taken and not self.ends_in_error
+
+    @property
+    def ends_in_error(self) -> bool:
+        """Whether something is wrong behind the last batch."""
+        return self._damage is not None or self._failure is not None
+
+    @property
+    def _batches_taken(self) -> bool:
         return self._at >= len(self._records) and self._next >= len(self._headers)
 
+    def fail(self, error: Exception) -> None:
+        """Have `error` raised when what is good was taken, until it is `told`."""
+        self._failure = error
+
+    def told(self) -> None:
+        """The user got the error."""
+        if self._batches_taken:
+            self._failure = None
+
     def take_records(self, limit: int) -> list[ConsumerRecord]:
-        """Up to `limit` records; moves the position. Raises CorruptBatchError, SerializationError.
+        """Up to `limit` records; moves the position. Raises CorruptRecordsError, SerializationError, what `fail` got.
 
         What is good before a bad record comes first; the position then stays at the bad one, and so does the error,
         until the user seeks over it.
@@ -76,13 +106,17 @@ class FetchedPartition:
         taken: list[ConsumerRecord] = []
         while len(taken) < limit and not self.exhausted:
             try:
+                if self._batches_taken:
+                    self._raise_what_follows()
                 if self._at >= len(self._records):
                     self._decode_next()
                     continue
                 chunk = self._chunk(limit - len(taken))
-            except Exception:
+            except Exception as error:
                 if taken:
                     break
+                if isinstance(error, CorruptDataError):
+                    raise self._corrupt(error) from error
                 raise
             taken = taken + chunk if taken else chunk
             self._at += len(chunk)
@@ -92,18 +126,60 @@ class FetchedPartition:
         return taken
 
     def take_columns(self, *, with_headers: bool) -> "pyarrow.RecordBatch":
-        """All that is left, as columns; moves the position. Raises CorruptBatchError, and then takes nothing."""
-        from ottla.wire.columns import decode_columns
+        """All that is left and good, as columns; moves the position. Raises what `take_records` raises."""
+        while True:
+            if self._batches_taken:
+                self._raise_what_follows()
+            columns = self._take_good_columns(with_headers)
+            if columns.num_rows or self.exhausted:
+                return columns
 
+    def _take_good_columns(self, with_headers: bool) -> "pyarrow.RecordBatch":
         begin = self._next
         if self._at < len(self._records):  # records of this batch were taken, the rest comes as columns
             begin -= 1
-        aborts = list(self._aborted), set(self._aborting)
-        left_out = {h.base_offset for pos, h in self._headers[self._next :] if self._left_out(pos, h)}
-        first = self._headers[begin][0] if begin < len(self._headers) else len(self._data)
+        stop = len(self._headers)
         try:
-            columns = decode_columns(
-                self._data if first == 0 else memoryview(self._data)[first:],
+            columns = self._columns(begin, stop, with_headers)
+        except CorruptDataError:
+            try:
+                stop, columns = self._columns_before_damage(begin, with_headers)
+            except CorruptDataError as error:
+                raise self._corrupt(error) from error
+        if stop:
+            last = self._headers[stop - 1][1]
+            self._move(last.last_offset + 1, last.partition_leader_epoch)
+        self._next = stop
+        self._records = []
+        self._at = 0
+        return columns
+
+    def _columns_before_damage(self, begin: int, with_headers: bool) -> "tuple[int, pyarrow.RecordBatch]":
+        """The longest run of batches that can be read, and where it stops. Raises when the first of them cannot."""
+        good, bad = begin, len(self._headers)
+        aborts = self._aborted, self._aborting
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            self._aborted, self._aborting = list(aborts[0]), set(aborts[1])
+            try:
+                self._columns(begin, middle, with_headers)
+                good = middle
+            except CorruptDataError:
+                bad = middle
+        self._aborted, self._aborting = aborts
+        stop = max(good, begin + 1)
+        return stop, self._columns(begin, stop, with_headers)
+
+    def _columns(self, begin: int, stop: int, with_headers: bool) -> "pyarrow.RecordBatch":
+        from ottla.wire.columns import decode_columns
+
+        aborts = list(self._aborted), set(self._aborting)
+        first = self._headers[begin][0] if begin < stop else len(self._data)
+        end = self._headers[stop - 1][0] + self._headers[stop - 1][1].size_bytes if stop else 0
+        try:
+            left_out = {h.base_offset for pos, h in self._headers[self._next : stop] if self._left_out(pos, h)}
+            return decode_columns(
+                self._data if (first, end) == (0, len(self._data)) else memoryview(self._data)[first:end],
                 start_offset=self.state.position,
                 skip=lambda header: header.base_offset in left_out,
                 with_headers=with_headers,
@@ -112,13 +188,16 @@ class FetchedPartition:
         except Exception:
             self._aborted, self._aborting = aborts
             raise
-        if self._headers:
-            last = self._headers[-1][1]
-            self._move(last.last_offset + 1, last.partition_leader_epoch)
-        self._next = len(self._headers)
-        self._records = []
-        self._at = 0
-        return columns
+
+    def _raise_what_follows(self) -> None:
+        """Everything good was taken: tell what is wrong behind it, if anything is."""
+        if self._damage is not None:
+            raise self._corrupt(self._damage) from self._damage
+        if self._failure is not None:
+            raise self._failure
+
+    def _corrupt(self, error: CorruptDataError) -> CorruptRecordsError:
+        return CorruptRecordsError(self.state.tp, self.state.position, str(error))
 
     def _chunk(self, wanted: int) -> list[ConsumerRecord]:
         """The next records of the batch at hand, deserialized: up to `wanted`, or up to a bad one."""
@@ -188,6 +267,18 @@ class FetchedPartition:
         if decoding.value is not None:
             value = _apply(decoding.value, "value", record, value)
         return record._replace(key=key, value=value)
+
+
+def _ascending(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """`iter_headers`, and CorruptBatchError for a batch that does not follow the one before it."""
+    behind = 0
+    for pos, header in iter_headers(data):
+        if header.last_offset_delta < 0 or header.base_offset < behind:
+            raise CorruptBatchError(
+                f"a batch of offsets {header.base_offset} to {header.last_offset} behind {behind - 1}"
+            )
+        behind = header.last_offset + 1
+        yield pos, header
 
 
 def _is_abort(data: Buffer, pos: int, header: BatchHeader) -> bool:

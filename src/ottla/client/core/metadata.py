@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
+from ottla.client.errors import code_of
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
@@ -96,7 +97,7 @@ class ClusterSnapshot(NamedTuple):
                 topics[name] = _topic(name, answered, self.topics.get(name))
                 errors.pop(name, None)
             else:
-                errors[name] = _error(answered.error_code)
+                errors[name] = code_of(answered.error_code)
                 if errors[name] in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
                     topics.pop(name, None)
         return ClusterSnapshot(
@@ -125,13 +126,6 @@ class ClusterSnapshot(NamedTuple):
         gone = set(topics)
         kept = {name: info for name, info in self.topics.items() if name not in gone}
         return self._replace(topics=kept, names_by_id={info.topic_id: name for name, info in kept.items()})
-
-
-def _error(code: int) -> ErrorCode:
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def _topic(name: str, answered: MetadataResponseTopic, known: TopicInfo | None) -> TopicInfo:

@@ -21,6 +21,7 @@ class PartitionState:
         "added_bytes",
         "added_fetches",
         "fetch_offset",
+        "halted",
         "high_watermark",
         "last_stable_offset",
         "leader_epoch",
@@ -53,6 +54,8 @@ class PartitionState:
         self.reset_to_ms: int | None = None
         self.retry_at_s = 0.0
         self.paused = False
+        #: What was stored last ends in an error: nothing is fetched until that was told.
+        self.halted = False
         self.version = 0
         self.high_watermark = -1
         self.last_stable_offset = -1
@@ -77,6 +80,7 @@ class PartitionState:
         self.position_epoch = epoch
         self.reset_to_ms = None
         self.retry_at_s = 0.0
+        self.halted = False
         self.validate = epoch != UNKNOWN_EPOCH
         self.added_fetches = self.taken_fetches = 0
         self.added_bytes = self.taken_bytes = 0

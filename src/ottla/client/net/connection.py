@@ -90,7 +90,9 @@ class Connection(asyncio.BufferedProtocol):
             for frame in self._frames.commit(nbytes):
                 self._answered(frame)
         except WireError as error:
-            self.abort(DisconnectedError(f"{self.name} sent what is not Kafka's protocol: {error}"))
+            reason = DisconnectedError(f"{self.name} sent what is not Kafka's protocol: {error}")
+            reason.__cause__ = error
+            self.abort(reason)
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -211,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
             correlation_id, message = decode_response(waiting.api, _version_of(waiting, frame), frame)
             if correlation_id != waiting.correlation_id:
                 raise WireError(f"answer {correlation_id} came where {waiting.correlation_id} was due")
-        except WireError:
+        except Exception:
             self._waiting.appendleft(waiting)  # it fails together with the others
             raise
         silence_s = self._throttle.answered(message, self._loop.time())

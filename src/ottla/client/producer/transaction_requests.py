@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from ottla.base.types import TopicPartition
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.core.sequencing import ProducerIdentity
+from ottla.client.errors import code_of
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -58,7 +59,7 @@ def worst_partition_error(answer: AddPartitionsToTxnResponse) -> int:
         for topic in answer.results_by_topic_v3_and_below
         for partition in topic.results_by_partition
     } - {ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED}
-    return min(codes, key=lambda code: ErrorCode(code).retriable, default=ErrorCode.NONE)
+    return min(codes, key=lambda code: code_of(code).retriable, default=ErrorCode.NONE)
 
 
 def commit_offsets(
