@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
 from pathlib import Path
 from struct import Struct
 from typing import Annotated
@@ -36,8 +38,9 @@ def dump_log(
 ) -> None:
     """Print segments (.log), indexes (.index, .timeindex, .txnindex) and producer snapshots (.snapshot).
 
-    Every batch's CRC is checked, and every index entry against its segment. Records of `__consumer_offsets`,
-    `__transaction_state` and `__cluster_metadata` are shown decoded. Exits 1 at the first thing that is corrupt.
+    Every batch's CRC is checked, and every entry of .index and .timeindex against the segment beside it. Records of
+    `__consumer_offsets`, `__transaction_state` and `__cluster_metadata` are shown decoded. Exits 1 at the first thing
+    that is corrupt.
 
     Example: `ottla dump-log --records ./data/orders-0`
     """
@@ -195,30 +198,82 @@ def _base_offset(path: Path) -> int:
         raise CommandError(f"{path}: the name of a log file is its base offset, twenty digits") from None
 
 
-def _positions(path: Path) -> set[int] | None:
-    """Where batches start in the segment beside an index, or None when it is not there."""
-    from ottla.wire.batch import iter_headers
+class _Segment:
+    """What the batches beside an index say that its entries must agree with."""
 
-    segment = path.with_suffix(".log")
-    return {at for at, _header in iter_headers(segment.read_bytes())} if segment.exists() else None
+    def __init__(self, index: Path) -> None:
+        from ottla.wire.batch import iter_headers
+
+        batches = list(iter_headers(index.with_suffix(".log").read_bytes()))
+        self._first_at = {position: header.base_offset for position, header in batches}
+        self._first = [header.base_offset for _position, header in batches]
+        self._newest_ms = list(accumulate((header.max_timestamp_ms for _position, header in batches), max))
+        self._last_offset = batches[-1][1].last_offset if batches else -1
+
+    @classmethod
+    def beside(cls, index: Path) -> _Segment | None:
+        """None when the index is there alone."""
+        return cls(index) if index.with_suffix(".log").exists() else None
+
+    def check_offset(self, index: Path, offset: int, position: int) -> None:
+        """CorruptDataError unless whoever looks for `offset` may begin at `position`."""
+        first = self._first_at.get(position)
+        if first is None:
+            raise CorruptDataError(f"{index}: no batch starts at position {position}, where the index points")
+        self._require_there(index, offset)
+        if offset < first:
+            raise CorruptDataError(f"{index}: offset {offset} lies before position {position}, where the index points")
+
+    def check_timestamp(self, index: Path, timestamp_ms: int, offset: int) -> None:
+        """CorruptDataError unless `timestamp_ms` is the newest up to the batch of `offset`."""
+        self._require_there(index, offset)
+        newest_ms = self._newest_ms[bisect_right(self._first, offset) - 1]
+        if timestamp_ms != newest_ms:
+            raise CorruptDataError(
+                f"{index}: the newest timestamp up to offset {offset} is {newest_ms}, not {timestamp_ms}"
+            )
+
+    def _require_there(self, index: Path, offset: int) -> None:
+        if not self._first or not self._first[0] <= offset <= self._last_offset:
+            raise CorruptDataError(f"{index}: offset {offset} is not in the segment")
 
 
 def _offset_index(content: bytes, path: Path) -> Iterator[Row]:
-    base, starts = _base_offset(path), _positions(path)
-    for relative, position in _whole(_OFFSET_ENTRY, content):
-        if (relative, position) == (0, 0) and content[:8] == bytes(8):
-            return  # preallocated zeros: the rest of the file is unused
-        if starts is not None and position not in starts:
-            raise CorruptDataError(f"{path}: no batch starts at position {position}, where the index points")
-        yield {"offset": base + relative, "position": position}
+    base, segment = _base_offset(path), _Segment.beside(path)
+    before = (-1, -1)
+    for relative, position in _entries(_OFFSET_ENTRY, content, path):
+        offset = base + relative
+        if segment is not None:
+            segment.check_offset(path, offset, position)
+        if offset <= before[0] or position <= before[1]:
+            raise CorruptDataError(
+                f"{path}: {offset} at position {position} does not follow {before[0]} at {before[1]}"
+            )
+        before = (offset, position)
+        yield {"offset": offset, "position": position}
 
 
 def _time_index(content: bytes, path: Path) -> Iterator[Row]:
-    base = _base_offset(path)
-    for timestamp_ms, relative in _whole(_TIME_ENTRY, content):
-        if timestamp_ms == 0 and relative == 0:
-            return
-        yield {"timestamp_ms": timestamp_ms, "offset": base + relative}
+    base, segment = _base_offset(path), _Segment.beside(path)
+    before = (-1, -1)
+    for timestamp_ms, relative in _entries(_TIME_ENTRY, content, path):
+        offset = base + relative
+        if segment is not None:
+            segment.check_timestamp(path, timestamp_ms, offset)
+        if timestamp_ms <= before[0] or offset < before[1]:
+            raise CorruptDataError(
+                f"{path}: timestamp {timestamp_ms} of offset {offset} does not follow {before[0]} of {before[1]}"
+            )
+        before = (timestamp_ms, offset)
+        yield {"timestamp_ms": timestamp_ms, "offset": offset}
+
+
+def _entries(entry: Struct, content: bytes, path: Path) -> Iterator[tuple[int, ...]]:
+    """The entries of an index, without the zeros that Apache Kafka leaves at the end of one it has not closed."""
+    used = -(-len(content.rstrip(b"\0")) // entry.size) * entry.size
+    if used > len(content):
+        raise CorruptDataError(f"{path}: {len(content) % entry.size} bytes at the end are no whole entry")
+    return entry.iter_unpack(content[:used])
 
 
 def _txn_index(content: bytes, _path: Path) -> Iterator[Row]:
