@@ -52,6 +52,32 @@ async def test_a_reader_is_told_of_lost_records_and_goes_on_behind_them(
         assert (written.error_code, written.base_offset) == (0, 6)
 
 
+@pytest.mark.parametrize("gone", ["*.log", "0*"])
+async def test_a_partition_whose_logs_are_gone_is_a_hole_and_no_reason_not_to_start(
+    gone: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await _filled(tmp_path)
+    for path in (tmp_path / "t-0").glob(gone):
+        path.unlink()
+    async with AsyncBroker(dict([_ONE]), data_dir=tmp_path) as broker, WireClient(broker) as client:
+        assert "t-0: the records at offsets 0–5 were written to disk and are gone" in caplog.text
+        assert (await fetch(client, 0)).error_code == ErrorCode.CORRUPT_MESSAGE
+        (written,) = await produce(client, batch(b"more"))
+        assert (written.error_code, written.base_offset) == (0, 6)
+
+
+async def test_a_first_log_that_is_gone_is_told_where_the_checkpoint_knows_of_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await _filled(tmp_path)
+    for path in (tmp_path / "t-0").glob(f"{0:020}.*"):
+        path.unlink()
+    async with AsyncBroker(dict([_ONE]), data_dir=tmp_path) as broker, WireClient(broker) as client:
+        assert "t-0: the records at offsets 0–1 were written to disk and are gone" in caplog.text
+        assert (await fetch(client, 0)).error_code == ErrorCode.CORRUPT_MESSAGE
+        assert (await fetch(client, 2)).error_code == 0
+
+
 async def test_a_lookup_by_time_does_not_believe_an_empty_time_index(tmp_path: Path) -> None:
     await _filled(tmp_path)
     for name in ("00000000000000000002.timeindex", "00000000000000000004.timeindex"):

@@ -24,7 +24,7 @@ def open_log(storage: Storage | None = None, config: LogConfig | None = None, **
         NOW_MS,
         clean=bool(how.get("clean", False)),
         recovery_point=how.get("recovery_point", 0),
-        log_start_offset=how.get("log_start_offset", 0),
+        log_start_offset=how.get("log_start_offset"),
     )
 
 

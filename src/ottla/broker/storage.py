@@ -116,7 +116,7 @@ class DirectoryStorage:
         except OSError as fault:
             raise StorageError(f"{self._prefix}{name}: {fault.strerror}") from fault
 
-    def write(self, name: str, content: bytes, *, sync: bool = True) -> None:
+    def write(self, name: str, content: Buffer, *, sync: bool = True) -> None:
         target = self._prefix + name
         draft = f"{target}.tmp"
         try:

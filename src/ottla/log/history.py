@@ -23,7 +23,7 @@ _STEP_BYTES: Final = 32_768
 def add_history(producers: ProducerState, segments: list[Segment], snapshot_offset: int) -> None:
     """Find the batches that the snapshot's producers wrote before their last one."""
     wanted = {entry.producer_id: entry for entry in producers.producers.values() if _has_more(entry)}
-    if not wanted:
+    if not wanted or not segments:
         return
     oldest_offset = _history_start(segments, snapshot_offset)
     wanted = {key: entry for key, entry in wanted.items() if entry.batches[0].first_offset > oldest_offset}

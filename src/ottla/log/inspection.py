@@ -77,12 +77,15 @@ def _end_of_sound(segment: Segment, last: OffsetPosition, indexed_offset: int, l
     return end_offset if fits else None
 
 
-def load_txn_index(segment: Segment, names: frozenset[str]) -> bool:
-    """Read a segment's aborted transactions; False when the file cannot be believed."""
+def load_txn_index(segment: Segment, names: frozenset[str], limit_offset: int) -> bool:
+    """Read a segment's aborted transactions; False when the file cannot be believed.
+
+    One that is missing is taken for one that never was: the file is only made for the first abort.
+    """
     if segment.txn_index.name not in names:
         return True
     try:
-        segment.txn_index.load(segment.base_offset)
+        segment.txn_index.load(segment.base_offset, limit_offset)
     except CorruptDataError:
         return False
     return True

@@ -21,7 +21,7 @@ class CrashedError(OttlaError):
 class MemoryFile:
     """One file: its bytes, and how many of them are on the device."""
 
-    def __init__(self, owner: "MemoryStorage", content: bytes = b"") -> None:
+    def __init__(self, owner: "MemoryStorage", content: Buffer = b"") -> None:
         self._owner = owner
         self.content = bytearray(content)
         self.synced_bytes = len(content)
@@ -82,7 +82,7 @@ class MemoryStorage:
         file = self.files.get(name)
         return None if file is None else bytes(file.content)
 
-    def write(self, name: str, content: bytes, *, sync: bool = True) -> None:
+    def write(self, name: str, content: Buffer, *, sync: bool = True) -> None:
         old = self.files.get(name)
         self._check_room(len(content) - (0 if old is None else old.size_bytes))
         file = MemoryFile(self, content)

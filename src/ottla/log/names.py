@@ -8,7 +8,8 @@ TIME_INDEX: Final = ".timeindex"
 TXN_INDEX: Final = ".txnindex"
 SNAPSHOT: Final = ".snapshot"
 #: What Kafka leaves behind when it dies between renaming a file and deleting it, or in the middle of a compaction.
-STALE: Final = (".deleted", ".cleaned")
+DELETED: Final = ".deleted"
+STALE: Final = (DELETED, ".cleaned")
 SWAP: Final = ".swap"
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"

@@ -100,14 +100,14 @@ class PartitionLog:
         *,
         clean: bool = False,
         recovery_point: int = 0,
-        log_start_offset: int = 0,
+        log_start_offset: int | None = None,
         topic_id: bytes | None = None,
     ) -> "PartitionLog":
         """Open or create the partition in `storage`; see `recovery` for what happens after a crash.
 
         `clean` says that the data directory had its clean-shutdown marker; `recovery_point` and `log_start_offset`
-        come from its checkpoints (0 is always safe). StorageError when the directory cannot be used, or belongs to
-        another topic id.
+        come from its checkpoints (0 and None are always safe). StorageError when the directory cannot be used, or
+        belongs to another topic id.
         """
         log = cls(tp, storage, config)
         log._take_topic_id(topic_id)

@@ -13,7 +13,7 @@ from typing import Final
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.config import LogConfig
 from ottla.log.index import OffsetIndex, OffsetPosition, TimeIndex
-from ottla.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, file_name
+from ottla.log.names import DELETED, LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, file_name
 from ottla.log.storage import Buffer, File, Storage
 from ottla.log.txn_index import TransactionIndex
 from ottla.wire.batch import HEADER_BYTES, BatchHeader, check_integrity, parse_header
@@ -260,8 +260,13 @@ class Segment:
     def delete(self) -> None:
         """Remove the segment's files. Slices that readers hold stay readable."""
         self._log = None
+        # Dying in between must not look as if somebody had taken the log file away: Apache Kafka's name says so.
+        mark = file_name(self.base_offset, LOG) + DELETED
+        with suppress(StorageError):
+            self._storage.open(mark, create=True).close()
         for suffix in (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX):
             self._storage.delete(file_name(self.base_offset, suffix))
+        self._storage.delete(mark)
 
     # ---- recovery
 
@@ -294,13 +299,15 @@ class Segment:
         self.size_bytes = position
         return gone_bytes
 
-    def recover(self, from_offset: int, flushed_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+    def recover(
+        self, from_offset: int, flushed_offset: int, limit_offset: int = ANY_OFFSET
+    ) -> Iterator[tuple[int, BatchHeader]]:
         """Check the batches from `from_offset` on, make the indexes anew from there, cut what is not a whole batch.
 
         Yields each good batch's position and header, beginning with the last indexed one before `from_offset`; the
         iterator must be run to its end. Afterwards `size_bytes` tells what was kept. Batches that end before
         `flushed_offset` are whole on the device: their records are not checked, and should one be missing, the file is
-        left as it is.
+        left as it is. Offsets of the limit or more cannot be this segment's.
         """
         self.offset_index.truncate_to(from_offset)
         self.time_index.truncate_to(from_offset)
@@ -311,7 +318,7 @@ class Segment:
         with self.log.map() as view:
             while position < self.size_bytes:
                 header = _whole_batch(view, position, flushed_offset)
-                if header is None or header.base_offset < lowest_offset:
+                if header is None or not lowest_offset <= header.base_offset <= header.last_offset < limit_offset:
                     break
                 lowest_offset = header.last_offset + 1
                 if position == start and start > 0:
@@ -323,7 +330,7 @@ class Segment:
         if position == start and start > 0:
             # The indexed position holds no batch, so the index is not to be believed: once more from the beginning.
             self.forget_indexes()
-            yield from self.recover(self.base_offset, flushed_offset)
+            yield from self.recover(self.base_offset, flushed_offset, limit_offset)
             return
         if lowest_offset < flushed_offset:
             self.size_bytes = position

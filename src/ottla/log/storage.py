@@ -66,7 +66,7 @@ class Storage(Protocol):
         """A small file's whole content, or None when there is no such file."""
         ...
 
-    def write(self, name: str, content: bytes, *, sync: bool = True) -> None:
+    def write(self, name: str, content: Buffer, *, sync: bool = True) -> None:
         """Replace a small file: after a crash of the process it has the old content or the new, whole.
 
         With `sync` that holds after a loss of power too, and the new content is on the device on return.

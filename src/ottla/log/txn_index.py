@@ -42,17 +42,22 @@ class TransactionIndex:
         #: How many of them the file holds.
         self._saved = 0
 
-    def load(self, base_offset: int) -> None:
-        """Read the file; CorruptDataError when it cannot be this segment's."""
+    def load(self, base_offset: int, limit_offset: int) -> None:
+        """Read the file; CorruptDataError when it cannot be this segment's, of offsets from base to limit."""
         content = self._storage.read(self.name) or b""
+        if not content:
+            raise CorruptDataError(f"{self.name}: it is empty, and it is only made for an entry")
         if len(content) % _ENTRY.size:
             raise CorruptDataError(f"{self.name}: {len(content)} bytes are no whole entries of {_ENTRY.size}")
         entries = []
         for version, *fields in _ENTRY.iter_unpack(content):
             entry = AbortedTxn(*fields)
-            if version != _VERSION or entry.last_offset < base_offset:
+            in_place = base_offset <= entry.last_offset < limit_offset
+            sane = 0 <= entry.first_offset < entry.last_offset and entry.last_stable_offset <= entry.last_offset + 1
+            if version != _VERSION or not in_place or not sane or min(entry.producer_id, entry.last_stable_offset) < 0:
                 raise CorruptDataError(f"{self.name}: entry {entry} of version {version} cannot be")
             entries.append(entry)
+            base_offset = entry.last_offset + 1
         self.entries, self._saved = entries, len(entries)
 
     def append(self, entry: AbortedTxn) -> None:

@@ -148,7 +148,7 @@ class Partitions:
             self._clock.now_ms(),
             clean=known is not None and known.clean,
             recovery_point=0 if known is None else known.recovery_points.get(tp, 0),
-            log_start_offset=0 if known is None else known.log_start_offsets.get(tp, 0),
+            log_start_offset=None if known is None else known.log_start_offsets.get(tp),
             topic_id=topic_id,
         )
         _tell(tp, log.findings)

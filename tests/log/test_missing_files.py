@@ -1,0 +1,249 @@
+"""Log files that are gone, or damaged where a crash followed: what was flushed is a hole, no offset is used twice."""
+
+import pytest
+
+from ottla.log.config import LogConfig
+from ottla.log.damage import OffsetRange
+from ottla.log.memory import CrashedError, MemoryStorage
+from ottla.log.partition import PartitionLog
+from ottla.wire.errors import ErrorCode
+from tests.log.batches import NOW_MS, batch, idempotent
+from tests.log.logs import SMALL, append, every_batch, open_log
+
+_BATCHES = 60
+_SIZE = len(idempotent(0, size=20))
+
+
+def _write(log: PartitionLog, first: int, count: int = _BATCHES) -> None:
+    for number in range(first, first + count):
+        assert append(log, idempotent(number, size=20)).base_offset == number
+
+
+def _stopped(*, deleted: int = 0) -> tuple[MemoryStorage, PartitionLog]:
+    storage = MemoryStorage()
+    log = open_log(storage, SMALL)
+    _write(log, 0)
+    log.delete_records_before(deleted)
+    log.close()
+    assert len(_logs(storage)) >= 3
+    return storage, log
+
+
+def _logs(storage: MemoryStorage) -> list[str]:
+    return [name for name in storage.names() if name.endswith(".log")]
+
+
+def _again(storage: MemoryStorage, log: PartitionLog, *, clean: bool = True) -> PartitionLog:
+    return PartitionLog.open(
+        log.tp,
+        storage,
+        SMALL,
+        NOW_MS,
+        clean=clean,
+        recovery_point=log.recovery_point,
+        log_start_offset=log.log_start_offset,
+    )
+
+
+def _check_hole(storage: MemoryStorage, log: PartitionLog, hole: OffsetRange, *, clean: bool, end: int) -> None:
+    """It is told now, and at the next starts, however the broker ends."""
+    start = log.log_start_offset
+    for _ in range(3):
+        log = _again(storage, log, clean=clean)
+        assert (log.findings.damaged, log.log_start_offset, log.end_offset) == ([hole], start, end)
+        answers = [log.read(offset, 1).error for offset in range(start, end)]
+        assert answers == [ErrorCode.CORRUPT_MESSAGE if offset in range(*hole) else 0 for offset in range(start, end)]
+        for offset in set(range(start, end)) - set(range(*hole)):
+            (piece,) = log.read(offset, 1).slices
+            assert int.from_bytes(piece.read()[:8]) == offset
+        assert append(log, batch()).base_offset == end, "no offset is used twice"
+        end += 1
+        if clean:
+            log.close()
+        storage = storage.after_kill()
+        clean = not clean
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("gone", [(".log",), (".log", ".index", ".timeindex"), (".log", "index", ".snapshot"), ("",)])
+def test_a_partition_without_its_logs_goes_on_behind_what_was_flushed(gone: tuple[str, ...], clean: bool) -> None:
+    storage, log = _stopped()
+    for name in [name for name in storage.names() if name.endswith(gone)]:
+        storage.delete(name)
+    _check_hole(storage, log, OffsetRange(0, _BATCHES), clean=clean, end=_BATCHES)
+
+
+def test_without_any_checkpoint_the_last_snapshot_says_where_to_go_on() -> None:
+    storage, _ = _stopped()
+    for name in _logs(storage):
+        storage.delete(name)
+    assert open_log(storage, SMALL, clean=True).findings.damaged == [OffsetRange(0, _BATCHES)]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("kept", [0, 30 * _SIZE, 30 * _SIZE + 7])
+def test_a_log_cut_below_its_start_is_a_hole_from_there(kept: int, clean: bool) -> None:
+    storage, config = MemoryStorage(), LogConfig(index_interval_bytes=0)
+    log = open_log(storage, config)
+    _write(log, 0)
+    log.delete_records_before(40)
+    log.close()
+    del storage.files[_logs(storage)[0]].content[kept:]
+    _check_hole(storage, log, OffsetRange(40, _BATCHES), clean=clean, end=_BATCHES)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("segment", [0, 1])
+def test_a_log_file_taken_away_from_its_indexes_is_a_hole(segment: int, clean: bool) -> None:
+    storage, log = _stopped()
+    names = _logs(storage)
+    storage.delete(names[segment])
+    hole = OffsetRange(int(names[segment][:20]), int(names[segment + 1][:20]))
+    _check_hole(storage, log, hole, clean=clean, end=_BATCHES)
+
+
+def test_what_the_log_began_with_at_a_clean_stop_is_missed() -> None:
+    storage, log = _stopped(deleted=2)
+    first, second = _logs(storage)[:2]
+    for suffix in (".log", ".index", ".timeindex"):
+        storage.delete(first.replace(".log", suffix))
+    _check_hole(storage, log, OffsetRange(2, int(second[:20])), clean=True, end=_BATCHES)
+
+
+def test_a_log_file_put_back_at_the_beginning_mends_the_hole() -> None:
+    storage, log = _stopped()
+    before, name = every_batch(log), _logs(storage)[0]
+    content = storage.read(name) or b""
+    storage.delete(name)
+    _again(storage, log).close()
+    storage.write(name, content)
+    mended = _again(storage, log)
+    assert (mended.findings.damaged, mended.log_start_offset) == ([], 0)
+    assert every_batch(mended) == before
+
+
+class _DyingStorage(MemoryStorage):
+    """Dies at the n-th file that is removed."""
+
+    deletes = 1_000
+
+    def delete(self, name: str) -> None:
+        self.deletes -= 1
+        if self.deletes < 0:
+            raise CrashedError(name)
+        super().delete(name)
+
+
+@pytest.mark.parametrize("deletes", range(11))
+def test_dying_while_old_segments_are_deleted_is_no_damage(deletes: int) -> None:
+    storage = _DyingStorage()
+    log = open_log(storage, SMALL)
+    _write(log, 0)
+    log.flush()
+    start = log.log_start_offset  # what the checkpoint still says
+    log.delete_records_before(_BATCHES - 1)
+    storage.deletes = deletes
+    with pytest.raises(CrashedError):
+        log.apply_retention(NOW_MS)
+    left = storage.after_kill()
+    found = open_log(left, SMALL, recovery_point=log.recovery_point, log_start_offset=start)
+    assert (found.findings.damaged, found.findings.unexplained) == ([], [])
+    assert found.end_offset == _BATCHES
+    assert [name for name in left.names() if name.endswith(".deleted")] == []
+
+
+def test_apache_kafka_dying_while_it_deletes_a_segment_is_no_damage() -> None:
+    storage, log = _stopped()
+    first = _logs(storage)[0]
+    storage.write(first + ".deleted", storage.read(first) or b"")
+    storage.delete(first)
+    found = open_log(storage, SMALL, recovery_point=log.recovery_point)
+    assert found.findings.damaged == []
+
+
+def _killed() -> tuple[MemoryStorage, PartitionLog, list[bytes]]:
+    """A log of 100 records, the first 33 flushed, which end in the middle of a segment."""
+    storage = MemoryStorage()
+    log = open_log(storage, SMALL)
+    _write(log, 0, 33)
+    log.flush()
+    _write(log, 33, 67)
+    assert {31, 32, 33}.isdisjoint(int(name[:20]) for name in _logs(storage)), "one segment holds both kinds"
+    return storage, log, every_batch(log)
+
+
+def _position(storage: MemoryStorage, offset: int) -> tuple[str, int]:
+    name = max(name for name in _logs(storage) if int(name[:20]) <= offset)
+    return name, storage.files[name].content.index(offset.to_bytes(8))
+
+
+@pytest.mark.parametrize("damage", ["zeros", "length"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_bad_batch_below_the_recovery_point_costs_itself_alone(count: int, damage: str) -> None:
+    storage, log, before = _killed()
+    first = 33 - count
+    name, position = _position(storage, first)
+    content = storage.files[name].content
+    for at in range(position, position + count * _SIZE, _SIZE):
+        if damage == "zeros":
+            content[at : at + _SIZE] = bytes(_SIZE)
+        else:
+            content[at + 8] = 0x7F
+    found = _again(storage, log, clean=False)
+    assert found.findings.truncated_bytes == 0
+    found.delete_records_before(33)
+    assert every_batch(found) == before[33:]
+    assert append(found, idempotent(99, size=20)).duplicate, "producers go on"
+    found = _again(storage, log, clean=False)
+    _check_hole(storage, log, OffsetRange(first, 33), clean=False, end=100)
+
+
+def test_a_hole_across_the_recovery_point_ends_where_a_crc_is_right() -> None:
+    storage, log, _ = _killed()
+    name, position = _position(storage, 32)
+    storage.files[name].content[position : position + 3 * _SIZE] = b"\2" * (3 * _SIZE)
+    _check_hole(storage, log, OffsetRange(32, 35), clean=False, end=100)
+
+
+def test_a_log_cut_short_below_the_recovery_point_leaves_the_later_segments() -> None:
+    storage, log, _ = _killed()
+    name, position = _position(storage, 32)
+    following = next(int(each[:20]) for each in _logs(storage) if each > name)
+    del storage.files[name].content[position + 3 :]
+    _check_hole(storage, log, OffsetRange(32, following), clean=False, end=100)
+
+
+def test_a_known_hole_stays_one_without_the_recovery_point() -> None:
+    storage, log, before = _killed()
+    name, position = _position(storage, 32)
+    storage.files[name].content[position : position + _SIZE] = bytes(_SIZE)
+    _again(storage, log, clean=False)
+    found = open_log(storage.after_kill(), SMALL)
+    assert (found.findings.damaged, found.end_offset) == ([OffsetRange(32, 33)], 100)
+    found.delete_records_before(33)
+    assert every_batch(found) == before[33:]
+
+
+@pytest.mark.parametrize("interval", [0, 300, 100_000])
+def test_indexes_made_again_after_a_crash_are_not_called_damaged(interval: int) -> None:
+    storage, config = MemoryStorage(), LogConfig(segment_bytes=2_000, index_interval_bytes=interval)
+    log = open_log(storage, config)
+    for generation in range(6):
+        for number in range(30):
+            append(log, batch(timestamps_ms=[NOW_MS + 30 * generation + number]))
+        clean = generation % 2 == 1
+        if clean:
+            log.close()
+        storage = storage.after_kill()
+        log = open_log(storage, config, clean=clean, recovery_point=log.recovery_point)
+        assert log.findings.rebuilt == []
+
+
+def test_a_death_between_the_files_of_a_new_segment_is_no_damage() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, SMALL)
+    _write(log, 0, 20)
+    log.roll(NOW_MS)
+    storage.delete(f"{20:020}.index")
+    storage.delete(f"{20:020}.timeindex")
+    assert open_log(storage, SMALL).findings.rebuilt == []
