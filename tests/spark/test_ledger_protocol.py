@@ -230,6 +230,11 @@ def test_s2_what_another_query_left_half_committed_is_told() -> None:
         slot_task(Claim("s", DRIVER, past), BatchKey("another", 0), 0, "t")
 
 
+def test_s2_a_claim_carries_only_what_concerns_the_query() -> None:
+    whole = {"done": QueryPast(0, 0), "mine": QueryPast(2, 2), **HALF}
+    assert Claim("s", DRIVER, whole).only_for("mine").past == {"mine": QueryPast(2, 2), **HALF}
+
+
 def test_s2_a_batch_without_rows_and_offsets_asks_nothing_of_kafka() -> None:
     assert list(commit_batch(reports_of(DRIVER, {}, [(0, SlotTask.WRITE)]), {}, PLAN)) == []
 

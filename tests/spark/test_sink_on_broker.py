@@ -18,7 +18,7 @@ from ottla.spark.link import link
 from ottla.spark.options import sink_options
 from ottla.spark.pipeline import planned
 from ottla.spark.protocol import EndTransactions, commit_batch
-from ottla.spark.sink import KafkaSink
+from ottla.spark.sink import KafkaSink, OttlaWriter
 from tests.spark.sink_world import QUERY, SCHEMA, SinkWorld
 
 ABC = Counter(["a", "b", "c"])
@@ -306,6 +306,14 @@ def test_s2_a_half_committed_batch_does_not_go_on_to_another_topic(
         world.task(world.driver(topic=fresh_name("elsewhere")), 0, 1, "c")
     world.committer().commit(world.batch(world.driver(), 0, "a b", "c"), 0)
     assert world.output() == ABC
+
+
+def test_s2_tasks_of_a_batch_write_carry_nothing_of_the_complete_ones_before(world: SinkWorld) -> None:
+    world.committer().commit(world.batch(world.driver(), 0, "a b", "c"), 0)
+    given = {"kafka.bootstrap.servers": world.bootstrap, "topic": world.topic, "sink.id": f"{world.topic}.sink"}
+    writer = OttlaWriter(sink_options(given), SCHEMA, False, BatchKey("another", 0))
+    message = writer._sink.write(BatchKey("another", 0), 0, iter([]))
+    assert message.report is not None and message.report.claim.past == {}
 
 
 def test_s2_a_new_query_may_follow_through_the_same_sink(world: SinkWorld) -> None:

@@ -138,6 +138,10 @@ class Claim(NamedTuple):
     recovered: int = 0
     aborted: int = 0
 
+    def only_for(self, query: str) -> "Claim":
+        """With no more of the past than a batch of `query` has to do with."""
+        return self._replace(past={name: past for name, past in self.past.items() if name == query or past.committed})
+
 
 def claim_sink(sink: str) -> Steps:
     """Fence earlier drivers, finish or abort what they left. Returns a Claim."""

@@ -238,6 +238,8 @@ class OttlaWriter(DataSourceArrowWriter):  # type: ignore[misc]
             raise ConfigError("a topic cannot be overwritten: use mode append")
         self._key = key
         self._sink = KafkaSink(options, schema, on_driver=True)
+        if self._sink.claim is not None:  # it goes to every task, and comes back with its message
+            self._sink.claim = self._sink.claim.only_for(key.query)
 
     def write(self, iterator: Iterator[Any]) -> SlotMessage:
         """A task."""
