@@ -163,9 +163,11 @@ def test_p4_a_batch_that_comes_back_takes_its_old_place() -> None:
 
 def test_after_close_nothing_is_taken() -> None:
     bench = Bench()
+    bench.add()
     bench.acc.close(IllegalStateError("closed"))
     with pytest.raises(IllegalStateError):
-        bench.add()
+        bench.add()  # not into the batch that was filling either
+    assert len(bench.take_all()) == 1
 
 
 def test_threads_may_append_at_once() -> None:

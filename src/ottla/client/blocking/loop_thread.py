@@ -2,6 +2,7 @@
 
 import asyncio
 import concurrent.futures
+import logging
 import os
 import threading
 import weakref
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 from ottla.client.errors import IllegalStateError
 
 T = TypeVar("T")
+log = logging.getLogger("ottla.client")
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -25,15 +27,37 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 #: Why a call is refused.
 _CLOSED = "the client is closed"
+_ENDED = "the client's background thread has ended ({}), nothing can be done with it any more: make a new one"
 FORKED = "this client belongs to the process that was forked: make a new one in this one"
 
 
-class LoopThread:
-    """One daemon thread that runs one loop until `stop`. In a forked process it is not there (`forked`)."""
+class _CarriedError(Exception):
+    """What would end the loop on its way to the caller, whose it is."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(repr(error))
+        self.error = error
+
+
+async def _carried(coroutine: Coroutine[Any, Any, T]) -> T:
+    try:
+        return await coroutine
+    except (SystemExit, KeyboardInterrupt) as error:  # of the user's code; in a task they end the loop
+        raise _CarriedError(error) from None
+
+
+class LoopThread:
+    """One daemon thread that runs one loop until `stop`. In a forked process it is not there (`forked`).
+
+    However the loop ends, `on_end` is called once in its thread, with what later calls raise; it must not wait.
+    """
+
+    def __init__(self, name: str, *, on_end: Callable[[IllegalStateError], object] | None = None) -> None:
         self.loop = new_event_loop()
         self.forked = False
+        self._on_end = on_end
+        self._stopping = False
+        self._why_refused = _CLOSED
         #: Held while something is handed to the loop, so that nothing is handed to one that has ended.
         self._handing = threading.Lock()
         self._ended = False
@@ -54,12 +78,16 @@ class LoopThread:
         with self._handing:
             if not self.is_running:
                 coroutine.close()
-                raise IllegalStateError(FORKED if self.forked else _CLOSED)
-            future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+                raise IllegalStateError(FORKED if self.forked else self._why_refused)
+            future = asyncio.run_coroutine_threadsafe(_carried(coroutine), self.loop)
         try:
             return future.result()
         except concurrent.futures.CancelledError:
-            raise IllegalStateError("the client was closed meanwhile") from None
+            coroutine.close()  # perhaps it never began
+            why = "the client was closed meanwhile" if self._why_refused == _CLOSED else self._why_refused
+            raise IllegalStateError(why) from None
+        except _CarriedError as carried:
+            raise carried.error from None
         except BaseException:
             future.cancel()
             raise
@@ -77,17 +105,34 @@ class LoopThread:
 
     def stop(self) -> None:
         """Cancel what runs, end the thread and close the loop. Idempotent."""
-        self.call_soon(self.loop.stop)
+        self.call_soon(self.stop_here)
         if not self.forked:
             self._thread.join()
+
+    def stop_here(self) -> None:
+        """`stop` for what runs on the loop: without waiting."""
+        self._stopping = True
+        self.loop.stop()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
+            if not self._stopping:
+                self._why_refused = _ENDED.format("somebody stopped its event loop")
+        except BaseException as error:
+            self._why_refused = _ENDED.format(repr(error))
+            log.critical("%s: %r was raised on its loop", threading.current_thread().name, error, exc_info=error)
         finally:
-            with self._handing:
-                self._ended = True
+            self._wind_up()
+
+    def _wind_up(self) -> None:
+        with self._handing:
+            self._ended = True
+        try:
+            if self._on_end is not None:
+                self._on_end(IllegalStateError(self._why_refused))
+        finally:
             # what was handed over last becomes tasks while the first ones are being cancelled
             while tasks := asyncio.all_tasks(self.loop) or self._become_tasks():
                 for task in tasks:

@@ -42,7 +42,7 @@ class Producer:
     def __init__(self, config: Mapping[str, object]) -> None:
         """Raises ConfigError. Does not wait for a broker."""
         self._producer = AsyncProducer(config)
-        self._thread = LoopThread("ottla-producer")
+        self._thread = LoopThread("ottla-producer", on_end=self._producer.loop_ended)
         self._try_send = self._producer.try_send
         self._thread.run(self._producer.start())
         self._unclosed = Unclosed(self, self._producer, self._thread)

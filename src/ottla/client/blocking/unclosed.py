@@ -93,7 +93,7 @@ class Unclosed:
                 log.error("unclosed %s: %s", self._kind, lost)
         finally:
             _open.pop(self, None)
-            asyncio.get_running_loop().stop()
+            self._thread.stop_here()
 
 
 _AT_EXIT = "at the end of the interpreter"

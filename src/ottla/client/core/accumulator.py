@@ -288,6 +288,8 @@ class Accumulator:
         """Refuse every later record with `reason`."""
         with self._lock:
             self._closed = reason
+            for queue in list(self._open.values()):
+                self._close_open(self._topics[queue.tp.topic], queue)
             waiters, self._room_waiters = self._room_waiters, []
         for waiter in waiters:
             waiter()

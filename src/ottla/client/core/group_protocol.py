@@ -106,7 +106,10 @@ def assign_all(
         )
         for name, topic in snapshot.topics.items()
     }
-    assigned = assignor.assign(Cluster(topics), subscriptions)
+    try:
+        assigned = assignor.assign(Cluster(topics), subscriptions)
+    except (SystemExit, KeyboardInterrupt) as error:  # they would end the loop, which poll would not hear of
+        raise ValueError(f"the assignor {assignor.name} raised {error!r}") from error
     return tuple(SyncGroupRequestAssignment(member, encode_one(given)) for member, given in assigned.items())
 
 

@@ -139,6 +139,16 @@ class AsyncProducer:
         failed = [(outcome.error, count) for outcome, count in queued if outcome.error is not None]
         return f"{sum(count for _, count in failed)} records were lost: {failed[0][0]}" if failed else ""
 
+    def loop_ended(self, reason: Exception) -> None:
+        """Nobody runs its loop any more: what is open fails with `reason`. In the loop's thread, which is ending."""
+        self._closed = True
+        self._accumulator.close(reason)
+        unfinished = self.unfinished()
+        if unfinished:
+            log.critical("%s: %s", reason, unfinished)
+        if self._sender is not None:
+            self._sender.halt(reason)
+
     async def _stop(self, reason: Exception) -> None:
         self._closed = True
         self._accumulator.close(reason)

@@ -123,6 +123,12 @@ class Sender:
         for batch in self._accumulator.incomplete():
             self._give_up(batch, error)
 
+    def halt(self, error: Exception) -> None:
+        """The loop has ended, in the middle of anything: settle what is open, and touch nothing else."""
+        self._closed = True
+        for batch in self._accumulator.incomplete():
+            self._settle(batch, -1, -1, error)
+
     def drop_queued(self, error: Exception) -> None:
         """Give up on what is not on the wire (a transaction is being aborted)."""
         for batch in self._accumulator.queued():
@@ -451,5 +457,5 @@ def _earlier(a: float | None, b: float | None) -> float | None:
 def _call(callback: Callable[..., object], delivery: object) -> None:
     try:
         callback(delivery)
-    except Exception:
+    except BaseException:  # SystemExit too: here it would end the loop, and with it all other records
         log.exception("on_delivery raised")
