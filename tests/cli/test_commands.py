@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -80,6 +81,18 @@ def test_records_go_in_and_out_in_every_form(ottla: Ottla, tmp_path: Path) -> No
     assert ottla("transactions", "describe", "cli-b-tx", "--json").data[0]["state"] == "CompleteCommit"
 
 
+def test_records_come_from_a_pipe_with_a_name(ottla: Ottla, tmp_path: Path) -> None:
+    ottla("topics", "create", "cli-fifo")
+    os.mkfifo(tmp_path / "pipe")
+    writer = Thread(target=(tmp_path / "pipe").write_text, args=("a\nb\n",))
+    writer.start()
+    said = ottla("produce", "cli-fifo", "-f", str(tmp_path / "pipe"))
+    if said.code:
+        (tmp_path / "pipe").open().close()  # the writer waits for a reader
+    writer.join()
+    assert said.err == "2 records written to cli-fifo.\n"
+
+
 def test_g18_a_groups_offsets_are_shown_reset_and_deleted(ottla: Ottla, tmp_path: Path) -> None:
     ottla("topics", "create", "cli-c")
     (tmp_path / "lines").write_text("a\nb\nc\n")
@@ -119,6 +132,23 @@ def test_t14_an_open_transaction_is_found_and_aborted(ottla: Ottla, ottla_broker
             producer.commit_transaction()
 
 
+def test_t14_a_transaction_that_is_not_open_is_not_aborted_and_its_producer_goes_on(
+    ottla: Ottla, ottla_broker: Broker
+) -> None:
+    from ottla import Producer
+
+    ottla("topics", "create", "cli-ended")
+    settings = {"bootstrap.servers": ottla_broker.bootstrap_servers, "transactional.id": "cli-ended-tx"}
+    with Producer(settings) as producer:
+        producer.init_transactions()
+        for _time in range(2):
+            with producer.transaction():
+                producer.send("cli-ended", b"x")
+            said = ottla("transactions", "abort", "cli-ended-tx")
+            assert said.code == 1
+            assert "cli-ended-tx has no open transaction, it is CompleteCommit; nothing was aborted" in said.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -129,9 +159,13 @@ def test_t14_an_open_transaction_is_found_and_aborted(ottla: Ottla, ottla_broker
         (("produce", "x", "--file", "/nowhere"), "does not exist; leave it away to read standard input"),
         (("consume", "x:0", "--group", "g"), "x:0: a group shares out whole topics"),
         (("bench", "-o", "no.such.key=1"), "Unknown producer configuration no.such.key"),
+        (("produce", "x", "--file", "/tmp"), "--file /tmp is a folder; name a file with one record a line"),
         (("run", "/nowhere.py"), "does not exist; name a Python file"),
+        (("run", "/"), "/ is not a file; name a Python file"),
         (("dump-log", "/nowhere"), "does not exist; name a file such as"),
         (("demo", "--input", "/nowhere"), "does not exist; name a text file or a folder"),
+        (("demo", "--script", "/nowhere.py"), "/nowhere.py does not exist; name a Python file"),
+        (("topics", "alter", "cli-nowhere", "-p", "2"), "partition; `ottla topics list` shows which there are"),
         (("transactions", "abort"), "give either a transactional id, or --partition"),
         (("groups", "reset", "g", "x:0", "--to", "soon"), "is neither earliest, latest, an offset nor an ISO time"),
     ],
@@ -246,6 +280,8 @@ def test_a_record_of_another_form_is_refused(ottla: Ottla, tmp_path: Path) -> No
         ('{"valu": "a"}', "unknown field 'valu'"),
         ('{"value": "a", "partition": "x"}', "partition must be a whole number"),
         ('{"value": "a", "partition": 1.5}', "partition must be a whole number"),
+        (r'{"value": "\ud800"}', "line 1 is not an object such as"),
+        (r'{"value": "a", "headers": {"\ud800": "x"}}', "line 1 is not an object such as"),
     ):
         file = tmp_path / "lines"
         file.write_text(line)

@@ -102,6 +102,20 @@ def test_java_is_that_of_java_home_as_for_run(
     assert f"JAVA_HOME={tmp_path / 'other'} has no bin/java" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("port", ["99999", "0", "-1"])
+def test_a_port_that_is_none_is_a_wrong_command_line(tmp_path: Path, port: str) -> None:
+    done = _demo(tmp_path, "--port", port)
+    assert (done.returncode, "--port" in done.stderr) == (2, True)
+    assert _left(tmp_path) == []
+
+
+def test_a_script_that_is_not_there_is_told_before_anything_is_started(tmp_path: Path) -> None:
+    done = _demo(tmp_path, "--script", str(tmp_path))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"ottla: {tmp_path} is not a file; name a Python file, for example examples/wordcount.py\n"
+    assert _left(tmp_path) == []
+
+
 def test_a_port_that_another_broker_has_is_named(tmp_path: Path, ottla_broker: Broker) -> None:
     done = _demo(tmp_path, "--port", str(ottla_broker.port))
     assert done.returncode == 1

@@ -43,6 +43,15 @@ def test_what_cannot_be_read_gets_a_clear_error(tmp_path: Path, content: bytes |
     assert sentence in str(fault.value)
 
 
+@pytest.mark.parametrize("kind", ["device", "pipe"])
+def test_what_is_neither_file_nor_folder_is_not_waited_for(tmp_path: Path, kind: str) -> None:
+    path = Path(os.devnull) if kind == "device" else tmp_path / "pipe"
+    if kind == "pipe":
+        os.mkfifo(path)
+    with pytest.raises(CommandError, match="is neither a file nor a folder"):
+        input_lines(str(path))
+
+
 def test_an_empty_folder_gets_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="holds no text; name a text file"):
         input_lines(str(tmp_path))

@@ -88,7 +88,9 @@ def _run(arguments: Sequence[str]) -> int:
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except OttlaError as fault:
-        print(f"ottla: {fault}{_next_step(fault)}", file=sys.stderr)
+        next_step = _next_step(fault)
+        said = str(fault).removesuffix(".") if next_step else str(fault)  # of a broker's, which may be a sentence
+        print(f"ottla: {said}{next_step}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         # The reader of our output went away (`| head`): not a fault, but nothing more can be written either.

@@ -92,8 +92,10 @@ def _send_all(producer: Producer, topic: str, records: Iterator[Input]) -> int:
 def _open(file: Path | None) -> BinaryIO:
     if file is None:
         return sys.stdin.buffer
-    if not file.is_file():
+    if not file.exists():
         raise CommandError(f"--file {file} does not exist; leave it away to read standard input")
+    if file.is_dir():
+        raise CommandError(f"--file {file} is a folder; name a file with one record a line")
     return file.open("rb")
 
 
@@ -118,7 +120,7 @@ _FIELDS = {"key", "value", "partition", "headers"}
 def _from_json(line: bytes, number: int) -> Input:
     try:
         fields = json.loads(line)
-        headers = tuple((name, _bytes(value)) for name, value in (fields.get("headers") or {}).items())
+        headers = tuple((_name(name), _bytes(value)) for name, value in (fields.get("headers") or {}).items())
         unknown = sorted(set(fields) - _FIELDS)
         if unknown:
             raise ValueError(f"unknown field {unknown[0]!r}; there are {', '.join(sorted(_FIELDS))}")
@@ -128,6 +130,12 @@ def _from_json(line: bytes, number: int) -> Input:
         return Input(_bytes(fields.get("value")), _bytes(fields.get("key")), partition, headers)
     except (ValueError, AttributeError) as fault:
         raise CommandError(f'line {number} is not an object such as {{"key": "k", "value": "v"}}: {fault}') from None
+
+
+def _name(name: str) -> str:
+    """A header's name. Raises ValueError when it is none in UTF-8: JSON can write half a character."""
+    name.encode()
+    return name
 
 
 def _bytes(value: object) -> bytes | None:

@@ -11,6 +11,13 @@ import typer
 from ottla.cli.common import CommandError
 
 
+def require_script(script: Path) -> None:
+    """CommandError unless there is such a file."""
+    if not script.is_file():
+        what = "is not a file" if script.exists() else "does not exist"
+        raise CommandError(f"{script} {what}; name a Python file, for example examples/wordcount.py")
+
+
 def run(
     context: typer.Context,
     script: Annotated[Path, typer.Argument(help="The pipeline, an ordinary PySpark script.")],
@@ -23,8 +30,7 @@ def run(
 
     Example: `ottla run examples/wordcount.py --bootstrap HOST:PORT --input lines --output words --checkpoint ./state`
     """
-    if not script.is_file():
-        raise CommandError(f"{script} does not exist; name a Python file, for example examples/wordcount.py")
+    require_script(script)
     if find_spec("pyspark") is None:
         raise CommandError("PySpark is not installed; `pip install 'ottla[spark]'` adds it")
     from ottla.spark.run import run_script

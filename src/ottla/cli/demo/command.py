@@ -46,7 +46,9 @@ def demo(
         str | None,
         typer.Option("--broker-command", help="Start this broker, {port} and {data_dir} filled in."),
     ] = None,
-    port: Annotated[int | None, typer.Option("--port", help="Of the broker; a free one by default.")] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", min=1, max=65_535, help="Of the broker; a free one by default.")
+    ] = None,
     script: Annotated[Path | None, typer.Option("--script", help="The pipeline; examples/wordcount.py.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -59,6 +61,7 @@ def demo(
     from ottla.cli.demo.drive import Options
     from ottla.cli.demo.progress import Steps
     from ottla.cli.demo.text import input_lines, reference_lines, repeated, require_countable
+    from ottla.cli.run_script import require_script
 
     _require_spark()
     if bootstrap is not None and command is not None:
@@ -67,6 +70,7 @@ def demo(
     require_countable(words)
     text = repeated(words, lines)
     pipeline = script or _wordcount()
+    require_script(pipeline)
     chosen = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     steps = Steps()
     workdir = Path(tempfile.mkdtemp(prefix="ottla-demo-"))

@@ -23,13 +23,16 @@ def reference_lines() -> list[str]:
 def input_lines(name: str) -> list[str]:
     """Every line of a text file, or of all files below a folder in the order of their names.
 
-    CommandError when the path does not exist, a file cannot be read or is not UTF-8, or there is nothing in it.
+    CommandError when the path does not exist or is something else, such as a pipe, when a file cannot be read or is not
+    UTF-8, and when there is nothing in it.
     """
     if not name:
         raise CommandError("--input is empty; name a text file or a folder with text files, or leave it away")
     path = Path(name)
     if not path.exists():
         raise CommandError(f"--input {shown(path)} does not exist; name a text file or a folder with text files")
+    if not path.is_dir() and not path.is_file():  # a pipe: nobody says that one is waited for
+        raise CommandError(f"--input {shown(path)} is neither a file nor a folder; write the text to a file first")
     files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
     lines = [line for file in files for line in _lines_of(file)]
     if not lines:
