@@ -213,9 +213,9 @@ class Fetcher:
         done: "asyncio.Future[Any]",
     ) -> None:
         self._fetching.discard(leader)
+        lost = None if done.cancelled() else done.exception()
         if self._closed or done.cancelled():
             return
-        lost = done.exception()
         if lost is not None:
             log.debug("fetch from %s failed: %s", connection.name, lost)
             if isinstance(lost.__cause__, WireError) and isinstance(lost, ClientError):
