@@ -7,11 +7,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 
 import pytest
 
-from ottla import Admin, AsyncProducer, Consumer, Producer
+from ottla import Admin, AsyncProducer, Consumer, IllegalStateError, Producer
 from ottla.client.blocking.loop_thread import LoopThread
 from ottla.client.blocking.unclosed import Unclosed
 from ottla.testing import Broker
@@ -24,8 +24,8 @@ def servers() -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
-def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", program, *arguments]
+def run(program: str, *arguments: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *options, "-c", program, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -95,6 +95,66 @@ producer.send(sys.argv[2], b"never").result(30)
     assert run(program, servers, topic).returncode == 0
     with Admin({"bootstrap.servers": servers}) as admin:
         assert admin.describe_transactions([topic])[topic].state == "CompleteAbort"
+
+
+def test_where_warnings_are_errors_every_client_still_ends(servers: str) -> None:
+    topic = make_topic(servers)
+    program = """
+import sys
+from ottla import Producer
+producers = [Producer({"bootstrap.servers": sys.argv[1], "linger.ms": 60_000}) for _ in range(2)]
+for producer in producers:
+    producer.send(sys.argv[2], b"v")
+"""
+    done = run(program, servers, topic, options=("-W", "error::ResourceWarning"))
+    told = "unclosed Producer at the end of the interpreter: 1 records were not acknowledged yet\n"
+    assert (done.returncode, done.stderr) == (0, told * 2)
+    assert [record.value for record in read_all(servers, topic)] == [b"v"] * 2
+
+
+def test_a_child_of_multiprocessing_sends_its_records_too_and_waits_for_its_threads(servers: str) -> None:
+    topic = make_topic(servers)
+    program = """
+import multiprocessing, sys
+from concurrent.futures import ThreadPoolExecutor
+from ottla import Producer
+config = {"bootstrap.servers": sys.argv[1], "linger.ms": 60_000}
+def work():
+    producer = Producer(config)
+    producer.send(sys.argv[2], b"main thread")
+    begun = multiprocessing.Event()
+    executor = ThreadPoolExecutor(1)
+    executor.submit(begun.wait, 30)
+    executor.submit(producer.send, sys.argv[2], b"another thread")
+    multiprocessing.util.Finalize(None, begun.set, exitpriority=-1_000)  # after everything else
+parent = Producer(config)
+parent.send(sys.argv[2], b"parent")
+child = multiprocessing.get_context("fork").Process(target=work)
+child.start()
+child.join()
+print(child.exitcode)
+"""
+    # from 3.12 on Python itself warns of a fork beside threads, as it should
+    done = run(program, servers, topic, options=("-W", "ignore::DeprecationWarning"))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+    values = sorted(record.value or b"" for record in read_all(servers, topic))
+    assert values == [b"another thread", b"main thread", b"parent"]
+
+
+@pytest.mark.parametrize("ending", [AsyncProducer.close, AsyncProducer.abandon])
+async def test_what_is_sent_while_a_producer_ends_is_refused(
+    servers: str, ending: Callable[[AsyncProducer], Coroutine[None, None, object]]
+) -> None:
+    topic = await asyncio.to_thread(make_topic, servers)
+    producer = AsyncProducer({"bootstrap.servers": servers, "linger.ms": 60_000})
+    accepted = await producer.send(topic, b"v")
+    end = asyncio.create_task(ending(producer))
+    await asyncio.sleep(0)  # it begins, and cannot get far
+    with pytest.raises(IllegalStateError, match=r"the producer is closed|nobody closed the producer"):
+        await producer.send(topic, b"late")
+    assert not await end
+    assert (await accepted).offset == 0
+    assert [record.value for record in await asyncio.to_thread(read_all, servers, topic)] == [b"v"]
 
 
 class NeverEnds:

@@ -4,11 +4,16 @@ The loop's thread holds everything but the facade, so the facade is what gets co
 interpreter, the client ends itself on its own loop. A producer still sends what it has, a consumer leaves its group
 without a commit (nobody knows whether its last records were worked on). What is lost is told to the log as an error,
 which Python prints to stderr when logging is not set up.
+
+A child of multiprocessing ends like an interpreter here, though Python ends it without one (`_watch_worker`).
 """
 
 import asyncio
 import atexit
 import logging
+import os
+import sys
+import threading
 import time
 import warnings
 import weakref
@@ -46,6 +51,7 @@ class Unclosed:
         self._finalizer = weakref.finalize(facade, self._dropped)
         self._finalizer.atexit = False  # the end of the interpreter is for all of them together
         _open[self] = None
+        _watch_worker()
 
     def closed(self) -> None:
         """The user has closed it."""
@@ -62,14 +68,14 @@ class Unclosed:
         return EXIT_TIMEOUT_S if self._client.unfinished() else _FAREWELL_TIMEOUT_S
 
     def end(self, when: str) -> None:
-        """Begin to end it, unless that has begun; `when` says what the user should not have done."""
+        """Begin to end it, unless that has begun; then warn. `when` says what the user should not have done."""
         if not self._finalizer.detach() and when == _AT_EXIT:
             return  # it was dropped, and is ending
         unfinished = self._client.unfinished()
+        self._thread.call_soon(self._begin)
         warnings.warn(
             f"unclosed {self._kind} {when}{f': {unfinished}' if unfinished else ''}", ResourceWarning, stacklevel=2
         )
-        self._thread.call_soon(self._begin)
 
     def wait(self, until_s: float) -> None:
         """Wait until it has ended, at most until the monotonic time `until_s`; then say what was lost."""
@@ -107,9 +113,44 @@ def _at_exit() -> None:
     now_s = time.monotonic()
     waits = [(each, now_s + each.patience_s()) for each in left]
     for each in left:
-        each.end(_AT_EXIT)
+        try:
+            each.end(_AT_EXIT)
+        except Exception as warning:  # noqa: BLE001  `python -W error`, or what the user makes of warnings
+            log.error("%s", warning)
     for each, until_s in waits:
         each.wait(until_s)
+
+
+#: The child of multiprocessing that `_watch_worker` watches over, by its process id.
+_watched_worker: int | None = None
+
+
+def _watch_worker() -> None:
+    """In a child of multiprocessing have `_at_exit` run: it is ended by os._exit, which calls no atexit handler."""
+    global _watched_worker
+    process = sys.modules.get("multiprocessing.process")
+    if process is None or process.parent_process() is None or _watched_worker == os.getpid():
+        return
+    from multiprocessing.util import Finalize
+
+    _watched_worker = os.getpid()
+    Finalize(None, _worker_ends, exitpriority=_AFTER_OTHERS)
+
+
+#: Priority of a finalizer that runs after those of multiprocessing's own queues and directories (-5 and -100).
+_AFTER_OTHERS = -200
+
+
+def _worker_ends() -> None:
+    # only now are the child's other threads waited for, which may still send; then it waits for this one as well
+    threading.Thread(target=_after_threads, name="ottla-end", daemon=False).start()
+
+
+def _after_threads() -> None:
+    here = (threading.current_thread(), threading.main_thread())
+    while others := [thread for thread in threading.enumerate() if not thread.daemon and thread not in here]:
+        others[0].join()
+    _at_exit()
 
 
 atexit.register(_at_exit)

@@ -285,9 +285,9 @@ class Accumulator:
             waiter()
 
     def close(self, reason: Exception) -> None:
-        """Refuse every later record with `reason`."""
+        """Refuse every later record with `reason`, unless there is an older one."""
         with self._lock:
-            self._closed = reason
+            self._closed = self._closed or reason
             for queue in list(self._open.values()):
                 self._close_open(self._topics[queue.tp.topic], queue)
             waiters, self._room_waiters = self._room_waiters, []

@@ -116,6 +116,7 @@ class AsyncProducer:
         if self._closed:
             return
         self._closed = True
+        self._accumulator.close(IllegalStateError("the producer is closed"))  # nobody would wait for what comes now
         try:
             if self._sender is not None:
                 async with asyncio.timeout(timeout_s):
@@ -134,6 +135,7 @@ class AsyncProducer:
 
     async def abandon(self) -> str:
         """Close it for somebody who did not: what is queued is sent, within `delivery.timeout.ms`; what was lost."""
+        self._accumulator.close(IllegalStateError("nobody closed the producer, and now it takes no more: it is ending"))
         queued = [(batch.outcome, batch.record_count) for batch in self._accumulator.incomplete()]
         await self.close()
         failed = [(outcome.error, count) for outcome, count in queued if outcome.error is not None]
