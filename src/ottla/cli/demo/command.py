@@ -61,7 +61,6 @@ def demo(
     from ottla.cli.demo.drive import Options
     from ottla.cli.demo.progress import Steps
     from ottla.cli.demo.text import input_lines, reference_lines, repeated, require_countable
-    from ottla.cli.run_script import require_script
 
     _require_spark()
     if bootstrap is not None and command is not None:
@@ -69,8 +68,7 @@ def demo(
     words = reference_lines() if source is None else input_lines(source)
     require_countable(words)
     text = repeated(words, lines)
-    pipeline = script or _wordcount()
-    require_script(pipeline)
+    pipeline = _pipeline(script)
     chosen = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     steps = Steps()
     workdir = Path(tempfile.mkdtemp(prefix="ottla-demo-"))
@@ -154,8 +152,13 @@ def _require_spark() -> None:
     find_java(os.environ)
 
 
-def _wordcount() -> Path:
-    """The pipeline: examples/wordcount.py of a checkout; a wheel has it beside this file."""
+def _pipeline(script: Path | None) -> Path:
+    """The pipeline: `script`, or examples/wordcount.py of a checkout; a wheel has it beside this file."""
+    from ottla.cli.run_script import require_script
+
+    if script is not None:
+        require_script(script)
+        return script
     here = Path(__file__).resolve()
     for found in (here.with_name("wordcount.py"), here.parents[4] / "examples" / "wordcount.py"):
         if found.is_file():
