@@ -165,9 +165,8 @@ def _start(first_offset: int, log_start_offset: int, known_start: int | None, pl
     if known_start is not None:
         lost.append(known_start)
     start_offset = max(log_start_offset, min(lost, default=first_offset))
-    if start_offset >= first_offset:
-        return start_offset
-    plan.findings.damaged.append(OffsetRange(start_offset, first_offset))
+    if start_offset < first_offset:
+        plan.findings.damaged.append(OffsetRange(start_offset, first_offset))
     return start_offset
 
 
