@@ -153,7 +153,7 @@ class AsyncConsumer:
         """Up to `max.poll.records` records; an empty list when none came within `timeout_s`.
 
         Runs rebalances and their callbacks. Raises MaxPollIntervalExceededError, OffsetOutOfRangeError,
-        NoOffsetForPartitionError, LogTruncatedError, SerializationError, CorruptBatchError, KafkaError.
+        NoOffsetForPartitionError, LogTruncatedError, SerializationError, CorruptRecordsError, KafkaError.
         """
         return await self._served(lambda: self.take(self.config.max_poll_records), timeout_s) or []
 
