@@ -1,5 +1,6 @@
 """A data directory damaged between two starts: what clients are answered, and what the broker's log says."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,11 @@ async def test_a_broker_does_not_start_on_half_of_its_metadata(tmp_path: Path) -
     log.write_bytes(log.read_bytes()[:-3])
     with pytest.raises(StorageError, match="__cluster_metadata-0: the log is damaged at offset 1"):
         await AsyncBroker(data_dir=tmp_path).start()
+
+
+async def test_topics_are_not_set_aside_because_the_metadata_log_is_gone(tmp_path: Path) -> None:
+    await _filled(tmp_path)
+    shutil.rmtree(tmp_path / "__cluster_metadata-0")
+    with pytest.raises(StorageError, match=r"holds records \(t-0\), but its metadata log is empty"):
+        await AsyncBroker(data_dir=tmp_path).start()
+    assert (tmp_path / "t-0" / f"{0:020}.log").stat().st_size > 0

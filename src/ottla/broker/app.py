@@ -19,6 +19,7 @@ from ottla.broker.metadata.damage import refuse_damage
 from ottla.broker.metadata.names import METADATA_TOPIC
 from ottla.broker.metadata.properties import load_or_create
 from ottla.broker.node import Node
+from ottla.broker.runtime.directories import must_hold_no_partitions
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.timers import Timers
 from ottla.broker.runtime.upkeep import Upkeep
@@ -116,6 +117,8 @@ class BrokerApp:
             refuse_damage(segment)
         partitions = Partitions(config, clock, config.data_dir)
         log = partitions.open_log(TopicPartition(METADATA_TOPIC, 0), None, {})
+        if log.end_offset == 0:
+            must_hold_no_partitions(config.data_dir)
         metadata = ClusterMetadata(log, properties.node_id, clock)
         metadata.load()
         partitions.recover(metadata.image)

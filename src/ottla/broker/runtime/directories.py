@@ -55,6 +55,17 @@ def remove_directories(paths: Iterable[Path]) -> None:
         remove_partition(path)
 
 
+def must_hold_no_partitions(data_dir: Path) -> None:
+    """StorageError when there are logs though the metadata knows of nothing: its own log was lost, not theirs."""
+    for path in sorted(data_dir.iterdir()):
+        name, _, number = path.name.rpartition("-")
+        if name and name != METADATA_TOPIC and number.isdecimal() and _holds_records(path):
+            raise StorageError(
+                f"{data_dir} holds records ({path.name}), but its metadata log is empty: put {METADATA_TOPIC}-0 back "
+                "from a copy, or move the partitions' directories away"
+            )
+
+
 def set_strays_aside(data_dir: Path, image: MetadataImage) -> None:
     """A partition's directory that no topic owns would come back to life with the next topic of its name."""
     for path in sorted(data_dir.iterdir()):
@@ -76,10 +87,14 @@ def _set_aside(path: Path) -> None:
         return
     if not all(_LOG_FILE.fullmatch(file.name) and file.is_file() for file in files):
         _log.warning("%s is no partition's directory: left as it is", path)
-    elif any(file.stat().st_size for file in files if file.suffix == ".log"):
+    elif _holds_records(path):
         _log.warning("%s belongs to no topic; kept as %s", path.name, _rename(path, _STRAY).name)
     else:
         remove_partition(path)  # the broker was killed while it made the topic
+
+
+def _holds_records(path: Path) -> bool:
+    return any(_LOG_FILE.fullmatch(file.name) and file.stat().st_size for file in path.glob("*.log"))
 
 
 def _rename(path: Path, suffix: str) -> Path:
