@@ -26,6 +26,7 @@ class Batch:
     base_sequence: int = NO_SEQUENCE
     sequence_reset: bool = False
     perhaps_written: bool = False
+    whole_perhaps_written: bool = False
     settled: str | None = None
     first: int = 0
 
@@ -144,7 +145,7 @@ class Producer:
     def _answered(self, request: Request, code: ErrorCode) -> None:
         batch = request.batch
         if code == ErrorCode.NONE:
-            self.sequencer.acknowledged(batch, -1)
+            self.sequencer.acknowledged(batch, len(self.leader.log) - 1)
             batch.settled = "acknowledged"
         elif code == ErrorCode.MESSAGE_TOO_LARGE and self._can_split(request):
             self._split(batch)
@@ -155,7 +156,7 @@ class Producer:
 
     def _can_split(self, request: Request) -> bool:
         batch = request.batch
-        return batch.record_count > 1 and not batch.perhaps_written and batch.identity == request.identity
+        return batch.record_count > 1 and batch.identity == request.identity
 
     def _split(self, batch: Batch) -> None:
         count = batch.record_count // 2
@@ -163,7 +164,7 @@ class Producer:
             Batch(batch.number, count, first=batch.first),
             Batch(batch.number, batch.record_count - count, first=batch.first + count),
         )
-        self.sequencer.split(batch, halves)
+        self.sequencer.split(batch, halves, may_be_written=batch.perhaps_written)
         at = self.all.index(batch)
         self.all[at : at + 1] = halves
         for half in halves:
@@ -174,5 +175,5 @@ class Producer:
         self.queue.insert(at, batch)
 
     def _fail(self, batch: Batch) -> None:
-        self.sequencer.given_up(batch, may_be_written=batch.perhaps_written)
+        self.sequencer.given_up(batch, may_be_written=batch.perhaps_written or batch.whole_perhaps_written)
         batch.settled = "failed"

@@ -61,6 +61,7 @@ def test_p4_any_loss_of_requests_or_answers_leaves_every_record_once_and_in_orde
 @example([("produce", 1), ("produce", 1), ("break", 2), ("give up", 0)])
 @example([("produce", 1), ("produce", 1), ("break", 1), ("give up", 0)])
 @example([("produce", 1), ("produce", 1), ("break", 0), ("give up", 0), ("produce", 2)])
+@example([("produce", 2), ("break", 1), ("send", 0), ("too large", 0), ("hear", 0)])
 def test_p5_a_batch_given_up_on_harms_no_other(steps: list[tuple[str, int]]) -> None:
     producer = run(steps)
     log = producer.leader.log
@@ -87,6 +88,32 @@ def test_kip126_halves_take_the_sequences_of_the_whole_and_go_before_what_was_be
     assert producer.leader.epoch == 0, "no epoch was spent on it"
     assert all(batch.settled == "acknowledged" for batch in producer.all)
     assert [batch.record_count for batch in producer.all] == [1, 2, 2, 4, 2, 1]
+
+
+_INTRODUCED = [("produce", 1), ("serve", 0), ("hear", 0)]
+_REFUSED_WHEN_REPEATED = [("send", 0), ("too large", 0), ("hear", 0)]
+
+
+@given(st.integers(0, 2), st.lists(_STEPS, max_size=20))
+def test_kip126_a_batch_that_was_perhaps_written_is_split_and_nothing_is_there_twice(
+    served: int, more: list[tuple[str, int]]
+) -> None:
+    producer = run([*_INTRODUCED, ("produce", 4), ("produce", 2), ("break", served), *_REFUSED_WHEN_REPEATED, *more])
+    log = producer.leader.log
+    assert log == sorted(set(log))
+    assert {(0, 0), *((2, n) for n in range(2))} <= set(log)
+    assert {record for record in log if record[0] == 1} == {(1, n) for n in range(4)}
+    halves = [batch.settled for batch in producer.all if batch.number == 1]
+    assert halves == ["acknowledged" if served == 0 else "failed"] * len(halves)
+    assert len(halves) == 2
+
+
+def test_kip126_a_record_that_is_too_large_alone_leaves_the_rest_of_a_doubtful_batch_unknown() -> None:
+    for served, there in ((0, 2), (1, 4)):
+        again = [("send", 0), ("too large", 0), ("hear", 0)]
+        producer = run([*_INTRODUCED, ("produce", 2), ("break", served), *_REFUSED_WHEN_REPEATED, *again, ("add", 1)])
+        assert [batch.settled for batch in producer.all] == ["acknowledged", "failed", "failed", "acknowledged"]
+        assert len(producer.leader.log) == there
 
 
 def identified(*, transactional: bool = False) -> Sequencer:

@@ -36,6 +36,7 @@ class ProducerBatch:
         "stamped_as",
         "tp",
         "transactional",
+        "whole_perhaps_written",
     )
 
     def __init__(
@@ -68,6 +69,8 @@ class ProducerBatch:
         self.attempts = 0
         #: An attempt ended without a clear answer.
         self.perhaps_written = False
+        #: The batch that this one is a part of may have been written before it was split.
+        self.whole_perhaps_written = False
         self.last_error: Exception | None = None
         self.retry_at_s = 0.0
         self._sealed_count = 0

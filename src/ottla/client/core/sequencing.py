@@ -12,6 +12,9 @@ repetition, so the broker recognises a repetition and refuses a gap. What this m
 - *What if a batch is given up on?* If it was never sent, or was refused for good, or nobody knows: the sequence has a
   hole, or may have one. A plain producer then raises its epoch and counts the partition again from 0; a transactional
   one can only abort, and gets a new epoch from the coordinator.
+- *What if a batch is split whose earlier attempt may have been written?* (KIP-126) Its halves have its sequences, so a
+  broker that has it appends neither: it answers OUT_OF_ORDER_SEQUENCE_NUMBER. They may not be counted again then, a new
+  epoch would write them twice: they fail, and nobody knows of them. Once one was written, the whole was not.
 
 Nothing here does I/O; the sender calls it from one thread.
 """
@@ -55,6 +58,8 @@ class Sequenced(Protocol):
     base_sequence: int
     #: Whether the sequence was changed after the batch had been sent once.
     sequence_reset: bool
+    #: Whether it is part of a batch that was split and may have been written before, as a whole.
+    whole_perhaps_written: bool
 
     @property
     def record_count(self) -> int: ...
@@ -157,6 +162,9 @@ class Sequencer:
         if partition.last_acked == NO_SEQUENCE or (last - partition.last_acked) % _MODULUS < _MODULUS // 2:
             partition.last_acked = last
         partition.last_acked_offset = max(partition.last_acked_offset, last_offset)
+        if batch.whole_perhaps_written and last_offset >= 0:  # so the whole was not, and what is behind it neither
+            for behind in partition.unanswered:
+                behind.whole_perhaps_written = False
 
     def refused(self, batch: Sequenced, sent_as: ProducerIdentity, code: ErrorCode, log_start_offset: int) -> Verdict:
         """What to do about `code`, answered for `batch` when it was sent as `sent_as`."""
@@ -168,7 +176,7 @@ class Sequencer:
                 if not partition.unresolved and (batch.sequence_reset or not partition.is_next(batch.base_sequence)):
                     batch.sequence_reset = False
                     return Verdict.RETRY
-                return self._restart_or_fail(batch.tp)
+                return self._restart_or_fail(batch)
             case ErrorCode.UNKNOWN_PRODUCER_ID:
                 # the broker forgot this producer: its records were deleted, or nothing was written for long
                 if log_start_offset == -1:
@@ -176,12 +184,12 @@ class Sequencer:
                 if self._transactional and partition.last_acked_offset < log_start_offset:
                     partition.restart(self.identity)
                     return Verdict.RETRY
-                return self._restart_or_fail(batch.tp)
+                return self._restart_or_fail(batch)
             case _:
                 return Verdict.RETRY if code.retriable else Verdict.FAIL
 
-    def split(self, batch: Sequenced, halves: Sequence[Sequenced]) -> None:
-        """`batch` was refused for its size, so it was not written: its halves have its sequences (KIP-126).
+    def split(self, batch: Sequenced, halves: Sequence[Sequenced], *, may_be_written: bool) -> None:
+        """`batch` was refused for its size: its halves have its sequences (KIP-126).
 
         They count as sent, so they go one after the other, before what was sent behind `batch` and refused for the gap.
         """
@@ -193,6 +201,7 @@ class Sequencer:
             half.identity = batch.identity
             half.base_sequence = sequence
             half.sequence_reset = batch.sequence_reset
+            half.whole_perhaps_written = may_be_written or batch.whole_perhaps_written
             sequence = _plus(sequence, half.record_count)
         at = next(n for n, other in enumerate(partition.unanswered) if other is batch)
         partition.unanswered[at : at + 1] = halves
@@ -245,10 +254,10 @@ class Sequencer:
         partition = self._partitions.get(tp)
         return len(partition.unanswered) if partition is not None else 0
 
-    def _restart_or_fail(self, tp: TopicPartition) -> Verdict:
-        if self._transactional:
+    def _restart_or_fail(self, batch: Sequenced) -> Verdict:
+        if self._transactional or batch.whole_perhaps_written:
             return Verdict.FAIL
-        self._to_restart.add(tp)
+        self._to_restart.add(batch.tp)
         return Verdict.RETRY
 
     def _raise_epoch(self) -> None:

@@ -49,6 +49,7 @@ log = logging.getLogger("ottla.producer")
 _PERHAPS_WRITTEN = frozenset(
     {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
 )
+_OUT_OF_ORDER = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 _WRITTEN = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 
 
@@ -355,7 +356,7 @@ class Sender:
             verdict = self._sequencer.refused(batch, sent_as, code, part.log_start_offset)
         in_error = self.transactions is not None and self.transactions.in_error
         if verdict is Verdict.FAIL or in_error or batch.outcome.done or batch.attempts > self._config.retries:
-            self._give_up(batch, error)
+            self._give_up(batch, _unknown(batch) if code in _OUT_OF_ORDER and batch.whole_perhaps_written else error)
             return
         config = self._config
         backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, self._cluster.rng)
@@ -366,13 +367,10 @@ class Sender:
         self._accumulator.put_back(batch)
 
     def _split(self, batch: ProducerBatch, sent_as: ProducerIdentity) -> bool:
-        """Send the halves of a batch that the broker refuses for its size, whatever `retries` says; whether it can be.
-
-        Not so where an earlier attempt may have been written: the broker would not know its records in the halves.
-        """
+        """Send the halves of a batch that the broker refuses for its size, whatever `retries` says; whether it did."""
         in_error = self.transactions is not None and self.transactions.in_error
-        doubtful = self._sequencer is not None and (batch.perhaps_written or batch.identity != sent_as)
-        if batch.record_count < 2 or batch.outcome.done or in_error or doubtful:
+        echo = self._sequencer is not None and batch.identity != sent_as
+        if batch.record_count < 2 or batch.outcome.done or in_error or echo:
             return False
         if batch.tp.topic not in self._split_topics:
             self._split_topics.add(batch.tp.topic)
@@ -384,7 +382,7 @@ class Sender:
             )
         halves = self._accumulator.split(batch)
         if self._sequencer is not None:
-            self._sequencer.split(batch, halves)
+            self._sequencer.split(batch, halves, may_be_written=batch.perhaps_written)
         batch.release()
         return True
 
@@ -393,7 +391,8 @@ class Sender:
         if batch not in self._on_wire:
             self._accumulator.drop(batch)
             if self._sequencer is not None:
-                self._sequencer.given_up(batch, may_be_written=batch.perhaps_written)
+                may_be_written = batch.perhaps_written or batch.whole_perhaps_written
+                self._sequencer.given_up(batch, may_be_written=may_be_written)
         if self.transactions is not None:
             self.transactions.batch_failed(error, had_sequence=batch.identity.valid)
         self._settle(batch, -1, -1, error)
@@ -446,6 +445,16 @@ def _too_large(batch: ProducerBatch, error: ClientError) -> ClientError:
         ErrorCode.MESSAGE_TOO_LARGE,
         f"{batch.tp}: the record alone takes a batch of {batch.size_bytes} bytes, more than the topic's "
         "max.message.bytes allows",
+    )
+
+
+def _unknown(batch: ProducerBatch) -> ClientError:
+    """Of a part of a batch that the broker may have had as a whole."""
+    return KafkaError.of(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"{batch.tp}: it is unknown whether {batch.record_count} records were written: an answer about their batch was "
+        "lost, and when it was sent again the topic's max.message.bytes did not allow it any more; look at the end of "
+        "the partition before you send them again",
     )
 
 
