@@ -1,4 +1,4 @@
-"""KIP-126 after a lost answer: a scripted broker of a topic `t` that hangs up once, and then finds batches too large."""
+"""KIP-126 after a lost answer: a scripted broker of a topic `t` hangs up once, and then finds batches too large."""
 
 import asyncio
 from collections.abc import AsyncIterator
