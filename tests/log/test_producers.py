@@ -139,6 +139,19 @@ def test_p7_what_lies_behind_the_last_batch_after_a_clean_stop_keeps_nobody_from
     assert _producers(open_log(storage, clean=True)) == before
 
 
+def test_p7_damage_where_the_history_begins_keeps_nobody_from_starting() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    for sequence in range(50):
+        append(log, idempotent(sequence, size=50_000))
+    log.close()
+    content = storage.files["00000000000000000000.log"].content
+    content[-1_500_000:-600_000] = bytes(900_000)
+    again = open_log(storage, clean=True)
+    assert append(again, idempotent(49, size=50_000)).duplicate
+    assert append(again, idempotent(50)).base_offset == 50
+
+
 def test_p7_producers_survive_kill_9_without_a_snapshot() -> None:
     storage, log = _seven_batches()
     again = open_log(storage.after_kill())

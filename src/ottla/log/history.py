@@ -54,7 +54,9 @@ def _history_start(segments: list[Segment], offset: int) -> int:
             end = _position_of(segment, offset)
             if end > wanted_bytes:
                 start = segment.offset_index.position_before(end - wanted_bytes)
-                return next(segment.walk(start))[1].base_offset
+                return next(
+                    (header.base_offset for header in _headers_between(segment, start, end)), segment.base_offset
+                )
             wanted_bytes -= end
     return segments[0].base_offset
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.base.clock import Clock
-from ottla.base.errors import StorageError
+from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import TopicPartition
 from ottla.broker.config import BrokerConfig
 from ottla.broker.metadata.image import MetadataImage, TopicImage
@@ -141,16 +141,19 @@ class Partitions:
     def _open(
         self, tp: TopicPartition, topic_id: bytes | None, config: LogConfig, known: Checkpoints | None
     ) -> PartitionLog:
-        log = PartitionLog.open(
-            tp,
-            DirectoryStorage(self._data_dir / str(tp)),
-            config,
-            self._clock.now_ms(),
-            clean=known is not None and known.clean,
-            recovery_point=0 if known is None else known.recovery_points.get(tp, 0),
-            log_start_offset=None if known is None else known.log_start_offsets.get(tp),
-            topic_id=topic_id,
-        )
+        try:
+            log = PartitionLog.open(
+                tp,
+                DirectoryStorage(self._data_dir / str(tp)),
+                config,
+                self._clock.now_ms(),
+                clean=known is not None and known.clean,
+                recovery_point=0 if known is None else known.recovery_points.get(tp, 0),
+                log_start_offset=None if known is None else known.log_start_offsets.get(tp),
+                topic_id=topic_id,
+            )
+        except CorruptDataError as fault:
+            raise StorageError(f"{self._data_dir / str(tp)} cannot be opened: {fault}") from fault
         _tell(tp, log.findings)
         return log
 
