@@ -27,6 +27,16 @@ class OpenTransactionError(PipelineError):
     """A read is to begin or end behind the last stable offset: nothing is lost, but it cannot be had yet."""
 
 
+class DamagedRecordsError(PipelineError):
+    """Records that a query needs are damaged where they lie; `failOnDataLoss` does not pass over them."""
+
+    def __init__(self, tp: object, offset: int, reason: str) -> None:
+        super().__init__(
+            f"{tp}: what follows from offset {offset} on is damaged ({reason}); put the partition's log file back, or "
+            "delete its records up to what can be read, and start the query again"
+        )
+
+
 class LedgerFormatError(PipelineError):
     """A record of the ledger topic cannot be understood."""
 

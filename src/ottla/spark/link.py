@@ -23,7 +23,7 @@ from ottla.client.errors import KafkaError, RequestTimeoutError, raise_for
 from ottla.client.net.coordinators import CoordinatorKind
 from ottla.client.net.log_offsets import list_offsets
 from ottla.client.net.retry import Deadline, repeat, short_backoff
-from ottla.spark.errors import DataLossError, UnknownOutcomeError
+from ottla.spark.errors import DamagedRecordsError, DataLossError, UnknownOutcomeError
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
@@ -163,6 +163,8 @@ class KafkaLink(AsyncAdmin):
         if not answer.responses and answer.throttle_time_ms > 0:
             return None
         data = answer.responses[0].partitions[0]
+        if data.error_code == ErrorCode.CORRUPT_MESSAGE:  # retriable elsewhere: a produced batch can be sent again
+            raise DamagedRecordsError(tp, offset, "the broker says CORRUPT_MESSAGE")
         raise_for(data.error_code, f"{tp} at {offset}")
         return data
 

@@ -8,17 +8,19 @@ records are read, up to the last stable offset; so a range holds the same record
 import logging
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from ottla.base.errors import CorruptDataError
 from ottla.base.types import TopicPartition
 from ottla.client.core.offsets import OffsetAndMetadata
 from ottla.client.errors import OffsetOutOfRangeError
 from ottla.spark import bounds, faults, plan
 from ottla.spark.columns import Chunk
-from ottla.spark.errors import DataLossError
+from ottla.spark.errors import DamagedRecordsError, DataLossError
 from ottla.spark.link import KafkaLink, link
 from ottla.spark.options import SourceOptions
 from ottla.spark.plan import Logs, Offsets, Range, SourceOffset
@@ -64,7 +66,8 @@ def read_range(
             fetched = kafka.submit(_fetch(kafka, options, wanted.tp, topic_id, at))
             continue
         aborted = [(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()]
-        chunk = Chunk(data.records or b"", aborted, committed=committed)
+        with _named(wanted.tp, at):
+            chunk = Chunk(data.records or b"", aborted, committed=committed)
         begin, following = at, chunk.next_offset
         if following is None or following <= at:
             empty += 1
@@ -77,9 +80,18 @@ def read_range(
         if at < wanted.end:
             fetched = kafka.submit(_fetch(kafka, options, wanted.tp, topic_id, at))
         faults.reach("source.read")
-        rows = chunk.rows(wanted.tp, begin, wanted.end, arrow_schema)
+        with _named(wanted.tp, begin):
+            rows = chunk.rows(wanted.tp, begin, wanted.end, arrow_schema)
         if rows.num_rows:
             yield rows
+
+
+@contextmanager
+def _named(tp: TopicPartition, offset: int) -> Iterator[None]:
+    try:
+        yield
+    except CorruptDataError as fault:
+        raise DamagedRecordsError(tp, offset, str(fault)) from fault
 
 
 async def _fetch(
