@@ -132,6 +132,10 @@ def test_a_properties_file_as_java_writes_it(tmp_path: Path) -> None:
     path.write_text(text, encoding="utf-8")
     config = BrokerConfig(from_file(path))
     assert (str(config.listener), str(config.data_dir), config.text("broker.rack")) == ("127.0.0.1:0", "/a b\\", "#1=!")
+    path.write_text("broker.rack=a\\ \nnum.partitions = 3 \r\ncluster.id=MkU3OEVBNTcwNTJENDM2Qk\n")
+    config = BrokerConfig(from_file(path))
+    assert (config.text("broker.rack"), config.int("num.partitions")) == ("a", 3)
+    assert config.text("cluster.id") == "MkU3OEVBNTcwNTJENDM2Qk"
 
 
 @pytest.mark.parametrize(

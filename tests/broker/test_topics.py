@@ -232,6 +232,9 @@ async def test_folders_that_are_no_partitions_are_left_as_they_are(
         file.write_text("mine")
     (tmp_path / deleted / f"{0:020}.log").write_bytes(b"x")
     (tmp_path / "empty-7").mkdir()
+    linked = tmp_path / "elsewhere"
+    (linked / "inside").mkdir(parents=True)
+    (tmp_path / "link-0").symlink_to(linked)
     async with AsyncBroker(data_dir=tmp_path) as broker, WireClient(broker) as client:
         (refused,) = await _create(client, CreatableTopic("backup", 2, 1))
         assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR

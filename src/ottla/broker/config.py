@@ -28,8 +28,8 @@ _FOREIGN: Final[Mapping[str, str]] = {
     "log.message.timestamp.difference.max.ms": f"{_REMOVED}; log.message.timestamp.before.max.ms is its successor",
 }
 
-#: 16 bytes in base64 without padding; the last character holds only two bits.
-_CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")
+#: 16 bytes in base64 without padding; as in Kafka, the bits that the last character has too many are not looked at.
+_CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 #: Other spellings of keys (`broker.id`, `log.dir`).
 _SPELLINGS = {name: key.name for key in BROKER_CONFIG.keys.values() for name in key.synonyms}
 #: A key up to the first `=` or `:` that is not escaped; then its value.
@@ -184,18 +184,28 @@ def _unescaped(text: str) -> str:
 
 def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
     pending, first = "", 0
-    for number, raw in enumerate(text.splitlines(), 1):
-        line = raw.strip()
+    for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):
+        line = raw.lstrip(" \t\f")
         if not pending and (not line or line[0] in "#!"):
             continue
         first = first if pending else number
-        if (len(line) - len(line.rstrip("\\"))) % 2:
+        if _ends_escaped(line):
             pending += line[:-1]
             continue
-        yield first, pending + line
+        yield first, _without_end(pending + line)
         pending = ""
     if pending:
-        yield first, pending
+        yield first, _without_end(pending)
+
+
+def _without_end(line: str) -> str:
+    """Blanks at a line's end are no part of a value here, unless they are escaped."""
+    bare = line.rstrip()
+    return f"{bare} " if _ends_escaped(bare) and bare != line else bare
+
+
+def _ends_escaped(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
 def from_options(options: Iterable[str]) -> dict[str, object]:

@@ -120,6 +120,8 @@ def _allow_many_files() -> None:
 
 
 def _reason(config: BrokerConfig, fault: Exception) -> str:
+    if isinstance(fault, OSError) and fault.filename is not None:
+        return f"{fault.filename}: {fault.strerror}"
     if isinstance(fault, OSError):
         return f"cannot listen on {config.listener}: {fault.strerror or fault}"
     return str(fault)

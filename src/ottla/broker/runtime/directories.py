@@ -41,12 +41,12 @@ def mark_deleted(path: Path) -> Path:
 
 
 def remove_partition(path: Path) -> None:
-    """Remove a log's files, and the directory when it holds nothing else. What cannot be removed stays."""
+    """Remove a log's files, and the directory (or the link to it) when it holds nothing else; what cannot be, stays."""
     with suppress(OSError):
         for file in path.iterdir():
             if _LOG_FILE.fullmatch(file.name) and not file.is_dir():
                 file.unlink()
-        path.rmdir()
+        path.unlink() if path.is_symlink() else path.rmdir()
 
 
 def remove_directories(paths: Iterable[Path]) -> None:
@@ -78,7 +78,10 @@ def set_strays_aside(data_dir: Path, image: MetadataImage) -> None:
         elif not dash or not (number.isascii() and number.isdigit()) or name == METADATA_TOPIC:
             continue
         elif topic is None or int(number) >= len(topic.partitions):
-            _set_aside(path)
+            try:
+                _set_aside(path)
+            except OSError as fault:
+                _log.warning("%s belongs to no topic, and cannot be looked at or renamed: %s", path, fault.strerror)
 
 
 def _set_aside(path: Path) -> None:

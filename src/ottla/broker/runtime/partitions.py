@@ -209,7 +209,10 @@ class Partitions:
             partition = self._partitions.pop((topic.name, number), None)
             if partition is not None:
                 # Not closed: a fetch may be sending of its files, which close when the last slice is gone.
-                doomed.append(mark_deleted(self._data_dir / str(partition.tp)))
+                try:
+                    doomed.append(mark_deleted(self._data_dir / str(partition.tp)))
+                except OSError as fault:  # the metadata has let it go; the next start sets it aside
+                    _log.warning("%s cannot be removed: %s", partition.tp, fault.strerror)
                 partition.changed(_EVERYTHING_BYTES)
         with suppress(StorageError):  # a full disk: done when the name is used again
             self._forget_checkpointed(topic.name, range(len(topic.partitions)))
