@@ -76,6 +76,10 @@ def run(arguments: Sequence[str]) -> int:
             code = _run(arguments)
         except KeyboardInterrupt:
             code = _EXIT_INTERRUPTED
+    if code == _EXIT_INTERRUPTED:
+        # CPython notes an interrupt inside a string that is evaluated (a NamedTuple's, at an import) as never handled,
+        # and would end this process by SIGINT instead of by our exit code; evaluating another one takes it back.
+        eval("None")
     return interrupts.exit_code if code == _EXIT_INTERRUPTED else code
 
 
