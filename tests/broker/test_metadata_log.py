@@ -103,6 +103,16 @@ def test_p2_producer_ids_are_never_handed_out_twice() -> None:
     assert len(set(seen)) == len(seen)
 
 
+def test_what_was_answered_survives_a_loss_of_power() -> None:
+    storage = MemoryStorage()
+    metadata = _open(storage)
+    metadata.create_topic("t", b"i" * 16, 1, {"retention.ms": "5"}, directory_id=b"d" * 16)
+    producer_id = metadata.next_producer_id()
+    again = _open(storage.after_power_loss(lambda name, synced_bytes, size_bytes: synced_bytes))
+    assert again.image.topic_configs("t") == {"retention.ms": "5"}
+    assert again.next_producer_id() > producer_id
+
+
 def test_a_directory_belongs_to_one_node_of_one_cluster(tmp_path: Path) -> None:
     data_dir = tmp_path
     made = load_or_create(data_dir, node_id=1, cluster_id=None)

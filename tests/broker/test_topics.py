@@ -225,6 +225,8 @@ def _strays(data_dir: Path) -> int:
 async def test_folders_that_are_no_partitions_are_left_as_they_are(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    async with AsyncBroker(data_dir=tmp_path):
+        pass  # the directory is a broker's
     deleted = f"t-0.{'0a' * 16}-delete"
     files = [tmp_path / name for name in ("photos-2024/a.jpg", "backup-1/deep/x", "soon-delete/y", f"{deleted}/mine")]
     for file in files:
@@ -233,7 +235,8 @@ async def test_folders_that_are_no_partitions_are_left_as_they_are(
     (tmp_path / deleted / f"{0:020}.log").write_bytes(b"x")
     (tmp_path / "empty-7").mkdir()
     linked = tmp_path / "elsewhere"
-    (linked / "inside").mkdir(parents=True)
+    linked.mkdir()
+    (linked / f"{0:020}.log").write_bytes(b"records")
     (tmp_path / "link-0").symlink_to(linked)
     async with AsyncBroker(data_dir=tmp_path) as broker, WireClient(broker) as client:
         (refused,) = await _create(client, CreatableTopic("backup", 2, 1))
@@ -242,6 +245,7 @@ async def test_folders_that_are_no_partitions_are_left_as_they_are(
         assert made.error_code == ErrorCode.NONE
         await client.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest((DeleteTopicState("photos"),)))
     assert [file.read_text() for file in files] == ["mine"] * 4
+    assert (tmp_path / "link-0").readlink() == linked
     assert not (tmp_path / deleted / f"{0:020}.log").exists()
     assert "photos-2024 is no partition's directory: left as it is" in caplog.text
 

@@ -39,20 +39,36 @@ class Member(Protocol):
         """Leave the group."""
 
 
-class Librdkafka:
+def _settings(bootstrap: str, group: str) -> dict[str, Any]:
+    """For the clients that speak Kafka's keys."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "partition.assignment.strategy": "range",
+        "heartbeat.interval.ms": 200,
+    }
+
+
+class Blocking:
+    """What the blocking clients have in common."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+
+    async def partitions(self) -> set[int]:
+        return {each.partition for each in await asyncio.to_thread(self._consumer.assignment)}
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._consumer.close)
+
+
+class Librdkafka(Blocking):
     """confluent-kafka."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
-        self._consumer = LibrdkafkaConsumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": group,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "partition.assignment.strategy": "range",
-                "heartbeat.interval.ms": 200,
-            }
-        )
+        super().__init__(LibrdkafkaConsumer(_settings(bootstrap, group)))
         self._consumer.subscribe([topic])
 
     async def poll(self) -> list[Position]:
@@ -61,25 +77,21 @@ class Librdkafka:
             await asyncio.to_thread(self._consumer.commit, asynchronous=False)
         return [(each.partition(), each.offset()) for each in messages]
 
-    async def partitions(self) -> set[int]:
-        return {each.partition for each in self._consumer.assignment()}
 
-    async def close(self) -> None:
-        await asyncio.to_thread(self._consumer.close)
-
-
-class KafkaPython:
+class KafkaPython(Blocking):
     """kafka-python."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
-        self._consumer = KafkaConsumer(
-            topic,
-            bootstrap_servers=bootstrap,
-            group_id=group,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            partition_assignment_strategy=[KafkaPythonRange],
-            heartbeat_interval_ms=200,
+        super().__init__(
+            KafkaConsumer(
+                topic,
+                bootstrap_servers=bootstrap,
+                group_id=group,
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                partition_assignment_strategy=[KafkaPythonRange],
+                heartbeat_interval_ms=200,
+            )
         )
 
     async def poll(self) -> list[Position]:
@@ -87,12 +99,6 @@ class KafkaPython:
         if found:
             await asyncio.to_thread(self._consumer.commit)
         return [(each.partition, each.offset) for records in found.values() for each in records]
-
-    async def partitions(self) -> set[int]:
-        return {each.partition for each in self._consumer.assignment()}
-
-    async def close(self) -> None:
-        await asyncio.to_thread(self._consumer.close)
 
 
 class AioKafka:
@@ -126,20 +132,11 @@ class AioKafka:
         await self._consumer.stop()
 
 
-class Ours:
+class Ours(Blocking):
     """Ottla's own."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
-        self._consumer = ottla.Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": group,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "partition.assignment.strategy": "range",
-                "heartbeat.interval.ms": 200,
-            }
-        )
+        super().__init__(ottla.Consumer(_settings(bootstrap, group)))
         self._consumer.subscribe([topic])
 
     async def poll(self) -> list[Position]:
@@ -147,12 +144,6 @@ class Ours:
         if records:
             await asyncio.to_thread(self._consumer.commit)
         return [(each.partition, each.offset) for each in records]
-
-    async def partitions(self) -> set[int]:
-        return {each.partition for each in await asyncio.to_thread(self._consumer.assignment)}
-
-    async def close(self) -> None:
-        await asyncio.to_thread(self._consumer.close)
 
 
 class Group:

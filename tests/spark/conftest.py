@@ -8,10 +8,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ottla.base.errors import ConfigError
+from ottla.spark.run import find_java
 from ottla.testing import Broker
+from tests.interop.apache import in_ci
 
 if TYPE_CHECKING:
     from tests.spark.sink_world import SinkWorld
+
+
+@pytest.fixture(scope="session")
+def java() -> str:
+    """The `java` that Spark takes. A machine without it skips, and CI fails."""
+    try:
+        return find_java(os.environ)
+    except ConfigError as missing:
+        (pytest.fail if in_ci() else pytest.skip)(str(missing))
 
 
 @pytest.fixture(scope="session")

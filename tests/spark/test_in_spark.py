@@ -17,7 +17,6 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from ottla import Admin, Consumer, NewTopic, Producer
-from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.spark.pipeline import foreach_batch
 from ottla.spark.run import launch
@@ -32,7 +31,7 @@ MASTER = "local[2,4]"
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory, java: str) -> Iterator[Any]:
     """A session in which the worker of one task is killed in the middle of its write, in batch 1.
 
     A local master starts no second attempt beside a running one, but with the setting attempts get ids of their own.
@@ -40,10 +39,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """
     from pyspark.sql import SparkSession
 
-    try:
-        environment = launch(Path("-"), [], master=MASTER, conf=[], environ=os.environ).env
-    except ConfigError as missing:
-        pytest.skip(str(missing))
+    environment = launch(Path("-"), [], master=MASTER, conf=[], environ=os.environ).env
     faults = {"OTTLA_FAULT": "sink.mid-write:1=kill", "OTTLA_FAULT_DIR": str(tmp_path_factory.mktemp("faults"))}
     os.environ.update({**environment, **faults})
     builder = SparkSession.builder.config("spark.ui.enabled", "false").config("spark.speculation", "true")
@@ -248,7 +244,7 @@ def test_s2_a_checkpoint_that_lost_its_last_batch_stops_the_query(
 
 @pytest.mark.parametrize("semantics", ["exactly-once", "at-least-once"])
 def test_s4_the_script_goes_on_after_its_driver_was_killed(
-    bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path, semantics: str
+    bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path, semantics: str, java: str
 ) -> None:
     exactly_once = semantics == "exactly-once"
     source, target = make_topic(bootstrap, fresh_name("lines")), make_topic(bootstrap, fresh_name("words"))
@@ -258,10 +254,7 @@ def test_s4_the_script_goes_on_after_its_driver_was_killed(
     point = "sink.after-decision:1" if exactly_once else "sink.flushed:1"
     arguments = ["--bootstrap", bootstrap, "--input", source, "--output", target, "--semantics", semantics]
     arguments += ["--checkpoint", str(tmp_path / "checkpoint"), "--max-offsets-per-trigger", "100", "--available-now"]
-    try:
-        argv, env = launch(WORDCOUNT, arguments, master="local[2]", conf=[], environ=os.environ)
-    except ConfigError as missing:
-        pytest.skip(str(missing))
+    argv, env = launch(WORDCOUNT, arguments, master="local[2]", conf=[], environ=os.environ)
     env |= {"OTTLA_FAULT": f"{point}=pause", "OTTLA_FAULT_DIR": str(faults)}
     reached = faults / f"{point}-pause"
     driver = subprocess.Popen(argv, env=env, start_new_session=True)

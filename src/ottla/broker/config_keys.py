@@ -12,7 +12,7 @@ from ottla.base.config import ConfigKey, ConfigSet, ConfigType, Standing, betwee
 from ottla.base.limits import MAX_DESCRIBED_PARTITIONS, MAX_REQUEST_BYTES
 from ottla.broker.config_accepted import ACCEPTED
 
-_INT, _LONG, _BOOL, _STR, _LIST = (
+INT, LONG, BOOL, STR, LIST = (
     ConfigType.INT,
     ConfigType.LONG,
     ConfigType.BOOLEAN,
@@ -39,67 +39,67 @@ def _one_node(value: object) -> str | None:
 
 
 NODE: Final = (
-    ConfigKey("node.id", _INT, 1, "This broker's id.", _at_least_0, ("broker.id",)),
-    ConfigKey("cluster.id", _STR, None, "Cluster id of a new data directory; 22 characters of base64."),
-    ConfigKey("broker.rack", _STR, None, "This broker's rack, told to clients."),
+    ConfigKey("node.id", INT, 1, "This broker's id.", _at_least_0, ("broker.id",)),
+    ConfigKey("cluster.id", STR, None, "Cluster id of a new data directory; 22 characters of base64."),
+    ConfigKey("broker.rack", STR, None, "This broker's rack, told to clients."),
     ConfigKey(
-        "process.roles", _LIST, None, "A node is both; `controller` alone is refused.", each_of("broker", "controller")
+        "process.roles", LIST, None, "A node is both; `controller` alone is refused.", each_of("broker", "controller")
     ),
     ConfigKey(
         "listeners",
-        _LIST,
+        LIST,
         ("PLAINTEXT://127.0.0.1:9092",),
         "Where to listen: one address for clients, beside any of controllers, which are not served.",
         not_empty,
     ),
-    ConfigKey("advertised.listeners", _LIST, None, "The address told to clients; default: the listener's own."),
+    ConfigKey("advertised.listeners", LIST, None, "The address told to clients; default: the listener's own."),
     ConfigKey(
         "listener.security.protocol.map",
-        _STR,
+        STR,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         "What listeners speak; the clients' must be PLAINTEXT.",
     ),
-    ConfigKey("controller.listener.names", _LIST, None, "Listeners of controllers, which are not served.", not_empty),
-    ConfigKey("controller.quorum.voters", _LIST, (), "One at most: one node is its own quorum.", _one_node),
-    ConfigKey("controller.quorum.bootstrap.servers", _LIST, (), "One at most, as above.", _one_node),
-    ConfigKey("log.dirs", _LIST, ("ottla-data",), "The data directory.", not_empty, ("log.dir",)),
-    ConfigKey("max.connections", _INT, _INT_MAX, "Connections at one time.", _at_least_0),
-    ConfigKey("connections.max.idle.ms", _LONG, 600_000, "Idle connections are closed after this time."),
-    ConfigKey("socket.request.max.bytes", _INT, MAX_REQUEST_BYTES, "Largest request.", _at_least_1),
-    ConfigKey("socket.listen.backlog.size", _INT, 1024, "Pending connections.", _at_least_1),
-    ConfigKey("fetch.max.bytes", _INT, 57_671_680, "Most bytes of one fetch response.", between(1024)),
-    ConfigKey("max.incremental.fetch.session.cache.slots", _INT, 1000, "Fetch sessions kept.", _at_least_0),
-    ConfigKey("auto.create.topics.enable", _BOOL, True, "Make a topic that a client asks for."),
-    ConfigKey("delete.topic.enable", _BOOL, True, "Allow DeleteTopics."),
-    ConfigKey("num.partitions", _INT, 1, "Partitions of a new topic.", _at_least_1),
+    ConfigKey("controller.listener.names", LIST, None, "Listeners of controllers, which are not served.", not_empty),
+    ConfigKey("controller.quorum.voters", LIST, (), "One at most: one node is its own quorum.", _one_node),
+    ConfigKey("controller.quorum.bootstrap.servers", LIST, (), "One at most, as above.", _one_node),
+    ConfigKey("log.dirs", LIST, ("ottla-data",), "The data directory.", not_empty, ("log.dir",)),
+    ConfigKey("max.connections", INT, _INT_MAX, "Connections at one time.", _at_least_0),
+    ConfigKey("connections.max.idle.ms", LONG, 600_000, "Idle connections are closed after this time."),
+    ConfigKey("socket.request.max.bytes", INT, MAX_REQUEST_BYTES, "Largest request.", _at_least_1),
+    ConfigKey("socket.listen.backlog.size", INT, 1024, "Pending connections.", _at_least_1),
+    ConfigKey("fetch.max.bytes", INT, 57_671_680, "Most bytes of one fetch response.", between(1024)),
+    ConfigKey("max.incremental.fetch.session.cache.slots", INT, 1000, "Fetch sessions kept.", _at_least_0),
+    ConfigKey("auto.create.topics.enable", BOOL, True, "Make a topic that a client asks for."),
+    ConfigKey("delete.topic.enable", BOOL, True, "Allow DeleteTopics."),
+    ConfigKey("num.partitions", INT, 1, "Partitions of a new topic.", _at_least_1),
     ConfigKey(
         "max.request.partition.size.limit",
-        _INT,
+        INT,
         MAX_DESCRIBED_PARTITIONS,
         "Most partitions of one DescribeTopicPartitions answer.",
         _at_least_1,
     ),
-    ConfigKey("default.replication.factor", _INT, 1, "Replicas of a new topic."),
+    ConfigKey("default.replication.factor", INT, 1, "Replicas of a new topic."),
 )
 
 LOG: Final = (
-    ConfigKey("message.max.bytes", _INT, 1_048_588, "Largest record batch.", _at_least_0),
+    ConfigKey("message.max.bytes", INT, 1_048_588, "Largest record batch.", _at_least_0),
     ConfigKey(
-        "log.segment.bytes", _INT, 1_073_741_824, "Size at which a segment is rolled.", between(SMALLEST_SEGMENT_BYTES)
+        "log.segment.bytes", INT, 1_073_741_824, "Size at which a segment is rolled.", between(SMALLEST_SEGMENT_BYTES)
     ),
-    ConfigKey("log.roll.ms", _LONG, None, "Age at which a segment is rolled.", _at_least_1),
-    ConfigKey("log.roll.hours", _INT, 168, "Age at which a segment is rolled, in hours.", _at_least_1),
-    ConfigKey("log.retention.ms", _LONG, None, "Age after which a segment goes; -1 for never."),
-    ConfigKey("log.retention.minutes", _INT, None, "The same in minutes."),
-    ConfigKey("log.retention.hours", _INT, 168, "The same in hours."),
-    ConfigKey("log.retention.bytes", _LONG, -1, "Bytes of a partition above which old segments go."),
-    ConfigKey("log.retention.check.interval.ms", _LONG, 300_000, "How often retention looks.", _at_least_1),
-    ConfigKey("log.cleanup.policy", _LIST, ("delete",), "delete, compact, both, or neither.", CLEANUP_POLICY),
-    ConfigKey("log.index.size.max.bytes", _INT, 10_485_760, "Largest offset index.", between(4)),
-    ConfigKey("log.index.interval.bytes", _INT, 4096, "Log bytes between index entries.", _at_least_0),
+    ConfigKey("log.roll.ms", LONG, None, "Age at which a segment is rolled.", _at_least_1),
+    ConfigKey("log.roll.hours", INT, 168, "Age at which a segment is rolled, in hours.", _at_least_1),
+    ConfigKey("log.retention.ms", LONG, None, "Age after which a segment goes; -1 for never."),
+    ConfigKey("log.retention.minutes", INT, None, "The same in minutes."),
+    ConfigKey("log.retention.hours", INT, 168, "The same in hours."),
+    ConfigKey("log.retention.bytes", LONG, -1, "Bytes of a partition above which old segments go."),
+    ConfigKey("log.retention.check.interval.ms", LONG, 300_000, "How often retention looks.", _at_least_1),
+    ConfigKey("log.cleanup.policy", LIST, ("delete",), "delete, compact, both, or neither.", CLEANUP_POLICY),
+    ConfigKey("log.index.size.max.bytes", INT, 10_485_760, "Largest offset index.", between(4)),
+    ConfigKey("log.index.interval.bytes", INT, 4096, "Log bytes between index entries.", _at_least_0),
     ConfigKey(
         "log.flush.interval.messages",
-        _LONG,
+        LONG,
         _LONG_MAX,
         "records are acknowledged from the page cache, and flushed once a minute",
         _at_least_1,
@@ -107,14 +107,14 @@ LOG: Final = (
     ),
     ConfigKey(
         "log.flush.interval.ms",
-        _LONG,
+        LONG,
         None,
         "Everything is flushed once a minute.",
         standing=Standing.WITHOUT_EFFECT,
     ),
     ConfigKey(
         "log.flush.scheduler.interval.ms",
-        _LONG,
+        LONG,
         _LONG_MAX,
         "Everything is flushed once a minute, not more often.",
         between(60_000),
@@ -122,49 +122,49 @@ LOG: Final = (
     ),
     ConfigKey(
         "log.message.timestamp.type",
-        _STR,
+        STR,
         "CreateTime",
         "Whose clock stamps records.",
         one_of("CreateTime", "LogAppendTime"),
     ),
-    ConfigKey("log.message.timestamp.before.max.ms", _LONG, _LONG_MAX, "Oldest accepted timestamp.", _at_least_0),
-    ConfigKey("log.message.timestamp.after.max.ms", _LONG, _HOUR_MS, "Newest accepted timestamp.", _at_least_0),
+    ConfigKey("log.message.timestamp.before.max.ms", LONG, _LONG_MAX, "Oldest accepted timestamp.", _at_least_0),
+    ConfigKey("log.message.timestamp.after.max.ms", LONG, _HOUR_MS, "Newest accepted timestamp.", _at_least_0),
     ConfigKey(
         "compression.gzip.level",
-        _INT,
+        INT,
         -1,
         "Batches stay as the producer compressed them.",
         gzip_level,
         standing=Standing.WITHOUT_EFFECT,
     ),
-    ConfigKey("producer.id.expiration.ms", _INT, 86_400_000, "Forget idle producers after this.", _at_least_1),
+    ConfigKey("producer.id.expiration.ms", INT, 86_400_000, "Forget idle producers after this.", _at_least_1),
     ConfigKey(
-        "producer.id.expiration.check.interval.ms", _INT, 600_000, "How often to look.", _at_least_1, internal=True
+        "producer.id.expiration.check.interval.ms", INT, 600_000, "How often to look.", _at_least_1, internal=True
     ),
 )
 
 GROUP: Final = (
-    ConfigKey("group.min.session.timeout.ms", _INT, 6_000, "Shortest session timeout."),
-    ConfigKey("group.max.session.timeout.ms", _INT, 1_800_000, "Longest session timeout."),
-    ConfigKey("group.initial.rebalance.delay.ms", _INT, 3_000, "Wait for more members at first."),
-    ConfigKey("group.max.size", _INT, _INT_MAX, "Most members of one group.", _at_least_1),
-    ConfigKey("offsets.topic.num.partitions", _INT, 50, "Partitions of __consumer_offsets.", _at_least_1),
-    ConfigKey("offsets.topic.segment.bytes", _INT, 104_857_600, "Its segment size.", _at_least_1),
-    ConfigKey("offset.metadata.max.bytes", _INT, 4096, "Largest metadata string of a commit."),
-    ConfigKey("offsets.retention.minutes", _INT, 10_080, "Offsets of an empty group go after this.", _at_least_1),
-    ConfigKey("offsets.retention.check.interval.ms", _LONG, 600_000, "How often to look.", _at_least_1),
+    ConfigKey("group.min.session.timeout.ms", INT, 6_000, "Shortest session timeout."),
+    ConfigKey("group.max.session.timeout.ms", INT, 1_800_000, "Longest session timeout."),
+    ConfigKey("group.initial.rebalance.delay.ms", INT, 3_000, "Wait for more members at first."),
+    ConfigKey("group.max.size", INT, _INT_MAX, "Most members of one group.", _at_least_1),
+    ConfigKey("offsets.topic.num.partitions", INT, 50, "Partitions of __consumer_offsets.", _at_least_1),
+    ConfigKey("offsets.topic.segment.bytes", INT, 104_857_600, "Its segment size.", _at_least_1),
+    ConfigKey("offset.metadata.max.bytes", INT, 4096, "Largest metadata string of a commit."),
+    ConfigKey("offsets.retention.minutes", INT, 10_080, "Offsets of an empty group go after this.", _at_least_1),
+    ConfigKey("offsets.retention.check.interval.ms", LONG, 600_000, "How often to look.", _at_least_1),
 )
 
 TRANSACTION: Final = (
-    ConfigKey("transaction.max.timeout.ms", _INT, 900_000, "Longest transaction timeout.", _at_least_1),
-    ConfigKey("transactional.id.expiration.ms", _INT, 604_800_000, "Forget idle ids after this.", _at_least_1),
-    ConfigKey("transaction.state.log.num.partitions", _INT, 50, "Partitions of __transaction_state.", _at_least_1),
-    ConfigKey("transaction.state.log.segment.bytes", _INT, 104_857_600, "Its segment size.", _at_least_1),
+    ConfigKey("transaction.max.timeout.ms", INT, 900_000, "Longest transaction timeout.", _at_least_1),
+    ConfigKey("transactional.id.expiration.ms", INT, 604_800_000, "Forget idle ids after this.", _at_least_1),
+    ConfigKey("transaction.state.log.num.partitions", INT, 50, "Partitions of __transaction_state.", _at_least_1),
+    ConfigKey("transaction.state.log.segment.bytes", INT, 104_857_600, "Its segment size.", _at_least_1),
     ConfigKey(
-        "transaction.remove.expired.transaction.cleanup.interval.ms", _INT, 3_600_000, "How often to look.", _at_least_1
+        "transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000, "How often to look.", _at_least_1
     ),
-    ConfigKey("transaction.two.phase.commit.enable", _BOOL, False, "Transactions without a timeout (KIP-939)."),
-    ConfigKey("transaction.partition.verification.enable", _BOOL, True, "Check older clients' writes (KIP-890)."),
+    ConfigKey("transaction.two.phase.commit.enable", BOOL, False, "Transactions without a timeout (KIP-939)."),
+    ConfigKey("transaction.partition.verification.enable", BOOL, True, "Check older clients' writes (KIP-890)."),
 )
 
 #: Keys that are one setting in several units; the first that has a value is in force.

@@ -7,7 +7,17 @@ from typing import Final, NamedTuple
 from ottla.base.config import ConfigKey, ConfigSet, ConfigType, Standing, Validator, between, one_of
 from ottla.base.errors import ConfigError
 from ottla.broker.config import BrokerConfig
-from ottla.broker.config_keys import BROKER_CONFIG, CLEANUP_POLICY, SMALLEST_SEGMENT_BYTES, gzip_level
+from ottla.broker.config_keys import (
+    BOOL,
+    BROKER_CONFIG,
+    CLEANUP_POLICY,
+    INT,
+    LIST,
+    LONG,
+    SMALLEST_SEGMENT_BYTES,
+    STR,
+    gzip_level,
+)
 
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
@@ -18,15 +28,6 @@ class TopicKey(NamedTuple):
 
     key: ConfigKey
     synonyms: tuple[tuple[str, int], ...] = ()
-
-
-_INT, _LONG, _BOOL, _STR, _LIST = (
-    ConfigType.INT,
-    ConfigType.LONG,
-    ConfigType.BOOLEAN,
-    ConfigType.STRING,
-    ConfigType.LIST,
-)
 
 
 def _key(name: str, kind: ConfigType, doc: str, *synonyms: str, check: Validator | None = None) -> TopicKey:
@@ -60,54 +61,54 @@ _REPLICATION = "One node replicates nothing."
 _TIERED = "There is no tiered storage."
 
 _KEYS: Final = (
-    _key("cleanup.policy", _LIST, "What becomes of old segments.", "log.cleanup.policy", check=CLEANUP_POLICY),
-    _key("compression.type", _STR, "", "compression.type", check=_CODECS),
-    _key("compression.gzip.level", _INT, "", "compression.gzip.level", check=gzip_level),
-    _key("compression.lz4.level", _INT, "", "compression.lz4.level", check=between(1, 17)),
-    _key("compression.zstd.level", _INT, "", "compression.zstd.level", check=between(-131_072, 22)),
+    _key("cleanup.policy", LIST, "What becomes of old segments.", "log.cleanup.policy", check=CLEANUP_POLICY),
+    _key("compression.type", STR, "", "compression.type", check=_CODECS),
+    _key("compression.gzip.level", INT, "", "compression.gzip.level", check=gzip_level),
+    _key("compression.lz4.level", INT, "", "compression.lz4.level", check=between(1, 17)),
+    _key("compression.zstd.level", INT, "", "compression.zstd.level", check=between(-131_072, 22)),
     _key(
         "message.timestamp.type",
-        _STR,
+        STR,
         "Whose clock stamps records.",
         "log.message.timestamp.type",
         check=one_of("CreateTime", "LogAppendTime"),
     ),
     _key(
         "retention.ms",
-        _LONG,
+        LONG,
         "Age after which a segment goes.",
         "log.retention.ms",
         "log.retention.minutes",
         "log.retention.hours",
         check=between(-1),
     ),
-    _key("segment.ms", _LONG, "Age at which a segment is rolled.", "log.roll.ms", "log.roll.hours", check=_at_least_1),
-    _key("segment.jitter.ms", _LONG, "", "log.roll.jitter.ms", "log.roll.jitter.hours", check=_at_least_0),
+    _key("segment.ms", LONG, "Age at which a segment is rolled.", "log.roll.ms", "log.roll.hours", check=_at_least_1),
+    _key("segment.jitter.ms", LONG, "", "log.roll.jitter.ms", "log.roll.jitter.hours", check=_at_least_0),
     _key("min.cleanable.dirty.ratio", ConfigType.DOUBLE, "", "log.cleaner.min.cleanable.ratio", check=between(0, 1)),
-    _key("retention.bytes", _LONG, "Bytes above which old segments go.", "log.retention.bytes"),
-    _key("segment.bytes", _INT, "", "log.segment.bytes", check=between(SMALLEST_SEGMENT_BYTES)),
-    _key("segment.index.bytes", _INT, "", "log.index.size.max.bytes", check=between(4)),
-    _key("index.interval.bytes", _INT, "", "log.index.interval.bytes", check=_at_least_0),
-    _key("max.message.bytes", _INT, "", "message.max.bytes", check=_at_least_0),
-    _key("min.insync.replicas", _INT, "", "min.insync.replicas", check=_at_least_1),
-    _key("delete.retention.ms", _LONG, "", "log.cleaner.delete.retention.ms", check=_at_least_0),
-    _key("file.delete.delay.ms", _LONG, "", "log.segment.delete.delay.ms", check=_at_least_0),
-    _key("min.compaction.lag.ms", _LONG, "", "log.cleaner.min.compaction.lag.ms", check=_at_least_0),
-    _key("max.compaction.lag.ms", _LONG, "", "log.cleaner.max.compaction.lag.ms", check=_at_least_1),
-    _key("message.timestamp.before.max.ms", _LONG, "", "log.message.timestamp.before.max.ms", check=_at_least_0),
-    _key("message.timestamp.after.max.ms", _LONG, "", "log.message.timestamp.after.max.ms", check=_at_least_0),
-    _key("flush.messages", _LONG, "", "log.flush.interval.messages", check=_at_least_1),
-    _key("flush.ms", _LONG, "", "log.flush.interval.ms", "log.flush.scheduler.interval.ms", check=_at_least_0),
-    _key("preallocate", _BOOL, "", "log.preallocate"),
-    _key("unclean.leader.election.enable", _BOOL, "", "unclean.leader.election.enable"),
-    _key("local.retention.ms", _LONG, "", "log.local.retention.ms", check=between(-2)),
-    _key("local.retention.bytes", _LONG, "", "log.local.retention.bytes", check=between(-2)),
-    _alone("remote.storage.enable", _BOOL, False, _TIERED, only=True),
-    _alone("remote.log.copy.disable", _BOOL, False, _TIERED),
-    _alone("remote.log.delete.on.disable", _BOOL, False, _TIERED),
-    _alone("leader.replication.throttled.replicas", _LIST, (), _REPLICATION, _replicas),
-    _alone("follower.replication.throttled.replicas", _LIST, (), _REPLICATION, _replicas),
-    TopicKey(ConfigKey("internal.segment.bytes", _INT, None, "segment.bytes without its lower limit.", internal=True)),
+    _key("retention.bytes", LONG, "Bytes above which old segments go.", "log.retention.bytes"),
+    _key("segment.bytes", INT, "", "log.segment.bytes", check=between(SMALLEST_SEGMENT_BYTES)),
+    _key("segment.index.bytes", INT, "", "log.index.size.max.bytes", check=between(4)),
+    _key("index.interval.bytes", INT, "", "log.index.interval.bytes", check=_at_least_0),
+    _key("max.message.bytes", INT, "", "message.max.bytes", check=_at_least_0),
+    _key("min.insync.replicas", INT, "", "min.insync.replicas", check=_at_least_1),
+    _key("delete.retention.ms", LONG, "", "log.cleaner.delete.retention.ms", check=_at_least_0),
+    _key("file.delete.delay.ms", LONG, "", "log.segment.delete.delay.ms", check=_at_least_0),
+    _key("min.compaction.lag.ms", LONG, "", "log.cleaner.min.compaction.lag.ms", check=_at_least_0),
+    _key("max.compaction.lag.ms", LONG, "", "log.cleaner.max.compaction.lag.ms", check=_at_least_1),
+    _key("message.timestamp.before.max.ms", LONG, "", "log.message.timestamp.before.max.ms", check=_at_least_0),
+    _key("message.timestamp.after.max.ms", LONG, "", "log.message.timestamp.after.max.ms", check=_at_least_0),
+    _key("flush.messages", LONG, "", "log.flush.interval.messages", check=_at_least_1),
+    _key("flush.ms", LONG, "", "log.flush.interval.ms", "log.flush.scheduler.interval.ms", check=_at_least_0),
+    _key("preallocate", BOOL, "", "log.preallocate"),
+    _key("unclean.leader.election.enable", BOOL, "", "unclean.leader.election.enable"),
+    _key("local.retention.ms", LONG, "", "log.local.retention.ms", check=between(-2)),
+    _key("local.retention.bytes", LONG, "", "log.local.retention.bytes", check=between(-2)),
+    _alone("remote.storage.enable", BOOL, False, _TIERED, only=True),
+    _alone("remote.log.copy.disable", BOOL, False, _TIERED),
+    _alone("remote.log.delete.on.disable", BOOL, False, _TIERED),
+    _alone("leader.replication.throttled.replicas", LIST, (), _REPLICATION, _replicas),
+    _alone("follower.replication.throttled.replicas", LIST, (), _REPLICATION, _replicas),
+    TopicKey(ConfigKey("internal.segment.bytes", INT, None, "segment.bytes without its lower limit.", internal=True)),
 )
 
 TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {each.key.name: each for each in _KEYS}

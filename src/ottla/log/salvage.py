@@ -32,7 +32,7 @@ def split_behind_damage(
     """
     low_offset = max(low_offset, segment.base_offset + 1)
     with segment.log.map() as view:
-        found = _next_batch(view, segment.size_bytes + 1, low_offset, limit_offset)
+        found = next_batch(view, segment.size_bytes + 1, low_offset, limit_offset)
         if found is None:
             return None
         position, base_offset = found
@@ -47,7 +47,7 @@ def split_behind_damage(
     return rest
 
 
-def _next_batch(view: memoryview, position: int, low_offset: int, limit_offset: int) -> tuple[int, int] | None:
+def next_batch(view: memoryview, position: int, low_offset: int, limit_offset: int) -> tuple[int, int] | None:
     """Position and base offset of the first whole batch that begins at `position` or behind it."""
     for start in range(position, len(view), _CHUNK_BYTES):
         chunk = bytes(view[start + _MAGIC_AT : start + _MAGIC_AT + _CHUNK_BYTES])

@@ -123,6 +123,10 @@ class ClusterMetadata:
         appended = self._log.append(batch, now_ms=now_ms, origin=Origin.COORDINATOR)
         if appended.error is not ErrorCode.NONE:
             raise StorageError(f"the metadata log refused a change: {appended.message}")
+        try:
+            self._log.flush()
+        except StorageError as fault:  # it is in the log, and stands; only a loss of power could undo it
+            _log.error("a change of the metadata is not on the device yet: %s", fault)
         for value in values:
             self._apply(value, now_ms)
 

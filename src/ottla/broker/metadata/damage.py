@@ -7,12 +7,10 @@ which a person must look at, and the log is left as it is.
 """
 
 from pathlib import Path
-from typing import Final
 
 from ottla.base.errors import CorruptDataError, StorageError
-from ottla.wire.batch import HEADER_BYTES, check_integrity, parse_header
-
-_MAGIC_AT: Final = 16
+from ottla.log.salvage import next_batch
+from ottla.wire.batch import check_integrity, parse_header
 
 
 def refuse_damage(segment: Path) -> None:
@@ -26,7 +24,7 @@ def refuse_damage(segment: Path) -> None:
         try:
             position, next_offset = _batch_at(content, position, next_offset)
         except CorruptDataError as fault:
-            if any(_is_batch(content, at, next_offset) for at in range(position + 1, len(content) - HEADER_BYTES)):
+            if next_batch(memoryview(content), position + 1, next_offset, 2**63) is not None:
                 raise StorageError(
                     f"{segment} is damaged at byte {position} ({fault}), and whole batches follow: "
                     "nothing was changed; put the file back from a copy"
@@ -41,13 +39,3 @@ def _batch_at(content: bytes, position: int, next_offset: int) -> tuple[int, int
     if header.base_offset < next_offset:
         raise CorruptDataError(f"offset {header.base_offset} where {next_offset} or a later one is due")
     return position + header.size_bytes, header.last_offset + 1
-
-
-def _is_batch(content: bytes, position: int, next_offset: int) -> bool:
-    if content[position + _MAGIC_AT] != 2:
-        return False
-    try:
-        _batch_at(content, position, next_offset)
-    except CorruptDataError:
-        return False
-    return True
