@@ -19,10 +19,13 @@ from tests.cli.processes import line_of, ottla_process
 
 COMMANDS = [
     ("serve",),
+    ("topics",),
     *(("topics", each) for each in ("list", "create", "describe", "delete", "alter")),
     ("produce",),
     ("consume",),
+    ("groups",),
     *(("groups", each) for each in ("list", "describe", "offsets", "reset", "delete")),
+    ("transactions",),
     *(("transactions", each) for each in ("list", "describe", "abort")),
     ("dump-log",),
     ("run",),

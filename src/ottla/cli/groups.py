@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from ottla import Admin, OffsetAndMetadata, TopicPartition
     from ottla.client.admin.types import GroupDescription
 
-app = typer.Typer(no_args_is_help=True, help="List, describe and delete consumer groups; show and reset their offsets.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="List, describe and delete consumer groups; show and reset their offsets.\n\nExample: `ottla groups reset orders-app orders --to earliest`",
+)
 
 _OFFSET_COLUMNS = ("topic", "partition", "offset", "end_offset", "lag")
 

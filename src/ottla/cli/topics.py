@@ -21,7 +21,10 @@ from ottla.cli.common import (
 #: Kafka's number of the source "set on this topic" in DescribeConfigs.
 _SET_ON_TOPIC = 1
 
-app = typer.Typer(no_args_is_help=True, help="List, create, describe, delete and alter topics.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="List, create, describe, delete and alter topics.\n\nExample: `ottla topics create orders --partitions 4`",
+)
 
 Names = Annotated[list[str], typer.Argument(help="Topic names.")]
 TopicConfig = Annotated[

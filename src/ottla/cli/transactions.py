@@ -21,7 +21,10 @@ from ottla.cli.common import (
 
 _STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "PrepareEpochFence")
 
-app = typer.Typer(no_args_is_help=True, help="List, describe and abort transactions.")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="List, describe and abort transactions.\n\nExample: `ottla transactions list --state Ongoing`",
+)
 
 
 @app.command("list")
