@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="List, describe and delete consumer groups; show and reset their offsets.\n\nExample: `ottla groups reset orders-app orders --to earliest`",
+    help="List, describe and delete consumer groups; show and reset their offsets.\n\n"
+    "Example: `ottla groups reset orders-app orders --to earliest`",
 )
 
 _OFFSET_COLUMNS = ("topic", "partition", "offset", "end_offset", "lag")
