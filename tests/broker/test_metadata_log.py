@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import TopicPartition
 from ottla.broker.metadata.cluster import ClusterMetadata
 from ottla.broker.metadata.image import TOPIC_RESOURCE
-from ottla.broker.metadata.properties import load_or_create
+from ottla.broker.metadata.properties import load_or_create, new_uuid
 from ottla.broker.metadata.records import (
     ConfigRecord,
     FeatureLevelRecord,
@@ -126,6 +127,12 @@ def test_a_directory_belongs_to_one_node_of_one_cluster(tmp_path: Path) -> None:
     (data_dir / "meta.properties").write_text("version=1\n")
     with pytest.raises(StorageError, match="damaged"):
         load_or_create(data_dir, node_id=1, cluster_id=None)
+
+
+def test_an_id_whose_text_begins_with_a_dash_is_drawn_again() -> None:
+    # Kafka's tools take such a text for an option: `kafka-storage format -t -FWFz56LTXu6O3AkLoZqsg` prints its usage.
+    draws = iter([UUID(bytes=b"\xf8" * 16), UUID(bytes=b"\xfb" * 16), UUID(bytes=b"\x01" * 16)])
+    assert new_uuid(draws.__next__) == b"\x01" * 16
 
 
 def test_a_directory_that_apache_kafka_has_run_on_is_not_served(tmp_path: Path) -> None:

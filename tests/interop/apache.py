@@ -11,7 +11,6 @@ The jars are fetched by name through Maven, once, into `.cache/kafka` of the che
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import os
 import shutil
@@ -19,10 +18,12 @@ import socket
 import struct
 import subprocess
 import time
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+
+from ottla.base.types import topic_id_text
+from ottla.broker.metadata.properties import new_uuid
 
 KAFKA_VERSION = "4.3.0"
 _ROOT = Path(__file__).resolve().parents[2]
@@ -199,8 +200,7 @@ class ApacheKafka:
         """Write the properties, format the directory where that is still to do; the command that starts the node."""
         properties = self._write_properties()
         if not (self.data_dir / "meta.properties").exists():
-            cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties))
+            run_tool("kafka.tools.StorageTool", "format", "-t", topic_id_text(new_uuid()), "-c", str(properties))
         flags = [f"-Xmx{self._heap}", "-XX:+UseG1GC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"]
         return [java(), *flags, "-cp", f"{jars()}/*", "kafka.Kafka", str(properties)]
 

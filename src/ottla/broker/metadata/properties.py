@@ -2,6 +2,7 @@
 
 import os
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,9 +79,12 @@ def _decode(path: Path) -> MetaProperties:
         raise StorageError(f"{path} is damaged: {fault}") from None
 
 
-def new_uuid() -> bytes:
-    """A random uuid that Kafka accepts: its text form must not begin with a dash (it would look like an option)."""
+def new_uuid(draw: Callable[[], uuid.UUID] = uuid.uuid4) -> bytes:
+    """A uuid that Kafka accepts: its text form must not begin with a dash (it would look like an option).
+
+    Drawn again until it does not, as Kafka's `Uuid.randomUuid` does.
+    """
     while True:
-        made = uuid.uuid4().bytes
+        made = draw().bytes
         if not topic_id_text(made).startswith("-"):
             return made
