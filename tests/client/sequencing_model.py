@@ -2,6 +2,8 @@
 
 The leader keeps what SPEC P3 says: the producer's epoch, the next sequence, and the last five batches. The connection
 is a queue of requests and one of answers; when it breaks, the leader has read some requests, and no answer comes.
+When the partition moves to another broker, which has the same log, the answers on the connection to the old one come
+later than those of the new one, or never.
 """
 
 from collections import deque
@@ -25,6 +27,7 @@ class Batch:
     identity: ProducerIdentity = NO_IDENTITY
     base_sequence: int = NO_SEQUENCE
     sequence_reset: bool = False
+    on_wire: bool = False
     perhaps_written: bool = False
     whole_perhaps_written: bool = False
     settled: str | None = None
@@ -83,6 +86,7 @@ class Producer:
         self.all: list[Batch] = []
         self.wire: deque[Request] = deque()
         self.answers: deque[tuple[Request, ErrorCode]] = deque()
+        self.late_answers: deque[tuple[Request, ErrorCode]] = deque()
 
     def add(self, record_count: int) -> None:
         batch = Batch(self._added, record_count)
@@ -99,6 +103,7 @@ class Producer:
             return False
         batch = self.queue.pop(0)
         self.sequencer.assign(batch)
+        batch.on_wire = True
         self.wire.append(Request(batch, batch.identity, batch.base_sequence))
         return True
 
@@ -121,9 +126,25 @@ class Producer:
         lost = [request for request, _ in self.answers] + list(self.wire)
         self.answers.clear()
         self.wire.clear()
-        for request in lost:
-            request.batch.perhaps_written = True
-            self._answered(request, ErrorCode.NETWORK_EXCEPTION)
+        self._lost(lost)
+
+    def move(self) -> None:
+        """Another broker leads now: what the old one has not read it refuses."""
+        self.late_answers += self.answers
+        self.late_answers += [(request, ErrorCode.NOT_LEADER_OR_FOLLOWER) for request in self.wire]
+        self.answers.clear()
+        self.wire.clear()
+
+    def hear_late(self) -> None:
+        """An answer of a former leader arrives."""
+        if self.late_answers:
+            self._answered(*self.late_answers.popleft())
+
+    def lose_late(self) -> None:
+        """The connection to a former leader breaks."""
+        lost = [request for request, _ in self.late_answers]
+        self.late_answers.clear()
+        self._lost(lost)
 
     def give_up(self) -> None:
         """`delivery.timeout.ms` has passed for the oldest queued batch."""
@@ -134,16 +155,23 @@ class Producer:
     def finish(self) -> None:
         """Nothing is lost any more."""
         for _ in range(20 * len(self.all) + 20):
-            if not (self.queue or self.wire or self.answers):
+            if not (self.queue or self.wire or self.answers or self.late_answers):
                 return
             while self.send():
                 pass
             self.serve()
             self.hear()
+            self.hear_late()
         raise AssertionError(f"stuck with {len(self.queue)} batches")
+
+    def _lost(self, requests: list[Request]) -> None:
+        for request in requests:
+            request.batch.perhaps_written = True
+            self._answered(request, ErrorCode.NETWORK_EXCEPTION)
 
     def _answered(self, request: Request, code: ErrorCode) -> None:
         batch = request.batch
+        batch.on_wire = False
         if code == ErrorCode.NONE:
             self.sequencer.acknowledged(batch, len(self.leader.log) - 1)
             batch.settled = "acknowledged"

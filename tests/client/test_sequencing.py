@@ -17,7 +17,10 @@ _STEPS = st.one_of(
     st.tuples(st.just("hear"), st.just(0)),
     st.tuples(st.just("break"), st.integers(0, 5)),
 )
-_STEPS_WITH_EXPIRY = st.one_of(_STEPS, st.tuples(st.sampled_from(["give up", "too large"]), st.just(0)))
+_STEPS_WITH_EXPIRY = st.one_of(_STEPS, st.tuples(st.sampled_from(["give up", "too large", "invalid"]), st.just(0)))
+_MOVES = st.tuples(st.sampled_from(["move", "hear late", "lose late"]), st.just(0))
+
+_INTRODUCED = [("produce", 1), ("serve", 0), ("hear", 0)]
 
 
 def run(steps: list[tuple[str, int]]) -> Producer:
@@ -37,6 +40,14 @@ def run(steps: list[tuple[str, int]]) -> Producer:
                 producer.serve(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             case "too large":
                 producer.serve(ErrorCode.MESSAGE_TOO_LARGE)
+            case "invalid":
+                producer.serve(ErrorCode.INVALID_RECORD)
+            case "move":
+                producer.move()
+            case "hear late":
+                producer.hear_late()
+            case "lose late":
+                producer.lose_late()
             case "hear":
                 producer.hear()
             case "break":
@@ -47,8 +58,8 @@ def run(steps: list[tuple[str, int]]) -> Producer:
     return producer
 
 
-@settings(max_examples=400, deadline=None)
-@given(st.lists(_STEPS, max_size=60))
+@settings(max_examples=1000, deadline=None)
+@given(st.lists(st.one_of(_STEPS, _MOVES), max_size=60))
 @example([("produce", 1), ("produce", 1), ("refuse", 0), ("serve", 0)])
 def test_p4_any_loss_of_requests_or_answers_leaves_every_record_once_and_in_order(steps: list[tuple[str, int]]) -> None:
     producer = run(steps)
@@ -62,8 +73,24 @@ def test_p4_any_loss_of_requests_or_answers_leaves_every_record_once_and_in_orde
 @example([("produce", 1), ("produce", 1), ("break", 1), ("give up", 0)])
 @example([("produce", 1), ("produce", 1), ("break", 0), ("give up", 0), ("produce", 2)])
 @example([("produce", 2), ("break", 1), ("send", 0), ("too large", 0), ("hear", 0)])
+@example([*_INTRODUCED, ("produce", 2), ("add", 1), ("break", 1), ("send", 0), ("send", 0), ("too large", 0)])
+@example([*_INTRODUCED, ("produce", 2), ("add", 1), ("break", 1), ("send", 0), ("send", 0), *[("too large", 0)] * 2])
+@example([*_INTRODUCED, ("produce", 1), ("produce", 1), ("invalid", 0), ("hear", 0), ("break", 0)])
 def test_p5_a_batch_given_up_on_harms_no_other(steps: list[tuple[str, int]]) -> None:
-    producer = run(steps)
+    _assert_nothing_is_harmed(run(steps))
+
+
+_MOVED_BEHIND_A_WRITTEN_BATCH = [("produce", 2), ("produce", 1), ("serve", 0), ("move", 0), ("produce", 2)]
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.lists(st.one_of(_STEPS_WITH_EXPIRY, _MOVES), max_size=60))
+@example([*_INTRODUCED, *_MOVED_BEHIND_A_WRITTEN_BATCH, ("invalid", 0), ("hear", 0), ("send", 0), ("lose late", 0)])
+def test_p5_nor_when_the_partition_moves_and_answers_come_out_of_order(steps: list[tuple[str, int]]) -> None:
+    _assert_nothing_is_harmed(run(steps))
+
+
+def _assert_nothing_is_harmed(producer: Producer) -> None:
     log = producer.leader.log
     assert log == sorted(set(log)), "twice, or out of order"
     for batch in producer.all:
@@ -90,7 +117,6 @@ def test_kip126_halves_take_the_sequences_of_the_whole_and_go_before_what_was_be
     assert [batch.record_count for batch in producer.all] == [1, 2, 2, 4, 2, 1]
 
 
-_INTRODUCED = [("produce", 1), ("serve", 0), ("hear", 0)]
 _REFUSED_WHEN_REPEATED = [("send", 0), ("too large", 0), ("hear", 0)]
 
 

@@ -27,6 +27,7 @@ class ProducerBatch:
         "identity",
         "last_error",
         "number",
+        "on_wire",
         "outcome",
         "payload",
         "perhaps_written",
@@ -67,6 +68,8 @@ class ProducerBatch:
         #: Identity and sequence in `payload`'s header.
         self.stamped_as: tuple[ProducerIdentity, int, bool] = (NO_IDENTITY, NO_SEQUENCE, False)
         self.attempts = 0
+        #: It was sent, and an answer may come.
+        self.on_wire = False
         #: An attempt ended without a clear answer.
         self.perhaps_written = False
         #: The batch that this one is a part of may have been written before it was split.

@@ -11,7 +11,10 @@ repetition, so the broker recognises a repetition and refuses a gap. What this m
   failure: repeat. Of the batch that is the next one it means that the broker lost what was before it.
 - *What if a batch is given up on?* If it was never sent, or was refused for good, or nobody knows: the sequence has a
   hole, or may have one. A plain producer then raises its epoch and counts the partition again from 0; a transactional
-  one can only abort, and gets a new epoch from the coordinator.
+  one can only abort, and gets a new epoch from the coordinator. The epoch waits while the oldest unanswered batch may
+  have been written (its answer is on the way from a former leader, or was lost): counted again it would be there
+  twice, so its fate is first asked for under the sequence that it has. What is behind an unwritten batch is not written
+  either.
 - *What if a batch is split whose earlier attempt may have been written?* (KIP-126) Its halves have its sequences, so a
   broker that has it appends neither: it answers OUT_OF_ORDER_SEQUENCE_NUMBER. They may not be counted again then, a new
   epoch would write them twice: they fail, and nobody knows of them. Once one was written, the whole was not.
@@ -56,6 +59,10 @@ class Sequenced(Protocol):
     tp: TopicPartition
     identity: ProducerIdentity
     base_sequence: int
+    #: Whether it was sent and an answer may come.
+    on_wire: bool
+    #: Whether an attempt ended without a clear answer.
+    perhaps_written: bool
     #: Whether the sequence was changed after the batch had been sent once.
     sequence_reset: bool
     #: Whether it is part of a batch that was split and may have been written before, as a whole.
@@ -87,6 +94,16 @@ class _Partition:
 
     def is_next(self, sequence: int) -> bool:
         return sequence == _plus(self.last_acked, 1)
+
+    def is_past(self, sequence: int) -> bool:
+        """Whether a batch with `sequence` or a later one was acknowledged."""
+        return self.last_acked != NO_SEQUENCE and (self.last_acked - sequence) % _MODULUS < _MODULUS // 2
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether any unanswered batch may have been written: then the oldest was, the leader takes them in order."""
+        oldest = self.unanswered[0] if self.unanswered else None
+        return oldest is not None and (oldest.on_wire or oldest.perhaps_written or oldest.whole_perhaps_written)
 
     def restart(self, identity: ProducerIdentity) -> None:
         """Count from 0 again, the unanswered batches first."""
@@ -127,11 +144,15 @@ class Sequencer:
 
     def may_send(self, batch: Sequenced) -> bool:
         """Whether `batch`, the first in its partition's queue, may be sent now."""
-        if not self.identity.valid or batch.tp in self._to_restart:
+        if not self.identity.valid:
             return False
         partition = self._of(batch.tp)
+        if batch.tp in self._to_restart and not partition.in_doubt:
+            return False
         if batch.base_sequence != NO_SEQUENCE:
             return partition.unanswered[0] is batch
+        if batch.tp in self._to_restart:
+            return False
         if partition.unanswered and partition.identity != self.identity:
             return False
         if partition.unanswered and partition.introduced_as != self.identity.producer_id:
@@ -159,7 +180,7 @@ class Sequencer:
         if batch.identity != partition.identity:
             return
         last = last_sequence(batch)
-        if partition.last_acked == NO_SEQUENCE or (last - partition.last_acked) % _MODULUS < _MODULUS // 2:
+        if not partition.is_past(last):
             partition.last_acked = last
         partition.last_acked_offset = max(partition.last_acked_offset, last_offset)
         if batch.whole_perhaps_written and last_offset >= 0:  # so the whole was not, and what is behind it neither
@@ -173,7 +194,10 @@ class Sequencer:
             return Verdict.RETRY
         match code:
             case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                if not partition.unresolved and (batch.sequence_reset or not partition.is_next(batch.base_sequence)):
+                echo = batch.sequence_reset or not partition.is_next(batch.base_sequence)
+                part_of_written = batch.whole_perhaps_written and partition.is_past(batch.base_sequence)
+                gap = partition.unresolved or batch.tp in self._to_restart
+                if echo and not part_of_written and not gap:
                     batch.sequence_reset = False
                     return Verdict.RETRY
                 return self._restart_or_fail(batch)
@@ -233,7 +257,7 @@ class Sequencer:
                     settled = False
                 else:
                     self._to_restart.add(tp)
-        if self._to_restart and self.identity.valid:
+        if self._to_restart and self.identity.valid and not any(self._of(tp).in_doubt for tp in self._to_restart):
             self._raise_epoch()
         return settled
 
@@ -257,6 +281,7 @@ class Sequencer:
     def _restart_or_fail(self, batch: Sequenced) -> Verdict:
         if self._transactional or batch.whole_perhaps_written:
             return Verdict.FAIL
+        batch.perhaps_written = False  # the broker would have known it
         self._to_restart.add(batch.tp)
         return Verdict.RETRY
 

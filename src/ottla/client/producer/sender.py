@@ -76,7 +76,6 @@ class Sender:
         self._loop = asyncio.get_running_loop()
         self._compression = Compression[config.compression_type.upper()]
         self._in_flight: dict[int, int] = {}
-        self._on_wire: set[ProducerBatch] = set()
         self._connecting: dict[int, asyncio.Task[None]] = {}
         self._identifying: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -223,7 +222,7 @@ class Sender:
                 batch.transactional = self.transactions is not None
             batch.attempts += 1
             sent[batch.tp] = _Sent(batch, batch.identity)
-            self._on_wire.add(batch)
+            batch.on_wire = True
             by_topic.setdefault(batch.tp.topic, []).append(PartitionProduceData(batch.tp.partition, batch.stamp()))
         snapshot = self._cluster.snapshot
         request = ProduceRequest(
@@ -248,11 +247,11 @@ class Sender:
             connection.send_without_answer(ApiKey.PRODUCE, version, request)
         except ClientError as error:
             for batch, _ in sent.values():
-                self._on_wire.discard(batch)
+                batch.on_wire = False
                 self._give_up(batch, error)
             return
         for batch, _ in sent.values():
-            self._on_wire.discard(batch)
+            batch.on_wire = False
             self._settle(batch, -1, -1, None)
 
     def _connect(self, leader: int) -> None:
@@ -337,7 +336,7 @@ class Sender:
         part: PartitionProduceResponse,
         cause: BaseException | None,
     ) -> None:
-        self._on_wire.discard(batch)
+        batch.on_wire = False
         code = code_of(part.error_code)
         if code in _WRITTEN:
             if self._sequencer is not None:
@@ -388,7 +387,7 @@ class Sender:
 
     def _give_up(self, batch: ProducerBatch, error: Exception) -> None:
         """The user hears that `batch` failed. While it is on the wire, its sequence waits for the answer."""
-        if batch not in self._on_wire:
+        if not batch.on_wire:
             self._accumulator.drop(batch)
             if self._sequencer is not None:
                 may_be_written = batch.perhaps_written or batch.whole_perhaps_written
@@ -403,7 +402,7 @@ class Sender:
         self._accumulator.settled(batch)
         for delivery, callback in batch.callbacks:
             _call(callback, delivery)
-        if batch not in self._on_wire:
+        if not batch.on_wire:
             batch.release()
 
     # time and metadata
