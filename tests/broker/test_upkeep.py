@@ -53,6 +53,21 @@ def _recovery_point(broker: AsyncBroker, topic: str) -> int:
     return partition.log.recovery_point
 
 
+@pytest.mark.parametrize(
+    ("settings", "start"), [({}, 0), ({"log.retention.hours": "168"}, 5), ({"log.retention.minutes": "1"}, 5)]
+)
+async def test_a_broker_for_tests_keeps_records_of_1970_unless_told_otherwise(
+    settings: dict[str, str], start: int
+) -> None:
+    async with AsyncBroker(settings) as broker:
+        broker.node.create_topic("old", 1, {})
+        _append(broker, "old", 5)
+        _upkeep(broker).apply_retention()
+        partition = broker.node.partitions.find("old", 0)
+        assert partition is not None
+        assert partition.log.log_start_offset == start
+
+
 @pytest.mark.parametrize(("limit_ms", "interval_ms"), [(-1, 10_000), (0, 1), (5_000, 5_000), (600_000, 10_000)])
 def test_idle_connections_are_looked_for_as_often_as_it_needs(limit_ms: int, interval_ms: int) -> None:
     assert idle_check_interval_ms(limit_ms) == interval_ms

@@ -22,6 +22,8 @@ TEST_DEFAULTS: Final[Mapping[str, str]] = {
     # 50 partitions each would be a hundred directories that no test needs.
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
+    # A test's records may have any timestamp: those of 1970 must not be deleted at the next look, in the middle of it.
+    "log.retention.hours": "-1",
 }
 _READY: Final = "ottla ready "
 
