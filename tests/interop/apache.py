@@ -1,4 +1,4 @@
-"""Apache Kafka as a peer: its jars, its command-line tools, and one KRaft node that can be killed and restarted.
+"""Apache Kafka as a peer: its jars, its command-line tools, and KRaft nodes that can be killed and restarted.
 
 The jars are fetched by name through Maven, once, into `.cache/kafka` of the checkout. Where Java or Maven is missing
 `MissingPeerError` says which; the fixtures in `conftest.py` turn that into a skip, or into a failure when CI=true.
@@ -18,7 +18,8 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
@@ -48,6 +49,20 @@ _DEFAULTS = {
     "transaction.two.phase.commit.enable": "true",
     # The tests' records have timestamps of 1970, and the first look at what is too old comes after 30 s.
     "log.retention.hours": "-1",
+}
+
+
+_CLUSTER_DEFAULTS = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    # A node that was killed is missed soon, and leads again soon after it came back.
+    "broker.session.timeout.ms": "4000",
+    "broker.heartbeat.interval.ms": "1000",
+    "replica.lag.time.max.ms": "4000",
+    "leader.imbalance.check.interval.seconds": "5",
 }
 
 
@@ -166,15 +181,23 @@ class ApacheKafka:
     `config` overrides any broker key. `data_dir` is the log directory, `log_path` what the node printed.
     """
 
-    def __init__(self, directory: Path, config: Mapping[str, str] | None = None, *, heap: str = "512M") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        config: Mapping[str, str] | None = None,
+        *,
+        heap: str = "512M",
+        cluster_id: str | None = None,
+    ) -> None:
         self.directory = directory
         self.data_dir = directory / "data"
         self.log_path = directory / "kafka.log"
         self.host = "127.0.0.1"
         self.port = free_port()
-        self._controller_port = free_port()
-        self._config = dict(config or {})
+        self.controller_port = free_port()
+        self.config = dict(config or {})
         self._heap = heap
+        self._cluster_id = cluster_id or topic_id_text(new_uuid())
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -202,7 +225,7 @@ class ApacheKafka:
         """Write the properties, format the directory where that is still to do; the command that starts the node."""
         properties = self._write_properties()
         if not (self.data_dir / "meta.properties").exists():
-            run_tool("kafka.tools.StorageTool", "format", "-t", topic_id_text(new_uuid()), "-c", str(properties))
+            run_tool("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(properties))
         flags = [f"-Xmx{self._heap}", "-XX:+UseG1GC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"]
         return [java(), *flags, "-cp", f"{jars()}/*", "kafka.Kafka", str(properties)]
 
@@ -246,11 +269,11 @@ class ApacheKafka:
         self.directory.mkdir(parents=True, exist_ok=True)
         properties = {
             **_DEFAULTS,
-            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "controller.quorum.voters": f"1@127.0.0.1:{self.controller_port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "log.dirs": str(self.data_dir),
-            **self._config,
+            **self.config,
         }
         path = self.directory / "server.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
@@ -273,6 +296,45 @@ class ApacheKafka:
                 ) from None
             self._process = None
             raise PeerFailedError(f"Apache Kafka exited {process.returncode} while starting: {self.log_tail()}")
+
+
+class ApacheCluster:
+    """Three nodes, each broker and controller; every topic has three replicas, and two must have a record."""
+
+    def __init__(self, directory: Path) -> None:
+        cluster_id = topic_id_text(new_uuid())
+        self.nodes = [
+            ApacheKafka(directory / str(node_id), {"node.id": str(node_id)}, heap="320M", cluster_id=cluster_id)
+            for node_id in (1, 2, 3)
+        ]
+        voters = ",".join(f"{n}@127.0.0.1:{node.controller_port}" for n, node in enumerate(self.nodes, 1))
+        for node in self.nodes:
+            node.config.update(_CLUSTER_DEFAULTS | {"controller.quorum.voters": voters})
+
+    @property
+    def bootstrap(self) -> str:
+        """All nodes, for `bootstrap.servers`."""
+        return ",".join(node.bootstrap for node in self.nodes)
+
+    def start(self, nodes: Iterable[ApacheKafka] | None = None) -> None:
+        """Start the nodes (all, unless told which) at once: one alone is no quorum and does not answer."""
+        with ThreadPoolExecutor() as together:
+            for _ in together.map(ApacheKafka.start, self.nodes if nodes is None else nodes):
+                pass
+
+    def __enter__(self) -> ApacheCluster:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill9()
+
+    def kill9(self) -> None:
+        """SIGKILL to all that run: one that ends in order waits for the others to take over."""
+        for node in self.nodes:
+            node.kill9()
 
 
 def in_ci() -> bool:

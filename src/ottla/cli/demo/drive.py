@@ -136,7 +136,7 @@ class Demo:
         from ottla import Admin
         from ottla.client.admin.types import NewTopic
 
-        wanted = [NewTopic(name, self._options.partitions, 1) for name in (self._source, self._target)]
+        wanted = [NewTopic(name, self._options.partitions) for name in (self._source, self._target)]
         with Admin(admin_config(bootstrap)) as admin:
             admin.create_topics(wanted)
 

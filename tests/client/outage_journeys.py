@@ -1,0 +1,152 @@
+"""What our clients must stand while brokers are killed: what they wrote is there once and in order (P4), what they
+turned from one topic into another came exactly once (T11, T13). The chaos tests run it on our broker, interop on three
+of Apache Kafka's.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+
+from ottla import Admin, Consumer, Delivery, NewTopic, OffsetAndMetadata, Producer, TopicPartition
+from ottla.client.errors import ClientError, RequestTimeoutError
+
+PARTITIONS = 2
+_WAIT_S = 60.0
+
+
+class Outages:
+    """Lets a broker be killed and come back each time a number of steps, drawn from a seed, has been done."""
+
+    def __init__(self, outage: Callable[[], object], seed: int, count: int, steps_between: int) -> None:
+        draw = random.Random(seed)
+        self._outage = outage
+        self._left = [draw.randint(1, steps_between) for _ in range(count)]
+        self._count = count
+        self._due = threading.Semaphore(0)
+        self._thread = threading.Thread(target=self._run)
+        self.done = threading.Event()
+
+    def step(self) -> None:
+        """One more is done: perhaps it is time. From one thread."""
+        if self._left:
+            self._left[0] -= 1
+            if self._left[0] == 0:
+                self._left.pop(0)
+                self._due.release()
+
+    def __enter__(self) -> Outages:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        for _ in self._left:  # what failed shall not wait for outages that do not come
+            self._due.release()
+        self._thread.join()
+
+    def _run(self) -> None:
+        for _ in range(self._count):
+            self._due.acquire()
+            self._outage()
+        self.done.set()
+
+
+def create_topics(servers: str) -> None:
+    """`in`, of one partition, and `out`."""
+    with Admin({"bootstrap.servers": servers}) as admin:
+        admin.create_topics([NewTopic("in", 1), NewTopic("out", PARTITIONS)])
+
+
+def produce_through(servers: str, outages: Outages) -> None:
+    """P4: an idempotent producer writes every record once and in order, and none fails."""
+    done: list[Delivery] = []
+    config = {"bootstrap.servers": servers, "linger.ms": 1, "buffer.memory": 500_000}
+    sent = 0
+    with outages, Producer(config) as producer:
+
+        def delivered(delivery: Delivery) -> None:
+            done.append(delivery)
+            outages.step()
+
+        while not outages.done.is_set() or sent < 50_000:
+            producer.send("out", b"%d" % sent, partition=sent % PARTITIONS, on_delivery=delivered)
+            sent += 1
+        producer.flush(_WAIT_S)
+    assert len(done) == sent
+    assert [delivery.exception() for delivery in done if delivery.exception()] == []
+    assert _read(servers, "out") == {n: list(range(n, sent, PARTITIONS)) for n in range(PARTITIONS)}
+
+
+def copy_through(servers: str, outages: Outages) -> None:
+    """T11: consume, transform, produce is exactly once."""
+    reading = {"group.id": "copy", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    bounded = {"isolation.level": "read_committed", "max.poll.records": 7}
+    base = {"bootstrap.servers": servers}
+    with (
+        outages,
+        Consumer(base | reading | bounded) as consumer,
+        Producer(base | {"transactional.id": "copy"}) as producer,
+        Producer(base) as source,
+    ):
+        consumer.subscribe(["in"])
+        producer.init_transactions()
+        sent = 0
+        while not outages.done.is_set() or sent < 500:
+            for _ in range(20):  # there is always something to copy
+                source.send("in", b"%d" % sent)
+                sent += 1
+            _copy(consumer, producer)
+            outages.step()
+        source.flush(_WAIT_S)
+        while _copied(consumer) < sent:
+            _copy(consumer, producer)
+    assert _read(servers, "out") == {n: list(range(n, sent, PARTITIONS)) for n in range(PARTITIONS)}
+
+
+def _read(servers: str, topic: str) -> dict[int, list[int]]:
+    """Partition → its committed values in order."""
+    found: dict[int, list[int]] = {number: [] for number in range(PARTITIONS)}
+    with Consumer({"bootstrap.servers": servers, "isolation.level": "read_committed"}) as consumer:
+        assigned = [TopicPartition(topic, number) for number in found]
+        consumer.assign(assigned)
+        consumer.seek_to_beginning()
+        ends = consumer.end_offsets(assigned)
+        while any(consumer.position(tp) < ends[tp] for tp in assigned):
+            for record in consumer.poll(1.0):
+                found[record.partition].append(int(record.value))
+    return found
+
+
+def _copied(consumer: Consumer) -> int:
+    tp = TopicPartition("in", 0)
+    return consumer.position(tp, _WAIT_S) if consumer.assignment() else 0
+
+
+def _copy(consumer: Consumer, producer: Producer) -> None:
+    """One poll, one transaction; a transaction that fails is aborted and its records are read again."""
+    records = consumer.poll(0.5)
+    if not records:
+        return
+    producer.begin_transaction()
+    try:
+        for record in records:
+            producer.send("out", record.value, partition=int(record.value) % PARTITIONS)
+        positions = {tp: OffsetAndMetadata(consumer.position(tp)) for tp in consumer.assignment()}
+        producer.send_offsets_to_transaction(positions, consumer.group_metadata())
+        _until_known(producer.commit_transaction)
+    except ClientError:
+        _until_known(producer.abort_transaction)
+        committed = consumer.committed(consumer.assignment())
+        for tp in consumer.assignment():
+            consumer.seek(tp, committed[tp].offset if tp in committed else 0)
+
+
+def _until_known(end: Callable[[], None]) -> None:
+    """An end that timed out is asked for again: only then is its outcome known."""
+    while True:
+        try:
+            end()
+        except RequestTimeoutError:
+            continue
+        return
