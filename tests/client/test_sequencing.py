@@ -219,6 +219,31 @@ def test_p5_giving_up_raises_the_epoch_before_anything_else_is_sent() -> None:
     assert (following.identity.epoch, following.base_sequence) == (4, 0)
 
 
+def test_p5_a_partition_in_doubt_keeps_no_other_waiting() -> None:
+    sequencer = identified()
+    doubtful, beyond = Batch(0, 2), Batch(1, 1)
+    refused, elsewhere = Batch(0, 1, tp=TopicPartition("t", 1)), Batch(1, 1, tp=TopicPartition("t", 1))
+    for batch in (doubtful, beyond, refused):
+        sequencer.assign(batch)
+        batch.on_wire = True
+    for batch in (beyond, refused):
+        batch.on_wire = False
+        sequencer.given_up(batch, may_be_written=False)
+    sequencer.resolve()
+    sequencer.assign(elsewhere)
+    assert (elsewhere.identity.epoch, elsewhere.base_sequence) == (4, 0)
+    doubtful.on_wire, doubtful.perhaps_written = False, True
+    sequencer.resolve()
+    assert sequencer.may_send(doubtful)
+    assert (doubtful.identity.epoch, doubtful.base_sequence) == (3, 0)
+    sequencer.acknowledged(doubtful, 1)
+    sequencer.resolve()
+    following = Batch(2, 1)
+    assert sequencer.may_send(following)
+    sequencer.assign(following)
+    assert (following.identity.epoch, following.base_sequence) == (4, 0), "one epoch is enough for both"
+
+
 def test_p5_an_epoch_that_is_used_up_asks_for_a_new_producer_id() -> None:
     sequencer = Sequencer(transactional=False)
     sequencer.identified(ProducerIdentity(7, 2**15 - 1))

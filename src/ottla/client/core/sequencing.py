@@ -257,16 +257,16 @@ class Sequencer:
                     settled = False
                 else:
                     self._to_restart.add(tp)
-        if self._to_restart and self.identity.valid and not any(self._of(tp).in_doubt for tp in self._to_restart):
+        if self.identity.valid and any(self._of(tp).identity == self.identity for tp in self._restartable()):
             self._raise_epoch()
+        elif self.identity.valid:  # it was raised for other partitions while these were in doubt
+            self._restart()
         return settled
 
     def identified(self, identity: ProducerIdentity) -> None:
         """A coordinator gave this identity: every partition counts from 0 when it is next used."""
         self.identity = identity
-        for tp in self._to_restart:
-            self._of(tp).restart(identity)
-        self._to_restart.clear()
+        self._restart()
 
     def forget_partitions(self) -> None:
         """After a transaction was ended with an error: nothing of it is sent any more, whatever was unanswered."""
@@ -284,6 +284,14 @@ class Sequencer:
         batch.perhaps_written = False  # the broker would have known it
         self._to_restart.add(batch.tp)
         return Verdict.RETRY
+
+    def _restartable(self) -> list[TopicPartition]:
+        return [tp for tp in self._to_restart if not self._of(tp).in_doubt]
+
+    def _restart(self) -> None:
+        for tp in self._restartable():
+            self._of(tp).restart(self.identity)
+            self._to_restart.discard(tp)
 
     def _raise_epoch(self) -> None:
         """KIP-360: a plain producer raises its own epoch; only when they are used up does it need a new id."""
