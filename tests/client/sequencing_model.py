@@ -10,7 +10,14 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from ottla.base.types import TopicPartition
-from ottla.client.core.sequencing import NO_IDENTITY, NO_SEQUENCE, ProducerIdentity, Sequencer, Verdict
+from ottla.client.core.sequencing import (
+    NO_IDENTITY,
+    NO_SEQUENCE,
+    PERHAPS_WRITTEN,
+    ProducerIdentity,
+    Sequencer,
+    Verdict,
+)
 from ottla.wire.errors import ErrorCode
 
 TP = TopicPartition("t", 0)
@@ -107,12 +114,14 @@ class Producer:
         self.wire.append(Request(batch, batch.identity, batch.base_sequence))
         return True
 
-    def serve(self, refuse: ErrorCode | None = None) -> None:
-        """The leader reads a request; it may refuse it for a reason of its own."""
+    def serve(self, refuse: ErrorCode | None = None, *, after_append: bool = False) -> None:
+        """The leader reads a request; it may refuse it for a reason of its own, if need be when it is in the log."""
         if self.wire:
             request = self.wire.popleft()
-            code = refuse or self.leader.append(request.batch.records, request.identity, request.sequence)
-            self.answers.append((request, code))
+            code = ErrorCode.NONE
+            if refuse is None or after_append:
+                code = self.leader.append(request.batch.records, request.identity, request.sequence)
+            self.answers.append((request, code if code != ErrorCode.NONE or refuse is None else refuse))
 
     def hear(self) -> None:
         """An answer arrives."""
@@ -166,12 +175,12 @@ class Producer:
 
     def _lost(self, requests: list[Request]) -> None:
         for request in requests:
-            request.batch.perhaps_written = True
             self._answered(request, ErrorCode.NETWORK_EXCEPTION)
 
     def _answered(self, request: Request, code: ErrorCode) -> None:
         batch = request.batch
         batch.on_wire = False
+        batch.perhaps_written |= code in PERHAPS_WRITTEN
         if code == ErrorCode.NONE:
             self.sequencer.acknowledged(batch, len(self.leader.log) - 1)
             batch.settled = "acknowledged"

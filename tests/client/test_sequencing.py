@@ -11,9 +11,10 @@ from tests.client.sequencing_model import TP, Batch, Producer
 _STEPS = st.one_of(
     st.tuples(st.just("add"), st.integers(1, 3)),
     st.tuples(st.just("produce"), st.integers(1, 3)),
+    st.tuples(st.just("round trips"), st.integers(1, 6)),
     st.tuples(st.just("send"), st.just(0)),
     st.tuples(st.just("serve"), st.just(0)),
-    st.tuples(st.just("refuse"), st.just(0)),
+    st.tuples(st.sampled_from(["refuse", "refuse after append"]), st.just(0)),
     st.tuples(st.just("hear"), st.just(0)),
     st.tuples(st.just("break"), st.integers(0, 5)),
 )
@@ -21,6 +22,7 @@ _STEPS_WITH_EXPIRY = st.one_of(_STEPS, st.tuples(st.sampled_from(["give up", "to
 _MOVES = st.tuples(st.sampled_from(["move", "hear late", "lose late"]), st.just(0))
 
 _INTRODUCED = [("produce", 1), ("serve", 0), ("hear", 0)]
+_HUNG_AND_MOVED = [*_INTRODUCED, ("produce", 1), ("serve", 0), ("move", 0)]
 
 
 def run(steps: list[tuple[str, int]]) -> Producer:
@@ -32,12 +34,20 @@ def run(steps: list[tuple[str, int]]) -> Producer:
             case "produce":
                 producer.add(number)
                 producer.send()
+            case "round trips":
+                for _ in range(number):
+                    producer.add(1)
+                    producer.send()
+                    producer.serve()
+                    producer.hear()
             case "send":
                 producer.send()
             case "serve":
                 producer.serve()
             case "refuse":
                 producer.serve(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            case "refuse after append":
+                producer.serve(ErrorCode.NOT_LEADER_OR_FOLLOWER, after_append=True)
             case "too large":
                 producer.serve(ErrorCode.MESSAGE_TOO_LARGE)
             case "invalid":
@@ -61,6 +71,7 @@ def run(steps: list[tuple[str, int]]) -> Producer:
 @settings(max_examples=1000, deadline=None)
 @given(st.lists(st.one_of(_STEPS, _MOVES), max_size=60))
 @example([("produce", 1), ("produce", 1), ("refuse", 0), ("serve", 0)])
+@example([*_HUNG_AND_MOVED, ("round trips", 6), ("lose late", 0)])
 def test_p4_any_loss_of_requests_or_answers_leaves_every_record_once_and_in_order(steps: list[tuple[str, int]]) -> None:
     producer = run(steps)
     assert producer.leader.log == [record for batch in producer.all for record in batch.records]
@@ -80,12 +91,15 @@ def test_p5_a_batch_given_up_on_harms_no_other(steps: list[tuple[str, int]]) -> 
     _assert_nothing_is_harmed(run(steps))
 
 
-_MOVED_BEHIND_A_WRITTEN_BATCH = [("produce", 2), ("produce", 1), ("serve", 0), ("move", 0), ("produce", 2)]
+_A_HOLE_BEHIND_IT = [("produce", 1), ("invalid", 0), ("hear", 0)]
 
 
 @settings(max_examples=1000, deadline=None)
 @given(st.lists(st.one_of(_STEPS_WITH_EXPIRY, _MOVES), max_size=60))
-@example([*_INTRODUCED, *_MOVED_BEHIND_A_WRITTEN_BATCH, ("invalid", 0), ("hear", 0), ("send", 0), ("lose late", 0)])
+@example([*_HUNG_AND_MOVED, *_A_HOLE_BEHIND_IT, ("lose late", 0)])
+@example([*_HUNG_AND_MOVED, ("round trips", 6), *_A_HOLE_BEHIND_IT, ("lose late", 0)])
+@example([*_INTRODUCED, ("produce", 1), ("refuse after append", 0), ("move", 0), *_A_HOLE_BEHIND_IT, ("hear late", 0)])
+@example([*_INTRODUCED, ("produce", 2), ("refuse after append", 0), ("hear", 0), ("send", 0), ("too large", 0)])
 def test_p5_nor_when_the_partition_moves_and_answers_come_out_of_order(steps: list[tuple[str, int]]) -> None:
     _assert_nothing_is_harmed(run(steps))
 
@@ -180,6 +194,18 @@ def test_p4_a_newer_batch_waits_while_an_older_one_is_repeated() -> None:
     sequencer.acknowledged(second, 2)
     sequencer.assign(third)
     assert third.base_sequence == 3
+
+
+def test_a_late_answer_of_a_transaction_that_was_given_up_on_takes_no_room_of_the_next() -> None:
+    sequencer = identified(transactional=True)
+    late = [Batch(number, 1) for number in range(5)]
+    for batch in late:
+        sequencer.assign(batch)
+    sequencer.forget_partitions()
+    sequencer.identified(ProducerIdentity(7, 4))
+    for batch in late:
+        sequencer.given_up(batch, may_be_written=True)
+    assert sequencer.may_send(Batch(5, 1))
 
 
 def test_p4_no_more_than_five_batches_are_unanswered() -> None:

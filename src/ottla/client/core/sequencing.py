@@ -4,7 +4,9 @@ Each partition counts its own records from 0. A batch gets its sequence when it 
 repetition, so the broker recognises a repetition and refuses a gap. What this module decides, for a partition:
 
 - *May the next batch go?* A batch that is being repeated goes only when it is the oldest that is unanswered; a new one
-  goes unless the fate of an earlier one is unknown, or batches of an older epoch are still out. The first batch of all
+  goes unless the fate of an earlier one is unknown, or batches of an older epoch are still out. It must be among the
+  five that follow the oldest unanswered one, answered or not: a new leader may answer what comes behind it first, and
+  remembers no more than the last five when the oldest is repeated. The first batch of all
   goes alone: a broker that does not know the producer takes any sequence (KAFKA-14359), so were the first one refused
   (its topic is just being made) and the second one written, the first could never be.
 - *What does an error mean?* OUT_OF_ORDER_SEQUENCE_NUMBER of a batch that is not the next is the echo of an earlier
@@ -34,8 +36,22 @@ NO_SEQUENCE = -1
 _MAX_SEQUENCE = 2**31 - 1
 _MODULUS = 2**31
 _MAX_EPOCH = 2**15 - 1
-#: The broker remembers the last five batches of a producer and partition: more may not be unanswered.
+#: The broker remembers the last five batches of a producer and partition: no more may be sent from the oldest on that
+#: is unanswered.
 MAX_UNANSWERED = 5
+#: Answers that leave open whether the batch is in the log. A leader that is deposed, or whose topic or disk goes, while
+#: the followers copy a batch says so of that batch (acks=all).
+PERHAPS_WRITTEN = frozenset(
+    {
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
 
 
 class ProducerIdentity(NamedTuple):
@@ -87,6 +103,8 @@ class _Partition:
         self.last_acked_offset = -1
         #: Batches with a sequence whose fate is open, oldest first: on the wire, or waiting to be repeated.
         self.unanswered: list[Sequenced] = []
+        #: How many batches were settled before an older one.
+        self.overtook = 0
         #: A batch was given up on that the broker may have written.
         self.unresolved = False
         #: The producer id whose batches the broker has seen in this partition.
@@ -105,13 +123,26 @@ class _Partition:
         oldest = self.unanswered[0] if self.unanswered else None
         return oldest is not None and (oldest.on_wire or oldest.perhaps_written or oldest.whole_perhaps_written)
 
+    def remove(self, batch: Sequenced) -> None:
+        """`batch` is settled."""
+        at = next((n for n, other in enumerate(self.unanswered) if other is batch), None)
+        if at is None:
+            return
+        del self.unanswered[at]
+        if at > 0:
+            self.overtook += 1
+        elif not self.unanswered or not self.is_past(self.unanswered[0].base_sequence):
+            self.overtook = 0
+
     def restart(self, identity: ProducerIdentity) -> None:
-        """Count from 0 again, the unanswered batches first."""
+        """Count from 0 again, the unanswered batches first: the oldest is not written, so none is."""
         self.identity = identity
         self.next_sequence = 0
         self.last_acked = NO_SEQUENCE
         self.unresolved = False
+        self.overtook = 0
         for batch in self.unanswered:
+            batch.perhaps_written = batch.whole_perhaps_written = False
             batch.identity = identity
             batch.base_sequence = self.next_sequence
             batch.sequence_reset = True
@@ -157,7 +188,7 @@ class Sequencer:
             return False
         if partition.unanswered and partition.introduced_as != self.identity.producer_id:
             return False
-        return not partition.unresolved and len(partition.unanswered) < MAX_UNANSWERED
+        return not partition.unresolved and len(partition.unanswered) + partition.overtook < MAX_UNANSWERED
 
     def assign(self, batch: Sequenced) -> None:
         """Give `batch` its sequence, unless it has one."""
@@ -175,7 +206,7 @@ class Sequencer:
     def acknowledged(self, batch: Sequenced, last_offset: int) -> None:
         """The broker has `batch`; `last_offset` is the offset of its last record, -1 when it did not say."""
         partition = self._of(batch.tp)
-        self._remove(partition, batch)
+        partition.remove(batch)
         partition.introduced_as = batch.identity.producer_id
         if batch.identity != partition.identity:
             return
@@ -235,7 +266,7 @@ class Sequencer:
         if batch.base_sequence == NO_SEQUENCE:
             return
         partition = self._of(batch.tp)
-        self._remove(partition, batch)
+        partition.remove(batch)
         if batch.identity != partition.identity:
             return
         if may_be_written:
@@ -281,7 +312,7 @@ class Sequencer:
     def _restart_or_fail(self, batch: Sequenced) -> Verdict:
         if self._transactional or batch.whole_perhaps_written:
             return Verdict.FAIL
-        batch.perhaps_written = False  # the broker would have known it
+        batch.perhaps_written = False  # the broker would have known it, or has forgotten all of this producer
         self._to_restart.add(batch.tp)
         return Verdict.RETRY
 
@@ -305,7 +336,3 @@ class Sequencer:
         if partition is None:
             partition = self._partitions[tp] = _Partition(self.identity)
         return partition
-
-    @staticmethod
-    def _remove(partition: _Partition, batch: Sequenced) -> None:
-        partition.unanswered = [other for other in partition.unanswered if other is not batch]

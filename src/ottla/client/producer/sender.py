@@ -15,7 +15,7 @@ from ottla.client.core.accumulator import Accumulator, PartitionQueue
 from ottla.client.core.backoff import Backoff
 from ottla.client.core.metadata import NO_LEADER, ClusterSnapshot, Node
 from ottla.client.core.producer_batch import ProducerBatch
-from ottla.client.core.sequencing import ProducerIdentity, Sequencer, Verdict
+from ottla.client.core.sequencing import PERHAPS_WRITTEN, ProducerIdentity, Sequencer, Verdict
 from ottla.client.errors import (
     AbortableTransactionError,
     ClientError,
@@ -45,10 +45,6 @@ from ottla.wire.messages.produce import (
 
 log = logging.getLogger("ottla.producer")
 
-#: Answers that leave open whether the leader wrote the batch.
-_PERHAPS_WRITTEN = frozenset(
-    {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND}
-)
 _OUT_OF_ORDER = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 _WRITTEN = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 
@@ -344,7 +340,7 @@ class Sender:
                 self._sequencer.acknowledged(batch, part.base_offset + batch.record_count - 1 if known else -1)
             self._settle(batch, part.base_offset, part.log_append_time_ms, None)
             return
-        batch.perhaps_written |= code in _PERHAPS_WRITTEN
+        batch.perhaps_written |= code in PERHAPS_WRITTEN
         error = cause if isinstance(cause, ClientError) else KafkaError.of(code, part.error_message or str(batch.tp))
         if code in RecordTooLargeError.codes:
             if self._split(batch, sent_as):
@@ -451,9 +447,9 @@ def _unknown(batch: ProducerBatch) -> ClientError:
     """Of a part of a batch that the broker may have had as a whole."""
     return KafkaError.of(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        f"{batch.tp}: it is unknown whether {batch.record_count} records were written: an answer about their batch was "
-        "lost, and when it was sent again the topic's max.message.bytes did not allow it any more; look at the end of "
-        "the partition before you send them again",
+        f"{batch.tp}: it is unknown whether {batch.record_count} records were written: the answer about their batch "
+        "was lost, or its leader lost the partition, and when it was sent again the topic's max.message.bytes did not "
+        "allow it any more; look at the end of the partition before you send them again",
     )
 
 
