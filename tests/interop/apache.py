@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -256,6 +257,14 @@ class ApacheKafka:
             self._process.wait()
             self._process = None
 
+    def suspend(self) -> None:
+        """SIGSTOP: it holds its connections and says nothing, as in a long pause of its collector or its disk."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on: it does not know yet what happened meanwhile."""
+        os.kill(self.pid, signal.SIGCONT)
+
     def restart(self) -> None:
         """Start again on the same directory and ports, after `kill9` or `stop` (stops first when still running)."""
         self.stop()
@@ -315,6 +324,10 @@ class ApacheCluster:
     def bootstrap(self) -> str:
         """All nodes, for `bootstrap.servers`."""
         return ",".join(node.bootstrap for node in self.nodes)
+
+    def node_id(self, node: ApacheKafka) -> int:
+        """The id that brokers and clients know it by."""
+        return self.nodes.index(node) + 1
 
     def start(self, nodes: Iterable[ApacheKafka] | None = None) -> None:
         """Start the nodes (all, unless told which) at once: one alone is no quorum and does not answer."""

@@ -1,23 +1,24 @@
-"""Three nodes of Apache Kafka, of which one at a time is killed: leaders and coordinators move, answers come late or
-never."""
+"""Three nodes of Apache Kafka, of which one at a time is killed or hangs: leaders and coordinators move, answers come
+late or never."""
 
 from __future__ import annotations
 
 import random
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from ottla import Admin
 from tests.chaos.conftest import RunDemo
 from tests.chaos.conftest import run_demo as run_demo
 from tests.client.outage_journeys import Outages, copy_through, create_topics, produce_through
-from tests.interop.apache import ApacheCluster
+from tests.interop.apache import ApacheCluster, ApacheKafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
-_KILLS = 4
+_OUTAGES = 4
 
 
 @pytest.fixture
@@ -27,23 +28,48 @@ def cluster(apache_jars: str, tmp_path: Path) -> Iterator[ApacheCluster]:
         yield started
 
 
-def _killed(cluster: ApacheCluster, seed: int, steps_between: int) -> Outages:
-    draw = random.Random(seed)
-
-    def outage() -> None:
-        node = draw.choice(cluster.nodes)
-        node.kill9()
-        node.restart()
-
-    return Outages(outage, seed, _KILLS, steps_between)
+def _killed(cluster: ApacheCluster, node: ApacheKafka) -> None:
+    node.kill9()
+    node.restart()
 
 
-def test_p4_our_idempotent_producer_writes_every_record_once_and_in_order(cluster: ApacheCluster) -> None:
-    produce_through(cluster.bootstrap, _killed(cluster, 1, 30_000))
+def _hung(cluster: ApacheCluster, node: ApacheKafka) -> None:
+    """Until the others lead all that it has led; then it still believes that it leads."""
+    node.suspend()
+    others = ",".join(other.bootstrap for other in cluster.nodes if other is not node)
+    try:
+        with Admin({"bootstrap.servers": others, "request.timeout.ms": 2_000}) as admin:
+            while cluster.node_id(node) in {
+                partition.leader
+                for topic in admin.describe_topics(["in", "out"]).values()
+                for partition in topic.partitions
+            }:
+                pass
+    finally:
+        node.resume()
 
 
-def test_t11_our_consume_transform_produce_is_exactly_once(cluster: ApacheCluster) -> None:
-    copy_through(cluster.bootstrap, _killed(cluster, 2, 40))
+@pytest.fixture(params=[_killed, _hung], ids=["killed", "hung"])
+def outages(request: pytest.FixtureRequest, cluster: ApacheCluster) -> Callable[[int, int], Outages]:
+    """Makes outages of nodes drawn from a seed: `outages(seed, steps between two of them)`."""
+
+    def made(seed: int, steps_between: int) -> Outages:
+        draw = random.Random(seed)
+        return Outages(lambda: request.param(cluster, draw.choice(cluster.nodes)), seed, _OUTAGES, steps_between)
+
+    return made
+
+
+def test_p4_our_idempotent_producer_writes_every_record_once_and_in_order(
+    cluster: ApacheCluster, outages: Callable[[int, int], Outages]
+) -> None:
+    produce_through(cluster.bootstrap, outages(1, 30_000))
+
+
+def test_t11_our_consume_transform_produce_is_exactly_once(
+    cluster: ApacheCluster, outages: Callable[[int, int], Outages]
+) -> None:
+    copy_through(cluster.bootstrap, outages(2, 40))
 
 
 def test_s4_every_word_arrives_once_through_three_brokers(apache_jars: str, run_demo: RunDemo, tmp_path: Path) -> None:
