@@ -5,10 +5,10 @@ repetition, so the broker recognises a repetition and refuses a gap. What this m
 
 - *May the next batch go?* A batch that is being repeated goes only when it is the oldest that is unanswered; a new one
   goes unless the fate of an earlier one is unknown, or batches of an older epoch are still out. It must be among the
-  five that follow the oldest unanswered one, answered or not: a new leader may answer what comes behind it first, and
-  remembers no more than the last five when the oldest is repeated. The first batch of all
-  goes alone: a broker that does not know the producer takes any sequence (KAFKA-14359), so were the first one refused
-  (its topic is just being made) and the second one written, the first could never be.
+  five that begin with the oldest unanswered one, answered or not: a new leader may answer what comes behind it first,
+  and remembers no more than the last five when the oldest is repeated. The first batch of all goes alone: a broker that
+  does not know the producer takes any sequence (KAFKA-14359), so were the first one refused (its topic is just being
+  made) and the second one written, the first could never be.
 - *What does an error mean?* OUT_OF_ORDER_SEQUENCE_NUMBER of a batch that is not the next is the echo of an earlier
   failure: repeat. Of the batch that is the next one it means that the broker lost what was before it.
 - *What if a batch is given up on?* If it was never sent, or was refused for good, or nobody knows: the sequence has a
@@ -178,11 +178,10 @@ class Sequencer:
         if not self.identity.valid:
             return False
         partition = self._of(batch.tp)
-        if batch.tp in self._to_restart and not partition.in_doubt:
-            return False
+        restarting = batch.tp in self._to_restart
         if batch.base_sequence != NO_SEQUENCE:
-            return partition.unanswered[0] is batch
-        if batch.tp in self._to_restart:
+            return partition.unanswered[0] is batch and (partition.in_doubt or not restarting)
+        if restarting:
             return False
         if partition.unanswered and partition.identity != self.identity:
             return False
