@@ -43,15 +43,20 @@ def test_max_leaves_the_rest_to_the_groups_next_reader(ottla: Ottla, topic: str,
     assert ottla("consume", topic, "-g", topic, "-e").out == "".join(_LINES[6:])
 
 
-def test_records_that_a_reader_did_not_wait_for_come_again(ottla: Ottla, topic: str, ottla_broker: Broker) -> None:
-    environment = {"OTTLA_BOOTSTRAP": ottla_broker.bootstrap_servers}
+def _reader_leaves_after(first: str, topic: str, broker: Broker) -> None:
+    """`consume` into a pipe whose reader goes away when it has seen the first line."""
+    environment = {"OTTLA_BOOTSTRAP": broker.bootstrap_servers}
     with ottla_process("consume", topic, "-g", topic, "-e", environment=environment) as consume:
         assert consume.stdout is not None
-        assert line_of(consume.stdout) == _LINES[0]
+        assert line_of(consume.stdout) == first
         consume.stdout.close()
         assert consume.wait(60) == 1
         assert consume.stderr is not None
         assert consume.stderr.read() == ""
+
+
+def test_records_that_a_reader_did_not_wait_for_come_again(ottla: Ottla, topic: str, ottla_broker: Broker) -> None:
+    _reader_leaves_after(_LINES[0], topic, ottla_broker)
     assert _rest(ottla, topic) == _LINES
 
 
@@ -59,12 +64,7 @@ def test_what_was_committed_before_the_reader_went_is_not_read_again(
     ottla: Ottla, topic: str, ottla_broker: Broker
 ) -> None:
     ottla("consume", topic, "-g", topic, "--from-beginning", "-n", "1000")
-    environment = {"OTTLA_BOOTSTRAP": ottla_broker.bootstrap_servers}
-    with ottla_process("consume", topic, "-g", topic, "-e", environment=environment) as consume:
-        assert consume.stdout is not None
-        assert line_of(consume.stdout) == _LINES[1000]
-        consume.stdout.close()
-        assert consume.wait(60) == 1
+    _reader_leaves_after(_LINES[1000], topic, ottla_broker)
     assert _rest(ottla, topic) == _LINES[1000:]
 
 

@@ -167,6 +167,8 @@ class Sequencer:
         self._transactional = transactional
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._to_restart: set[TopicPartition] = set()
+        #: Where a batch was given up on that the broker may have written: what `resolve` has to look at.
+        self._unresolved: set[TopicPartition] = set()
 
     @property
     def needs_identity(self) -> bool:
@@ -180,7 +182,7 @@ class Sequencer:
         partition = self._of(batch.tp)
         restarting = batch.tp in self._to_restart
         if batch.base_sequence != NO_SEQUENCE:
-            return partition.unanswered[0] is batch and (partition.in_doubt or not restarting)
+            return partition.unanswered[0] is batch and (not restarting or partition.in_doubt)
         if restarting:
             return False
         if partition.unanswered and partition.identity != self.identity:
@@ -270,6 +272,7 @@ class Sequencer:
             return
         if may_be_written:
             partition.unresolved = True
+            self._unresolved.add(batch.tp)
         elif not self._transactional:
             self._to_restart.add(batch.tp)
 
@@ -279,18 +282,23 @@ class Sequencer:
         A plain producer raises its epoch. Returns False when a transactional one has to abort.
         """
         settled = True
-        for tp, partition in self._partitions.items():
-            if partition.unresolved and not partition.unanswered:
+        for tp in list(self._unresolved):
+            partition = self._of(tp)
+            if not partition.unresolved:  # it began again
+                self._unresolved.discard(tp)
+            elif not partition.unanswered:
                 if partition.is_next(partition.next_sequence):
                     partition.unresolved = False
+                    self._unresolved.discard(tp)
                 elif self._transactional:
                     settled = False
                 else:
                     self._to_restart.add(tp)
-        if self.identity.valid and any(self._of(tp).identity == self.identity for tp in self._restartable()):
-            self._raise_epoch()
-        elif self.identity.valid:  # it was raised for other partitions while these were in doubt
-            self._restart()
+        if self._to_restart and self.identity.valid:
+            if any(self._of(tp).identity == self.identity for tp in self._restartable()):
+                self._raise_epoch()
+            else:  # it was raised for other partitions while these were in doubt
+                self._restart()
         return settled
 
     def identified(self, identity: ProducerIdentity) -> None:
@@ -302,6 +310,7 @@ class Sequencer:
         """After a transaction was ended with an error: nothing of it is sent any more, whatever was unanswered."""
         self._partitions.clear()
         self._to_restart.clear()
+        self._unresolved.clear()
 
     def unanswered(self, tp: TopicPartition) -> int:
         """How many batches of the partition have a sequence and an open fate."""
