@@ -18,6 +18,7 @@ from tests.cli.conftest import Ottla
 from tests.cli.processes import line_of, ottla_process
 
 COMMANDS = [
+    (),
     ("serve",),
     ("topics",),
     *(("topics", each) for each in ("list", "create", "describe", "delete", "alter")),
@@ -37,7 +38,7 @@ COMMANDS = [
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_command_has_help_with_an_example(command: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "--help"]) == 0
-    assert f"ottla {' '.join(command)}" in " ".join(capfd.readouterr().out.split("Example:")[1].split())
+    assert f"ottla {' '.join(command)}".strip() in " ".join(capfd.readouterr().out.split("Example:")[1].split())
 
 
 def test_a_wrong_option_is_exit_code_2() -> None:

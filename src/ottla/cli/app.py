@@ -34,7 +34,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Kafka's group coordination and exactly-once machinery in Python: broker, client and PySpark pipelines.",
+    help="Kafka's group coordination and exactly-once machinery in Python: broker, client and PySpark pipelines.\n\n"
+    "Example: `ottla serve --port 9092 --data-dir ./data`, and beside it `ottla topics create orders`",
 )
 app.command("serve")(serve.serve)
 app.add_typer(topics.app, name="topics")
