@@ -7,7 +7,7 @@ PYTEST := $(PY) -m pytest
 PARALLEL := -n 2 --dist loadfile
 NOT_SLOW := $(if $(SHORT), and not slow,)
 
-.PHONY: help setup setup-interop demo test check interop chaos bench docs docs-check requirements wheel clean
+.PHONY: help setup setup-interop demo picture test check interop chaos bench docs docs-check requirements wheel clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 16
@@ -20,6 +20,10 @@ setup-interop:
 
 demo: setup ## the main job: real text through broker, Spark and back, exactly once, across kill -9
 	$(PY) -m ottla demo $(DEMO)
+
+picture: setup ## record the demo again, and draw the README's picture from the recording
+	$(PY) tools/picture.py record docs/pictures/demo.cast --title "make demo" -- $(PY) -m ottla demo $(DEMO)
+	$(PY) tools/picture.py draw docs/pictures/demo.cast docs/pictures/demo.svg
 
 test: setup ## every test that needs no foreign peer; the codecs compiled and interpreted
 	OTTLA_INTERPRETED=1 $(PYTEST) $(PARALLEL) -q tests/wire tests/log

@@ -1,4 +1,4 @@
-"""Every relative link of the documentation leads to a file, and every anchor to a heading."""
+"""Every relative link or picture of the documentation leads to a file, and every anchor to a heading."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.house.tree import ROOT, name_of, tracked
 
-_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
