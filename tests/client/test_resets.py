@@ -35,6 +35,7 @@ class CannedCluster:
     def __init__(self, end_offset: int) -> None:
         self.snapshot = snapshot(3)
         self.listeners: list[Any] = []
+        self.on_update = self.listeners.append
         self.end_offset = end_offset
         self.asked: list[tuple[int, int]] = []
 

@@ -19,6 +19,7 @@
         ├── DisconnectedError             the connection broke, or no broker could be reached (also a ConnectionError)
         ├── UnsupportedVersionError       the broker does not speak a version that this client does
         ├── BufferExhaustedError          `buffer.memory` stayed full for `max.block.ms` (also a TimeoutError)
+        ├── InternalError                 a fault of the client itself has ended it; `__cause__` says which
         └── IllegalStateError             a call that the object's state does not allow; the message says what to do
 
 `retriable` tells whether the same call may succeed later without any change.
@@ -208,6 +209,10 @@ class BufferExhaustedError(ClientError, TimeoutError):
     """`buffer.memory` was full of unsent records for `max.block.ms`."""
 
     retriable = True
+
+
+class InternalError(ClientError):
+    """A fault of the client's own code has ended it: close it and make a new one. `__cause__` is the fault."""
 
 
 class IllegalStateError(ClientError):

@@ -17,10 +17,10 @@ from ottla.base.types import TopicPartition, topic_id_text
 from ottla.client.admin.admin import AsyncAdmin
 from ottla.client.admin.config import ADMIN_CONFIG
 from ottla.client.blocking.loop_thread import LoopThread
+from ottla.client.core.intents import CoordinatorKind
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.core.negotiation import CAPS_OF_FIRST_TRANSACTIONS
 from ottla.client.errors import KafkaError, RequestTimeoutError, raise_for
-from ottla.client.net.coordinators import CoordinatorKind
 from ottla.client.net.log_offsets import list_offsets
 from ottla.client.net.retry import Deadline, repeat, short_backoff
 from ottla.spark.errors import DamagedRecordsError, DataLossError, UnknownOutcomeError

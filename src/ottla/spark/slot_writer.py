@@ -44,7 +44,7 @@ class _KeptCluster(Cluster):
     """Connections that outlive the producers which use them, one after the other."""
 
     async def close(self) -> None:
-        self.listeners.clear()
+        self._listeners.clear()
 
 
 class _SlotProducer(AsyncProducer):
@@ -57,7 +57,7 @@ class _SlotProducer(AsyncProducer):
     async def begin(self) -> None:
         """Fence earlier attempts, abort what they left, open a transaction."""
         await self.start()
-        for listener in self._cluster.listeners:
+        for listener in list(self._cluster._listeners):
             listener(ClusterSnapshot(), self._cluster.snapshot)
         await self.init_transactions()
         await self.begin_transaction()

@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 
 from ottla.base.types import TopicPartition
 from ottla.client.admin.config import admin_config
+from ottla.client.core.intents import CoordinatorKind
 from ottla.client.core.metadata import NO_LEADER, ClusterSnapshot
 from ottla.client.errors import DisconnectedError, IllegalStateError, KafkaError
 from ottla.client.net.cluster import Cluster
-from ottla.client.net.coordinators import CoordinatorKind, Coordinators
+from ottla.client.net.coordinators import Coordinators
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 

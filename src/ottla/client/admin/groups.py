@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from ottla.base.types import TopicPartition
 from ottla.client.admin.base import AdminBase
 from ottla.client.admin.types import GroupDescription, GroupListing, MemberDescription
+from ottla.client.core.intents import CoordinatorKind
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.errors import raise_for
-from ottla.client.net.coordinators import CoordinatorKind
 from ottla.client.net.group_offsets import commit_offsets, fetch_committed
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import WireError

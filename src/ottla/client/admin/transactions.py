@@ -11,9 +11,9 @@ from ottla.client.admin.types import (
     TransactionListing,
     TransactionOutcome,
 )
+from ottla.client.core.intents import CoordinatorKind
 from ottla.client.core.sequencing import NO_IDENTITY, ProducerIdentity
 from ottla.client.errors import KafkaError, raise_for
-from ottla.client.net.coordinators import CoordinatorKind
 from ottla.client.net.retry import Deadline, repeat, short_backoff
 from ottla.client.producer.transaction_requests import end_transaction, init_producer_id
 from ottla.client.producer.transactions import TransactionHandle

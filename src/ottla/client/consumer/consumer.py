@@ -18,11 +18,12 @@ from ottla.client.core.failures import Failures
 from ottla.client.core.fetch_buffer import FetchBuffer
 from ottla.client.core.fetched import Decoding
 from ottla.client.core.group_protocol import assignors
+from ottla.client.core.intents import Channel
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, checked_offsets
 from ottla.client.core.positions import NO_POSITION, PartitionState, Positions
 from ottla.client.core.subscription import RebalanceCallback, Subscription
 from ottla.client.errors import IllegalStateError, RequestTimeoutError
-from ottla.client.net.cluster import Channel, Cluster
+from ottla.client.net.cluster import Cluster
 from ottla.client.net.coordinators import Coordinators
 from ottla.client.net.group_offsets import fetch_committed
 from ottla.client.net.log_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, list_offsets

@@ -13,10 +13,11 @@ from ottla.client.consumer.config import ConsumerConfig
 from ottla.client.core.fetch_buffer import FetchBuffer
 from ottla.client.core.fetch_session import FetchSession
 from ottla.client.core.fetched import Decoding, FetchedPartition
+from ottla.client.core.intents import Channel
 from ottla.client.core.metadata import NO_LEADER, Node
 from ottla.client.core.positions import NO_POSITION, PartitionState, Positions
 from ottla.client.errors import ClientError, CorruptRecordsError, KafkaError, code_of
-from ottla.client.net.cluster import Channel, Cluster
+from ottla.client.net.cluster import Cluster
 from ottla.client.net.connection import Connection
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import WireError
@@ -83,7 +84,7 @@ class Fetcher:
         self._connecting: dict[int, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
-        cluster.listeners.append(lambda before, after: self.pump())
+        cluster.on_update(lambda before, after: self.pump())
 
     def pump(self) -> None:
         """Ask every broker that is not being asked for what can be fetched from it."""

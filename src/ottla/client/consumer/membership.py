@@ -28,12 +28,13 @@ from ottla.client.core.group_protocol import (
     rebalance_protocol,
     subscription_protocols,
 )
+from ottla.client.core.intents import CoordinatorKind
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.core.positions import Positions
 from ottla.client.core.subscription import Subscription
 from ottla.client.errors import ClientError, FencedInstanceIdError, KafkaError, MaxPollIntervalExceededError, code_of
 from ottla.client.net.cluster import Cluster
-from ottla.client.net.coordinators import CoordinatorKind, Coordinators
+from ottla.client.net.coordinators import Coordinators
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -90,7 +91,7 @@ class Membership:
         self._heartbeats: asyncio.Task[None] | None = None
         #: Partition counts the leader assigned by; when metadata says otherwise it rejoins.
         self._assigned_counts: dict[str, int] = {}
-        cluster.listeners.append(self._metadata_changed)
+        cluster.on_update(self._metadata_changed)
 
     # what poll asks
 

@@ -90,7 +90,7 @@ class Resets:
         self._failed = failed
         self._lost_at: dict[TopicPartition, int] = {}
         self._task: asyncio.Task[None] | None = None
-        cluster.listeners.append(self._metadata_changed)
+        cluster.on_update(self._metadata_changed)
 
     def pump(self) -> None:
         """Look for positions if one is missing or doubtful."""

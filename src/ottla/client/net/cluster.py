@@ -3,6 +3,9 @@
 One task asks for metadata: every `metadata.max.age.ms`, and when somebody who met an outdated answer calls
 `request_update`. Whoever needs the news waits with `refreshed`. When no known broker can be reached the addresses of
 `bootstrap.servers` are tried again (KIP-899).
+
+A cluster may serve several clients, one after the other or at once: give it to them as an argument, and close it
+yourself when they are closed.
 """
 
 import asyncio
@@ -10,17 +13,18 @@ import contextlib
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable
-from enum import Enum
 from functools import partial
 from typing import Any, TypeVar
 
 from ottla.client.config import CommonConfig
 from ottla.client.core.backoff import Backoff
+from ottla.client.core.intents import Channel
 from ottla.client.core.metadata import ClusterSnapshot, Node
 from ottla.client.core.negotiation import BrokerVersions
-from ottla.client.errors import ClientError, DisconnectedError, KafkaError, RequestTimeoutError
+from ottla.client.errors import ClientError, DisconnectedError, InternalError, KafkaError, RequestTimeoutError
 from ottla.client.net.connection import Connection, connect
 from ottla.client.net.retry import Deadline, repeat
+from ottla.client.shell.supervisor import Supervisor
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -29,16 +33,9 @@ log = logging.getLogger("ottla.client")
 
 T = TypeVar("T")
 #: Called with the snapshot before and after an update.
-Listener = Callable[[ClusterSnapshot, ClusterSnapshot], None]
-
-
-class Channel(Enum):
-    """What a connection is for. A broker takes one request of a connection at a time, so what may wait long, a fetch or
-    a JoinGroup, gets a connection of its own."""
-
-    MAIN = "main"
-    COORDINATOR = "coordinator"
-    FETCH = "fetch"
+Listener = Callable[[ClusterSnapshot, ClusterSnapshot], object]
+#: Called when a connection of this broker and for this purpose has been lost or closed.
+DisconnectListener = Callable[[int, Channel], object]
 
 
 class _Peer:
@@ -48,7 +45,7 @@ class _Peer:
         self.backoff = backoff
         self.not_before_s = 0.0
         self.connection: Connection | None = None
-        self.connecting: asyncio.Task[Connection] | None = None
+        self.connecting: asyncio.Future[Connection] | None = None
 
 
 class Cluster:
@@ -58,9 +55,13 @@ class Cluster:
         self.config = config
         self.rng = rng
         self.snapshot = ClusterSnapshot()
-        self.listeners: list[Listener] = []
+        self.supervisor = Supervisor("the client's view of the cluster")
         self.all_topics = False
+        self._listeners: list[Listener] = []
+        self._disconnect_listeners: list[DisconnectListener] = []
         self._auto_create_topics = auto_create_topics
+        #: Topics that somebody has asked for and no broker has described yet: the broker may make them.
+        self._to_create: set[str] = set()
         self._bootstrap = [Node(-1 - i, h, p) for i, (h, p) in enumerate(config.bootstrap_addresses())]
         self._topics: set[str] = set()
         self._peers: dict[tuple[int, Channel], _Peer] = {}
@@ -68,30 +69,39 @@ class Cluster:
         self._waiters: list[asyncio.Future[None]] = []
         self._updater: asyncio.Task[None] | None = None
         self._last_error: ClientError | None = None
-        self._closed = False
+        self.supervisor.on_crash(self._crashed)
 
     async def start(self) -> None:
-        """Begin to keep metadata. Does not wait for a broker."""
+        """Begin to keep metadata. Does not wait for a broker. Raises why the cluster was ended, if it was."""
+        self.supervisor.check()
         if self._updater is None:
-            self._updater = asyncio.create_task(self._keep_metadata(), name="ottla-metadata")
+            self._updater = self.supervisor.spawn(self._keep_metadata(), "ottla-metadata")
             self.request_update()
 
     async def close(self) -> None:
         """Close every connection. Idempotent."""
-        self._closed = True
-        tasks = [task for task in (self._updater, *(p.connecting for p in self._peers.values())) if task is not None]
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError, ClientError):
-                await task
-        for peer in self._peers.values():
+        await self.supervisor.close()
+        self._disconnect_listeners.clear()
+        for peer in list(self._peers.values()):
             if peer.connection is not None:
                 peer.connection.close()
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_exception(DisconnectedError("the client was closed"))
-        self._waiters.clear()
+
+    def _crashed(self, failure: InternalError) -> None:
+        for peer in list(self._peers.values()):
+            if peer.connection is not None:
+                peer.connection.abort(failure)
+
+    # who hears of changes
+
+    def on_update(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with the snapshot before and after every update; returns how to take that back."""
+        self._listeners.append(listener)
+        return lambda: _remove(self._listeners, listener)
+
+    def on_disconnect(self, listener: DisconnectListener) -> Callable[[], None]:
+        """Call `listener` when a connection has been lost or closed; returns how to take that back."""
+        self._disconnect_listeners.append(listener)
+        return lambda: _remove(self._disconnect_listeners, listener)
 
     # back-off and deadlines in this client's configuration
 
@@ -121,12 +131,12 @@ class Cluster:
         connection = self.open_connection(node_id, channel)
         if connection is not None:
             return connection
-        if self._closed:
-            raise DisconnectedError("the client was closed")
+        self.supervisor.check()
         peer = self._peer(node_id, channel)
         if peer.connecting is None:
-            peer.connecting = asyncio.create_task(self._connect(node_id, peer), name=f"ottla-connect-{node_id}")
+            peer.connecting = self.supervisor.future()
             peer.connecting.add_done_callback(_looked_at)
+            self.supervisor.spawn(self._connect(node_id, channel, peer), f"ottla-connect-{node_id}")
         return await asyncio.shield(peer.connecting)
 
     async def request(
@@ -147,9 +157,11 @@ class Cluster:
         version = connection.versions.choose(api, cap)
         return await connection.send(api, version, message, timeout_ms or self.config.request_timeout_ms)
 
-    async def request_any(self, api: ApiKey, message: tuple[Any, ...], *, timeout_ms: float | None = None) -> Any:
+    async def request_any(
+        self, api: ApiKey, message: tuple[Any, ...], *, timeout_ms: float | None = None, cap: int | None = None
+    ) -> Any:
         """Like `request`, to the broker with the fewest requests in flight."""
-        return await self.request(self.least_loaded(), api, message, timeout_ms=timeout_ms)
+        return await self.request(self.least_loaded(), api, message, timeout_ms=timeout_ms, cap=cap)
 
     def least_loaded(self) -> int:
         """The broker to ask when any will do, connected and idle ones first; a bootstrap server if none is known."""
@@ -187,71 +199,108 @@ class Cluster:
             raise DisconnectedError(f"broker {node_id} is not in the cluster's metadata")
         return known
 
-    async def _connect(self, node_id: int, peer: _Peer) -> Connection:
+    async def _connect(self, node_id: int, channel: Channel, peer: _Peer) -> None:
+        future = peer.connecting
+        assert future is not None
         try:
-            wait_s = peer.not_before_s - asyncio.get_running_loop().time()
-            if wait_s > 0:
-                await asyncio.sleep(wait_s)
-            node = self._address(node_id)
-            config = self.config
-            connection = await connect(
-                node.host,
-                node.port,
-                config.client_id,
-                config.socket_connection_setup_timeout_ms,
-                config.request_timeout_ms,
-            )
-        except ClientError:
+            connection = await self._reach(node_id, channel, peer)
+        except ClientError as error:
             peer.not_before_s = asyncio.get_running_loop().time() + peer.backoff.next_ms() / 1000
-            self.request_update()
-            raise
-        finally:
             peer.connecting = None
+            self.request_update()
+            if not future.done():
+                future.set_exception(error)
+            return
         peer.backoff.succeeded()
-        peer.connection = connection
+        peer.connection, peer.connecting = connection, None
+        if not future.done():
+            future.set_result(connection)
+
+    async def _reach(self, node_id: int, channel: Channel, peer: _Peer) -> Connection:
+        wait_s = peer.not_before_s - asyncio.get_running_loop().time()
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+        node = self._address(node_id)
+        config = self.config
+        connection = await connect(
+            node.host,
+            node.port,
+            config.client_id,
+            config.socket_connection_setup_timeout_ms,
+            config.request_timeout_ms,
+        )
+        connection.on_lost = partial(self._lost, node_id, channel)
         return connection
+
+    def _lost(self, node_id: int, channel: Channel) -> None:
+        for listener in list(self._disconnect_listeners):
+            listener(node_id, channel)
 
     # metadata
 
     def track(self, topics: Iterable[str]) -> bool:
-        """Keep metadata of these topics as well; says whether one of them was not tracked."""
-        added = {_name(topic) for topic in topics} - self._topics
+        """Keep metadata of these topics as well; says whether one of them was not tracked.
+
+        Where the cluster was made with `auto_create_topics`, a topic that is not known may be made by the broker, once:
+        one that is deleted later is not made again by a client that has no more use for it.
+        """
+        wanted = {_name(topic) for topic in topics}
+        added = wanted - self._topics
+        if self._auto_create_topics:
+            missing = {topic for topic in wanted if topic not in self.snapshot.topics} - self._to_create
+            self._to_create |= missing
+            added |= missing
         if added:
             self._topics |= added
             self.request_update()
         return bool(added)
+
+    def untrack(self, topics: Iterable[str]) -> None:
+        """Keep no metadata of these topics any more."""
+        gone = self._topics & set(topics)
+        if gone:
+            self._topics -= gone
+            self._to_create -= gone
+            self.learn(self.snapshot.without(gone))
 
     def retrack(self, topics: Iterable[str]) -> None:
         """Keep metadata of exactly these topics."""
         wanted = {_name(topic) for topic in topics}
         self.snapshot = self.snapshot.without(self._topics - wanted)
         self._topics = wanted
+        self._to_create &= wanted
         self.request_update()
 
     def request_update(self) -> None:
         """Have metadata asked for soon."""
         self._wanted.set()
 
-    async def refreshed(self) -> None:
-        """Wait for metadata that was asked for after this call; retried until it comes."""
-        if self._closed:
-            raise DisconnectedError("the client was closed")
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async def refreshed(self, timeout_ms: float | None = None) -> None:
+        """Wait for metadata that was asked for after this call. Raises RequestTimeoutError.
+
+        `timeout_ms` is `request.timeout.ms` when it is not given.
+        """
+        self.supervisor.check()
+        if timeout_ms is None:
+            timeout_ms = self.config.request_timeout_ms
+        waiter = self.supervisor.future()
         self._waiters.append(waiter)
         self._wanted.set()
-        await waiter
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await waiter
+        except TimeoutError as error:
+            if isinstance(error, ClientError):
+                raise
+            why = f": {self._last_error}" if self._last_error else ""
+            raise RequestTimeoutError(
+                f"no broker of {', '.join(self.config.bootstrap_servers)} answered within {timeout_ms:.0f} ms{why}"
+            ) from self._last_error
 
     async def ensure_metadata(self, timeout_ms: float) -> ClusterSnapshot:
         """The snapshot, waiting for the first one. Raises RequestTimeoutError."""
         if not self.snapshot.nodes:
-            try:
-                async with asyncio.timeout(timeout_ms / 1000):
-                    await self.refreshed()
-            except TimeoutError:
-                why = f": {self._last_error}" if self._last_error else ""
-                raise RequestTimeoutError(
-                    f"no broker of {', '.join(self.config.bootstrap_servers)} answered within {timeout_ms:.0f} ms{why}"
-                ) from self._last_error
+            await self.refreshed(timeout_ms)
         return self.snapshot
 
     async def wait_for_topic(self, topic: str, timeout_ms: float) -> None:
@@ -276,13 +325,13 @@ class Cluster:
     def learn(self, snapshot: ClusterSnapshot) -> None:
         """Replace the snapshot and tell the listeners."""
         before, self.snapshot = self.snapshot, snapshot
-        for (node_id, _), peer in self._peers.items():
+        for (node_id, _), peer in list(self._peers.items()):
             known, node = before.nodes.get(node_id), snapshot.nodes.get(node_id)
             if known is None or node is None or peer.connection is None:
                 continue
             if (known.host, known.port) != (node.host, node.port):
                 peer.connection.abort(DisconnectedError(f"broker {node_id} has moved to {node.host}:{node.port}"))
-        for listener in self.listeners:
+        for listener in list(self._listeners):
             listener(before, snapshot)
 
     async def _keep_metadata(self) -> None:
@@ -313,16 +362,26 @@ class Cluster:
 
     async def _update_metadata(self) -> None:
         whole = self.all_topics
-        topics = None if whole else tuple(MetadataRequestTopic(name=name) for name in sorted(self._topics))
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=self._auto_create_topics and not whole)
-        response = await self._ask_somebody(request)
+        to_create = frozenset(self._to_create)
+        if to_create:
+            await self._ask_for(to_create, create=True)
+        if whole or self._topics - to_create or not to_create:
+            await self._ask_for(None if whole else frozenset(self._topics - to_create), create=False)
+
+    async def _ask_for(self, topics: frozenset[str] | None, *, create: bool) -> None:
+        named = None if topics is None else tuple(MetadataRequestTopic(name=name) for name in sorted(topics))
+        response = await self._ask_somebody(MetadataRequest(topics=named, allow_auto_topic_creation=create))
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
             self._forget_nodes()
             raise DisconnectedError("the broker asked to start again from bootstrap.servers")
         if not response.brokers:
             raise DisconnectedError("the broker does not know its cluster yet")
         self._last_error = None
-        self.learn(self.snapshot.updated(response, whole=whole))
+        snapshot = self.snapshot.updated(response, whole=topics is None)
+        self._to_create -= snapshot.topics.keys()
+        if topics is not None:  # some may have been given up since they were asked for
+            snapshot = snapshot.without(snapshot.topics.keys() & topics - self._topics)
+        self.learn(snapshot)
 
     async def _ask_somebody(self, request: MetadataRequest) -> MetadataResponse:
         candidates = [self.least_loaded()]
@@ -339,7 +398,7 @@ class Cluster:
         raise last or DisconnectedError("no broker is known")
 
     def _forget_nodes(self) -> None:
-        for peer in self._peers.values():
+        for peer in list(self._peers.values()):
             if peer.connection is not None:
                 peer.connection.close()
         self._peers.clear()
@@ -349,7 +408,7 @@ class Cluster:
         """Close connections unused for `connections.max.idle.ms`, and bootstrap ones once brokers are known."""
         idle_ms = self.config.connections_max_idle_ms
         now = asyncio.get_running_loop().time()
-        for (node_id, _), peer in self._peers.items():
+        for (node_id, _), peer in list(self._peers.items()):
             connection = peer.connection
             if connection is None or connection.in_flight:
                 continue
@@ -368,7 +427,12 @@ def _name(topic: str) -> str:
     return topic
 
 
-def _looked_at(connecting: "asyncio.Task[Connection]") -> None:
+def _remove(listeners: list[T], listener: T) -> None:
+    if listener in listeners:
+        listeners.remove(listener)
+
+
+def _looked_at(connecting: "asyncio.Future[Connection]") -> None:
     """A failure is told to who waits. When they have given up by then, asyncio must not print it as forgotten."""
     if not connecting.cancelled():
         connecting.exception()

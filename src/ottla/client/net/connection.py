@@ -9,6 +9,7 @@ and a broker that is silent to one request is best asked anew.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -46,6 +47,8 @@ class Connection(asyncio.BufferedProtocol):
         self.name = name
         self.versions = BrokerVersions({}, {})
         self.last_used_s = 0.0
+        #: Called once, when nothing can be sent here any more; after that what waits fails.
+        self.on_lost: Callable[[], object] | None = None
         self._client_id = client_id
         self._frames = FrameBuffer(MAX_RESPONSE_BYTES)
         self._waiting: deque[_Waiting] = deque()
@@ -248,6 +251,9 @@ class Connection(asyncio.BufferedProtocol):
             self._release_timer.cancel()
             self._release_timer = None
         self._writable.set()
+        on_lost, self.on_lost = self.on_lost, None
+        if on_lost is not None:
+            on_lost()
         while self._waiting:
             waiting = self._waiting.popleft()
             waiting.timer.cancel()

@@ -1,24 +1,17 @@
 """Where the coordinators of groups and transactions are (SPEC G1): asked once, remembered, forgotten when wrong."""
 
-from enum import IntEnum
 from typing import Any
 
+from ottla.client.core.intents import Channel, CoordinatorKind
 from ottla.client.core.metadata import Node
 from ottla.client.errors import DisconnectedError, raise_for
-from ottla.client.net.cluster import Channel, Cluster
+from ottla.client.net.cluster import Cluster
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 #: Answers after which the coordinator has to be looked for again.
 MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
-
-
-class CoordinatorKind(IntEnum):
-    """What is coordinated: the key type of FindCoordinator."""
-
-    GROUP = 0
-    TRANSACTION = 1
 
 
 class Coordinators:
@@ -57,12 +50,13 @@ class Coordinators:
         *,
         timeout_ms: float | None = None,
         cap: int | None = None,
+        channel: Channel | None = None,
     ) -> Any:
         """Send `message` to the coordinator; it is forgotten if the connection fails. The answer is not looked into."""
         node_id = await self.find(kind, key)
         try:
             return await self._cluster.request(
-                node_id, api, message, timeout_ms=timeout_ms, cap=cap, channel=self._channel
+                node_id, api, message, timeout_ms=timeout_ms, cap=cap, channel=channel or self._channel
             )
         except (DisconnectedError, TimeoutError):
             self.forget(kind, key)

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 
 from ottla.base.types import TopicPartition
+from ottla.client.core.intents import CoordinatorKind
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
-from ottla.client.net.coordinators import CoordinatorKind, Coordinators
+from ottla.client.net.coordinators import Coordinators
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,

@@ -79,7 +79,7 @@ class Sender:
         self._closed = False
         #: Topics whose users were told that their batches are too large.
         self._split_topics: set[str] = set()
-        cluster.listeners.append(self._metadata_changed)
+        cluster.on_update(self._metadata_changed)
 
     # any thread
 

@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ottla.base.types import TopicPartition
+from ottla.client.core.intents import CoordinatorKind
 from ottla.client.core.negotiation import CAPS_OF_FIRST_TRANSACTIONS
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.core.sequencing import NO_IDENTITY, ProducerIdentity, Sequencer
 from ottla.client.core.transaction_state import TransactionState, TxnInput, TxnState
 from ottla.client.errors import ClientError, CommitFailedError, IllegalStateError, KafkaError, ProducerFencedError
 from ottla.client.net.cluster import Cluster
-from ottla.client.net.coordinators import CoordinatorKind, Coordinators
+from ottla.client.net.coordinators import Coordinators
 from ottla.client.net.retry import Deadline, repeat, short_backoff
 from ottla.client.producer import transaction_requests as requests
 from ottla.client.producer.config import ProducerConfig

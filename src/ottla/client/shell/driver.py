@@ -1,0 +1,230 @@
+"""The shell around a core: feeds it events, and carries out what it intends.
+
+Events are taken one at a time, in the order they come; an intent that causes another event at once has it queued. The
+lock is held while the core works and while its intents are taken, and never while they are carried out.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
+from ottla.client.core import intents
+from ottla.client.core.intents import Core, NotSentError
+from ottla.client.errors import ClientError
+from ottla.client.net.cluster import Cluster
+from ottla.client.net.connection import Connection
+from ottla.client.net.coordinators import Coordinators
+from ottla.client.shell.supervisor import Supervisor
+
+
+class Driver:
+    """Drives one core. Everything belongs to the event loop that it is made in."""
+
+    def __init__(
+        self,
+        core: Core,
+        cluster: Cluster,
+        supervisor: Supervisor,
+        log: logging.Logger,
+        *,
+        lock: AbstractContextManager[object] | None = None,
+    ) -> None:
+        """`lock`, if given, is held around every call of the core: other threads may call it under the same lock."""
+        self._core = core
+        self._cluster = cluster
+        self._coordinators = Coordinators(cluster)
+        self._supervisor = supervisor
+        self._log = log
+        self._lock = lock if lock is not None else nullcontext()
+        self._loop = asyncio.get_running_loop()
+        self._events: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._feeding = False
+        self._stopped = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._it_is_time = supervisor.guarded(self._woken)
+        self._handlers: dict[type, Callable[[Any], object]] = {
+            intents.Ask: self._ask,
+            intents.Connect: self._connect,
+            intents.Finish: _finish,
+            intents.ForgetCoordinator: lambda i: self._coordinators.forget(i.kind, i.key),
+            intents.LearnLeader: self._learn_leader,
+            intents.RefreshMetadata: self._refresh,
+            intents.Say: lambda i: log.log(i.level, i.text, *i.arguments),
+            intents.Track: lambda i: cluster.track(i.topics),
+            intents.Untrack: lambda i: cluster.untrack(i.topics),
+        }
+        self._detach = (
+            cluster.on_update(lambda before, after: self.feed(core.metadata, before, after)),
+            cluster.on_disconnect(lambda node_id, channel: self.feed(core.disconnected, node_id, channel)),
+            cluster.supervisor.on_crash(supervisor.crash),
+        )
+
+    def handle(self, intent: type, handler: Callable[[Any], object]) -> None:
+        """Have `handler` carry out intents of this type."""
+        self._handlers[intent] = handler
+
+    def feed(self, event: Callable[..., None], *arguments: Any) -> None:
+        """Tell the core of an event (a method of it), and carry out what it intends. What this raises is a crash."""
+        self._events.append((event, arguments))
+        if self._feeding or self._stopped:
+            return
+        self._feeding = True
+        try:
+            while self._events and not self._stopped:
+                event, arguments = self._events.popleft()
+                with self._lock:
+                    event(*arguments, self._loop.time())
+                    intended = self._core.take_intents()
+                    wake_at_s = self._core.wake_at_s
+                for intent in intended:
+                    self._handlers[intent.__class__](intent)
+            self._arm(wake_at_s)
+        except Exception as error:  # noqa: BLE001  nothing is expected here
+            self._supervisor.crash(error)
+        finally:
+            self._feeding = False
+
+    async def call(self, event: Callable[..., None], *arguments: Any) -> Any:
+        """Make a call of the user's that waits: `event(call, *arguments, now_s)`; the core ends it by `Finish`."""
+        self._supervisor.check()
+        future = self._supervisor.future()
+        self.feed(event, future, *arguments)
+        return await future
+
+    def stop(self) -> None:
+        """Feed and carry out nothing any more. Idempotent."""
+        self._stopped = True
+        self._events.clear()
+        for detach in self._detach:
+            detach()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # time
+
+    def _arm(self, at_s: float | None) -> None:
+        """One timer, which may fire too early but never too late: the core is woken, and says again when."""
+        if at_s is None or self._stopped:
+            return
+        if self._timer is not None:
+            if self._timer.when() <= at_s:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(at_s, self._it_is_time)
+
+    def _woken(self) -> None:
+        self._timer = None
+        self.feed(self._core.woken)
+
+    # requests
+
+    def _ask(self, ask: intents.Ask) -> None:
+        if isinstance(ask.to, intents.Broker):
+            connection = self._cluster.open_connection(ask.to.node_id, ask.to.channel)
+            if connection is None:
+                self._not_sent(ask, NotSentError(f"broker {ask.to.node_id} is not connected"))
+            else:
+                self._send(connection, ask)
+        else:
+            self._supervisor.spawn(self._find_and_ask(ask), f"ottla-{ask.api.name.lower().replace('_', '-')}")
+
+    def _send(self, connection: Connection, ask: intents.Ask) -> None:
+        try:
+            version = connection.versions.choose(ask.api, ask.cap)
+        except ClientError as error:
+            self._not_sent(ask, error)
+            return
+        message = ask.message if isinstance(ask.message, tuple) else ask.message()
+        if not ask.has_answer:
+            connection.send_without_answer(ask.api, version, message)
+            if connection.is_writable:
+                self._events.append((self._core.answered, (ask.ticket, None)))
+            else:
+                self._supervisor.spawn(self._drained(connection, ask), "ottla-drained")
+            return
+        future = connection.send(ask.api, version, message, ask.timeout_ms)
+        future.add_done_callback(partial(self._heard, ask.ticket))
+
+    def _not_sent(self, ask: intents.Ask, error: ClientError) -> None:
+        self._events.append((self._core.failed, (ask.ticket, error)))
+
+    async def _drained(self, connection: Connection, ask: intents.Ask) -> None:
+        await connection.drained()
+        self.feed(self._core.answered, ask.ticket, None)
+
+    def _heard(self, ticket: Any, future: "asyncio.Future[Any]") -> None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is None:
+            self.feed(self._core.answered, ticket, future.result())
+        elif isinstance(error, ClientError):
+            self.feed(self._core.failed, ticket, error)
+        else:
+            self._supervisor.crash(error)
+
+    async def _find_and_ask(self, ask: intents.Ask) -> None:
+        message = ask.message if isinstance(ask.message, tuple) else ask.message()
+        try:
+            if isinstance(ask.to, intents.Coordinator):
+                kind, key, channel = ask.to
+                answer = await self._coordinators.request(
+                    kind, key, ask.api, message, timeout_ms=ask.timeout_ms, cap=ask.cap, channel=channel
+                )
+            else:
+                answer = await self._cluster.request_any(ask.api, message, timeout_ms=ask.timeout_ms, cap=ask.cap)
+        except ClientError as error:
+            self.feed(self._core.failed, ask.ticket, error)
+        else:
+            self.feed(self._core.answered, ask.ticket, answer)
+
+    # connections and metadata
+
+    def _connect(self, intent: intents.Connect) -> None:
+        node_id, channel = intent
+        if self._cluster.open_connection(node_id, channel) is not None:
+            self._events.append((self._core.connected, (node_id, channel)))
+        else:
+            self._supervisor.spawn(self._open(node_id, channel), f"ottla-connect-{node_id}-{channel.value}")
+
+    async def _open(self, node_id: int, channel: intents.Channel) -> None:
+        try:
+            await self._cluster.connection(node_id, channel)
+        except ClientError as error:
+            self.feed(self._core.unreachable, node_id, channel, error)
+        else:
+            self.feed(self._core.connected, node_id, channel)
+
+    def _refresh(self, intent: intents.RefreshMetadata) -> None:
+        if intent.ticket is None:
+            self._cluster.request_update()
+        else:
+            self._supervisor.spawn(self._refreshed(intent), "ottla-refresh")
+
+    async def _refreshed(self, intent: intents.RefreshMetadata) -> None:
+        try:
+            await self._cluster.refreshed(intent.timeout_ms)
+        except ClientError as error:
+            self.feed(self._core.failed, intent.ticket, error)
+        else:
+            self.feed(self._core.answered, intent.ticket, None)
+
+    def _learn_leader(self, intent: intents.LearnLeader) -> None:
+        snapshot = self._cluster.snapshot.with_leader(*intent)
+        if snapshot is not self._cluster.snapshot:
+            self._cluster.learn(snapshot)
+
+
+def _finish(intent: intents.Finish) -> None:
+    future: asyncio.Future[Any] = intent.call
+    if future.done():  # who waited has given up
+        return
+    if intent.error is not None:
+        future.set_exception(intent.error)
+    else:
+        future.set_result(intent.value)

@@ -1,0 +1,114 @@
+"""The tasks of one client, and everything in it that waits: none of them ends unheard.
+
+An exception that nobody expected, in a task, a timer or a callback of the loop, is a fault of this client's own. It
+*crashes* the client: the fault is logged, every task is cancelled, and every call that waits, or comes later, raises
+InternalError with the fault as its cause. A client that waits in silence for something that will not come is worse.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from ottla.client.errors import ClientError, DisconnectedError, InternalError
+
+T = TypeVar("T")
+log = logging.getLogger("ottla.client")
+
+
+class Supervisor:
+    """Owns tasks and futures. Everything but the constructor belongs to one event loop."""
+
+    def __init__(self, name: str) -> None:
+        """`name` is for the log and for error messages: "the producer"."""
+        self.name = name
+        #: Why nothing can be done any more: InternalError after a crash, DisconnectedError after `close`.
+        self.failure: ClientError | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._waiting: set[asyncio.Future[Any]] = set()
+        self._crash_listeners: list[Callable[[InternalError], object]] = []
+
+    def on_crash(self, listener: Callable[[InternalError], object]) -> Callable[[], None]:
+        """Call `listener` once when the client crashes; returns how to take that back."""
+        self._crash_listeners.append(listener)
+        return lambda: self._crash_listeners.remove(listener) if listener in self._crash_listeners else None
+
+    def check(self) -> None:
+        """Raise `failure`, if there is one."""
+        if self.failure is not None:
+            raise self.failure
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+        """Run `work` in the background. It deals with the errors that it expects; any other one is a crash."""
+        if self.failure is not None:
+            work.close()
+            raise self.failure
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def guarded(self, callback: Callable[..., object]) -> Callable[..., None]:
+        """`callback` for the loop to call; what it raises is a crash."""
+
+        def call(*arguments: object) -> None:
+            try:
+                callback(*arguments)
+            except Exception as error:  # noqa: BLE001  whatever it is
+                self.crash(error)
+
+        return call
+
+    def future(self) -> "asyncio.Future[Any]":
+        """A future that fails when the client crashes or is closed, whoever was to set it."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self.failure is not None:
+            future.set_exception(self.failure)
+            return future
+        self._waiting.add(future)
+        future.add_done_callback(self._waiting.discard)
+        return future
+
+    def crash(self, fault: BaseException) -> None:
+        """Fail everything, because of `fault`. Only the first one counts."""
+        if self.failure is not None:
+            log.debug("%s, after its end: %r", self.name, fault, exc_info=fault)
+            return
+        failure = InternalError(
+            f"{self.name} has stopped because of a fault of its own, which is the cause of this error: {fault!r}. "
+            "Close it and make a new one, and report the fault"
+        )
+        failure.__cause__ = fault
+        log.critical("%s: %r was raised where nothing was expected", self.name, fault, exc_info=fault)
+        self._end(failure)
+        for task in self._tasks:
+            task.cancel()
+        listeners, self._crash_listeners = self._crash_listeners, []
+        for listener in listeners:
+            listener(failure)
+
+    async def close(self, reason: ClientError | None = None) -> None:
+        """Cancel every task and wait for its end; what waits then fails with `reason`. Idempotent."""
+        here = asyncio.current_task()
+        tasks = [task for task in self._tasks if task is not here]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._end(reason or DisconnectedError("the client was closed"))
+
+    def _end(self, failure: ClientError) -> None:
+        if self.failure is None:
+            self.failure = failure
+        for future in list(self._waiting):
+            if not future.done():
+                future.set_exception(self.failure)
+                future.exception()  # its caller may have given up by now: asyncio shall not call that forgotten
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        fault = task.exception()
+        if fault is not None:
+            self.crash(fault)
