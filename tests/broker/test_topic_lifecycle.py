@@ -47,6 +47,16 @@ async def test_a_topic_whose_directories_cannot_all_be_made_is_not_made(
     assert await _create(client, "t", 2) == ErrorCode.NONE
 
 
+async def test_a_directory_that_cannot_be_looked_at_is_a_fault_of_the_disk(
+    broker: AsyncBroker, client: WireClient
+) -> None:
+    in_the_way = broker.data_dir / "t-0"
+    in_the_way.symlink_to(in_the_way)  # too many levels of symbolic links
+    assert await _create(client, "t", 1) == ErrorCode.KAFKA_STORAGE_ERROR
+    in_the_way.unlink()
+    assert await _create(client, "t", 1) == ErrorCode.NONE
+
+
 async def test_a_topic_grows_by_all_partitions_or_none(broker: AsyncBroker, client: WireClient) -> None:
     assert await _create(client, "t", 1) == ErrorCode.NONE
     in_the_way = broker.data_dir / "t-2"

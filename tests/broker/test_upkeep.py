@@ -68,6 +68,31 @@ async def test_a_broker_for_tests_keeps_records_of_1970_unless_told_otherwise(
         assert partition.log.log_start_offset == start
 
 
+async def test_a_file_that_cannot_be_deleted_stops_retention_of_its_own_partition_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with AsyncBroker({"log.retention.minutes": "1"}) as broker:
+        for name in ("first", "second"):
+            broker.node.create_topic(name, 1, {})
+            _append(broker, name, 5)
+        # Not even root can unlink a directory.
+        stuck = broker.data_dir / "first-0" / "00000000000000000000.index"
+        stuck.unlink()
+        stuck.mkdir()
+        upkeep = _upkeep(broker)
+        upkeep.apply_retention()
+        assert not (broker.data_dir / "second-0" / "00000000000000000000.log").exists()
+        assert "retention of first-0" in caplog.text
+        stuck.rmdir()
+        upkeep.apply_retention()
+        assert sorted(path.name for path in (broker.data_dir / "first-0").glob("0*")) == [
+            "00000000000000000005.index",
+            "00000000000000000005.log",
+            "00000000000000000005.snapshot",
+            "00000000000000000005.timeindex",
+        ]
+
+
 @pytest.mark.parametrize(("limit_ms", "interval_ms"), [(-1, 10_000), (0, 1), (5_000, 5_000), (600_000, 10_000)])
 def test_idle_connections_are_looked_for_as_often_as_it_needs(limit_ms: int, interval_ms: int) -> None:
     assert idle_check_interval_ms(limit_ms) == interval_ms

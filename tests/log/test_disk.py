@@ -3,6 +3,7 @@
 import errno
 import os
 import resource
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,33 @@ def test_a_slice_names_its_descriptor_for_sendfile(tmp_path: Path) -> None:
     log.append(batch(2), now_ms=NOW_MS)
     (piece,) = log.read(0, 10_000).slices
     assert os.pread(piece.file.fileno(), piece.length_bytes, piece.position) == content(log.read(0, 10_000))
+
+
+def _is_a_directory(directory: Path) -> None:
+    (directory / "a").mkdir()
+
+
+def _is_gone(directory: Path) -> None:
+    directory.rmdir()
+
+
+@pytest.mark.parametrize(
+    ("prepare", "act"),
+    [
+        (_is_a_directory, lambda storage: storage.delete("a")),
+        (_is_a_directory, lambda storage: storage.read("a")),
+        (_is_a_directory, lambda storage: storage.write("a", b"x")),
+        (_is_gone, lambda storage: storage.names()),
+        (_is_gone, lambda storage: storage.modified_ms("a")),
+        (_is_gone, lambda storage: storage.open("a", create=True)),
+    ],
+    ids=["delete", "read", "write", "names", "modified_ms", "open"],
+)
+def test_what_the_system_refuses_is_a_storage_fault(
+    tmp_path: Path, prepare: Callable[[Path], None], act: Callable[[DirectoryStorage], object]
+) -> None:
+    directory = tmp_path / "orders-0"
+    storage = DirectoryStorage(directory)
+    prepare(directory)
+    with pytest.raises(StorageError, match="orders-0"):
+        act(storage)

@@ -101,6 +101,40 @@ def test_retention_may_delete_everything_and_goes_on_after_it() -> None:
     assert (found.log_start_offset, found.end_offset) == (3, 4)
 
 
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+def test_what_cannot_be_deleted_now_is_deleted_by_the_next_retention(suffix: str) -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, LogConfig(segment_bytes=2 * _ONE, retention_ms=1_000))
+    for _ in range(8):
+        append(log, batch())
+    stuck = f"{2:020}{suffix}"
+    storage.refuses = lambda action, name: action == "delete" and name == stuck
+    with pytest.raises(StorageError, match=stuck):
+        log.apply_retention(NOW_MS + 2_000)
+    assert (log.log_start_offset, log.end_offset) == (8, 8)
+    assert log.read(7, 100).error is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert append(log, batch()).base_offset == 8
+    log.flush()
+    found = open_log(storage.after_kill(), recovery_point=log.recovery_point, log_start_offset=8)
+    assert (found.findings.damaged, found.log_start_offset, found.end_offset) == ([], 8, 9)
+    storage.refuses = None
+    append(log, batch(timestamps_ms=[NOW_MS + 5_000]))
+    log.roll(NOW_MS)
+    log.apply_retention(NOW_MS + 6_500)
+    assert [name for name in storage.names() if name < f"{10:020}" and "epoch" not in name] == []
+
+
+def test_a_snapshot_that_cannot_be_deleted_does_not_stop_flushes() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    storage.refuses = lambda action, name: action == "delete"
+    for number in range(5):
+        append(log, batch())
+        log.flush()
+        assert log.recovery_point == number + 1
+    assert open_log(storage.after_kill(), recovery_point=5).end_offset == 5
+
+
 def test_retention_by_size() -> None:
     log = open_log(config=LogConfig(segment_bytes=2 * _ONE, retention_bytes=4 * _ONE, retention_ms=-1))
     for _ in range(8):

@@ -62,7 +62,11 @@ class DiskFile:
         if self._size_bytes == 0:
             yield memoryview(b"")
             return
-        with mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ) as mapped:
+        try:
+            mapping = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as fault:  # ValueError: somebody else has emptied the file
+            raise StorageError(f"{self._path}: cannot be mapped: {fault}") from fault
+        with mapping as mapped:
             mapped.madvise(mmap.MADV_SEQUENTIAL)
             with memoryview(mapped) as view:
                 yield view
@@ -101,8 +105,11 @@ class DirectoryStorage:
             raise StorageError(f"{path}: {fault.strerror}") from fault
 
     def names(self) -> list[str]:
-        with os.scandir(self._prefix) as entries:
-            return sorted(entry.name for entry in entries if entry.is_file())
+        try:
+            with os.scandir(self._prefix) as entries:
+                return sorted(entry.name for entry in entries if entry.is_file())
+        except OSError as fault:
+            raise StorageError(f"{self._prefix}: {fault.strerror}") from fault
 
     def open(self, name: str, *, create: bool = False) -> DiskFile:
         return DiskFile(self._prefix + name, create=create)
@@ -132,11 +139,18 @@ class DirectoryStorage:
             raise StorageError(f"{target}: {fault.strerror}") from fault
 
     def delete(self, name: str) -> None:
-        with suppress(FileNotFoundError):
+        try:
             os.unlink(self._prefix + name)  # noqa: PTH108
+        except FileNotFoundError:
+            pass
+        except OSError as fault:
+            raise StorageError(f"{self._prefix}{name}: {fault.strerror}") from fault
 
     def modified_ms(self, name: str) -> int:
-        return os.stat(self._prefix + name).st_mtime_ns // 1_000_000  # noqa: PTH116
+        try:
+            return os.stat(self._prefix + name).st_mtime_ns // 1_000_000  # noqa: PTH116
+        except OSError as fault:
+            raise StorageError(f"{self._prefix}{name}: {fault.strerror}") from fault
 
     def _sync_names(self) -> None:
         descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)

@@ -3,8 +3,9 @@
     storage.after_kill()                 the process died: every byte that was written is there
     storage.after_power_loss(keep)       the machine died: of each file `keep` says how much of the unsynced part is
 
-Both give a new storage, as the next process finds it. `limit_bytes` makes writes fail like a full disk; `tear_next`
-makes the next append write only so many bytes and then kill the process (CrashedError).
+Both give a new storage, as the next process finds it. `limit_bytes` makes writes fail like a full disk; `refuses`
+makes any call fail with StorageError, as a broken disk or a missing permission does; `tear_next` makes the next append
+write only so many bytes and then kill the process (CrashedError).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,8 +22,9 @@ class CrashedError(OttlaError):
 class MemoryFile:
     """One file: its bytes, and how many of them are on the device."""
 
-    def __init__(self, owner: "MemoryStorage", content: Buffer = b"") -> None:
+    def __init__(self, owner: "MemoryStorage", name: str, content: Buffer = b"") -> None:
         self._owner = owner
+        self.name = name
         self.content = bytearray(content)
         self.synced_bytes = len(content)
 
@@ -31,23 +33,28 @@ class MemoryFile:
         return len(self.content)
 
     def append(self, buffers: Sequence[Buffer]) -> None:
+        self._owner.check("append", self.name)
         data = b"".join(buffers)
         self._owner.check_write(self, data)
         self.content += data
 
     def read(self, position: int, length_bytes: int) -> bytes:
+        self._owner.check("read", self.name)
         return bytes(self.content[position : position + length_bytes])
 
     @contextmanager
     def map(self) -> Iterator[memoryview]:
+        self._owner.check("map", self.name)
         with memoryview(bytes(self.content)) as view:
             yield view
 
     def truncate(self, size_bytes: int) -> None:
+        self._owner.check("truncate", self.name)
         del self.content[size_bytes:]
         self.synced_bytes = min(self.synced_bytes, size_bytes)
 
     def sync(self) -> None:
+        self._owner.check("sync", self.name)
         self.synced_bytes = len(self.content)
 
     def fileno(self) -> int:
@@ -64,42 +71,57 @@ class MemoryStorage:
         self.files: dict[str, MemoryFile] = {}
         self.limit_bytes = limit_bytes
         self.now_ms = now_ms
+        #: Whether the disk refuses a call, by the method's name and the file's ("" for `names`); None: it refuses none.
+        self.refuses: Callable[[str, str], bool] | None = None
         #: Bytes that the next append still writes before the process dies; None: it lives.
         self.tear_next: int | None = None
 
     def names(self) -> list[str]:
+        self.check("names", "")
         return sorted(self.files)
 
     def open(self, name: str, *, create: bool = False) -> MemoryFile:
+        self.check("open", name)
         file = self.files.get(name)
         if file is None:
             if not create:
                 raise StorageError(f"{name}: no such file")
-            file = self.files[name] = MemoryFile(self)
+            file = self.files[name] = MemoryFile(self, name)
         return file
 
     def read(self, name: str) -> bytes | None:
+        self.check("read", name)
         file = self.files.get(name)
         return None if file is None else bytes(file.content)
 
     def write(self, name: str, content: Buffer, *, sync: bool = True) -> None:
+        self.check("write", name)
         old = self.files.get(name)
         self._check_room(len(content) - (0 if old is None else old.size_bytes))
-        file = MemoryFile(self, content)
+        file = MemoryFile(self, name, content)
         if not sync:
             file.synced_bytes = 0
         self.files[name] = file
 
     def delete(self, name: str) -> None:
+        self.check("delete", name)
         self.files.pop(name, None)
 
     def modified_ms(self, name: str) -> int:
+        self.check("modified_ms", name)
+        if name not in self.files:
+            raise StorageError(f"{name}: no such file")
         return self.now_ms
 
     @property
     def size_bytes(self) -> int:
         """Bytes in all files."""
         return sum(file.size_bytes for file in self.files.values())
+
+    def check(self, action: str, name: str) -> None:
+        """For the files: fail as was asked for."""
+        if self.refuses is not None and self.refuses(action, name):
+            raise StorageError(f"{name}: the disk refuses to {action}")
 
     def check_write(self, file: MemoryFile, data: bytes) -> None:
         """For the files: fail, or die, as was asked for."""
@@ -121,5 +143,5 @@ class MemoryStorage:
         left = MemoryStorage(limit_bytes=self.limit_bytes, now_ms=self.now_ms)
         for name, file in self.files.items():
             kept_bytes = keep(name, file.synced_bytes, file.size_bytes)
-            left.files[name] = MemoryFile(left, bytes(file.content[:kept_bytes]))
+            left.files[name] = MemoryFile(left, name, bytes(file.content[:kept_bytes]))
         return left

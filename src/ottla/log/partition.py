@@ -397,12 +397,13 @@ class PartitionLog:
         return Deleted(ErrorCode.NONE, self.log_start_offset)
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete the segments whose time has come; how many."""
+        """Delete the segments whose time has come; how many.
+
+        StorageError when a file cannot be deleted: it is out of the log, and the next call tries again.
+        """
         count = deletable_segments(
             list(self._segments), self.config, log_start_offset=self.log_start_offset, now_ms=now_ms
         )
-        if count == 0:
-            return 0
         if count == len(self._segments):
             try:
                 self.roll(now_ms)
@@ -410,11 +411,11 @@ class PartitionLog:
                 count -= 1  # a full disk: the closed ones make room
                 if count == 0:
                     raise
-        self._move_start(self._segments[count].base_offset)
-        for segment in self._segments.remove_first(count):
-            segment.delete()
-        self._snapshots.delete_before(self._segments[0].base_offset)
-        return count
+        if count > 0:
+            self._move_start(self._segments[count].base_offset)
+            self._segments.retire_first(count)
+            self._snapshots.delete_before(self._segments[0].base_offset)
+        return self._segments.delete_retired()
 
     def _move_start(self, offset: int) -> None:
         if offset > self.log_start_offset:

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
+from ottla.base.errors import StorageError
 from ottla.log.results import AbortedTransaction
 from ottla.log.segment import Segment
 
@@ -22,6 +23,8 @@ class Segments:
         self._bases = [segment.base_offset for segment in segments]
         self._recent: dict[int, int] = {}
         self._loaded: deque[Segment] = deque()
+        #: Out of the log, with files that are still to be deleted.
+        self._retired: list[Segment] = []
         self.active = segments[-1]
 
     def __iter__(self) -> Iterator[Segment]:
@@ -41,14 +44,32 @@ class Segments:
         self.active = segment
         self._recent.clear()
 
-    def remove_first(self, count: int) -> list[Segment]:
-        """Take the oldest `count` segments out, for their files to be deleted."""
+    def retire_first(self, count: int) -> None:
+        """Take the oldest `count` segments out of the log; `delete_retired` removes their files."""
         gone, self._segments = self._segments[:count], self._segments[count:]
         del self._bases[:count]
+        self._retired += gone
         for segment in gone:
             if segment in self._loaded:
                 self._loaded.remove(segment)
-        return gone
+
+    def delete_retired(self) -> int:
+        """Delete the files of segments that are out of the log; how many segments.
+
+        StorageError when a file cannot be deleted: the other segments are gone all the same, and that one is tried
+        again next time.
+        """
+        retired, self._retired = self._retired, []
+        fault: StorageError | None = None
+        for segment in retired:
+            try:
+                segment.delete()
+            except StorageError as refused:
+                fault = refused
+                self._retired.append(segment)
+        if fault is not None:
+            raise fault
+        return len(retired)
 
     def note(self, offset: int, position: int) -> None:
         """A batch with this base offset was written at this position of the active segment."""

@@ -7,10 +7,11 @@ Only the last batch of a producer fits in it; recovery finds the four before in 
 """
 
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from struct import Struct, error
 from typing import Final
 
-from ottla.base.errors import CorruptDataError
+from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.names import SNAPSHOT, base_offset, file_name
 from ottla.log.producers import BatchMetadata, OngoingTransaction, ProducerEntry, ProducerState
 from ottla.log.storage import Storage
@@ -95,16 +96,19 @@ class Snapshots:
         return None
 
     def delete_before(self, offset: int) -> None:
-        """Remove the snapshots of deleted segments."""
-        for each in self.offsets():
-            if each < offset:
-                self._storage.delete(file_name(each, SNAPSHOT))
+        """Remove the snapshots of deleted segments, as far as the disk lets go of them."""
+        self._discard(each for each in self.offsets() if each < offset)
 
     def prune(self, segment_bases: Collection[int]) -> None:
         """Remove all but the segments' own snapshots and the newest ones."""
         others = [offset for offset in self.offsets() if offset not in segment_bases]
-        for offset in others[:-_FLUSH_SNAPSHOTS]:
-            self._storage.delete(file_name(offset, SNAPSHOT))
+        self._discard(others[:-_FLUSH_SNAPSHOTS])
+
+    def _discard(self, offsets: Iterable[int]) -> None:
+        """Remove snapshots that nobody needs any more. One that cannot be removed does no harm, and is tried again."""
+        for offset in offsets:
+            with suppress(StorageError):
+                self._storage.delete(file_name(offset, SNAPSHOT))
 
 
 def _pack(entry: ProducerEntry) -> bytes:

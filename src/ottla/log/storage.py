@@ -12,7 +12,10 @@ Buffer = bytes | bytearray | memoryview
 
 
 class File(Protocol):
-    """One open file. It stays readable after its name was deleted, for as long as somebody holds it."""
+    """One open file. It stays readable after its name was deleted, for as long as somebody holds it.
+
+    Every method raises StorageError where the system refuses.
+    """
 
     @property
     def size_bytes(self) -> int:
@@ -52,14 +55,14 @@ class File(Protocol):
 
 
 class Storage(Protocol):
-    """The files of one partition, by name (no folders)."""
+    """The files of one partition, by name (no folders). Every method raises StorageError where the system refuses."""
 
     def names(self) -> list[str]:
         """Every file's name, sorted."""
         ...
 
     def open(self, name: str, *, create: bool = False) -> File:
-        """Open a file; StorageError when it is missing and not to be created."""
+        """Open a file; one that is missing and not to be created is refused."""
         ...
 
     def read(self, name: str) -> bytes | None:

@@ -30,9 +30,14 @@ _LOG_FILE: Final = re.compile(
 
 def must_be_free(path: Path) -> None:
     """StorageError for a directory that a new partition would share with files which are there already."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        if next(path.iterdir(), None) is not None:
-            raise StorageError(f"{path} is there already, and not empty: move it away, or choose another topic name")
+    try:
+        found = next(path.iterdir(), None)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as fault:
+        raise StorageError(f"{path} is there already, and cannot be looked at: {fault.strerror}") from None
+    if found is not None:
+        raise StorageError(f"{path} is there already, and not empty: move it away, or choose another topic name")
 
 
 def mark_deleted(path: Path) -> Path:
@@ -57,7 +62,7 @@ def remove_directories(paths: Iterable[Path]) -> None:
 
 def must_hold_no_partitions(data_dir: Path) -> None:
     """StorageError when there are logs though the metadata knows of nothing: its own log was lost, not theirs."""
-    for path in sorted(data_dir.iterdir()):
+    for path in _entries(data_dir):
         name, _, number = path.name.rpartition("-")
         if name and name != METADATA_TOPIC and number.isdecimal() and _holds_records(path):
             raise StorageError(
@@ -68,7 +73,7 @@ def must_hold_no_partitions(data_dir: Path) -> None:
 
 def set_strays_aside(data_dir: Path, image: MetadataImage) -> None:
     """A partition's directory that no topic owns would come back to life with the next topic of its name."""
-    for path in sorted(data_dir.iterdir()):
+    for path in _entries(data_dir):
         if path.is_symlink() or not path.is_dir():
             continue
         name, dash, number = path.name.rpartition("-")
@@ -82,6 +87,13 @@ def set_strays_aside(data_dir: Path, image: MetadataImage) -> None:
                 _set_aside(path)
             except OSError as fault:
                 _log.warning("%s belongs to no topic, and cannot be looked at or renamed: %s", path, fault.strerror)
+
+
+def _entries(data_dir: Path) -> list[Path]:
+    try:
+        return sorted(data_dir.iterdir())
+    except OSError as fault:
+        raise StorageError(f"data directory {data_dir}: {fault.strerror}") from None
 
 
 def _set_aside(path: Path) -> None:
