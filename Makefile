@@ -47,9 +47,11 @@ bench: setup-interop ## figures against Apache Kafka, confluent-kafka, aiokafka 
 
 docs: setup ## write the generated pages again
 	$(PY) tools/gen_docs.py
+	$(PY) tools/spec_tests.py
 
 docs-check: setup ## generated pages are up to date, links lead somewhere
 	$(PY) tools/gen_docs.py --check
+	$(PY) tools/spec_tests.py --check
 	$(PYTEST) tests/house/test_docs.py
 
 requirements: setup ## pin the newest versions again, with hashes
