@@ -4,7 +4,17 @@ import subprocess
 import sys
 
 #: Slow to import, or not installed with `pip install ottla`, and of no use before the first request.
-_NOT_WANTED = ("importlib.metadata", "pyarrow", "typer", "rich", "kio", "hypothesis", "ottla.client", "ottla.spark")
+_NOT_WANTED = (
+    "importlib.metadata",
+    "pyarrow",
+    "typer",
+    "rich",
+    "kio",
+    "hypothesis",
+    "re2",
+    "ottla.client",
+    "ottla.spark",
+)
 
 
 def test_a_broker_starts_without_what_it_does_not_need() -> None:

@@ -1,5 +1,8 @@
 """Transactions over the wire: what a fetch sees of them, how they are shown and repaired, and what a crash leaves."""
 
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +142,30 @@ async def test_t14_who_holds_back_the_lso_is_shown_and_can_be_ended(client: Wire
     errors = [each.error_code for each in written.markers[0].topics[0].partitions]
     assert errors == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert (await _fetch(client)).last_stable_offset == 2
+
+
+async def test_t14_a_slow_pattern_keeps_nobody_waiting(client: WireClient) -> None:
+    await _init(client)
+    held, pool = threading.Event(), ThreadPoolExecutor(1)
+    asyncio.get_running_loop().set_default_executor(pool)
+    pool.submit(held.wait)  # so the pattern takes as long as the test likes
+    try:
+        request = ListTransactionsRequest(transactional_id_pattern="[xy]")
+        listing = asyncio.ensure_future(client.ask(ApiKey.LIST_TRANSACTIONS, request))
+        async with WireClient(client.broker) as other:
+            assert ApiKey.LIST_TRANSACTIONS in await other.ask_api_versions()
+        assert not listing.done(), "matched in the loop, which serves the others too"
+    finally:
+        held.set()
+    assert [each.transactional_id for each in (await listing).transaction_states] == ["x"]
+
+
+@pytest.mark.parametrize(("pattern", "error"), [("y", 0), ("(", ErrorCode.INVALID_REGULAR_EXPRESSION)])
+async def test_t14_no_id_passes_such_a_pattern(client: WireClient, pattern: str, error: int) -> None:
+    await _init(client)
+    request = ListTransactionsRequest(transactional_id_pattern=pattern)
+    listed = await client.ask(ApiKey.LIST_TRANSACTIONS, request)
+    assert (listed.error_code, listed.transaction_states) == (error, ())
 
 
 async def test_p2_an_idempotent_producer_needs_no_coordinator(client: WireClient, broker: AsyncBroker) -> None:

@@ -24,12 +24,12 @@ class WireClient:
     """`async with WireClient(broker) as client: await client.ask(ApiKey.METADATA, request)`."""
 
     def __init__(self, broker: Address, client_id: str = "test") -> None:
-        self._broker = broker
+        self.broker = broker
         self._client_id = client_id
         self._correlation_id = 0
 
     async def __aenter__(self) -> "WireClient":
-        self._reader, self._writer = await asyncio.open_connection(self._broker.host, self._broker.port)
+        self._reader, self._writer = await asyncio.open_connection(self.broker.host, self.broker.port)
         return self
 
     async def __aexit__(

@@ -29,15 +29,16 @@ MAX_TOMBSTONES_PER_BATCH: Final = 5_000
 #: below `max.message.bytes` (1 MB) with ids of up to 1,000 bytes; what is left over follows at once.
 MAX_EXPIRED_IDS_PER_BATCH: Final = 1_000
 
-#: Steps of a compiled regular expression that a client sent. Matching costs at most so many steps a character: with
-#: ids of 100 characters, a tenth of a second in the worst case that fits.
-MAX_REGEX_PROGRAM: Final = 2_000
+#: Characters of a pattern that a client sent. The slowest that was found of this length takes RE2 a fifteenth of a
+#: second to read: one character class of Unicode after the other.
+MAX_PATTERN_CHARACTERS: Final = 2_000
 
-#: Repetitions in one `{n,m}` of such an expression; RE2's own limit.
-MAX_REGEX_REPEAT: Final = 1_000
+#: Memory of such a pattern while it is compiled and used. RE2 refuses what does not fit.
+MAX_PATTERN_MEMORY_BYTES: Final = 1_048_576
 
-#: Groups in each other in such an expression: each is a few Python frames, of which there are a thousand.
-MAX_REGEX_DEPTH: Final = 100
+#: Steps of such a pattern, compiled. A match costs at most so many steps a character: two milliseconds for an id of
+#: 100 characters in the slowest case that was found, a few microseconds in usual ones.
+MAX_PATTERN_PROGRAM: Final = 5_000
 
 #: Frames of one connection that wait for their turn before a broker stops reading its socket: a client with
 #: `max.in.flight.requests.per.connection` of 5 is far below it.

@@ -1,9 +1,10 @@
 """ListTransactions, versions 0–2: by state and producer id (KIP-664), duration (KIP-994), id pattern (KIP-1152)."""
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from ottla.broker.handlers.table import RequestContext
-from ottla.coordinator.txn.listing import list_transactions
+from ottla.coordinator.txn.listing import list_transactions, only_matching
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
@@ -11,9 +12,16 @@ if TYPE_CHECKING:
     from ottla.broker.node import Node
 
 
-def handle(node: "Node", request: ListTransactionsRequest, context: RequestContext) -> ListTransactionsResponse:
+def handle(
+    node: "Node", request: ListTransactionsRequest, context: RequestContext
+) -> "ListTransactionsResponse | asyncio.Future[ListTransactionsResponse]":
     """All transactional ids of this node that pass the filters."""
     if node.transactions.loading:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     stores = (runner.shard.store for runner in node.transactions.active())
-    return list_transactions(stores, request, node.clock.now_ms())
+    listed = list_transactions(stores, request, node.clock.now_ms())
+    pattern = request.transactional_id_pattern
+    if not pattern:
+        return listed
+    # A slow pattern over many ids takes seconds, and the loop serves everybody.
+    return asyncio.get_running_loop().run_in_executor(None, only_matching, pattern, listed)

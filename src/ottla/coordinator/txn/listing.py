@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.base.regex import RegexError, compile_regex
+from ottla.base.patterns import PatternError, compile_pattern
 from ottla.coordinator.txn.metadata import TransactionMetadata
 from ottla.coordinator.txn.states import PREPARED_STATES, STATE_BY_KAFKA_NAME
 from ottla.coordinator.txn.store import TransactionStore
@@ -43,25 +43,19 @@ def describe_transaction(store: TransactionStore, transactional_id: str) -> desc
 def list_transactions(
     stores: Iterable[TransactionStore], request: list_messages.ListTransactionsRequest, now_ms: int
 ) -> list_messages.ListTransactionsResponse:
-    """The transactions of all shards of this broker that pass every filter that is set.
+    """The transactions of all shards of this broker that pass every filter but the pattern (`only_matching`).
 
-    `duration_filter` (v1+): longer running than so many ms, when not negative. `transactional_id_pattern` (v2+): a
-    regular expression for the whole id, matched in linear time; INVALID_REGULAR_EXPRESSION when it is none.
+    `duration_filter` (v1+): longer running than so many ms, when not negative.
     """
     unknown = tuple(name for name in request.state_filters if name not in STATE_BY_KAFKA_NAME)
     states = {STATE_BY_KAFKA_NAME[name] for name in request.state_filters if name in STATE_BY_KAFKA_NAME}
     producer_ids = frozenset(request.producer_id_filters)
-    try:
-        pattern = compile_regex(request.transactional_id_pattern) if request.transactional_id_pattern else None
-    except RegexError:
-        return list_messages.ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
 
     def shown(txn: TransactionMetadata) -> bool:
         return (
             (not producer_ids or txn.producer_id in producer_ids)
             and (not request.state_filters or txn.state in states)
             and (request.duration_filter < 0 or now_ms - txn.start_ms > request.duration_filter)
-            and (pattern is None or pattern.fullmatch(txn.transactional_id))
         )
 
     return list_messages.ListTransactionsResponse(
@@ -73,3 +67,21 @@ def list_transactions(
             if shown(txn)
         ),
     )
+
+
+def only_matching(
+    pattern: str | None, listed: list_messages.ListTransactionsResponse
+) -> list_messages.ListTransactionsResponse:
+    """`listed` without the ids that the regular expression (RE2; v2+) does not match as a whole.
+
+    INVALID_REGULAR_EXPRESSION when it is none, or too large. It works on values alone, so that it may run in another
+    thread: with a slow pattern each id costs milliseconds.
+    """
+    if not pattern:
+        return listed
+    try:
+        compiled = compile_pattern(pattern)
+    except PatternError:
+        return list_messages.ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    matching = tuple(each for each in listed.transaction_states if compiled.matches(each.transactional_id))
+    return listed._replace(transaction_states=matching)
