@@ -16,7 +16,7 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.broker.test_produce_fetch import fetch, produce
+from tests.broker.records_io import fetch, produce
 from tests.broker.wire_client import WireClient, batch
 
 _ONE = ("auto.create.topics.enable", "false")

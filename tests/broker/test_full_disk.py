@@ -30,7 +30,7 @@ from ottla.wire.messages import produce as p
 from ottla.wire.messages import sync_group as sg
 from ottla.wire.messages import txn_offset_commit as toc
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
-from tests.broker.test_produce_fetch import fetch
+from tests.broker.records_io import fetch
 from tests.broker.wire_client import WireClient, batch
 
 _NO_ID = bytes(16)

@@ -8,7 +8,6 @@ import pytest
 
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import API, ApiKey
-from ottla.wire.codec import NULL_UUID
 from ottla.wire.compression import Compression
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages import fetch as f
@@ -21,6 +20,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from ottla.wire.records import decode_batch
+from tests.broker.records_io import fetch, fetch_request, produce
 from tests.broker.wire_client import WireClient, batch
 
 _T0 = 1_700_000_000_000
@@ -30,34 +30,6 @@ _T0 = 1_700_000_000_000
 async def topic_id(broker: AsyncBroker) -> AsyncIterator[bytes]:
     """A topic `t` of two partitions."""
     yield broker.node.create_topic("t", 2, {}).topic_id
-
-
-async def produce(
-    client: WireClient,
-    *records: bytes | None,
-    version: int = 9,
-    acks: int = -1,
-    topic: str = "t",
-    topic_id: bytes = NULL_UUID,
-) -> Any:
-    """Produce one batch to each partition from 0 on; the answers by partition."""
-    data = tuple(p.PartitionProduceData(number, each) for number, each in enumerate(records))
-    request = p.ProduceRequest(None, acks, 1000, (p.TopicProduceData(topic_id, topic if version < 13 else "", data),))
-    return (await client.ask(ApiKey.PRODUCE, request, version)).responses[0].partition_responses
-
-
-def _fetch(offset: int = 0, *, version: int = 11, topic_id: bytes = NULL_UUID, **options: Any) -> f.FetchRequest:
-    partition = f.FetchPartition(0, fetch_offset=offset, partition_max_bytes=options.pop("partition_max_bytes", 2**20))
-    partition = partition._replace(current_leader_epoch=options.pop("leader_epoch", -1))
-    topics = (f.FetchTopic(topic_id, "t" if version < 13 else "", (partition,)),)
-    defaults: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 2**20, "session_epoch": -1}
-    return f.FetchRequest(topics=topics, **{**defaults, **options})
-
-
-async def fetch(client: WireClient, offset: int = 0, *, version: int = 11, **options: Any) -> Any:
-    """Fetch partition 0; its part of the answer."""
-    answer = await client.ask(ApiKey.FETCH, _fetch(offset, version=version, **options), version)
-    return answer.responses[0].partitions[0]
 
 
 def _values(records: bytes) -> list[bytes | None]:
@@ -154,7 +126,7 @@ async def test_p3_a_repeated_batch_is_answered_with_its_first_offset(client: Wir
 @pytest.mark.usefixtures("topic_id")
 async def test_a_fetch_waits_for_data(client: WireClient, broker: AsyncBroker) -> None:
     async with WireClient(broker) as reader:
-        await reader.send(ApiKey.FETCH, _fetch(max_wait_ms=60_000), 11)
+        await reader.send(ApiKey.FETCH, fetch_request(max_wait_ms=60_000), 11)
         waiting = asyncio.create_task(reader.answer(ApiKey.FETCH, 11))
         await produce(client, None, batch(b"elsewhere"))
         assert not waiting.done()
@@ -167,7 +139,7 @@ async def test_a_fetch_waits_for_data(client: WireClient, broker: AsyncBroker) -
 async def test_a_fetch_waits_until_min_bytes_are_there(client: WireClient, broker: AsyncBroker) -> None:
     small = batch(b"x" * 100)
     async with WireClient(broker) as reader:
-        await reader.send(ApiKey.FETCH, _fetch(max_wait_ms=60_000, min_bytes=2 * len(small)), 11)
+        await reader.send(ApiKey.FETCH, fetch_request(max_wait_ms=60_000, min_bytes=2 * len(small)), 11)
         waiting = asyncio.create_task(reader.answer(ApiKey.FETCH, 11))
         await produce(client, small)
         await asyncio.sleep(0)
@@ -192,7 +164,7 @@ async def test_a_fetch_gives_up_waiting_in_time(client: WireClient) -> None:
 @pytest.mark.usefixtures("topic_id")
 async def test_a_waiting_fetch_hears_that_its_topic_is_gone(client: WireClient, broker: AsyncBroker) -> None:
     async with WireClient(broker) as reader:
-        await reader.send(ApiKey.FETCH, _fetch(max_wait_ms=60_000), 11)
+        await reader.send(ApiKey.FETCH, fetch_request(max_wait_ms=60_000), 11)
         await fetch(client)
         broker.node.delete_topic(broker.node.metadata.image.topics["t"])
         answer = await reader.answer(ApiKey.FETCH, 11)
@@ -202,7 +174,7 @@ async def test_a_waiting_fetch_hears_that_its_topic_is_gone(client: WireClient, 
 @pytest.mark.usefixtures("topic_id")
 async def test_who_leaves_while_waiting_leaves_nothing_behind(client: WireClient, broker: AsyncBroker) -> None:
     async with WireClient(broker) as reader:
-        await reader.send(ApiKey.FETCH, _fetch(max_wait_ms=60_000), 11)
+        await reader.send(ApiKey.FETCH, fetch_request(max_wait_ms=60_000), 11)
         await fetch(client)
     partition = broker.node.partitions.find("t", 0)
     assert partition is not None
@@ -234,10 +206,10 @@ async def test_offsets_outside_the_log_and_wrong_epochs_are_refused(client: Wire
 
 async def test_a_session_tells_only_news(client: WireClient, topic_id: bytes) -> None:
     await produce(client, batch(b"a"))
-    first = await client.ask(ApiKey.FETCH, _fetch(version=18, topic_id=topic_id, session_epoch=0), 18)
+    first = await client.ask(ApiKey.FETCH, fetch_request(version=18, topic_id=topic_id, session_epoch=0), 18)
     assert first.session_id > 0
     later = f.FetchRequest(min_bytes=1, max_bytes=2**20, session_id=first.session_id, session_epoch=1)
-    moved = _fetch(1, version=18, topic_id=topic_id).topics
+    moved = fetch_request(1, version=18, topic_id=topic_id).topics
     quiet = await client.ask(ApiKey.FETCH, later._replace(topics=moved), 18)
     assert (quiet.error_code, quiet.responses) == (0, ())
     await produce(client, batch(b"b"))

@@ -10,8 +10,7 @@ import pytest
 from ottla.testing import Broker
 from ottla.wire.apis import ApiKey
 from tests.coordinator.txn.socket_conversation import SocketConversation
-from tests.coordinator.txn.talks import HANDLER_TALKS, TALKS
-from tests.coordinator.txn.test_talks import recorded
+from tests.coordinator.txn.talks import HANDLER_TALKS, TALKS, recorded
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from ottla.log.results import SpecialTimestamp
 from ottla.testing import Broker
 from ottla.wire.records import decode_batch
 from tests.interop.apache import ApacheKafka
-from tests.interop.test_dump_broker_directory import run_pipeline
+from tests.interop.pipeline import run_pipeline
 from tests.log.batches import NOW_MS, batch, idempotent
 from tests.log.logs import TP, append, append_in_transaction, committed_offsets, end, every_batch
 

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.cli.main import main
 from tests.interop.apache import ApacheKafka
-from tests.interop.test_dump_broker_directory import run_pipeline
+from tests.interop.pipeline import run_pipeline
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("apache_jars")]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.coordinator.txn.socket_conversation import SocketConversation
-from tests.coordinator.txn.talks import HANDLER_TALKS, LONG_TALKS, TALKS
-from tests.coordinator.txn.test_talks import recorded
+from tests.coordinator.txn.talks import HANDLER_TALKS, LONG_TALKS, TALKS, recorded
 from tests.interop.apache import ApacheKafka
 
 pytestmark = pytest.mark.interop

@@ -1,4 +1,4 @@
-"""Fixtures of the Spark room: names of one's own on a shared broker. `tests/interop` puts another broker under them."""
+"""Fixtures of the Spark room: names of one's own on a shared broker, ours or (in `make interop`) Apache Kafka."""
 
 import itertools
 import os
@@ -11,7 +11,10 @@ import pytest
 from ottla.base.errors import ConfigError
 from ottla.spark.run import find_java
 from ottla.testing import Broker
-from tests.interop.apache import in_ci
+from tests.interop.apache import ApacheKafka, in_ci
+from tests.interop.conftest import apache_jars as apache_jars
+from tests.interop.conftest import apache_kafka as apache_kafka
+from tests.spark.brokers import APACHE_KAFKA
 
 if TYPE_CHECKING:
     from tests.spark.sink_world import SinkWorld
@@ -34,9 +37,13 @@ def fresh_name() -> Callable[[str], str]:
 
 
 @pytest.fixture
-def bootstrap(ottla_broker: Broker) -> str:
-    """Where the tests' broker is."""
-    return ottla_broker.bootstrap_servers
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """Where the tests' broker is: ours, unless the test is marked `on_either_broker`."""
+    if getattr(request, "param", None) == APACHE_KAFKA:
+        theirs: ApacheKafka = request.getfixturevalue("apache_kafka")
+        return theirs.bootstrap
+    ours: Broker = request.getfixturevalue("ottla_broker")
+    return ours.bootstrap_servers
 
 
 @pytest.fixture

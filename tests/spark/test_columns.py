@@ -14,22 +14,10 @@ from ottla.base.types import TopicPartition  # noqa: E402
 from ottla.spark.columns import Chunk, RowDigest, check_writable  # noqa: E402
 from ottla.wire.batch import assign_offsets, control_batch  # noqa: E402
 from ottla.wire.records import Record, encode_batch  # noqa: E402
+from tests.spark.source_rows import HEADERS, SCHEMA  # noqa: E402
 
 TP = TopicPartition("lines", 3)
 ROWS = st.lists(st.tuples(st.none() | st.binary(max_size=6), st.none() | st.binary(max_size=6)), max_size=20)
-HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
-SCHEMA = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", tz="UTC")),
-        ("timestampType", pa.int32()),
-        ("headers", HEADERS),
-    ]
-)
 
 
 def batch(offset: int, *values: bytes, producer_id: int = -1) -> bytes:

@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
 from ottla.spark.errors import DamagedRecordsError
 from ottla.testing import Broker
 from ottla.wire.batch import iter_headers
-from tests.spark.test_source_on_broker import World, batch_values
+from tests.spark.source_world import World, batch_values
 
 
 @pytest.mark.parametrize("kind", ["a body", "a header", "cut"])

@@ -13,6 +13,7 @@ from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import KafkaLink
 from ottla.spark.protocol import Append, ReadLedger, Steps
 from ottla.wire.messages.fetch import PartitionData
+from tests.spark.brokers import on_either_broker
 from tests.spark.throttled_link import ThrottledLink
 
 KEY = BatchKey("q", 7)
@@ -51,6 +52,7 @@ def note(ledger: LedgerKafka, link: KafkaLink) -> None:
     link.run(ledger.drive(steps()))
 
 
+@on_either_broker
 @pytest.mark.parametrize("kind", [KafkaLink, NewLeader, ThrottledLink])
 def test_s2_a_decision_is_found_whatever_high_watermark_a_new_leader_answers(
     bootstrap: str, fresh_name: Callable[[str], str], kind: type[KafkaLink]

@@ -1,4 +1,4 @@
-"""SPEC S2 and S3 on a real broker: the sink's driver and tasks are called as Spark does, and die between the calls."""
+"""SPEC S2 and S3 on our broker and on Apache Kafka: driver and tasks are called as Spark does, and die in between."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -19,7 +19,10 @@ from ottla.spark.options import sink_options
 from ottla.spark.pipeline import planned
 from ottla.spark.protocol import EndTransactions, commit_batch
 from ottla.spark.sink import KafkaSink, OttlaWriter
+from tests.spark.brokers import on_either_broker
 from tests.spark.sink_world import QUERY, SCHEMA, SinkWorld
+
+pytestmark = on_either_broker
 
 ABC = Counter(["a", "b", "c"])
 

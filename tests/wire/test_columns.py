@@ -18,7 +18,7 @@ from ottla.wire.batch import (
     set_log_append_time,
 )
 from tests.wire.forms import INSTALLED, Form, both_forms
-from tests.wire.test_records import NOW_MS, Row, rows
+from tests.wire.rows import NOW_MS, Row, rows
 
 Record = INSTALLED.records.Record
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tests.coordinator.txn.conversation import Conversation
 
 
@@ -243,3 +245,14 @@ TALKS = {
         mixed_protocols,
     )
 }
+
+
+def recorded() -> dict[str, list[str]]:
+    """The transcripts in `talks.txt`, by name."""
+    found: dict[str, list[str]] = {}
+    for line in Path(__file__).with_name("talks.txt").read_text().splitlines():
+        if line.startswith("["):
+            found[line.strip("[]")] = transcript = []
+        elif line and not line.startswith("#"):
+            transcript.append(line)
+    return found

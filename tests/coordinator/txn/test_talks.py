@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.coordinator.txn.conversation import OurConversation
-from tests.coordinator.txn.talks import LONG_TALKS, TALKS
+from tests.coordinator.txn.talks import LONG_TALKS, TALKS, recorded
 
 ALL_TALKS = {**TALKS, **LONG_TALKS}
-
-
-def recorded() -> dict[str, list[str]]:
-    """The transcripts in `talks.txt`, by name."""
-    found: dict[str, list[str]] = {}
-    for line in Path(__file__).with_name("talks.txt").read_text().splitlines():
-        if line.startswith("["):
-            found[line.strip("[]")] = transcript = []
-        elif line and not line.startswith("#"):
-            transcript.append(line)
-    return found
 
 
 @pytest.mark.parametrize("name", ALL_TALKS)
