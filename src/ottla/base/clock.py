@@ -8,11 +8,15 @@ class Clock(Protocol):
     """Where a shell reads the time. Both readings are in milliseconds."""
 
     def now_ms(self) -> int:
-        """Wall clock, milliseconds since the epoch (what Kafka writes into records)."""
+        """Wall clock, milliseconds since the epoch: what Kafka writes into records. People and NTP may set it."""
         ...
 
     def monotonic_ms(self) -> int:
-        """A clock that never goes back, for time-outs."""
+        """A clock that nobody sets, for every time-out.
+
+        On Linux and macOS it stands still while the machine is suspended. That is what a broker needs: after the
+        resume a member has the rest of its session left, and can heartbeat. The wall clock has moved on meanwhile.
+        """
         ...
 
 
@@ -45,3 +49,7 @@ class ManualClock:
             raise ValueError(f"time does not run backwards: {delta_ms} ms")
         self._now_ms += delta_ms
         self._monotonic_ms += delta_ms
+
+    def step(self, delta_ms: int) -> None:
+        """Set the wall clock `delta_ms` forward, or back where it is negative. No time passes."""
+        self._now_ms += delta_ms

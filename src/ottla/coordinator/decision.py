@@ -40,10 +40,14 @@ class Reply(NamedTuple):
 
 
 class SetTimer(NamedTuple):
-    """Call `shard.timer(key, now_ms)` at `at_ms` (wall clock, ms); replaces a timer that has the same key."""
+    """Call `shard.timer(key, now_ms)` after `delay_ms`; replaces a timer that has the same key.
+
+    A delay and not a time of day: somebody may set the wall clock meanwhile, and that must expel no member and abort no
+    transaction.
+    """
 
     key: tuple[str, ...]
-    at_ms: int
+    delay_ms: int
 
 
 class CancelTimer(NamedTuple):

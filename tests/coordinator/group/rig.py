@@ -99,8 +99,8 @@ class Rig:
             self.waiting.discard(reply.token)
         for timer in decision.timers:
             match timer:
-                case SetTimer(key, at_ms):
-                    self.timers[key] = at_ms
+                case SetTimer(key, delay_ms):
+                    self.timers[key] = self.now_ms + delay_ms
                 case CancelTimer(key):
                     self.timers.pop(key, None)
 
@@ -214,7 +214,7 @@ class Rig:
 
     def heartbeat(self, member_id: str, generation: int, instance: str | None = None) -> ErrorCode:
         token = self.token()
-        self.run(self.shard.heartbeat(token, HeartbeatRequest(GROUP, generation, member_id, instance), self.now_ms))
+        self.run(self.shard.heartbeat(token, HeartbeatRequest(GROUP, generation, member_id, instance)))
         answer: HeartbeatResponse = self.answers[token]
         return ErrorCode(answer.error_code)
 

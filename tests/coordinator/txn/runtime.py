@@ -69,8 +69,8 @@ class ShardRuntime:
             self.shard.apply(record, self.now_ms)
         for timer in decision.timers:
             match timer:
-                case SetTimer(key, at_ms):
-                    self.timers[key] = at_ms
+                case SetTimer(key, delay_ms):
+                    self.timers[key] = self.now_ms + delay_ms
                 case CancelTimer(key):
                     self.timers.pop(key, None)
         for effect in decision.effects:

@@ -38,11 +38,22 @@ def test_t13_decided_transaction_is_finished_after_a_crash(commit: bool, compact
 def test_t6_open_transaction_still_times_out_after_a_crash() -> None:
     runtime = ShardRuntime()
     ongoing(runtime)
-    deadline_ms = runtime.timers[TIMEOUT_TIMER, "x"]
-    runtime.now_ms += 90_000
+    runtime.now_ms += 40_000
     runtime.reload()
-    assert runtime.timers[TIMEOUT_TIMER, "x"] == deadline_ms
-    runtime.pass_time(0)
+    runtime.pass_time(20_000)
+    assert runtime.states()[-1] == "Ongoing"
+    runtime.pass_time(1)
+    assert runtime.states()[-1] == "PrepareAbort"
+
+
+@pytest.mark.parametrize(("away_ms", "rest_ms"), [(90_000, 0), (86_400_000, 0), (-86_400_000, 60_001)])
+def test_t6_what_the_wall_clock_says_after_a_crash_is_believed_within_bounds(away_ms: int, rest_ms: int) -> None:
+    runtime = ShardRuntime()
+    ongoing(runtime)
+    runtime.now_ms += away_ms
+    runtime.reload()
+    assert runtime.timers[TIMEOUT_TIMER, "x"] == runtime.now_ms + rest_ms
+    runtime.pass_time(rest_ms)
     assert runtime.states()[-1] == "PrepareAbort"
 
 

@@ -191,8 +191,8 @@ class ShardRunner(Generic[S]):
             self._resolve(reply.token, reply.response)
         for timer in decision.timers:
             match timer:
-                case SetTimer(key, at_ms):
-                    self._set_timer(key, at_ms)
+                case SetTimer(key, delay_ms):
+                    self._set_timer(key, delay_ms)
                 case CancelTimer(key):
                     self._runtime.timers.cancel((*self.tp, *key))
         for effect in decision.effects:
@@ -206,12 +206,12 @@ class ShardRunner(Generic[S]):
         if future is not None and not future.done():
             future.set_result(response)
 
-    def _set_timer(self, key: tuple[str, ...], at_ms: int) -> None:
+    def _set_timer(self, key: tuple[str, ...], delay_ms: int) -> None:
         def fired() -> None:
             if self.state is ShardState.ACTIVE:
                 self.tell(lambda now_ms: self.shard.timer(key, now_ms))
 
-        self._runtime.timers.set((*self.tp, *key), at_ms, fired)
+        self._runtime.timers.set((*self.tp, *key), delay_ms, fired)
 
     def _append(self, decision: Decision) -> ErrorCode:
         now_ms = self._runtime.clock.now_ms()

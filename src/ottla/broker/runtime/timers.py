@@ -1,10 +1,13 @@
-"""Keyed timers on the wall clock, all driven by one callback of the event loop.
+"""Keyed timers on the monotonic clock, all driven by one callback of the event loop.
 
 Coordinators set a timer by key and replace it again and again (a session timeout at every heartbeat), so replacing
 must cost next to nothing: an entry of the heap that its key no longer points to is dropped when it comes up.
 
-An event loop runs timers before it reads sockets. When the process stood still (a suspended machine, a long request),
-the heartbeats that came meanwhile are read first, so that nobody is expelled for the broker's own silence.
+Nobody can set the monotonic clock, so a step of the wall clock fires nothing. While the machine is suspended it stands
+still (see `Clock`): after the resume every timer has as much time left as before.
+
+An event loop runs timers before it reads sockets. When the process stood still (it was stopped, or a request took
+long), the heartbeats that came meanwhile are read first, so that nobody is expelled for the broker's own silence.
 """
 
 import heapq
@@ -31,8 +34,6 @@ class Scheduler(Protocol):
         ...
 
 
-#: The loop is asked again after this long at the most, so a wall clock that was set forward is noticed.
-_LONGEST_SLEEP_MS = 60_000
 #: Waking up later than this is a stall, after which sockets are read for `_CATCH_UP_S` before anything fires.
 _STALL_MS = 500
 _CATCH_UP_S = 0.05
@@ -49,11 +50,12 @@ class Timers:
         self._count = 0
         self._handle: Handle | None = None
         self._wake_at_ms = 0
-        #: When the loop should call next at the latest, sleeps being cut into pieces.
+        #: When the loop should call next.
         self._expected_ms = 0
 
-    def set(self, key: Hashable, at_ms: int, action: Callable[[], None]) -> None:
-        """Run `action` once, at `at_ms` (wall clock) or as soon after as the loop gets to it."""
+    def set(self, key: Hashable, delay_ms: int, action: Callable[[], None]) -> None:
+        """Run `action` once, after `delay_ms` or as soon after as the loop gets to it."""
+        at_ms = self._clock.monotonic_ms() + delay_ms
         self._count += 1
         self._live[key] = (self._count, action)
         heapq.heappush(self._heap, (at_ms, self._count, key))
@@ -81,7 +83,7 @@ class Timers:
 
     def fire(self) -> None:
         """Run what is due; called by the scheduler, and by tests that move the clock by hand."""
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.monotonic_ms()
         while self._heap and self._heap[0][0] <= now_ms:
             _, count, key = heapq.heappop(self._heap)
             live = self._live.get(key)
@@ -94,7 +96,7 @@ class Timers:
         self._sleep()
 
     def _woken(self) -> None:
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.monotonic_ms()
         if now_ms - self._expected_ms > _STALL_MS:
             self._expected_ms = now_ms + int(_CATCH_UP_S * 1000)
             self._handle = self._scheduler.call_later(_CATCH_UP_S, self._woken)
@@ -111,7 +113,7 @@ class Timers:
             self._handle = None
         if self._heap:
             self._wake_at_ms = self._heap[0][0]
-            now_ms = self._clock.now_ms()
-            delay_ms = min(max(self._wake_at_ms - now_ms, 0), _LONGEST_SLEEP_MS)
+            now_ms = self._clock.monotonic_ms()
+            delay_ms = max(self._wake_at_ms - now_ms, 0)
             self._expected_ms = now_ms + delay_ms
             self._handle = self._scheduler.call_later(delay_ms / 1000, self._woken)

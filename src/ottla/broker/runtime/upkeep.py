@@ -93,13 +93,13 @@ class Upkeep:
             partitions.faults.report("no checkpoint", fault)
 
     def _every(self, interval_ms: int, name: str, work: Callable[[], None]) -> None:
-        timers, clock = self._node.timers, self._node.clock
+        timers = self._node.timers
 
         def due() -> None:
-            timers.set(("upkeep", name), clock.now_ms() + interval_ms, due)
+            timers.set(("upkeep", name), interval_ms, due)
             try:
                 work()
             except StorageError as fault:
                 self._node.partitions.faults.report(name, fault)
 
-        timers.set(("upkeep", name), clock.now_ms() + interval_ms, due)
+        timers.set(("upkeep", name), interval_ms, due)

@@ -42,14 +42,14 @@ class Draft:
 
     def start(self, kind: str, delay_ms: int) -> None:
         """Start (again) one of the group's own timers."""
-        self.timers.append(SetTimer((kind, self.group.group_id), self.now_ms + delay_ms))
+        self.timers.append(SetTimer((kind, self.group.group_id), delay_ms))
 
     def stop(self, kind: str) -> None:
         self.timers.append(CancelTimer((kind, self.group.group_id)))
 
     def expect_heartbeat(self, member_id: str, timeout_ms: int) -> None:
         """Expel the member, or pending member, if it is silent for `timeout_ms` from now."""
-        self.timers.append(SetTimer((HEARTBEAT, self.group.group_id, member_id), self.now_ms + timeout_ms))
+        self.timers.append(SetTimer((HEARTBEAT, self.group.group_id, member_id), timeout_ms))
 
     def expect_no_heartbeat(self, member_id: str) -> None:
         self.timers.append(CancelTimer((HEARTBEAT, self.group.group_id, member_id)))

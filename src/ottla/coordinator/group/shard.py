@@ -67,7 +67,7 @@ class _Prepared:
 
 
 class GroupShard:
-    """See the module. `now_ms` is wall clock time in milliseconds everywhere."""
+    """See the module. `now_ms` is the wall clock everywhere, in ms: it goes into records and is compared with them."""
 
     def __init__(self, config: GroupConfig) -> None:
         self._config = config
@@ -152,7 +152,7 @@ class GroupShard:
 
         return self._decide(draft, failure)
 
-    def heartbeat(self, token: int, request: HeartbeatRequest, now_ms: int) -> Decision:
+    def heartbeat(self, token: int, request: HeartbeatRequest) -> Decision:
         """Heartbeat: keeps the member's session, and tells it of a rebalance."""
         group = self._groups.get(request.group_id)
         if group is None or not request.group_id:  # the group without a name has offsets at most
@@ -161,7 +161,7 @@ class GroupShard:
             error = check_heartbeat(group, request)
         timers: tuple[Timer, ...] = ()
         if group is not None and error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
-            timers = _session(group, request.member_id, now_ms)
+            timers = _session(group, request.member_id)
         return Decision(replies=(Reply(token, HeartbeatResponse(error_code=error)),), timers=timers)
 
     def leave_group(self, token: int, request: LeaveGroupRequest, now_ms: int) -> Decision:
@@ -202,7 +202,7 @@ class GroupShard:
         records, response = commit.commit_records(request, now_ms, limit)
         timers: tuple[Timer, ...] = ()
         if group is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
-            timers = _session(group, request.member_id, now_ms)
+            timers = _session(group, request.member_id)
         decision = Decision(tuple(records), (Reply(token, response),), timers)
         return self._prepare(decision, None, lambda e: _answer(token, commit.refuse_commit(request, e)))
 
@@ -249,13 +249,13 @@ class GroupShard:
             rebalance.join_timer(draft)
         elif key[0] == SYNC and group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             rebalance.sync_timer(draft)
-        retry = Decision(timers=(SetTimer(key, now_ms + self._config.append_retry_ms),))
+        retry = Decision(timers=(SetTimer(key, self._config.append_retry_ms),))
         return self._decide(draft, lambda _: retry)
 
     def _expire(self, now_ms: int) -> Decision:
         """O2: tombstones for offsets that have outlived their retention, and for groups with nothing left."""
         records: list[LogRecord] = []
-        next_ms = now_ms + self._config.offsets_retention_check_interval_ms
+        delay_ms = self._config.offsets_retention_check_interval_ms
         for group in self._groups.values():
             gone = expiry.expired(group, self._offsets, now_ms, self._config.offsets_retention_ms)
             records += [commit.offset_tombstone(group.group_id, *partition) for partition in gone.partitions]
@@ -263,10 +263,10 @@ class GroupShard:
                 records.append(group_tombstone(group.group_id))
             if len(records) > MAX_TOMBSTONES_PER_BATCH:
                 del records[MAX_TOMBSTONES_PER_BATCH:]
-                next_ms = now_ms
+                delay_ms = 0
                 break
-        decision = Decision(tuple(records), timers=(SetTimer(RETENTION, next_ms),))
-        retry = Decision(timers=(SetTimer(RETENTION, now_ms + self._config.append_retry_ms),))
+        decision = Decision(tuple(records), timers=(SetTimer(RETENTION, delay_ms),))
+        retry = Decision(timers=(SetTimer(RETENTION, self._config.append_retry_ms),))
         return self._prepare(decision, None, lambda _: retry)
 
     # -- the log
@@ -316,7 +316,7 @@ class GroupShard:
 
     def loaded(self, now_ms: int) -> Decision:
         """The partition has been read to its end: sessions and retention begin to count (G17)."""
-        timers: list[Timer] = [SetTimer(RETENTION, now_ms + self._config.offsets_retention_check_interval_ms)]
+        timers: list[Timer] = [SetTimer(RETENTION, self._config.offsets_retention_check_interval_ms)]
         for group_id, group in self._groups.items():
             draft = Draft(group, self._config, now_ms)
             for member in group.members.values():
@@ -377,12 +377,12 @@ def _answer(token: int, response: object) -> Decision:
     return Decision(replies=(Reply(token, response),))
 
 
-def _session(group: Group, member_id: str, now_ms: int) -> tuple[Timer, ...]:
+def _session(group: Group, member_id: str) -> tuple[Timer, ...]:
     """The member has shown a sign of life."""
     member = group.members.get(member_id)
     if member is None:
         return ()
-    return (SetTimer((HEARTBEAT, group.group_id, member_id), now_ms + member.session_timeout_ms),)
+    return (SetTimer((HEARTBEAT, group.group_id, member_id), member.session_timeout_ms),)
 
 
 def _unexpected(error: ErrorCode) -> Decision:

@@ -102,8 +102,8 @@ def _add(
         return Decision(replies=refuse(ErrorCode.NONE))
     target = prepare_add_partitions(txn, partitions, client_version, now_ms)
     timers: tuple[SetTimer, ...] = ()
-    if txn.state != TransactionState.ONGOING and target.deadline_ms is not None:
-        timers = (SetTimer((TIMEOUT_TIMER, transactional_id), target.deadline_ms),)
+    if txn.state != TransactionState.ONGOING and target.limit_ms is not None:
+        timers = (SetTimer((TIMEOUT_TIMER, transactional_id), target.limit_ms),)
     return store.write((target,), replies=refuse(ErrorCode.NONE), timers=timers, refuse=refuse)
 
 

@@ -105,21 +105,23 @@ def _input_v2(store: TransactionStore, txn: TransactionMetadata | None, request:
 
 
 def time_out(store: TransactionStore, transactional_id: str, now_ms: int) -> Decision:
-    """Abort a transaction whose time is over, and fence its producer (T6). A timer that came late changes nothing."""
+    """Abort a transaction whose time is over, and fence its producer (T6).
+
+    The timer was set when the transaction began, and is cancelled when it ends. One that comes late changes nothing.
+    """
     txn = store.get(transactional_id)
     if txn is None or outcome(txn.state, Input.TIME_OUT) != TransactionState.PREPARE_EPOCH_FENCE:
         return NOTHING
-    deadline_ms = txn.deadline_ms
-    if deadline_ms is None:
+    if txn.limit_ms is None:
         return NOTHING
-    key = (TIMEOUT_TIMER, transactional_id)
-    if now_ms < deadline_ms:
-        return Decision(timers=(SetTimer(key, deadline_ms),))
-    retry = Decision(timers=(SetTimer(key, now_ms + store.config.retry_backoff_ms),))
+    retry = (SetTimer((TIMEOUT_TIMER, transactional_id), store.config.retry_backoff_ms),)
     if store.is_pending(transactional_id):
-        return retry
+        return Decision(timers=retry)
     decision = fence(store, txn, now_ms, lambda completed: (), no_one)
-    return decision if decision.records else retry
+    if not decision.records:
+        return Decision(timers=retry)
+    store.retry_if_it_fails(transactional_id, retry)
+    return decision
 
 
 def fence(
@@ -160,6 +162,14 @@ def _prepare(
         return store.write((prepared, completed), replies=done(completed), timers=timers, refuse=refuse)
     effects = (markers(store, prepared, prepared.partitions),)
     return store.write((prepared,), replies=done(completed), timers=timers, effects=effects, refuse=refuse)
+
+
+def _complete(store: TransactionStore, prepared: TransactionMetadata, now_ms: int) -> Decision:
+    """Write COMPLETE_*; nobody would ask for it again, so a failed append is tried again by timer."""
+    decision = store.write((prepare_complete(prepared, _complete_state(prepared), now_ms),))
+    retry = SetTimer((MARKERS_TIMER, prepared.transactional_id), store.config.retry_backoff_ms)
+    store.retry_if_it_fails(prepared.transactional_id, (retry,))
+    return decision
 
 
 def _complete_state(prepared: TransactionMetadata) -> TransactionState:
@@ -204,11 +214,11 @@ def markers_written(
     outstanding = store.outstanding(transactional_id)
     outstanding.difference_update(partition for partition, error in results.items() if error in _MARKER_DONE)
     if not outstanding:
-        return store.write((prepare_complete(txn, _complete_state(txn), now_ms),))
+        return _complete(store, txn, now_ms)
     failed = outstanding & results.keys()
     if not failed or any(results[partition] in _MARKER_FENCED for partition in failed):
         return NOTHING
-    return Decision(timers=(SetTimer((MARKERS_TIMER, transactional_id), now_ms + store.config.retry_backoff_ms),))
+    return Decision(timers=(SetTimer((MARKERS_TIMER, transactional_id), store.config.retry_backoff_ms),))
 
 
 def write_markers_again(store: TransactionStore, transactional_id: str, now_ms: int) -> Decision:
@@ -218,5 +228,5 @@ def write_markers_again(store: TransactionStore, transactional_id: str, now_ms: 
         return NOTHING
     outstanding = store.outstanding(transactional_id)
     if not outstanding:
-        return store.write((prepare_complete(txn, _complete_state(txn), now_ms),))
+        return _complete(store, txn, now_ms)
     return Decision(effects=(markers(store, txn, outstanding),))

@@ -19,5 +19,5 @@ def expire(store: TransactionStore, now_ms: int) -> Decision:
         and not store.is_pending(txn.transactional_id)
     ]
     more = len(idle) > MAX_EXPIRED_IDS_PER_BATCH
-    next_ms = now_ms if more else now_ms + store.config.expiration_interval_ms
-    return store.forget(idle[:MAX_EXPIRED_IDS_PER_BATCH], (SetTimer((EXPIRATION_TIMER,), next_ms),))
+    delay_ms = 0 if more else store.config.expiration_interval_ms
+    return store.forget(idle[:MAX_EXPIRED_IDS_PER_BATCH], (SetTimer((EXPIRATION_TIMER,), delay_ms),))

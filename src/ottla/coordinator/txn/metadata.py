@@ -49,9 +49,18 @@ class TransactionMetadata(NamedTuple):
         return self.producer_epoch >= LAST_CLIENT_EPOCH
 
     @property
-    def deadline_ms(self) -> int | None:
-        """When an ONGOING transaction is aborted; None with two-phase commit. Kafka aborts strictly after the sum."""
-        return None if self.timeout_ms == NO_TIMEOUT_MS else self.start_ms + self.timeout_ms + 1
+    def limit_ms(self) -> int | None:
+        """How long it may be ONGOING; None with two-phase commit. Kafka aborts strictly after the time-out."""
+        return None if self.timeout_ms == NO_TIMEOUT_MS else self.timeout_ms + 1
+
+    def rest_ms(self, now_ms: int) -> int | None:
+        """What is left of `limit_ms`, for a shard that did not see the transaction begin: it was read from the log.
+
+        Only the wall clock knows how long the broker was down. It may have been set since, forward or back, so it is
+        believed within bounds: the rest is never negative, and never more than the whole.
+        """
+        limit_ms = self.limit_ms
+        return None if limit_ms is None else min(max(self.start_ms + limit_ms - now_ms, 0), limit_ms)
 
 
 def created(transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int) -> TransactionMetadata:

@@ -2,6 +2,9 @@
 
 What the runtime calls. Every method but `apply` reads the state and returns a `Decision` (see `coordinator.decision`);
 request handlers live one file per API beside this one. A shard is used by one task at a time.
+
+`now_ms` is the wall clock everywhere: it goes into records, and is compared with what they say. Timers are delays, so
+that a transaction's time-out counts from the moment this shard saw it begin, whatever becomes of the wall clock.
 """
 
 from __future__ import annotations
@@ -101,13 +104,13 @@ class TransactionShard:
 
     def loaded(self, now_ms: int) -> Decision:
         """All records of the partition are applied: watch what is open, end what was decided (T3)."""
-        timers: list[Timer] = [SetTimer((EXPIRATION_TIMER,), now_ms + self.store.config.expiration_interval_ms)]
+        timers: list[Timer] = [SetTimer((EXPIRATION_TIMER,), self.store.config.expiration_interval_ms)]
         effects: list[Effect] = []
         for txn in self.store.all():
             if txn.state in PREPARED_STATES and txn.partitions:
                 effects.append(ending.markers(self.store, txn, txn.partitions))
             elif txn.state in PREPARED_STATES:
-                timers.append(SetTimer((MARKERS_TIMER, txn.transactional_id), now_ms))
-            elif txn.state == TransactionState.ONGOING and txn.deadline_ms is not None:
-                timers.append(SetTimer((TIMEOUT_TIMER, txn.transactional_id), txn.deadline_ms))
+                timers.append(SetTimer((MARKERS_TIMER, txn.transactional_id), 0))
+            elif txn.state == TransactionState.ONGOING and (rest_ms := txn.rest_ms(now_ms)) is not None:
+                timers.append(SetTimer((TIMEOUT_TIMER, txn.transactional_id), rest_ms))
         return Decision(timers=tuple(timers), effects=tuple(effects))

@@ -15,10 +15,10 @@ from typing import NamedTuple, TypeAlias
 
 from ottla.base.require import require
 from ottla.base.types import TopicPartition
-from ottla.coordinator.decision import CancelTimer, Decision, Effect, LogRecord, Reply, SetTimer, Timer
+from ottla.coordinator.decision import Decision, Effect, LogRecord, Reply, SetTimer, Timer
 from ottla.coordinator.txn.config import TransactionConfig
 from ottla.coordinator.txn.metadata import TransactionMetadata, from_value, to_record
-from ottla.coordinator.txn.states import PREPARED_STATES, TransactionState
+from ottla.coordinator.txn.states import PREPARED_STATES
 from ottla.wire.errors import ErrorCode
 from ottla.wire.transaction_records import decode_key, decode_value, encode_key
 
@@ -50,6 +50,8 @@ class Pending(NamedTuple):
     records: tuple[LogRecord, ...]
     targets: tuple[TransactionMetadata | None, ...]
     refuse: Refusal
+    #: Set when the records could not be appended, where no client would ask again.
+    retry: tuple[Timer, ...] = ()
 
 
 def no_one(error: ErrorCode) -> tuple[Reply, ...]:
@@ -122,6 +124,10 @@ class TransactionStore:
         self._pending[transactional_id] = Pending(records, targets, refuse)
         return Decision(records, replies, timers, None, effects)
 
+    def retry_if_it_fails(self, transactional_id: str, retry: tuple[Timer, ...]) -> None:
+        """Set these timers should the records on their way fail to be appended."""
+        self._pending[transactional_id] = self._pending[transactional_id]._replace(retry=retry)
+
     def forget(self, transactional_ids: Iterable[str], timers: tuple[Timer, ...]) -> Decision:
         """A decision that writes tombstones for ids that are in no transition; until then they are DEAD."""
         records = []
@@ -147,7 +153,9 @@ class TransactionStore:
             )
             txn = pending.targets[0]
             if len(pending.records) > 1:
-                self._pending[transactional_id] = Pending(pending.records[1:], pending.targets[1:], pending.refuse)
+                self._pending[transactional_id] = pending._replace(
+                    records=pending.records[1:], targets=pending.targets[1:]
+                )
             else:
                 del self._pending[transactional_id]
         else:
@@ -168,11 +176,12 @@ class TransactionStore:
         """Undo what `write` or `forget` prepared: nothing became durable, the state is what it was.
 
         The waiting requests are answered with `error` as clients know it. What nobody would ask for again (a timed-out
-        transaction, a completion, an expiration) is tried again by timer.
+        transaction, a completion, an expiration) is tried again by timer. A transaction that stays open keeps the timer
+        of its time-out, which was not cancelled.
         """
         replies: list[Reply] = []
         timers: list[Timer] = [
-            SetTimer(timer.key, timer.at_ms + self.config.retry_backoff_ms)
+            SetTimer(timer.key, timer.delay_ms + self.config.retry_backoff_ms)
             for timer in decision.timers
             if isinstance(timer, SetTimer) and timer.key == (EXPIRATION_TIMER,)
         ]
@@ -181,17 +190,5 @@ class TransactionStore:
             if transactional_id is None or pending is None:
                 continue
             replies.extend(pending.refuse(coordinator_error(error)))
-            target = pending.targets[0]
-            if target is not None:
-                timers.extend(self._retry(transactional_id, target.last_update_ms + self.config.retry_backoff_ms))
+            timers.extend(pending.retry)
         return Decision(replies=tuple(replies), timers=tuple(timers))
-
-    def _retry(self, transactional_id: str, at_ms: int) -> tuple[Timer, ...]:
-        txn = self._transactions.get(transactional_id)
-        if txn is None:
-            return ()
-        if txn.state in PREPARED_STATES:
-            return (SetTimer((MARKERS_TIMER, transactional_id), at_ms),)
-        if txn.state == TransactionState.ONGOING and txn.deadline_ms is not None:
-            return (SetTimer((TIMEOUT_TIMER, transactional_id), max(at_ms, txn.deadline_ms)),)
-        return (CancelTimer((TIMEOUT_TIMER, transactional_id)),)
