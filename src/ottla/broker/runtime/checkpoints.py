@@ -4,7 +4,7 @@ import os
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import TopicPartition
@@ -18,8 +18,14 @@ from ottla.log.checkpoint import (
     encode_offsets,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.runtime.partitions import Partition
+
+class PartitionOffsets(NamedTuple):
+    """What the files tell of one partition."""
+
+    tp: TopicPartition
+    recovery_point: int
+    log_start_offset: int
+    high_watermark: int
 
 
 class CheckpointPlan(NamedTuple):
@@ -53,16 +59,16 @@ class Checkpoints:
         """Whether the files tell something of `tp`, which would be believed of a new partition of that name."""
         return tp in self._named
 
-    def plan(self, partitions: Iterable["Partition"]) -> CheckpointPlan:
+    def plan(self, partitions: Iterable[PartitionOffsets]) -> CheckpointPlan:
         """What should be in the three files now."""
-        logs = [(each.tp, each.log) for each in partitions]
+        known = tuple(partitions)
         self._planned += 1
         contents = {
-            RECOVERY_POINT_CHECKPOINT: encode_offsets({tp: log.recovery_point for tp, log in logs}),
-            LOG_START_OFFSET_CHECKPOINT: encode_offsets({tp: log.log_start_offset for tp, log in logs}),
-            HIGH_WATERMARK_CHECKPOINT: encode_offsets({tp: log.end_offset for tp, log in logs}),
+            RECOVERY_POINT_CHECKPOINT: encode_offsets({each.tp: each.recovery_point for each in known}),
+            LOG_START_OFFSET_CHECKPOINT: encode_offsets({each.tp: each.log_start_offset for each in known}),
+            HIGH_WATERMARK_CHECKPOINT: encode_offsets({each.tp: each.high_watermark for each in known}),
         }
-        return CheckpointPlan(self._planned, contents, frozenset(tp for tp, _ in logs))
+        return CheckpointPlan(self._planned, contents, frozenset(each.tp for each in known))
 
     def write(self, plan: CheckpointPlan, *, sync: bool = True) -> None:
         """Replace the files, each atomically; StorageError when one cannot be."""

@@ -16,7 +16,7 @@ from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import TopicPartition
 from ottla.broker.config import BrokerConfig
 from ottla.broker.metadata.image import MetadataImage, TopicImage
-from ottla.broker.runtime.checkpoints import Checkpoints
+from ottla.broker.runtime.checkpoints import CheckpointPlan, Checkpoints, PartitionOffsets
 from ottla.broker.runtime.directories import mark_deleted, must_be_free, remove_partition, set_strays_aside
 from ottla.broker.runtime.faults import DiskFaults
 from ottla.broker.storage import DirectoryStorage
@@ -225,11 +225,17 @@ class Partitions:
 
     def checkpoint(self, *, sync: bool = True) -> None:
         """Write down what is durable, so that a crash need not check it again; StorageError when that fails."""
-        self._checkpoints.write(self._checkpoints.plan(self._partitions.values()), sync=sync)
+        self._checkpoints.write(self._checkpoint_plan(), sync=sync)
 
     def checkpoint_plan(self) -> Callable[[], None]:
         """The same, of what is durable now, for another thread."""
-        return partial(self._checkpoints.write, self._checkpoints.plan(self._partitions.values()))
+        return partial(self._checkpoints.write, self._checkpoint_plan())
+
+    def _checkpoint_plan(self) -> CheckpointPlan:
+        logs = ((each.tp, each.log) for each in self._partitions.values())
+        return self._checkpoints.plan(
+            PartitionOffsets(tp, log.recovery_point, log.log_start_offset, log.end_offset) for tp, log in logs
+        )
 
     def close(self) -> None:
         """Flush and close everything, and leave the mark of a clean shutdown."""
