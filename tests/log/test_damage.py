@@ -72,14 +72,14 @@ def _damaged_indexes(storage: MemoryStorage, name: str) -> dict[str, bytes | Non
 def test_a_damaged_index_answers_as_a_sound_one(damage: str, suffix: str, segment: int, clean: bool) -> None:
     storage, log, names = _stopped()
     sound = _again(storage, log)
-    assert sound.findings.rebuilt == []
+    assert sound.findings.rebuilt == ()
     name = names[segment] + suffix
     content = _damaged_indexes(storage, name)[damage]
     storage.delete(name)
     if content is not None:
         storage.write(name, content)
     found = _again(storage, log, clean=clean)
-    assert found.findings.damaged == []
+    assert found.findings.damaged == ()
     assert found.findings.truncated_bytes == 0
     assert _lookups(found) == _lookups(sound)
     assert every_batch(found) == every_batch(sound)
@@ -92,7 +92,7 @@ def test_a_damaged_index_answers_as_a_sound_one(damage: str, suffix: str, segmen
 
 def _hole(found: PartitionLog, first: int, after: int) -> None:
     """The log has a hole there: told to readers, kept for the next start, passed by DeleteRecords."""
-    assert found.findings.damaged == [OffsetRange(first, after)]
+    assert found.findings.damaged == (OffsetRange(first, after),)
     assert found.end_offset == _BATCHES
     assert [found.read(offset, 100).error for offset in range(first, after)] == [ErrorCode.CORRUPT_MESSAGE] * (
         after - first
@@ -118,7 +118,7 @@ def test_a_closed_log_cut_short_is_a_hole_and_what_follows_stays(segment: int, k
     first, after = int(names[segment]) + kept // size, int(names[segment + 1])
     left = storage.after_kill()
     found = open_log(left, SMALL, clean=clean, recovery_point=log.recovery_point)
-    assert found.findings.damaged == [OffsetRange(first, after)]
+    assert found.findings.damaged == (OffsetRange(first, after),)
     found.close()
     _hole(open_log(left, SMALL, clean=True, recovery_point=found.recovery_point), first, after)
 
@@ -133,7 +133,7 @@ def test_the_last_log_cut_short_below_what_was_flushed_is_a_hole(keep: str, clea
     first = int(names[-1]) + kept // size
     left = storage.after_kill()
     found = open_log(left, SMALL, clean=clean, recovery_point=log.recovery_point)
-    assert found.findings.damaged == [OffsetRange(first, _BATCHES)]
+    assert found.findings.damaged == (OffsetRange(first, _BATCHES),)
     found.close()
     _hole(open_log(left, SMALL, clean=True, recovery_point=found.recovery_point), first, _BATCHES)
 
@@ -146,7 +146,7 @@ def test_a_log_file_put_back_mends_the_hole() -> None:
     open_log(left, SMALL, clean=True, recovery_point=log.recovery_point).close()
     left.files[names[-1] + ".log"].content[:] = whole
     mended = open_log(left, SMALL, clean=True, recovery_point=log.recovery_point)
-    assert mended.findings.damaged == []
+    assert mended.findings.damaged == ()
     assert every_batch(mended) == before
     assert "damaged-offsets" not in left.names()
 
@@ -155,7 +155,7 @@ def test_a_clean_stop_without_checkpoints_is_judged_by_the_last_snapshot() -> No
     storage, _, names = _stopped()
     del storage.files[names[-1] + ".log"].content[-1:]
     found = open_log(storage.after_kill(), SMALL, clean=True)
-    assert found.findings.damaged == [OffsetRange(_BATCHES - 1, _BATCHES)]
+    assert found.findings.damaged == (OffsetRange(_BATCHES - 1, _BATCHES),)
 
 
 def test_a_flipped_byte_in_flushed_data_costs_no_other_batch() -> None:
@@ -176,7 +176,7 @@ def test_bytes_that_are_no_batch_are_an_error_and_no_endless_search() -> None:
     storage.write(names[0] + ".index", b"")
     storage.write(names[0] + ".timeindex", b"")
     found = _again(storage, log)
-    assert found.findings.damaged == [OffsetRange(2, int(names[1]))]
+    assert found.findings.damaged == (OffsetRange(2, int(names[1])),)
 
 
 def test_gaps_between_sound_segments_are_told_but_no_damage() -> None:
@@ -186,14 +186,14 @@ def test_gaps_between_sound_segments_are_told_but_no_damage() -> None:
         storage.delete(names[1] + suffix)
     gap = OffsetRange(int(names[1]), int(names[2]))
     found = _again(storage, log)
-    assert (found.findings.damaged, found.findings.unexplained) == ([], [gap])
+    assert (found.findings.damaged, found.findings.unexplained) == ((), (gap,))
     compacted = open_log(
         storage.after_kill(),
         LogConfig(segment_bytes=2_000, index_interval_bytes=0, cleanup_policy=frozenset({"compact"})),
         clean=True,
         recovery_point=log.recovery_point,
     )
-    assert (compacted.findings.damaged, compacted.findings.unexplained) == ([], [])
+    assert (compacted.findings.damaged, compacted.findings.unexplained) == ((), ())
     assert found.read(gap.first_offset, 1_000).error is ErrorCode.NONE
 
 

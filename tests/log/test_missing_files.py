@@ -50,7 +50,7 @@ def _check_hole(storage: MemoryStorage, log: PartitionLog, hole: OffsetRange, *,
     start = log.log_start_offset
     for _ in range(3):
         log = _again(storage, log, clean=clean)
-        assert (log.findings.damaged, log.log_start_offset, log.end_offset) == ([hole], start, end)
+        assert (log.findings.damaged, log.log_start_offset, log.end_offset) == ((hole,), start, end)
         answers = [log.read(offset, 1).error for offset in range(start, end)]
         assert answers == [ErrorCode.CORRUPT_MESSAGE if offset in range(*hole) else 0 for offset in range(start, end)]
         for offset in set(range(start, end)) - set(range(*hole)):
@@ -77,7 +77,7 @@ def test_without_any_checkpoint_the_last_snapshot_says_where_to_go_on() -> None:
     storage, _ = _stopped()
     for name in _logs(storage):
         storage.delete(name)
-    assert open_log(storage, SMALL, clean=True).findings.damaged == [OffsetRange(0, _BATCHES)]
+    assert open_log(storage, SMALL, clean=True).findings.damaged == (OffsetRange(0, _BATCHES),)
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -118,7 +118,7 @@ def test_a_log_file_put_back_at_the_beginning_mends_the_hole() -> None:
     _again(storage, log).close()
     storage.write(name, content)
     mended = _again(storage, log)
-    assert (mended.findings.damaged, mended.log_start_offset) == ([], 0)
+    assert (mended.findings.damaged, mended.log_start_offset) == ((), 0)
     assert every_batch(mended) == before
 
 
@@ -147,7 +147,7 @@ def test_dying_while_old_segments_are_deleted_is_no_damage(deletes: int) -> None
         log.apply_retention(NOW_MS)
     left = storage.after_kill()
     found = open_log(left, SMALL, recovery_point=log.recovery_point, log_start_offset=start)
-    assert (found.findings.damaged, found.findings.unexplained) == ([], [])
+    assert (found.findings.damaged, found.findings.unexplained) == ((), ())
     assert found.end_offset == _BATCHES
     assert [name for name in left.names() if name.endswith(".deleted")] == []
 
@@ -158,7 +158,7 @@ def test_apache_kafka_dying_while_it_deletes_a_segment_is_no_damage() -> None:
     storage.write(first + ".deleted", storage.read(first) or b"")
     storage.delete(first)
     found = open_log(storage, SMALL, recovery_point=log.recovery_point)
-    assert found.findings.damaged == []
+    assert found.findings.damaged == ()
 
 
 def _killed() -> tuple[MemoryStorage, PartitionLog, list[bytes]]:
@@ -219,7 +219,7 @@ def test_a_known_hole_stays_one_without_the_recovery_point() -> None:
     storage.files[name].content[position : position + _SIZE] = bytes(_SIZE)
     _again(storage, log, clean=False)
     found = open_log(storage.after_kill(), SMALL)
-    assert (found.findings.damaged, found.end_offset) == ([OffsetRange(32, 33)], 100)
+    assert (found.findings.damaged, found.end_offset) == ((OffsetRange(32, 33),), 100)
     found.delete_records_before(33)
     assert every_batch(found) == before[33:]
 
@@ -236,7 +236,7 @@ def test_indexes_made_again_after_a_crash_are_not_called_damaged(interval: int) 
             log.close()
         storage = storage.after_kill()
         log = open_log(storage, config, clean=clean, recovery_point=log.recovery_point)
-        assert log.findings.rebuilt == []
+        assert log.findings.rebuilt == ()
 
 
 def test_a_death_between_the_files_of_a_new_segment_is_no_damage() -> None:
@@ -246,4 +246,4 @@ def test_a_death_between_the_files_of_a_new_segment_is_no_damage() -> None:
     log.roll(NOW_MS)
     storage.delete(f"{20:020}.index")
     storage.delete(f"{20:020}.timeindex")
-    assert open_log(storage, SMALL).findings.rebuilt == []
+    assert open_log(storage, SMALL).findings.rebuilt == ()

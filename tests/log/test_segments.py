@@ -116,7 +116,7 @@ def test_what_cannot_be_deleted_now_is_deleted_by_the_next_retention(suffix: str
     assert append(log, batch()).base_offset == 8
     log.flush()
     found = open_log(storage.after_kill(), recovery_point=log.recovery_point, log_start_offset=8)
-    assert (found.findings.damaged, found.log_start_offset, found.end_offset) == ([], 8, 9)
+    assert (found.findings.damaged, found.log_start_offset, found.end_offset) == ((), 8, 9)
     storage.refuses = None
     append(log, batch(timestamps_ms=[NOW_MS + 5_000]))
     log.roll(NOW_MS)

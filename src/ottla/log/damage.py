@@ -24,16 +24,16 @@ class OffsetRange(NamedTuple):
         return f"{self.first_offset}–{self.end_offset - 1}"
 
 
-def read_damage(storage: Storage) -> list[OffsetRange]:
+def read_damage(storage: Storage) -> tuple[OffsetRange, ...]:
     """The ranges an earlier start has found."""
     content = storage.read(DAMAGED_OFFSETS)
     with suppress(CorruptDataError):
         # Two numbers a line, as in the checkpoint of leader epochs.
-        return [OffsetRange(*each) for each in decode_leader_epochs(content or b"0\n0\n")]
-    return []
+        return tuple(OffsetRange(*each) for each in decode_leader_epochs(content or b"0\n0\n"))
+    return ()
 
 
-def write_damage(storage: Storage, ranges: list[OffsetRange]) -> None:
+def write_damage(storage: Storage, ranges: tuple[OffsetRange, ...]) -> None:
     """Keep the ranges for the next start; without room on the disk they are looked for once more then."""
     with suppress(StorageError):
         if ranges:

@@ -6,7 +6,7 @@ walking back until every producer that wrote there has its five.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ottla.base.errors import CorruptDataError
@@ -20,7 +20,7 @@ _HISTORY_BYTES: Final = 1_048_576
 _STEP_BYTES: Final = 32_768
 
 
-def add_history(producers: ProducerState, segments: list[Segment], snapshot_offset: int) -> None:
+def add_history(producers: ProducerState, segments: Sequence[Segment], snapshot_offset: int) -> None:
     """Find the batches that the snapshot's producers wrote before their last one."""
     wanted = {entry.producer_id: entry for entry in producers.producers.values() if _has_more(entry)}
     if not wanted or not segments:
@@ -46,7 +46,7 @@ def _has_more(entry: ProducerEntry) -> bool:
     return 0 < len(entry.batches) < BATCHES_TO_RETAIN and entry.batches[0].first_sequence > 0
 
 
-def _history_start(segments: list[Segment], offset: int) -> int:
+def _history_start(segments: Sequence[Segment], offset: int) -> int:
     """An offset about `_HISTORY_BYTES` before `offset`."""
     wanted_bytes = _HISTORY_BYTES
     for segment in reversed(segments):
@@ -61,7 +61,7 @@ def _history_start(segments: list[Segment], offset: int) -> int:
     return segments[0].base_offset
 
 
-def _headers_back(segments: list[Segment], offset: int) -> Iterator[BatchHeader]:
+def _headers_back(segments: Sequence[Segment], offset: int) -> Iterator[BatchHeader]:
     """The headers before `offset`, newest first."""
     for segment in reversed(segments):
         end = _position_of(segment, offset) if segment.base_offset < offset else 0

@@ -1,22 +1,32 @@
 """Opening a partition's directory: after a clean stop, after kill -9, after a loss of power.
 
-Theory of operation. Everything below the recovery point is known to be on the device; after a clean stop that is
-everything. First what a dead process left half done goes away. Then, in one pass over the segments:
+Theory of operation. The recovery point is an offset: records below it are on the device. After a clean stop that is
+every record. First, files that a dead process left half done are removed. Then one pass goes over the segments, oldest
+first, and does one of two things with each:
 
-- Check: in each segment that may hold unflushed bytes, every batch from the recovery point on is verified by its CRC;
-  at the first that fails the log is cut, and later segments are removed. Indexes are made again on the way. Where it
-  is below the recovery point that batches are missing, nothing is cut: what is sound behind them stays (`salvage`).
-- Inspect: a flushed segment costs a look at its ends (`inspection`). It is never cut: where batches of it are missing,
-  the hole is remembered and reading there is an error (`damage`), and so is what is missing at the end of the log, and
-  a segment whose log file is gone while its indexes are still there. No offset below the recovery point is used twice.
-- Replay: the newest producer snapshot that can be believed was loaded; the batch headers after it are applied, and
-  the entries of aborted transactions after it are made again.
+- Check, when the segment may hold unflushed bytes. Every batch from the recovery point on is verified by its CRC. At
+  the first bad batch the log is cut, and later segments are removed. The indexes are made again on the way. But when
+  a batch below the recovery point is missing, nothing is cut: the sound batches behind it stay (`salvage`).
+- Inspect, when the segment was flushed. This is a look at its ends (`inspection`). A flushed segment is never cut.
+  Where batches are missing there is a hole: it is remembered (`damage`), and reading there is an error. The end of
+  the log may be a hole, too, and so may a segment whose log file is gone while its indexes are still there. No offset
+  below the recovery point is used twice.
 
-After kill -9 alone, there is nothing to cut but a last batch that was written in part.
+The pass also brings the producers up to date. They begin as the newest snapshot that can be believed; then each later
+batch header is applied. The entries of transactions that were aborted after the snapshot are made again.
+
+After kill -9 alone, at most the last batch is cut, because it was written in part.
+
+Each step returns a frozen value, and `load` hands one to the next. What stays mutable is what the log goes on with:
+its segments, its producers and its leader epochs.
 """
 
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise, zip_longest
+from types import MappingProxyType
+from typing import NamedTuple
 
 from ottla.base.errors import StorageError
 from ottla.log.config import LogConfig
@@ -45,30 +55,45 @@ from ottla.log.txn_index import AbortedTxn
 from ottla.wire.batch import BatchHeader, parse_end_txn_marker
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Findings:
     """What was not as it should be."""
 
     #: Bytes that were cut because they were no whole batches.
     truncated_bytes: int = 0
     #: Base offsets of the segments whose indexes were made again.
-    rebuilt: list[int] = field(default_factory=list)
+    rebuilt: tuple[int, ...] = ()
     #: Flushed offsets that are gone.
-    damaged: list[OffsetRange] = field(default_factory=list)
+    damaged: tuple[OffsetRange, ...] = ()
     #: Offsets missing between two sound segments: compacted once, or left out by another broker's recovery.
-    unexplained: list[OffsetRange] = field(default_factory=list)
+    unexplained: tuple[OffsetRange, ...] = ()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Loaded:
     """A partition's directory, ready to be used."""
 
-    segments: list[Segment]
+    segments: tuple[Segment, ...]
     producers: ProducerState
     log_start_offset: int
     end_offset: int
     recovery_point: int
     findings: Findings
+
+
+class _Known(NamedTuple):
+    """What is known of the log before its segments are looked at."""
+
+    #: Records below were deleted.
+    log_start_offset: int
+    #: Where the log began, as the last clean stop has it.
+    known_start: int | None
+    #: Records below are on the device.
+    flushed_offset: int
+    #: Base offsets of segments whose log files were taken away, with records that nobody meant to delete.
+    lost: frozenset[int]
+    #: Holes that an earlier start has found.
+    recorded: tuple[OffsetRange, ...]
 
 
 def load(
@@ -89,94 +114,113 @@ def load(
     if (not names or names == [PARTITION_METADATA]) and recovery_point <= log_start_offset:
         return _new(storage, config, now_ms, log_start_offset)
     bases, orphans = _tidy(storage, names)
-    segments = [Segment.load(storage, base, config, now_ms) for base in bases]
+    segments = tuple(Segment.load(storage, base, config, now_ms) for base in bases)
     first_offset = segments[0].base_offset if segments else log_start_offset
-    snapshots = Snapshots(storage)
     plan = _plan(segments, frozenset(names), clean, recovery_point)
-    plan.recorded = read_damage(storage) if DAMAGED_OFFSETS in names else []
-    # A snapshot at the very beginning concerns nothing that is still here, so nothing can contradict it. Records that
-    # were deleted but are still in the first segment are replayed too: their producers were not forgotten.
-    producers = snapshots.load_newest(first_offset, max(plan.trusted_offset, first_offset))
-    producers = producers or ProducerState(first_offset)
+    producers = _load_producers(storage, segments, first_offset, plan.trusted_offset, now_ms)
     # After a clean stop the last snapshot was taken at the end of the log.
     flushed_offset = max(recovery_point, producers.end_offset) if clean else recovery_point
-    add_history(producers, segments, producers.end_offset)
-    for entry in producers.producers.values():
-        entry.last_seen_ms = now_ms
-    walk = _Pass(storage, segments, plan, producers, epochs, config, now_ms)
-    walk.run(flushed_offset)
-    end_offset, findings = walk.end_offset, plan.findings
-    if not segments or end_offset < log_start_offset:
+    lost = frozenset(each for each in orphans if each < flushed_offset and not config.compacts)
+    recorded = read_damage(storage) if DAMAGED_OFFSETS in names else ()
+    known = _Known(log_start_offset, known_start, flushed_offset, lost, recorded)
+    walked = _Walk(storage, config, now_ms, plan, known, producers, epochs).run(segments)
+    if not walked.segments or walked.end_offset < log_start_offset:
         # The files were taken away under us; what is known to be deleted must not come back.
-        known_start = min(orphans, default=log_start_offset) if not segments else log_start_offset
-        for segment in segments:
-            segment.delete()
-        end_offset = max(log_start_offset, flushed_offset)
-        snapshots.delete_before(log_start_offset)
-        segments = [Segment.create(storage, end_offset, config, now_ms)]
+        began = log_start_offset if walked.segments else min(orphans, default=log_start_offset)
+        known = known._replace(known_start=began)
+        walked = _begin_again(storage, config, now_ms, walked, known)
         if producers.end_offset < log_start_offset:
             producers = ProducerState(log_start_offset)
-    elif end_offset < flushed_offset:
-        findings.damaged.append(OffsetRange(end_offset, flushed_offset))
-        segments.append(Segment.create(storage, flushed_offset, config, now_ms))
-        end_offset = flushed_offset
-    plan.orphans = frozenset() if config.compacts else frozenset(each for each in orphans if each < flushed_offset)
-    start_offset = _start(segments[0].base_offset, log_start_offset, known_start, plan)
-    _keep_damage(storage, segments, plan, config, start_offset)
-    for segment in segments[:-1]:
+    elif walked.end_offset < flushed_offset:
+        walked = _go_on_behind_loss(storage, config, now_ms, walked, flushed_offset)
+    start_offset = _start(walked.segments[0].base_offset, known)
+    findings = _findings(walked, plan, known, start_offset, compacts=config.compacts)
+    if findings.damaged != recorded:
+        write_damage(storage, findings.damaged)
+    for segment in walked.segments[:-1]:
         segment.unload()
-    segments[-1].load_indexes()
-    producers.end_offset = end_offset
+    walked.segments[-1].load_indexes()
+    end_offset = producers.end_offset = walked.end_offset
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
     recovery_point = end_offset if clean else min(recovery_point, end_offset)
-    return Loaded(segments, producers, start_offset, end_offset, recovery_point, findings)
-
-
-def _keep_damage(
-    storage: Storage,
-    segments: list[Segment],
-    plan: "_Plan",
-    config: LogConfig,
-    start_offset: int,
-) -> None:
-    """Tell holes from gaps: a hole is one where batches are known to be missing, now or by an earlier start."""
-    findings, recorded = plan.findings, plan.recorded
-    for segment, following in pairwise(segments):
-        seen = plan.inspected.get(segment.base_offset)
-        if seen is None or seen.end_offset == following.base_offset:
-            continue
-        gap = OffsetRange(seen.end_offset, following.base_offset)
-        lost = any(gap.first_offset <= each < gap.end_offset for each in plan.orphans)
-        if lost or seen.lacks_batches or gap in recorded:
-            if gap not in findings.damaged:
-                findings.damaged.append(gap)
-        elif not config.compacts:
-            findings.unexplained.append(gap)
-    findings.damaged = sorted(each for each in findings.damaged if each.end_offset > start_offset)
-    if findings.damaged != recorded:
-        write_damage(storage, findings.damaged)
-
-
-def _start(first_offset: int, log_start_offset: int, known_start: int | None, plan: "_Plan") -> int:
-    """Where the log begins: at its first segment, or at a hole before it."""
-    lost = [each for each in plan.orphans if each < first_offset]
-    lost += [each.first_offset for each in plan.recorded if each.end_offset == first_offset]
-    if known_start is not None:
-        lost.append(known_start)
-    start_offset = max(log_start_offset, min(lost, default=first_offset))
-    if start_offset < first_offset:
-        plan.findings.damaged.append(OffsetRange(start_offset, first_offset))
-    return start_offset
+    return Loaded(walked.segments, producers, start_offset, end_offset, recovery_point, findings)
 
 
 def _new(storage: Storage, config: LogConfig, now_ms: int, start_offset: int) -> Loaded:
     """A log that holds nothing yet."""
-    segments = [Segment.create(storage, start_offset, config, now_ms)]
-    return Loaded(segments, ProducerState(start_offset), start_offset, start_offset, start_offset, Findings())
+    segment = Segment.create(storage, start_offset, config, now_ms)
+    return Loaded((segment,), ProducerState(start_offset), start_offset, start_offset, start_offset, Findings())
 
 
-def _tidy(storage: Storage, names: list[str]) -> tuple[list[int], set[int]]:
+def _load_producers(
+    storage: Storage, segments: Sequence[Segment], first_offset: int, trusted_offset: int, now_ms: int
+) -> ProducerState:
+    """The producers, as the newest snapshot that can be believed has them."""
+    # A snapshot at the very beginning concerns nothing that is still here, so nothing can contradict it. Records that
+    # were deleted but are still in the first segment are replayed too: their producers were not forgotten.
+    producers = Snapshots(storage).load_newest(first_offset, max(trusted_offset, first_offset))
+    producers = producers or ProducerState(first_offset)
+    add_history(producers, segments, producers.end_offset)
+    for entry in producers.producers.values():
+        entry.last_seen_ms = now_ms
+    return producers
+
+
+def _begin_again(storage: Storage, config: LogConfig, now_ms: int, walked: "_Walked", known: _Known) -> "_Walked":
+    """An empty log, behind everything that was deleted or flushed."""
+    for segment in walked.segments:
+        segment.delete()
+    end_offset = max(known.log_start_offset, known.flushed_offset)
+    Snapshots(storage).delete_before(known.log_start_offset)
+    return walked._replace(segments=(Segment.create(storage, end_offset, config, now_ms),), end_offset=end_offset)
+
+
+def _go_on_behind_loss(
+    storage: Storage, config: LogConfig, now_ms: int, walked: "_Walked", flushed_offset: int
+) -> "_Walked":
+    """Flushed batches are missing at the end of the log: it goes on behind them, in a segment of its own."""
+    return _Walked(
+        (*walked.segments, Segment.create(storage, flushed_offset, config, now_ms)),
+        flushed_offset,
+        walked.truncated_bytes,
+        (*walked.damaged, OffsetRange(walked.end_offset, flushed_offset)),
+    )
+
+
+def _start(first_offset: int, known: _Known) -> int:
+    """Where the log begins: at its first segment, or at a hole before it."""
+    before = [each for each in known.lost if each < first_offset]
+    before += [each.first_offset for each in known.recorded if each.end_offset == first_offset]
+    if known.known_start is not None:
+        before.append(known.known_start)
+    return max(known.log_start_offset, min(before, default=first_offset))
+
+
+def _findings(walked: "_Walked", plan: "_Plan", known: _Known, start_offset: int, *, compacts: bool) -> Findings:
+    """Everything together; of the offsets between segments it tells holes from gaps.
+
+    A hole is where batches are known to be missing, now or by an earlier start.
+    """
+    first_offset = walked.segments[0].base_offset
+    holes = {*walked.damaged, *([OffsetRange(start_offset, first_offset)] if start_offset < first_offset else ())}
+    unexplained = []
+    for segment, following in pairwise(walked.segments):
+        seen = plan.inspected.get(segment.base_offset)
+        if seen is None or seen.end_offset == following.base_offset:
+            continue
+        gap = OffsetRange(seen.end_offset, following.base_offset)
+        lost = any(gap.first_offset <= each < gap.end_offset for each in known.lost)
+        if lost or seen.lacks_batches or gap in known.recorded:
+            holes.add(gap)
+        elif not compacts:
+            unexplained.append(gap)
+    damaged = tuple(sorted(each for each in holes if each.end_offset > start_offset))
+    rebuilt = tuple(base for base, seen in plan.inspected.items() if seen.rebuilt)
+    return Findings(walked.truncated_bytes, rebuilt, damaged, tuple(unexplained))
+
+
+def _tidy(storage: Storage, names: list[str]) -> tuple[tuple[int, ...], frozenset[int]]:
     """Remove what is left of interrupted work.
 
     The base offsets of the segments, ascending, and those of which there are indexes only, though nobody was about to
@@ -195,135 +239,156 @@ def _tidy(storage: Storage, names: list[str]) -> tuple[list[int], set[int]]:
         if found or name.endswith(STALE):
             orphans |= {each for each in found if each is not None}
             storage.delete(name)
-    return bases, orphans - {base_offset(name, LOG + DELETED) for name in names}
+    return tuple(bases), frozenset(orphans - {base_offset(name, LOG + DELETED) for name in names})
 
 
-@dataclass(slots=True)
-class _Plan:
+class _Plan(NamedTuple):
     """What is to be done with each segment, by base offset."""
 
     #: From which offset on a segment that may hold unflushed bytes is checked.
-    scans: dict[int, int] = field(default_factory=dict)
+    scans: Mapping[int, int]
     #: What was seen of those that were flushed.
-    inspected: dict[int, Inspection] = field(default_factory=dict)
+    inspected: Mapping[int, Inspection]
     #: Up to where snapshots can be believed.
-    trusted_offset: int = ANY_OFFSET
-    #: Holes that an earlier start has found.
-    recorded: list[OffsetRange] = field(default_factory=list)
-    #: Base offsets of segments whose log files were taken away.
-    orphans: frozenset[int] = frozenset()
-    findings: Findings = field(default_factory=Findings)
+    trusted_offset: int
 
 
-def _plan(segments: list[Segment], names: frozenset[str], clean: bool, recovery_point: int) -> _Plan:
-    plan = _Plan(trusted_offset=ANY_OFFSET if clean else recovery_point)
+def _plan(segments: Sequence[Segment], names: frozenset[str], clean: bool, recovery_point: int) -> _Plan:
+    scans, inspected = {}, {}
+    trusted_offset = ANY_OFFSET if clean else recovery_point
     for segment, following in zip_longest(segments, segments[1:]):
         base, limit_offset = segment.base_offset, ANY_OFFSET if following is None else following.base_offset
         if not load_txn_index(segment, names, limit_offset):
             segment.txn_index.clear()
-            plan.trusted_offset = min(plan.trusted_offset, base)  # the aborts are found by replaying
+            trusted_offset = min(trusted_offset, base)  # the aborts are found by replaying
         if clean or limit_offset <= recovery_point:
-            seen = plan.inspected[base] = inspect(segment, names, limit_offset)
-            if seen.rebuilt:
-                plan.findings.rebuilt.append(base)
+            inspected[base] = inspect(segment, names, limit_offset)
         else:
-            plan.scans[base] = max(recovery_point, base)
+            scans[base] = max(recovery_point, base)
             if not has_fitting_indexes(segment, names):
                 segment.rebuild_indexes()  # not told: after a crash they need not fit
-    return plan
+    return _Plan(MappingProxyType(scans), MappingProxyType(inspected), trusted_offset)
 
 
-class _Pass:
-    """One pass over the segments, oldest first. `segments` is cut in place where the log turns out to end."""
+class _Walked(NamedTuple):
+    """What one pass over the segments has left, and found."""
+
+    segments: tuple[Segment, ...]
+    end_offset: int
+    truncated_bytes: int
+    damaged: tuple[OffsetRange, ...]
+
+
+class _Step(NamedTuple):
+    """The same of one segment."""
+
+    end_offset: int
+    truncated_bytes: int = 0
+    damaged: tuple[OffsetRange, ...] = ()
+    #: What is sound behind damage, in a segment of its own, which comes next.
+    rest: Segment | None = None
+    #: The log ends here; what follows must go.
+    is_last: bool = False
+
+
+class _Walk:
+    """One pass over the segments, oldest first: checks what is to be checked, and brings the producers up to date."""
 
     def __init__(
         self,
         storage: Storage,
-        segments: list[Segment],
-        plan: _Plan,
-        producers: ProducerState,
-        epochs: LeaderEpochs,
         config: LogConfig,
         now_ms: int,
+        plan: _Plan,
+        known: _Known,
+        producers: ProducerState,
+        epochs: LeaderEpochs,
     ) -> None:
-        self.end_offset = segments[0].base_offset if segments else 0
         self._storage = storage
-        self._segments = segments
-        self._plan = plan
-        self._findings = plan.findings
-        self._producers = producers
-        self._epochs = epochs
         self._config = config
         self._now_ms = now_ms
+        self._plan = plan
+        self._known = known
+        self._producers = producers
+        self._epochs = epochs
 
-    def run(self, flushed_offset: int) -> None:
-        """Check what is to be checked, and bring the producers up to date; `flushed_offset`: what must be there."""
-        segments = self._segments
-        for number, segment in enumerate(segments):
-            following = segments[number + 1] if number + 1 < len(segments) else None
-            segment.txn_index.truncate_to(max(self._producers.end_offset, segment.base_offset))
-            seen = self._plan.inspected.get(segment.base_offset)
-            if seen is None:
-                if self._scan(number, flushed_offset):
-                    self._remove_from(number + 1)
-                    return
-                continue
-            self.end_offset = seen.end_offset if following is None else following.base_offset
-            if following is None and seen.junk_bytes and seen.end_offset >= flushed_offset:
-                segment.size_bytes += seen.junk_bytes
-                self._findings.truncated_bytes += segment.cut(segment.size_bytes - seen.junk_bytes)
-            if self.end_offset > self._producers.end_offset:
-                self._replay(segment, segment.size_bytes)
+    def run(self, segments: Sequence[Segment]) -> _Walked:
+        """Go over `segments`; those that remain, where the log ends, and what was found."""
+        waiting, kept, steps = deque(segments), [], []
+        end_offset = segments[0].base_offset if segments else 0
+        truncated_bytes = 0
+        while waiting:
+            segment = waiting.popleft()
+            step = self._pass(segment, waiting[0].base_offset if waiting else ANY_OFFSET)
+            kept.append(segment)
+            steps.append(step)
+            end_offset = step.end_offset
+            if step.rest is not None:
+                waiting.appendleft(step.rest)
+            if step.is_last:
+                truncated_bytes = sum(each.size_bytes for each in waiting)
+                for each in waiting:
+                    each.delete()
+                waiting.clear()
+        truncated_bytes += sum(step.truncated_bytes for step in steps)
+        return _Walked(tuple(kept), end_offset, truncated_bytes, tuple(hole for step in steps for hole in step.damaged))
 
-    def _scan(self, number: int, flushed_offset: int) -> bool:
-        """Check one segment; True when the log ends in it and what follows must go."""
-        segment = self._segments[number]
-        following = self._segments[number + 1] if number + 1 < len(self._segments) else None
-        limit_offset = ANY_OFFSET if following is None else following.base_offset
+    def _pass(self, segment: Segment, limit_offset: int) -> _Step:
+        """Go over one segment; the next one begins at the limit."""
+        segment.txn_index.truncate_to(max(self._producers.end_offset, segment.base_offset))
+        seen = self._plan.inspected.get(segment.base_offset)
+        if seen is None:
+            return self._scan(segment, limit_offset)
+        is_active = limit_offset == ANY_OFFSET
+        truncated_bytes = 0
+        if is_active and seen.junk_bytes and seen.end_offset >= self._known.flushed_offset:
+            segment.size_bytes += seen.junk_bytes
+            truncated_bytes = segment.cut(segment.size_bytes - seen.junk_bytes)
+        end_offset = seen.end_offset if is_active else limit_offset
+        if end_offset > self._producers.end_offset:
+            self._replay(segment, segment.size_bytes)
+        return _Step(end_offset, truncated_bytes)
+
+    def _scan(self, segment: Segment, limit_offset: int) -> _Step:
+        """Check one segment from the recovery point on."""
+        flushed_offset = self._known.flushed_offset
+        is_active = limit_offset == ANY_OFFSET
         before_bytes = segment.size_bytes
-        self.end_offset = segment.base_offset
+        end_offset = segment.base_offset
         segment.load_indexes()
-        from_offset = self._plan.scans[segment.base_offset]
+        # What was copied from behind damage is checked as a whole.
+        from_offset = self._plan.scans.get(segment.base_offset, segment.base_offset)
         if from_offset > segment.base_offset:
             self._replay(segment, segment.offset_index.lookup(from_offset - 1).position)
         for position, header in segment.recover(from_offset, flushed_offset, limit_offset):
-            self.end_offset = header.last_offset + 1
+            end_offset = header.last_offset + 1
             if header.partition_leader_epoch > self._epochs.latest:
                 self._epochs.assign(header.partition_leader_epoch, header.base_offset)
             self._apply(segment, position, header)
         gone_bytes = before_bytes - segment.size_bytes
-        if following is not None:
+        if not is_active:
             segment.seal()
-        if self.end_offset < flushed_offset:
-            self._go_on_behind(number, limit_offset, damaged=gone_bytes > 0)
-            return False
-        self._findings.truncated_bytes += gone_bytes
-        if OffsetRange(self.end_offset, limit_offset) in self._plan.recorded:
-            self._findings.damaged.append(OffsetRange(self.end_offset, limit_offset))
-            return False
+        if end_offset < flushed_offset:
+            return self._step_over_loss(segment, end_offset, limit_offset, damaged=gone_bytes > 0)
+        hole = OffsetRange(end_offset, limit_offset)
+        if hole in self._known.recorded:
+            return _Step(end_offset, gone_bytes, (hole,))
         # A file may have lost its end between two batches; what follows then must go too. After a compaction, though,
         # a segment may rightly end before the next begins.
-        gap = following is not None and limit_offset != self.end_offset and not self._config.compacts
-        return gap or gone_bytes > 0
+        gap = not is_active and limit_offset != end_offset and not self._config.compacts
+        return _Step(end_offset, gone_bytes, is_last=gap or gone_bytes > 0)
 
-    def _go_on_behind(self, number: int, limit_offset: int, *, damaged: bool) -> None:
+    def _step_over_loss(self, segment: Segment, end_offset: int, limit_offset: int, *, damaged: bool) -> _Step:
         """Flushed batches are missing at the end of a segment: find what comes next, and note what lies between."""
+        rest = None
         if damaged:
-            rest = split_behind_damage(
-                self._storage, self._segments[number], self.end_offset, limit_offset, self._config, self._now_ms
-            )
+            rest = split_behind_damage(self._storage, segment, end_offset, limit_offset, self._config, self._now_ms)
             if rest is not None:
-                limit_offset = self._plan.scans[rest.base_offset] = rest.base_offset
-                self._segments.insert(number + 1, rest)
+                limit_offset = rest.base_offset
         # At the end of the log `load` knows what is missing. After a compaction segments may end early.
-        if self.end_offset < limit_offset < ANY_OFFSET and (damaged or not self._config.compacts):
-            self._findings.damaged.append(OffsetRange(self.end_offset, limit_offset))
-
-    def _remove_from(self, number: int) -> None:
-        for segment in self._segments[number:]:
-            self._findings.truncated_bytes += segment.size_bytes
-            segment.delete()
-        del self._segments[number:]
+        if end_offset < limit_offset < ANY_OFFSET and (damaged or not self._config.compacts):
+            return _Step(end_offset, damaged=(OffsetRange(end_offset, limit_offset),), rest=rest)
+        return _Step(end_offset, rest=rest)
 
     def _replay(self, segment: Segment, end_position: int) -> None:
         """Apply what lies before `end_position` and after the producers' state, without checking it."""

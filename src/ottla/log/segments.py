@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ottla.base.errors import StorageError
@@ -18,8 +18,8 @@ _LOADED_SEGMENTS: Final = 4
 class Segments:
     """At least one segment; the last is the active one."""
 
-    def __init__(self, segments: list[Segment]) -> None:
-        self._segments = segments
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self._segments = list(segments)
         self._bases = [segment.base_offset for segment in segments]
         self._recent: dict[int, int] = {}
         self._loaded: deque[Segment] = deque()
