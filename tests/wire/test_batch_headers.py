@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from ottla.wire.batch import (
     CONTROL_FLAG,
     HEADER_BYTES,
+    MARKER_BATCH_BYTES,
     NO_SEQUENCE,
     TIMESTAMP_TYPE_FLAG,
     TRANSACTIONAL_FLAG,
@@ -187,6 +188,7 @@ def test_t7_a_control_batch_holds_one_marker(commit: bool) -> None:
     )
     header = parse_header(batch)
     check(batch)
+    assert len(batch) == MARKER_BATCH_BYTES
     assert header.attributes == TRANSACTIONAL_FLAG | CONTROL_FLAG
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (2**40, 7, NO_SEQUENCE)
     assert header.record_count == 1 and header.max_timestamp_ms == NOW_MS

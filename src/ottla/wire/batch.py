@@ -270,6 +270,8 @@ _ABORT, _COMMIT = 0, 1
 #: lengths are zigzag varints, so a byte holds twice the number.
 _MARKER = struct.Struct(">bbbbb4sb6sb")
 _MARKER_LENGTH = 16
+#: How long every marker's batch is.
+MARKER_BATCH_BYTES: Final = HEADER_BYTES + _MARKER.size
 
 
 def control_batch(

@@ -6,6 +6,7 @@ topic ids. A fetch that finds fewer than `min_bytes` waits for appends up to `ma
 """
 
 import asyncio
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.base.errors import CorruptDataError, StorageError
@@ -61,33 +62,45 @@ class _Fetch:
         self._max_bytes = min(request.max_bytes, node.config.int("fetch.max.bytes"))
         #: More than fits into the response will never be there: as in Kafka, nobody waits for it.
         self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self._outcome = _Outcome([], 0, urgent=False)
+        #: Where each partition's results are, while the request waits; one may be asked for twice.
+        self._places: dict[Partition, list[int]] = {}
 
     def start(self) -> Answer:
-        outcome = self._read()
-        missing = self._min_bytes - outcome.size_bytes
-        if missing <= 0 or outcome.urgent or self._request.max_wait_ms <= 0 or not self._fetch.partitions:
-            return self._encode(outcome)
+        missing = self.read_again(None)
+        if missing <= 0 or self._request.max_wait_ms <= 0 or not self._fetch.partitions:
+            return self._encode()
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        watched = [found for key, _ in self._fetch.partitions if isinstance(found := self._find(key), Partition)]
-        # Appended bytes say how much a read_uncommitted fetch gained; a read_committed one gains when the LSO moves.
-        counts = self._isolation is Isolation.READ_UNCOMMITTED
-        DelayedFetch(future, watched, self._retry, missing if counts else 0, self._request.max_wait_ms)
-        return Later(future, self._encode_later)
+        for at, (key, _) in enumerate(self._fetch.partitions):
+            found = self._find(key)
+            if isinstance(found, Partition):
+                self._places.setdefault(found, []).append(at)
+        committed = self._isolation is Isolation.READ_COMMITTED
+        DelayedFetch(future, self, self._places, missing, self._request.max_wait_ms, committed=committed)
+        return Later(future, lambda _: self._encode())
 
-    def _retry(self, *, last: bool) -> object | None:
-        """Read again after an append, or for the last time; None to go on waiting."""
-        outcome = self._read()
-        if last or outcome.urgent or outcome.size_bytes >= self._min_bytes:
-            return outcome
-        return None
+    def read_again(self, changed: Iterable[Partition] | None) -> int:
+        """Read these partitions, or all (None); how many bytes are missing, none when there is something urgent."""
+        if changed is None:
+            self._outcome = self._read()
+        else:
+            for partition in changed:
+                for at in self._places[partition]:
+                    self._replace(at)
+        return 0 if self._outcome.urgent else self._min_bytes - self._outcome.size_bytes
 
-    def _encode_later(self, outcome: object) -> Encoded:
-        assert isinstance(outcome, _Outcome)
-        return self._encode(outcome)
+    def _replace(self, at: int) -> None:
+        """Read one partition again; what the others gave stays, and takes its part of the response's size."""
+        results, size_bytes, urgent = self._outcome
+        key, cached, before = results[at]
+        others = size_bytes - before.read.size_bytes
+        result = self._read_one(key, cached.request, max(self._max_bytes - others, 0), first=others == 0)
+        results[at] = (key, cached, result)
+        self._outcome = _Outcome(results, others + result.read.size_bytes, urgent or _is_urgent(result))
 
-    def _encode(self, outcome: _Outcome) -> Encoded:
+    def _encode(self) -> Encoded:
         told = []
-        for key, cached, result in outcome.results:
+        for key, cached, result in self._outcome.results:
             read = result.read
             news = self._fetch.is_news(cached, read.high_watermark, read.log_start_offset)
             if news or read.slices or read.error is not ErrorCode.NONE or result.diverging is not None:
@@ -105,7 +118,7 @@ class _Fetch:
             size = result.read.size_bytes
             total += size
             left = max(left - size, 0)
-            urgent = urgent or result.read.error is not ErrorCode.NONE or result.diverging is not None
+            urgent = urgent or _is_urgent(result)
             results.append((key, cached, result))
         return _Outcome(results, total, urgent)
 
@@ -156,6 +169,10 @@ class _Fetch:
                 return ErrorCode.UNKNOWN_TOPIC_ID
             topic = image.name
         return self._node.partitions.find(topic, key.partition) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _is_urgent(result: PartitionResult) -> bool:
+    return result.read.error is not ErrorCode.NONE or result.diverging is not None
 
 
 def _failed(error: ErrorCode) -> Read:

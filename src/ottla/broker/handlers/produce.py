@@ -213,7 +213,7 @@ class _Produce:
                 answer = answer._replace(log_start_offset=partition.log.log_start_offset)
             return answer
         if not appended.duplicate:
-            partition.changed(len(records))
+            partition.appended(len(records))
         return PartitionProduceResponse(
             index, 0, appended.base_offset, appended.log_append_time_ms, appended.log_start_offset
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Protocol
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, StorageError
@@ -25,12 +25,22 @@ from ottla.log.config import LogConfig
 from ottla.log.partition import PartitionLog
 from ottla.log.recovery import Findings
 from ottla.log.results import Appended, Origin
+from ottla.wire.batch import MARKER_BATCH_BYTES
 from ottla.wire.errors import ErrorCode
 
 _log = logging.getLogger(__name__)
 
-#: More than any fetch waits for: every watcher looks again.
-_EVERYTHING_BYTES: Final = 2**62
+
+class Watcher(Protocol):
+    """Who waits for a partition to change: a fetch (`runtime.purgatory`)."""
+
+    def appended(self, partition: "Partition", size_bytes: int, /) -> None:
+        """So many bytes were appended."""
+        ...
+
+    def gone(self, partition: "Partition", /) -> None:
+        """The partition is deleted."""
+        ...
 
 
 class Partition:
@@ -43,26 +53,31 @@ class Partition:
         self.topic_id = topic_id
         self.log = log
         self.leader_epoch = leader_epoch
-        self._watchers: set[Callable[[int], None]] = set()
+        self._watchers: set[Watcher] = set()
 
-    def watch(self, watcher: Callable[[int], None]) -> None:
-        """Call `watcher` with the bytes of each append, until `unwatch`."""
+    def watch(self, watcher: Watcher) -> None:
+        """Tell `watcher` what happens here, until `unwatch`."""
         self._watchers.add(watcher)
 
-    def unwatch(self, watcher: Callable[[int], None]) -> None:
+    def unwatch(self, watcher: Watcher) -> None:
         """Stop; no-op for one that does not watch."""
         self._watchers.discard(watcher)
 
     @property
     def watched(self) -> bool:
-        """Whether somebody waits for it to grow."""
+        """Whether somebody waits for it to change."""
         return bool(self._watchers)
 
-    def changed(self, size_bytes: int) -> None:
-        """Tell the watchers."""
+    def appended(self, size_bytes: int) -> None:
+        """Tell the watchers of a batch, or of a transaction's end."""
         if self._watchers:
             for watcher in tuple(self._watchers):
-                watcher(size_bytes)
+                watcher.appended(self, size_bytes)
+
+    def gone(self) -> None:
+        """Tell the watchers that it is deleted."""
+        for watcher in tuple(self._watchers):
+            watcher.gone(self)
 
 
 class Partitions:
@@ -99,7 +114,7 @@ class Partitions:
         except StorageError as fault:
             return _failed(self.faults.report(tp, fault), fault)
         if appended.error is ErrorCode.NONE:
-            partition.changed(len(records))
+            partition.appended(len(records))
         return appended
 
     def append_marker(
@@ -129,7 +144,7 @@ class Partitions:
         except StorageError as fault:
             return _failed(self.faults.report(tp, fault), fault)
         if appended.error is ErrorCode.NONE:
-            partition.changed(_EVERYTHING_BYTES)
+            partition.appended(MARKER_BATCH_BYTES)
         return appended
 
     # ---- coming and going
@@ -213,7 +228,7 @@ class Partitions:
                     doomed.append(mark_deleted(self._data_dir / str(partition.tp)))
                 except OSError as fault:  # the metadata has let it go; the next start sets it aside
                     _log.warning("%s cannot be removed: %s", partition.tp, fault.strerror)
-                partition.changed(_EVERYTHING_BYTES)
+                partition.gone()
         with suppress(StorageError):  # a full disk: done when the name is used again
             self._forget_checkpointed(topic.name, range(len(topic.partitions)))
         return doomed

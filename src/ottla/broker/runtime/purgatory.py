@@ -1,46 +1,75 @@
-"""Fetches that wait for data: woken by appends to any of their partitions, or by their time."""
+"""Fetches that wait for data: woken by what can change their answer, or by their time."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Protocol
 
 from ottla.broker.runtime.partitions import Partition
 
 
-class Retry(Protocol):
-    """Reads again; None to go on waiting (never when `last`)."""
+class Waiting(Protocol):
+    """A fetch that was read once and has not enough to be answered."""
 
-    def __call__(self, *, last: bool) -> object | None: ...
+    def read_again(self, changed: Iterable[Partition] | None, /) -> int:
+        """Read these partitions again (None: all of them); how many bytes are still missing, 0 or less for none."""
+        ...
 
 
 class DelayedFetch:
-    """One waiting fetch; resolves `future` with what `retry` returns, exactly once.
+    """One waiting fetch; resolves `future` once it has been read for the last time.
 
-    Appends that come in one turn of the loop wake it once, after the last of them.
+    A read_uncommitted fetch waits until as many bytes are appended to its partitions as it misses. A read_committed one
+    gains nothing from an append behind an open transaction: it wakes when the last stable offset of a partition moves.
+    What happens in one turn of the loop wakes a fetch once, after the last of it, and only the partitions that have
+    changed are read again. (Until its time is up: then all are, so that the answer tells how things are.)
     """
 
-    __slots__ = ("_future", "_missing_bytes", "_partitions", "_retry", "_scheduled", "_timeout")
+    __slots__ = ("_changed", "_fetch", "_future", "_missing_bytes", "_partitions", "_scheduled", "_stable", "_timeout")
 
     def __init__(
         self,
         future: asyncio.Future[object],
-        partitions: Sequence[Partition],
-        retry: Retry,
+        fetch: Waiting,
+        partitions: Iterable[Partition],
         missing_bytes: int,
         max_wait_ms: int,
+        *,
+        committed: bool,
     ) -> None:
         self._future = future
-        self._partitions = partitions
-        self._retry = retry
+        self._fetch = fetch
+        self._partitions = tuple(partitions)
         self._missing_bytes = missing_bytes
+        #: In the order of the changes.
+        self._changed: dict[Partition, None] = {}
+        #: The last stable offsets that have been read, for a read_committed fetch.
+        self._stable = {each: each.log.last_stable_offset for each in self._partitions} if committed else None
         self._scheduled = False
-        for partition in partitions:
-            partition.watch(self._appended)
+        for partition in self._partitions:
+            partition.watch(self)
         self._timeout = asyncio.get_running_loop().call_later(max_wait_ms / 1000, self._expired)
         future.add_done_callback(self._forget)
 
-    def _appended(self, size_bytes: int) -> None:
+    def appended(self, partition: Partition, size_bytes: int) -> None:
+        """For the partition: a batch was appended, or a transaction has ended."""
+        if self._stable is not None:
+            stable = partition.log.last_stable_offset
+            if stable == self._stable[partition]:
+                return
+            # How many bytes became readable is seen by reading: a marker may free any number of them.
+            self._stable[partition] = stable
+            self._missing_bytes = 0
+        self._changed[partition] = None
         self._missing_bytes -= size_bytes
+        self._wake()
+
+    def gone(self, partition: Partition) -> None:
+        """For the partition: it was deleted, which must be told."""
+        self._changed[partition] = None
+        self._missing_bytes = 0
+        self._wake()
+
+    def _wake(self) -> None:
         if self._missing_bytes <= 0 and not self._scheduled:
             self._scheduled = True
             self._future.get_loop().call_soon(self._try)
@@ -55,16 +84,17 @@ class DelayedFetch:
     def _read(self, *, last: bool) -> None:
         if self._future.done():
             return
+        changed, self._changed = self._changed, {}
         try:
-            result = self._retry(last=last)
+            self._missing_bytes = self._fetch.read_again(None if last else changed)
         except Exception as fault:  # noqa: BLE001 - whoever waits gets it
             self._future.set_exception(fault)
             return
-        if result is not None:
-            self._future.set_result(result)
+        if last or self._missing_bytes <= 0:
+            self._future.set_result(None)
 
     def _forget(self, future: asyncio.Future[object]) -> None:
         """Answered, or the client has gone."""
         self._timeout.cancel()
         for partition in self._partitions:
-            partition.unwatch(self._appended)
+            partition.unwatch(self)
