@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import threading
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Broker
+from tests.chaos.outages import Outages, chaos_seeds, drawn
 
 pytestmark = pytest.mark.chaos
 
@@ -44,85 +43,62 @@ def _read(broker: Broker, topic: str) -> dict[int, list[int]]:
     return found
 
 
-class _Killer:
-    """Kills and restarts the broker a few times, each time after a number of acknowledgements drawn from a seed."""
+def _killed(broker: Broker, seed: int, acknowledgements_between: int) -> Outages:
+    def carry_out(_victim: str) -> None:
+        broker.kill()
+        broker.restart()
 
-    def __init__(self, broker: Broker, seed: int, acknowledgements_between: int) -> None:
-        draw = random.Random(seed)
-        self._broker = broker
-        self._left = [draw.randint(acknowledgements_between // 2, acknowledgements_between) for _ in range(_KILLS)]
-        self._due = threading.Semaphore(0)
-        self._thread = threading.Thread(target=self._run)
-        self._kills = len(self._left)
-        self.done = threading.Event()
-        self._thread.start()
-
-    def acknowledged(self) -> None:
-        """One more: perhaps it is time."""
-        if self._left:
-            self._left[0] -= 1
-            if self._left[0] <= 0:
-                self._left.pop(0)
-                self._due.release()
-
-    def _run(self) -> None:
-        for _ in range(self._kills):
-            self._due.acquire()
-            self._broker.kill()
-            self._broker.restart()
-        self.done.set()
-
-    def join(self) -> None:
-        """Wait until the last restart."""
-        self._thread.join(_WAIT_S)
-        assert self.done.is_set(), "not every kill happened"
+    return Outages(drawn(seed, _KILLS, acknowledgements_between), carry_out)
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+@chaos_seeds(1, slow=[2])
 def test_p3_an_idempotent_producer_loses_and_repeats_nothing(seed: int) -> None:
     with Broker() as broker:
-        topic, killer = _topic(broker, "idempotent"), _Killer(broker, seed, 8000)
+        topic = _topic(broker, "idempotent")
         acknowledged: list[int] = []
+        with _killed(broker, seed, 8000) as outages:
 
-        def delivered(value: int) -> Callable[[object, object], None]:
-            def note(error: object, _message: object) -> None:
-                assert error is None, error
-                acknowledged.append(value)
-                killer.acknowledged()
+            def delivered(value: int) -> Callable[[object, object], None]:
+                def note(error: object, _message: object) -> None:
+                    assert error is None, error
+                    acknowledged.append(value)
+                    outages.step()
 
-            return note
+                return note
 
-        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True, "linger.ms": 1})
-        for value in range(60_000):
-            producer.produce(topic, b"%d" % value, partition=value % _PARTITIONS, on_delivery=delivered(value))
-            if value % 100 == 0:
-                producer.poll(0.002)
-        assert producer.flush(_WAIT_S) == 0
-        killer.join()
+            settings = {"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True, "linger.ms": 1}
+            producer = Producer(settings)
+            for value in range(60_000):
+                producer.produce(topic, b"%d" % value, partition=value % _PARTITIONS, on_delivery=delivered(value))
+                if value % 100 == 0:
+                    producer.poll(0.002)
+            assert producer.flush(_WAIT_S) == 0
+            assert outages.done.wait(_WAIT_S), "not every kill happened"
         assert sorted(acknowledged) == list(range(60_000))
         found = _read(broker, topic)
         assert found == {number: list(range(number, 60_000, _PARTITIONS)) for number in range(_PARTITIONS)}
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+@chaos_seeds(1, slow=[2])
 def test_t13_transactions_are_whole_or_absent(seed: int) -> None:
     with Broker() as broker:
-        topic, killer = _topic(broker, "transactional"), _Killer(broker, seed, 60)
+        topic = _topic(broker, "transactional")
         committed: list[int] = []
         number = 0
-        while not killer.done.is_set() or number < 300:
-            producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "t13"})
-            producer.init_transactions(_WAIT_S)
-            try:
-                while not killer.done.is_set() or number < 300:
-                    number += 1
-                    _transaction(producer, topic, number)
-                    if number % 2 == 0:
-                        committed.append(number)
-                    killer.acknowledged()
-            except KafkaException:
-                continue  # a producer that was hit is given up, as a crashed one would be; its number is not used again
-        killer.join()
+        with _killed(broker, seed, 60) as outages:
+            while not outages.done.is_set() or number < 300:
+                producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "t13"})
+                producer.init_transactions(_WAIT_S)
+                try:
+                    while not outages.done.is_set() or number < 300:
+                        number += 1
+                        _transaction(producer, topic, number)
+                        if number % 2 == 0:
+                            committed.append(number)
+                        outages.step()
+                except KafkaException:
+                    # A producer that was hit is given up, as a crashed one would be; its number is not used again.
+                    continue
         found = _read(broker, topic)
         whole = set.intersection(*(set(values) for values in found.values()))
         assert all(sorted(values) == sorted(whole) for values in found.values()), "a transaction is torn or twice"

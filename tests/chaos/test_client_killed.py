@@ -7,15 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.testing import Broker
-from tests.client.outage_journeys import Outages, copy_through, create_topics, produce_through
+from tests.chaos.outages import Outages, chaos_seeds, drawn
+from tests.client.outage_journeys import copy_through, create_topics, produce_through
 
 pytestmark = pytest.mark.chaos
 
-#: Seed, and how often the broker is killed.
-_AMOUNTS = [
-    pytest.param(1, 3, id="short"),
-    pytest.param(2, 12, id="long", marks=pytest.mark.slow),
-]
+_KILLS = 4
 
 
 @pytest.fixture
@@ -25,21 +22,19 @@ def broker() -> Iterator[Broker]:
         yield started
 
 
-def _killed(broker: Broker, seed: int, kills: int, steps_between: int) -> Outages:
-    def outage() -> None:
+def _killed(broker: Broker, seed: int, steps_between: int) -> Outages:
+    def carry_out(_victim: str) -> None:
         broker.kill()
         broker.restart()
 
-    return Outages(outage, seed, kills, steps_between)
+    return Outages(drawn(seed, _KILLS, steps_between), carry_out)
 
 
-@pytest.mark.parametrize(("seed", "kills"), _AMOUNTS)
-def test_p4_our_idempotent_producer_writes_every_record_once_and_in_order(
-    broker: Broker, seed: int, kills: int
-) -> None:
-    produce_through(broker.bootstrap_servers, _killed(broker, seed, kills, 30_000))
+@chaos_seeds(1, slow=[2, 3, 4])
+def test_p4_our_idempotent_producer_writes_every_record_once_and_in_order(broker: Broker, seed: int) -> None:
+    produce_through(broker.bootstrap_servers, _killed(broker, seed, 30_000))
 
 
-@pytest.mark.parametrize(("seed", "kills"), _AMOUNTS)
-def test_t11_our_consume_transform_produce_is_exactly_once(broker: Broker, seed: int, kills: int) -> None:
-    copy_through(broker.bootstrap_servers, _killed(broker, seed, kills, 40))
+@chaos_seeds(1, slow=[2, 3, 4])
+def test_t11_our_consume_transform_produce_is_exactly_once(broker: Broker, seed: int) -> None:
+    copy_through(broker.bootstrap_servers, _killed(broker, seed, 40))

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from tests.chaos.conftest import RunDemo
+from tests.chaos.outages import chaos_seeds
 
 pytestmark = pytest.mark.chaos
 
 #: Fewer lines than `ottla demo` itself takes, in as many micro-batches.
 _SMALL = ("--lines", "40000")
-#: Every step between which a driver can die is drawn by one of these.
-_SEEDS = [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(5, marks=pytest.mark.slow)]
 
 
-@pytest.mark.parametrize("seed", _SEEDS)
+# Every step between which a driver can die is drawn by one of these.
+@chaos_seeds(1, slow=[2, 5])
 def test_s2_every_word_arrives_once_across_the_kills(run_demo: RunDemo, seed: int) -> None:
     run = run_demo("--seed", str(seed), *_SMALL)
     assert (run.code, run.counts) == (0, (0, 0, 0)), run.said
@@ -24,8 +24,9 @@ def test_s2_every_word_arrives_once_across_the_kills(run_demo: RunDemo, seed: in
     assert run.outcome["tally"]["read"] == run.outcome["tally"]["expected"] > 200_000
 
 
-def test_s2_negative_control_the_same_kills_show_duplicates_at_least_once(run_demo: RunDemo) -> None:
-    run = run_demo("--seed", "1", "--sink", "at-least-once", *_SMALL)
+@chaos_seeds(1)
+def test_s2_negative_control_the_same_kills_show_duplicates_at_least_once(run_demo: RunDemo, seed: int) -> None:
+    run = run_demo("--seed", str(seed), "--sink", "at-least-once", *_SMALL)
     lost, duplicated, foreign = run.counts
     assert run.code == 1, run.said
     assert duplicated > 0, "the check could not fail: nothing was written twice"

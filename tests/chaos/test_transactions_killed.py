@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Broker
+from tests.chaos.outages import chaos_seeds, drawn
 
 pytestmark = pytest.mark.chaos
 
@@ -29,12 +30,13 @@ class _Worker:
 
     number: int
     bootstrap: str
-    rng: random.Random
+    seed: int
     ended: threading.Semaphore
     stop: threading.Event
     committed: list[list[bytes]] = field(default_factory=list)
     aborted: list[list[bytes]] = field(default_factory=list)
     unknown: list[list[bytes]] = field(default_factory=list)
+    begun: int = 0
     written: int = 0
 
     def run(self) -> None:
@@ -55,15 +57,18 @@ class _Worker:
                 continue  # fenced, or given up on: the next producer of this id goes on
 
     def transaction(self, producer: Producer) -> None:
+        # Drawn for each transaction anew: what an outage does to one changes nothing in those after it.
+        draw = random.Random(f"{self.seed} {self.number} {self.begun}")
+        self.begun += 1
         values = []
         producer.begin_transaction()
-        for _ in range(self.rng.randint(1, 10)):
+        for _ in range(draw.randint(1, 10)):
             value = b"%d:%d" % (self.number, self.written)
             self.written += 1
             values.append(value)
-            producer.produce("t", value, partition=self.rng.randrange(_PARTITIONS))
+            producer.produce("t", value, partition=draw.randrange(_PARTITIONS))
         try:
-            committed = self.rng.random() < 0.7 and _commit(producer)
+            committed = draw.random() < 0.7 and _commit(producer)
             if not committed:
                 producer.abort_transaction(30)
         except KafkaException:
@@ -110,21 +115,18 @@ def _read_committed(bootstrap: str) -> Counter[bytes]:
     return seen
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@chaos_seeds(1, 2)
 def test_t13_transactions_are_whole_over_kills_of_the_broker(seed: int) -> None:
-    rng, ended, stop = random.Random(seed), threading.Semaphore(0), threading.Event()
+    ended, stop = threading.Semaphore(0), threading.Event()
     with Broker() as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
         admin.create_topics([NewTopic("t", _PARTITIONS, 1)])["t"].result()
-        workers = [
-            _Worker(number, broker.bootstrap_servers, random.Random(seed * 100 + number), ended, stop)
-            for number in range(3)
-        ]
+        workers = [_Worker(number, broker.bootstrap_servers, seed, ended, stop) for number in range(3)]
         threads = [threading.Thread(target=worker.run) for worker in workers]
         for thread in threads:
             thread.start()
-        for _ in range(_KILLS):
-            for _ in range(rng.randint(1, 300)):
+        for fault in drawn(seed, _KILLS, 300):
+            for _ in range(fault.after_steps):
                 assert ended.acquire(timeout=60), "no transaction ended for a minute"
             broker.kill()
             broker.start()

@@ -5,51 +5,14 @@ of Apache Kafka's.
 
 from __future__ import annotations
 
-import random
-import threading
 from collections.abc import Callable
 
 from ottla import Admin, Consumer, Delivery, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from ottla.client.errors import ClientError, RequestTimeoutError
+from tests.chaos.outages import Outages
 
 PARTITIONS = 2
 _WAIT_S = 60.0
-
-
-class Outages:
-    """Lets a broker be killed and come back each time a number of steps, drawn from a seed, has been done."""
-
-    def __init__(self, outage: Callable[[], object], seed: int, count: int, steps_between: int) -> None:
-        draw = random.Random(seed)
-        self._outage = outage
-        self._left = [draw.randint(1, steps_between) for _ in range(count)]
-        self._count = count
-        self._due = threading.Semaphore(0)
-        self._thread = threading.Thread(target=self._run)
-        self.done = threading.Event()
-
-    def step(self) -> None:
-        """One more is done: perhaps it is time. From one thread."""
-        if self._left:
-            self._left[0] -= 1
-            if self._left[0] == 0:
-                self._left.pop(0)
-                self._due.release()
-
-    def __enter__(self) -> Outages:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_raised: object) -> None:
-        for _ in self._left:  # what failed shall not wait for outages that do not come
-            self._due.release()
-        self._thread.join()
-
-    def _run(self) -> None:
-        for _ in range(self._count):
-            self._due.acquire()
-            self._outage()
-        self.done.set()
 
 
 def create_topics(servers: str) -> None:

@@ -3,7 +3,6 @@ late or never."""
 
 from __future__ import annotations
 
-import random
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +12,8 @@ import pytest
 from ottla import Admin
 from tests.chaos.conftest import RunDemo
 from tests.chaos.conftest import run_demo as run_demo
-from tests.client.outage_journeys import Outages, copy_through, create_topics, produce_through
+from tests.chaos.outages import Outages, chaos_seeds, drawn
+from tests.client.outage_journeys import copy_through, create_topics, produce_through
 from tests.interop.apache import ApacheCluster, ApacheKafka
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
@@ -54,32 +54,37 @@ def outages(request: pytest.FixtureRequest, cluster: ApacheCluster) -> Callable[
     """Makes outages of nodes drawn from a seed: `outages(seed, steps between two of them)`."""
 
     def made(seed: int, steps_between: int) -> Outages:
-        draw = random.Random(seed)
-        return Outages(lambda: request.param(cluster, draw.choice(cluster.nodes)), seed, _OUTAGES, steps_between)
+        faults = drawn(seed, _OUTAGES, steps_between, [f"node {number}" for number in range(len(cluster.nodes))])
+        return Outages(faults, lambda victim: request.param(cluster, cluster.nodes[int(victim.split()[1])]))
 
     return made
 
 
+@chaos_seeds(1)
 def test_p4_our_idempotent_producer_writes_every_record_once_and_in_order(
-    cluster: ApacheCluster, outages: Callable[[int, int], Outages]
+    cluster: ApacheCluster, outages: Callable[[int, int], Outages], seed: int
 ) -> None:
-    produce_through(cluster.bootstrap, outages(1, 30_000))
+    produce_through(cluster.bootstrap, outages(seed, 30_000))
 
 
+@chaos_seeds(2)
 def test_t11_our_consume_transform_produce_is_exactly_once(
-    cluster: ApacheCluster, outages: Callable[[int, int], Outages]
+    cluster: ApacheCluster, outages: Callable[[int, int], Outages], seed: int
 ) -> None:
-    copy_through(cluster.bootstrap, outages(2, 40))
+    copy_through(cluster.bootstrap, outages(seed, 40))
 
 
-def test_s4_every_word_arrives_once_through_three_brokers(apache_jars: str, run_demo: RunDemo, tmp_path: Path) -> None:
+@chaos_seeds(1)
+def test_s4_every_word_arrives_once_through_three_brokers(
+    apache_jars: str, run_demo: RunDemo, tmp_path: Path, seed: int
+) -> None:
     cluster = ApacheCluster(tmp_path)
     first, *others = cluster.nodes
     command = first.prepare()
     try:
         cluster.start(others)
         arguments = ("--broker-command", shlex.join(command), "--port", str(first.port))
-        run = run_demo(*arguments, "--lines", "40000", "--seed", "1")
+        run = run_demo(*arguments, "--lines", "40000", "--seed", str(seed))
     finally:
         cluster.kill9()
     assert (run.code, run.counts) == (0, (0, 0, 0)), run.said

@@ -33,7 +33,7 @@ def demo(
         Sink, typer.Option("--sink", help="at-least-once is the negative control: it must show duplicates.")
     ] = Sink.EXACTLY_ONCE,
     source: Annotated[str | None, typer.Option("--input", help="A text file or folder instead of our texts.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Draws the kills; printed, so that a run repeats.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Draws the kills; it is printed, to repeat them.")] = None,
     lines: Annotated[int, typer.Option("--lines", min=1000, help="Repeat the texts to so many lines.")] = 200_000,
     batches: Annotated[int, typer.Option("--batches", min=10, help="Micro-batches of the pipeline, about.")] = 12,
     partitions: Annotated[int, typer.Option("--partitions", min=1, help="Of both topics.")] = 4,
@@ -72,7 +72,8 @@ def demo(
     chosen = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     steps = Steps()
     workdir = Path(tempfile.mkdtemp(prefix="ottla-demo-"))
-    steps.say(f"seed {chosen} (repeat this run with --seed {chosen}); sink {sink.value}; files in {workdir}")
+    steps.say(f"seed {chosen}: --seed {chosen} and the same options repeat these kills")
+    steps.say(f"sink {sink.value}; files in {workdir}")
     options = Options(
         seed=chosen,
         semantics=sink.value,
