@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.client.blocking.producer import Producer
     from ottla.client.consumer.consumer import AsyncConsumer
     from ottla.client.consumer.resets import OffsetReset
-    from ottla.client.core.consumer_record import ConsumerRecord
+    from ottla.client.core.consumer.consumer_record import ConsumerRecord
     from ottla.client.core.delivery import Delivery, RecordMetadata
     from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
     from ottla.client.errors import (
@@ -75,7 +75,7 @@ _EXPORTS = {
     "ConfigResource": "client.admin.types",
     "Consumer": "client.blocking.consumer",
     "ConsumerGroupMetadata": "client.core.offsets",
-    "ConsumerRecord": "client.core.consumer_record",
+    "ConsumerRecord": "client.core.consumer.consumer_record",
     "CorruptRecordsError": "client.errors",
     "Delivery": "client.core.delivery",
     "DisconnectedError": "client.errors",

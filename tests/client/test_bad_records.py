@@ -3,10 +3,10 @@
 import pytest
 
 from ottla.base.types import TopicPartition
-from ottla.client.core.failures import Failures
-from ottla.client.core.fetch_buffer import FetchBuffer
-from ottla.client.core.fetched import Decoding, FetchedPartition
-from ottla.client.core.positions import PartitionState
+from ottla.client.core.consumer.failures import Failures
+from ottla.client.core.consumer.fetch_buffer import FetchBuffer
+from ottla.client.core.consumer.fetched import Decoding, FetchedPartition
+from ottla.client.core.consumer.positions import PartitionState
 from ottla.client.errors import ClientError, CorruptRecordsError, NoOffsetForPartitionError, SerializationError
 from ottla.wire.batch import assign_offsets, control_batch
 from ottla.wire.records import Record, encode_batch

@@ -9,7 +9,7 @@ from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.client.consumer.config import consumer_config, reset_time
 from ottla.client.consumer.resets import OffsetReset
-from ottla.client.core.group_protocol import (
+from ottla.client.core.consumer.group_protocol import (
     assign_all,
     assignors,
     encode_one,
@@ -18,8 +18,8 @@ from ottla.client.core.group_protocol import (
     rebalance_protocol,
     subscription_protocols,
 )
+from ottla.client.core.consumer.subscription import Kind, Subscription
 from ottla.client.core.metadata import ClusterSnapshot, PartitionInfo, TopicInfo
-from ottla.client.core.subscription import Kind, Subscription
 from ottla.client.errors import IllegalStateError, SerializationError
 from ottla.client.serdes import deserializer, serialize, serializer
 from ottla.wire.messages.join_group import JoinGroupResponseMember

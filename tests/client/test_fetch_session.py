@@ -1,7 +1,7 @@
 """SPEC C5: incremental fetch sessions (KIP-227)."""
 
 from ottla.base.types import TopicPartition
-from ottla.client.core.fetch_session import FetchSession
+from ottla.client.core.consumer.fetch_session import FetchSession
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition
 

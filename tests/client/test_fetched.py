@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.types import TopicPartition
-from ottla.client.core.fetch_buffer import FetchBuffer
-from ottla.client.core.fetched import Decoding, FetchedPartition
-from ottla.client.core.positions import PartitionState, Positions
+from ottla.client.core.consumer.fetch_buffer import FetchBuffer
+from ottla.client.core.consumer.fetched import Decoding, FetchedPartition
+from ottla.client.core.consumer.positions import PartitionState, Positions
 from ottla.wire.batch import assign_offsets, control_batch
 from ottla.wire.compression import Compression
 from ottla.wire.records import Record, encode_batch

@@ -8,9 +8,9 @@ import pytest
 from ottla.base.types import TopicPartition
 from ottla.client.consumer.config import consumer_config
 from ottla.client.consumer.resets import OffsetReset, Resets
+from ottla.client.core.consumer.positions import NO_POSITION, PartitionState, Positions
 from ottla.client.core.metadata import ClusterSnapshot, Node, PartitionInfo, TopicInfo
 from ottla.client.core.offsets import OffsetAndMetadata
-from ottla.client.core.positions import NO_POSITION, PartitionState, Positions
 from ottla.client.errors import LogTruncatedError, NoOffsetForPartitionError, OffsetOutOfRangeError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.offset_for_leader_epoch import (

@@ -18,9 +18,9 @@ from ottla.client.consumer.callbacks import CallbackDue
 from ottla.client.consumer.commits import OnCommit
 from ottla.client.consumer.consumer import AsyncConsumer
 from ottla.client.consumer.resets import OffsetReset
-from ottla.client.core.consumer_record import ConsumerRecord
+from ottla.client.core.consumer.consumer_record import ConsumerRecord
+from ottla.client.core.consumer.subscription import RebalanceCallback
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
-from ottla.client.core.subscription import RebalanceCallback
 from ottla.client.errors import IllegalStateError
 from ottla.client.net.retry import Deadline
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from ottla.base.types import TopicPartition
 from ottla.client.consumer.callbacks import Callbacks
 from ottla.client.consumer.config import ConsumerConfig
+from ottla.client.core.consumer.positions import Positions
+from ottla.client.core.consumer.subscription import Subscription
 from ottla.client.core.group_member import NO_GENERATION, Call, GroupMember, Next
 from ottla.client.core.offsets import OffsetAndMetadata
-from ottla.client.core.positions import Positions
-from ottla.client.core.subscription import Subscription
 from ottla.client.errors import ClientError, CommitFailedError, IllegalStateError, KafkaError
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.coordinators import Coordinators

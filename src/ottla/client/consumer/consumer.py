@@ -13,15 +13,15 @@ from ottla.client.consumer.commits import OnCommit
 from ottla.client.consumer.config import consumer_config
 from ottla.client.consumer.parts import Parts, Shared
 from ottla.client.consumer.resets import OffsetReset
-from ottla.client.core.consumer_record import ConsumerRecord
-from ottla.client.core.failures import Failures
-from ottla.client.core.fetch_buffer import FetchBuffer
-from ottla.client.core.fetched import Decoding
-from ottla.client.core.group_protocol import assignors
+from ottla.client.core.consumer.consumer_record import ConsumerRecord
+from ottla.client.core.consumer.failures import Failures
+from ottla.client.core.consumer.fetch_buffer import FetchBuffer
+from ottla.client.core.consumer.fetched import Decoding
+from ottla.client.core.consumer.group_protocol import assignors
+from ottla.client.core.consumer.positions import NO_POSITION, PartitionState, Positions
+from ottla.client.core.consumer.subscription import RebalanceCallback, Subscription
 from ottla.client.core.intents import Channel
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, checked_offsets
-from ottla.client.core.positions import NO_POSITION, PartitionState, Positions
-from ottla.client.core.subscription import RebalanceCallback, Subscription
 from ottla.client.errors import IllegalStateError, RequestTimeoutError
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.coordinators import Coordinators

@@ -10,12 +10,12 @@ from typing import Any
 
 from ottla.base.types import TopicPartition
 from ottla.client.consumer.config import ConsumerConfig
-from ottla.client.core.fetch_buffer import FetchBuffer
-from ottla.client.core.fetch_session import FetchSession
-from ottla.client.core.fetched import Decoding, FetchedPartition
+from ottla.client.core.consumer.fetch_buffer import FetchBuffer
+from ottla.client.core.consumer.fetch_session import FetchSession
+from ottla.client.core.consumer.fetched import Decoding, FetchedPartition
+from ottla.client.core.consumer.positions import NO_POSITION, PartitionState, Positions
 from ottla.client.core.intents import Channel
 from ottla.client.core.metadata import NO_LEADER, Node
-from ottla.client.core.positions import NO_POSITION, PartitionState, Positions
 from ottla.client.errors import ClientError, CorruptRecordsError, KafkaError, code_of
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.connection import Connection

@@ -13,6 +13,15 @@ from ottla.assign import Assignment, Assignor, RebalanceProtocol
 from ottla.base.types import TopicPartition
 from ottla.client.consumer.callbacks import Callbacks
 from ottla.client.consumer.config import ConsumerConfig
+from ottla.client.core.consumer.group_protocol import (
+    assign_all,
+    read_assignment,
+    read_subscriptions,
+    rebalance_protocol,
+    subscription_protocols,
+)
+from ottla.client.core.consumer.positions import Positions
+from ottla.client.core.consumer.subscription import Subscription
 from ottla.client.core.group_member import (
     NO_GENERATION,
     Call,
@@ -21,17 +30,8 @@ from ottla.client.core.group_member import (
     Next,
     heartbeat_pauses_s,
 )
-from ottla.client.core.group_protocol import (
-    assign_all,
-    read_assignment,
-    read_subscriptions,
-    rebalance_protocol,
-    subscription_protocols,
-)
 from ottla.client.core.intents import CoordinatorKind
 from ottla.client.core.metadata import ClusterSnapshot
-from ottla.client.core.positions import Positions
-from ottla.client.core.subscription import Subscription
 from ottla.client.errors import ClientError, FencedInstanceIdError, KafkaError, MaxPollIntervalExceededError, code_of
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.coordinators import Coordinators

@@ -12,12 +12,12 @@ from ottla.client.consumer.config import ConsumerConfig
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.membership import Membership
 from ottla.client.consumer.resets import OffsetReset, Resets
-from ottla.client.core.fetch_buffer import FetchBuffer
-from ottla.client.core.fetched import Decoding
+from ottla.client.core.consumer.fetch_buffer import FetchBuffer
+from ottla.client.core.consumer.fetched import Decoding
+from ottla.client.core.consumer.positions import Positions
+from ottla.client.core.consumer.subscription import Subscription
 from ottla.client.core.group_member import GroupMember
 from ottla.client.core.offsets import OffsetAndMetadata
-from ottla.client.core.positions import Positions
-from ottla.client.core.subscription import Subscription
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.coordinators import Coordinators
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
 from ottla.client.consumer.config import ConsumerConfig, reset_time
+from ottla.client.core.consumer.positions import NO_POSITION, UNKNOWN_EPOCH, PartitionState, Positions
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.core.offsets import OffsetAndMetadata
-from ottla.client.core.positions import NO_POSITION, UNKNOWN_EPOCH, PartitionState, Positions
 from ottla.client.errors import (
     ClientError,
     KafkaError,

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ottla.base.types import TopicPartition
-from ottla.client.core.consumer_record import ConsumerRecord
-from ottla.client.core.fetched import FetchedPartition
+from ottla.client.core.consumer.consumer_record import ConsumerRecord
+from ottla.client.core.consumer.fetched import FetchedPartition
 
 T = TypeVar("T")
 
