@@ -1,7 +1,12 @@
 """Log files that are gone, or damaged where a crash followed: what was flushed is a hole, no offset is used twice."""
 
-import pytest
+from contextlib import suppress
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.base.errors import StorageError
 from ottla.log.config import LogConfig
 from ottla.log.damage import OffsetRange
 from ottla.log.memory import CrashedError, MemoryStorage
@@ -150,6 +155,34 @@ def test_dying_while_old_segments_are_deleted_is_no_damage(deletes: int) -> None
     assert (found.findings.damaged, found.findings.unexplained) == ((), ())
     assert found.end_offset == _BATCHES
     assert [name for name in left.names() if name.endswith(".deleted")] == []
+
+
+@given(data=st.data(), known=st.booleans(), appended=st.booleans())
+def test_a_loss_of_power_after_old_segments_were_deleted_is_no_damage(
+    data: st.DataObject, known: bool, appended: bool
+) -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, SMALL)
+    _write(log, 0)
+    log.flush()
+    start = log.log_start_offset
+    log.delete_records_before(_BATCHES - 10)
+    if data.draw(st.booleans(), label="dies while it deletes"):
+        storage.refuses = lambda action, name: action == "delete" and data.draw(st.booleans(), label=f"keeps {name}")
+    with suppress(StorageError):
+        log.apply_retention(NOW_MS)
+    storage.refuses = None
+    if appended:
+        append(log, idempotent(_BATCHES))
+        log.flush()
+    left = storage.after_power_loss(
+        lambda name, synced, size: synced, lambda name: data.draw(st.booleans(), label=f"{name} itself")
+    )
+    known_start = log.log_start_offset if known else start
+    found = open_log(left, SMALL, recovery_point=log.recovery_point, log_start_offset=known_start)
+    assert found.findings.damaged == ()
+    assert found.end_offset == log.end_offset
+    assert every_batch(found)[-10:] == every_batch(log)[-10:]
 
 
 def test_apache_kafka_dying_while_it_deletes_a_segment_is_no_damage() -> None:

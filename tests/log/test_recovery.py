@@ -12,6 +12,7 @@ from ottla.log.config import LogConfig
 from ottla.log.memory import CrashedError, MemoryStorage
 from ottla.log.partition import PartitionLog
 from ottla.log.results import Isolation
+from ottla.wire.batch import parse_header
 from tests.log.batches import NOW_MS, batch, idempotent
 from tests.log.logs import SMALL, TP, append, append_in_transaction, committed_offsets, end, every_batch, open_log
 
@@ -81,16 +82,34 @@ def test_a_loss_of_power_leaves_a_prefix_that_holds_all_that_was_flushed(data: s
             log.flush()
     before, flushed = every_batch(log), log.recovery_point
     left = storage.after_power_loss(
-        lambda name, synced, size: data.draw(st.integers(synced, size), label=name) if size > synced else size
+        lambda name, synced, size: data.draw(st.integers(synced, size), label=name) if size > synced else size,
+        lambda name: data.draw(st.booleans(), label=f"{name} itself"),
     )
     found = open_log(left, SMALL, recovery_point=flushed)
     after = every_batch(found)
     assert after == before[: len(after)]
     assert found.end_offset >= flushed
+    assert found.findings.damaged == ()
+    assert sum(header.last_offset_delta + 1 for header in map(parse_header, after)) == found.end_offset
     plain = open_log(left.after_kill(), SMALL)  # checked from the beginning, without any recovery point
     assert every_batch(plain) == after
     assert committed_offsets(plain) == committed_offsets(found)
     assert plain.last_stable_offset == found.last_stable_offset
+
+
+def test_a_roll_and_a_flush_survive_a_loss_of_power() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, SMALL)
+    for number in range(40):
+        append(log, idempotent(number, size=50))
+    assert len(log._segments) > 2
+    log.flush()
+    append(log, idempotent(40, size=50))
+    left = storage.after_power_loss(lambda name, synced, size: synced)
+    found = open_log(left, SMALL, recovery_point=log.recovery_point)
+    assert found.findings.damaged == ()
+    assert every_batch(found) == every_batch(log)[:40]
+    assert append(found, idempotent(39, size=50)).duplicate
 
 
 @settings(max_examples=100)

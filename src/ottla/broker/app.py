@@ -24,6 +24,7 @@ from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.timers import Timers
 from ottla.broker.runtime.upkeep import Upkeep
 from ottla.broker.server import Listener
+from ottla.broker.storage import sync_directory
 from ottla.log.names import LOG
 
 _log = logging.getLogger(__name__)
@@ -135,10 +136,13 @@ class BrokerApp:
 def _lock(data_dir: Path) -> IO[bytes]:
     """Take the directory for this process; StorageError when another broker has it, or it cannot be made."""
     try:
+        new = [path for path in (data_dir, *data_dir.parents) if not path.exists()]
         data_dir.mkdir(parents=True, exist_ok=True)
         lock = (data_dir / _LOCK_FILE).open("ab")
     except OSError as fault:
         raise StorageError(f"data directory {data_dir}: {fault.strerror}") from None
+    for path in new:
+        sync_directory(path.parent)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

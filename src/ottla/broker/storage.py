@@ -1,7 +1,8 @@
 """Storage in files: a partition's directory on disk (the log room's port).
 
 Log files are written with one `pwritev` per batch at a position we keep, read with `pread`, and stay readable after
-their name is gone, for as long as a Slice holds the file. Small files are replaced by rename.
+their name is gone, for as long as a Slice holds the file. Small files are replaced by rename. A flush syncs the
+directory only when a name in it has changed since it was last synced.
 """
 
 import mmap
@@ -18,12 +19,20 @@ from ottla.log.storage import Buffer
 class DiskFile:
     """An open file; its descriptor is closed by `close`, or when nobody holds the object any more."""
 
-    __slots__ = ("__weakref__", "_close", "_descriptor", "_path", "_size_bytes")
+    __slots__ = ("__weakref__", "_close", "_descriptor", "_path", "_size_bytes", "made")
 
     def __init__(self, path: str, *, create: bool) -> None:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        flags = os.O_RDWR | os.O_CLOEXEC
+        #: There was no such file before.
+        self.made = False
         try:
-            self._descriptor = os.open(path, flags, 0o644)
+            try:
+                self._descriptor = os.open(path, flags)
+            except FileNotFoundError:
+                if not create:
+                    raise
+                self._descriptor = os.open(path, flags | os.O_CREAT, 0o644)
+                self.made = True
         except OSError as fault:
             raise StorageError(f"{path}: {fault.strerror}") from fault
         self._path = path
@@ -99,6 +108,8 @@ class DirectoryStorage:
         self.path = path
         # Plain strings below: ten thousand partitions made at once show what a Path costs.
         self._prefix = f"{path}/"
+        #: A name may not be on the device. At first all may be: who knows how the process before this one ended.
+        self._names_changed = self._parent_changed = True
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as fault:
@@ -112,7 +123,9 @@ class DirectoryStorage:
             raise StorageError(f"{self._prefix}: {fault.strerror}") from fault
 
     def open(self, name: str, *, create: bool = False) -> DiskFile:
-        return DiskFile(self._prefix + name, create=create)
+        file = DiskFile(self._prefix + name, create=create)
+        self._names_changed |= file.made
+        return file
 
     def read(self, name: str) -> bytes | None:
         try:
@@ -133,10 +146,11 @@ class DirectoryStorage:
                     file.flush()
                     os.fsync(file.fileno())
             os.replace(draft, target)  # noqa: PTH105
-            if sync:
-                self._sync_names()
         except OSError as fault:
             raise StorageError(f"{target}: {fault.strerror}") from fault
+        self._names_changed = True
+        if sync:
+            self.sync_names()
 
     def delete(self, name: str) -> None:
         try:
@@ -145,6 +159,20 @@ class DirectoryStorage:
             pass
         except OSError as fault:
             raise StorageError(f"{self._prefix}{name}: {fault.strerror}") from fault
+        self._names_changed = True
+
+    def sync_names(self) -> None:
+        # The marks are taken off first: what another thread changes meanwhile is synced the next time.
+        try:
+            if self._names_changed:
+                self._names_changed = False
+                sync_directory(self.path)
+            if self._parent_changed:
+                self._parent_changed = False
+                sync_directory(self.path.parent)
+        except StorageError:
+            self._names_changed = self._parent_changed = True
+            raise
 
     def modified_ms(self, name: str) -> int:
         try:
@@ -152,9 +180,14 @@ class DirectoryStorage:
         except OSError as fault:
             raise StorageError(f"{self._prefix}{name}: {fault.strerror}") from fault
 
-    def _sync_names(self) -> None:
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+
+def sync_directory(path: Path) -> None:
+    """Return once every change of the directory's names is on the device."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+    except OSError as fault:
+        raise StorageError(f"{path}: {fault.strerror}") from fault

@@ -1,7 +1,9 @@
 """Storage in memory, for tests and the simulator: it can run full, tear a write, and die in two ways.
 
-    storage.after_kill()                 the process died: every byte that was written is there
-    storage.after_power_loss(keep)       the machine died: of each file `keep` says how much of the unsynced part is
+    storage.after_kill()                          the process died: every byte that was written is there
+    storage.after_power_loss(keep, keep_name)     the machine died: of each file `keep` says how much of the unsynced
+                                                  part is there. What was done to a name (made, replaced, deleted) after
+                                                  the last `sync_names` is undone, unless `keep_name` says otherwise
 
 Both give a new storage, as the next process finds it. `limit_bytes` makes writes fail like a full disk; `refuses`
 makes any call fail with StorageError, as a broken disk or a missing permission does; `tear_next` makes the next append
@@ -22,11 +24,13 @@ class CrashedError(OttlaError):
 class MemoryFile:
     """One file: its bytes, and how many of them are on the device."""
 
-    def __init__(self, owner: "MemoryStorage", name: str, content: Buffer = b"") -> None:
+    def __init__(
+        self, owner: "MemoryStorage", name: str, content: Buffer = b"", synced_bytes: int | None = None
+    ) -> None:
         self._owner = owner
         self.name = name
         self.content = bytearray(content)
-        self.synced_bytes = len(content)
+        self.synced_bytes = len(content) if synced_bytes is None else synced_bytes
 
     @property
     def size_bytes(self) -> int:
@@ -69,6 +73,8 @@ class MemoryStorage:
 
     def __init__(self, *, limit_bytes: int | None = None, now_ms: int = 0) -> None:
         self.files: dict[str, MemoryFile] = {}
+        #: The names as they are on the device.
+        self._synced_files: dict[str, MemoryFile] = {}
         self.limit_bytes = limit_bytes
         self.now_ms = now_ms
         #: Whether the disk refuses a call, by the method's name and the file's ("" for `names`); None: it refuses none.
@@ -98,10 +104,11 @@ class MemoryStorage:
         self.check("write", name)
         old = self.files.get(name)
         self._check_room(len(content) - (0 if old is None else old.size_bytes))
-        file = MemoryFile(self, name, content)
-        if not sync:
+        file = self.files[name] = MemoryFile(self, name, content)
+        if sync:
+            self.sync_names()
+        else:
             file.synced_bytes = 0
-        self.files[name] = file
 
     def delete(self, name: str) -> None:
         self.check("delete", name)
@@ -112,6 +119,10 @@ class MemoryStorage:
         if name not in self.files:
             raise StorageError(f"{name}: no such file")
         return self.now_ms
+
+    def sync_names(self) -> None:
+        self.check("sync_names", "")
+        self._synced_files = dict(self.files)
 
     @property
     def size_bytes(self) -> int:
@@ -135,13 +146,29 @@ class MemoryStorage:
             raise StorageError(f"no space left: {self.size_bytes} of {self.limit_bytes} bytes are used")
 
     def after_kill(self) -> "MemoryStorage":
-        """What the next process finds after kill -9."""
-        return self.after_power_loss(lambda name, synced_bytes, size_bytes: size_bytes)
-
-    def after_power_loss(self, keep: Callable[[str, int, int], int]) -> "MemoryStorage":
-        """What the next process finds after a loss of power; `keep(name, synced, size)` is a length between the two."""
+        """What the next process finds after kill -9. What is not on the device yet may still be lost with the power."""
+        copies: dict[MemoryFile, MemoryFile] = {}
         left = MemoryStorage(limit_bytes=self.limit_bytes, now_ms=self.now_ms)
-        for name, file in self.files.items():
-            kept_bytes = keep(name, file.synced_bytes, file.size_bytes)
-            left.files[name] = MemoryFile(left, name, bytes(file.content[:kept_bytes]))
+        for mine, its in ((self.files, left.files), (self._synced_files, left._synced_files)):
+            for name, file in mine.items():
+                its[name] = copies.setdefault(file, MemoryFile(left, name, file.content, file.synced_bytes))
+        return left
+
+    def after_power_loss(
+        self, keep: Callable[[str, int, int], int], keep_name: Callable[[str], bool] = lambda name: False
+    ) -> "MemoryStorage":
+        """What the next process finds after a loss of power.
+
+        `keep(name, synced, size)` is a length between the two. `keep_name` is asked about each name that has changed
+        since the last `sync_names`.
+        """
+        left = MemoryStorage(limit_bytes=self.limit_bytes, now_ms=self.now_ms)
+        for name in sorted(self.files.keys() | self._synced_files.keys()):
+            file, before = self.files.get(name), self._synced_files.get(name)
+            if file is not before and not keep_name(name):
+                file = before
+            if file is not None:
+                kept_bytes = keep(name, file.synced_bytes, file.size_bytes)
+                left.files[name] = MemoryFile(left, name, file.content[:kept_bytes])
+        left._synced_files = dict(left.files)
         return left

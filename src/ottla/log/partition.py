@@ -62,11 +62,14 @@ class FlushPlan(NamedTuple):
 
     offset: int
     files: tuple[File, ...]
+    storage: Storage
 
     def sync(self) -> None:
-        """See every file to the device; StorageError when one cannot be."""
+        """See every file and its name to the device; StorageError when one cannot be."""
         for file in self.files:
             file.sync()
+        if self.files:
+            self.storage.sync_names()
 
 
 class PartitionLog:
@@ -120,7 +123,7 @@ class PartitionLog:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
         )
-        log._segments = Segments(loaded.segments)
+        log._segments = Segments(storage, loaded.segments)
         log._producers = loaded.producers
         log.log_start_offset, log.end_offset = loaded.log_start_offset, loaded.end_offset
         log.recovery_point = max(loaded.recovery_point, loaded.log_start_offset)
@@ -444,7 +447,7 @@ class PartitionLog:
         Nothing is written and nothing to be synced when nothing was appended since the last flush.
         """
         if not self.needs_flush:
-            return FlushPlan(self.end_offset, ())
+            return FlushPlan(self.end_offset, (), self._storage)
         files: list[File] = []
         for segment in self._segments.ending_after(self.recovery_point):
             segment.save_indexes()
@@ -453,7 +456,7 @@ class PartitionLog:
         self._snapshots.write(self._producers)
         self._snapshots.prune(bases)
         files += [self._storage.open(name) for name in (self._snapshots.newest_name, self._epochs.file_name) if name]
-        return FlushPlan(self.end_offset, tuple(files))
+        return FlushPlan(self.end_offset, tuple(files), self._storage)
 
     def mark_flushed(self, plan: FlushPlan) -> None:
         """The plan's `sync` has returned: recovery may begin at its offset."""

@@ -48,7 +48,7 @@ from ottla.log.names import (
 )
 from ottla.log.producers import ProducerState
 from ottla.log.salvage import split_behind_damage
-from ottla.log.segment import ANY_OFFSET, Segment
+from ottla.log.segment import ANY_OFFSET, Segment, delete_segments
 from ottla.log.snapshot import Snapshots
 from ottla.log.storage import Storage
 from ottla.log.txn_index import AbortedTxn
@@ -169,8 +169,7 @@ def _load_producers(
 
 def _begin_again(storage: Storage, config: LogConfig, now_ms: int, walked: "_Walked", known: _Known) -> "_Walked":
     """An empty log, behind everything that was deleted or flushed."""
-    for segment in walked.segments:
-        segment.delete()
+    delete_segments(storage, list(walked.segments))
     end_offset = max(known.log_start_offset, known.flushed_offset)
     Snapshots(storage).delete_before(known.log_start_offset)
     return walked._replace(segments=(Segment.create(storage, end_offset, config, now_ms),), end_offset=end_offset)
@@ -327,8 +326,7 @@ class _Walk:
                 waiting.appendleft(step.rest)
             if step.is_last:
                 truncated_bytes = sum(each.size_bytes for each in waiting)
-                for each in waiting:
-                    each.delete()
+                delete_segments(self._storage, list(waiting))
                 waiting.clear()
         truncated_bytes += sum(step.truncated_bytes for step in steps)
         return _Walked(tuple(kept), end_offset, truncated_bytes, tuple(hole for step in steps for hole in step.damaged))

@@ -257,16 +257,25 @@ class Segment:
             self._log.close()
             self._log = None
 
-    def delete(self) -> None:
-        """Remove the segment's files. Slices that readers hold stay readable."""
-        self._log = None
-        # Dying in between must not look as if somebody had taken the log file away: Apache Kafka's name says so.
-        mark = file_name(self.base_offset, LOG) + DELETED
+    def mark_deleted(self) -> None:
+        """Say on the disk that the segment is about to be deleted; without room for it, it is deleted all the same."""
         with suppress(StorageError):
-            self._storage.open(mark, create=True).close()
+            self._storage.open(self._mark, create=True).close()
+
+    def delete(self) -> None:
+        """Remove the segment's files, but for the mark. Slices that readers hold stay readable."""
+        self._log = None
         for suffix in (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX):
             self._storage.delete(file_name(self.base_offset, suffix))
-        self._storage.delete(mark)
+
+    def remove_mark(self) -> None:
+        """The segment is gone."""
+        self._storage.delete(self._mark)
+
+    @property
+    def _mark(self) -> str:
+        """As Apache Kafka calls a log file that it is about to delete."""
+        return file_name(self.base_offset, LOG) + DELETED
 
     # ---- recovery
 
@@ -337,6 +346,34 @@ class Segment:
         elif position < self.size_bytes:
             self.cut(position)
         self.save_indexes()
+
+
+def delete_segments(storage: Storage, segments: list[Segment]) -> None:
+    """Delete the segments' files, and take out of the list those that are gone.
+
+    StorageError when the disk keeps a file: the other segments are gone all the same. Dying in between, by a loss of
+    power too, must not look as if somebody had taken a log file away and left its indexes: each segment is marked
+    first, and the marks outlast the files.
+    """
+    if not segments:
+        return
+    for segment in segments:
+        segment.mark_deleted()
+    storage.sync_names()
+    gone: set[Segment] = set()
+    fault: StorageError | None = None
+    for segment in segments:
+        try:
+            segment.delete()
+            gone.add(segment)
+        except StorageError as refused:
+            fault = refused
+    storage.sync_names()
+    for segment in gone:
+        segment.remove_mark()
+    segments[:] = [segment for segment in segments if segment not in gone]
+    if fault is not None:
+        raise fault
 
 
 def _whole_batch(view: memoryview, position: int, flushed_offset: int) -> BatchHeader | None:

@@ -5,9 +5,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ottla.base.errors import StorageError
 from ottla.log.results import AbortedTransaction
-from ottla.log.segment import Segment
+from ottla.log.segment import Segment, delete_segments
+from ottla.log.storage import Storage
 
 #: Positions of the newest batches, where a consumer at the end of the log reads next.
 _RECENT_BATCHES: Final = 256
@@ -18,7 +18,8 @@ _LOADED_SEGMENTS: Final = 4
 class Segments:
     """At least one segment; the last is the active one."""
 
-    def __init__(self, segments: Sequence[Segment]) -> None:
+    def __init__(self, storage: Storage, segments: Sequence[Segment]) -> None:
+        self._storage = storage
         self._segments = list(segments)
         self._bases = [segment.base_offset for segment in segments]
         self._recent: dict[int, int] = {}
@@ -59,17 +60,9 @@ class Segments:
         StorageError when a file cannot be deleted: the other segments are gone all the same, and that one is tried
         again next time.
         """
-        retired, self._retired = self._retired, []
-        fault: StorageError | None = None
-        for segment in retired:
-            try:
-                segment.delete()
-            except StorageError as refused:
-                fault = refused
-                self._retired.append(segment)
-        if fault is not None:
-            raise fault
-        return len(retired)
+        count = len(self._retired)
+        delete_segments(self._storage, self._retired)
+        return count
 
     def note(self, offset: int, position: int) -> None:
         """A batch with this base offset was written at this position of the active segment."""

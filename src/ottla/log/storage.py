@@ -2,6 +2,9 @@
 
 `broker/storage.py` implements it with files, `log/memory.py` in memory with crashes. A File is only ever appended to or
 cut; nothing is overwritten, so a reader that holds a Slice sees the same bytes until it lets go.
+
+A file and its name are two things to a disk. `File.sync` sees the bytes to the device; that there is a file of this
+name is only sure after `Storage.sync_names`. So whatever says "this is on the device" (the recovery point) needs both.
 """
 
 from collections.abc import Sequence
@@ -78,6 +81,13 @@ class Storage(Protocol):
 
     def delete(self, name: str) -> None:
         """Remove a file; no-op when there is none. Open handles stay readable."""
+        ...
+
+    def sync_names(self) -> None:
+        """Return once every name that was made, replaced or deleted is so on the device, and the directory itself is.
+
+        No-op when nothing changed since the last time. May be called from another thread.
+        """
         ...
 
     def modified_ms(self, name: str) -> int:

@@ -1,6 +1,5 @@
 """`meta.properties`: which cluster and which node a data directory belongs to."""
 
-import os
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import NamedTuple
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import topic_id_bytes, topic_id_text
+from ottla.broker.storage import DirectoryStorage
 
 _FILE = "meta.properties"
 #: What Apache Kafka leaves in a directory that it has formatted or run on: its quorum's vote, and its first metadata.
@@ -47,15 +47,7 @@ def load_or_create(data_dir: Path, *, node_id: int, cluster_id: str | None) -> M
     path = data_dir / _FILE
     if not path.exists():
         made = MetaProperties(cluster_id or topic_id_text(new_uuid()), node_id, new_uuid())
-        pending = path.with_suffix(".tmp")
-        try:
-            with pending.open("wb") as file:
-                file.write(made.encode())
-                file.flush()
-                os.fsync(file.fileno())
-            pending.replace(path)
-        except OSError as fault:
-            raise StorageError(f"{path}: {fault.strerror}") from None
+        DirectoryStorage(data_dir).write(_FILE, made.encode())
         return made
     found = _decode(path)
     if found.node_id != node_id:

@@ -1,12 +1,10 @@
 """The data directory's own files: offsets that are durable, and the mark of a clean shutdown."""
 
-import os
 import threading
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
-from ottla.base.errors import CorruptDataError, StorageError
+from ottla.base.errors import CorruptDataError
 from ottla.base.types import TopicPartition
 from ottla.log.checkpoint import (
     CLEAN_SHUTDOWN_MARKER,
@@ -17,6 +15,7 @@ from ottla.log.checkpoint import (
     encode_clean_shutdown,
     encode_offsets,
 )
+from ottla.log.storage import Storage
 
 
 class PartitionOffsets(NamedTuple):
@@ -42,15 +41,17 @@ class Checkpoints:
     `write` may run in another thread; whichever thread comes late does not bring back what was true before.
     """
 
-    def __init__(self, data_dir: Path) -> None:
-        self._data_dir = data_dir
-        marker = data_dir / CLEAN_SHUTDOWN_MARKER
-        #: Whether the last broker stopped in order; from now on a crash is a crash again.
-        self.clean = marker.exists()
-        marker.unlink(missing_ok=True)
+    def __init__(self, storage: Storage) -> None:
+        """`storage` is the data directory."""
+        self._storage = storage
+        #: Whether the last broker stopped in order. From now on a crash is a crash again, and a loss of power too: the
+        #: marker must not come back, for what it says is believed unseen.
+        self.clean = storage.read(CLEAN_SHUTDOWN_MARKER) is not None
+        storage.delete(CLEAN_SHUTDOWN_MARKER)
+        storage.sync_names()
         self.recovery_points = self._read(RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = self._read(LOG_START_OFFSET_CHECKPOINT)
-        #: The partitions the files name.
+        #: The partitions that the files name, or may name after a loss of power.
         self._named = frozenset(self.recovery_points.keys() | self.log_start_offsets.keys())
         self._writing = threading.Lock()
         self._planned = self._written = 0
@@ -75,28 +76,17 @@ class Checkpoints:
         with self._writing:
             if plan.number > self._written:
                 for name, content in plan.contents.items():
-                    self._replace(name, content, sync=sync)
-                self._written, self._named = plan.number, plan.named
+                    self._storage.write(name, content, sync=sync)
+                self._written = plan.number
+                self._named = plan.named if sync else self._named | plan.named
 
     def mark_clean(self) -> None:
         """Everything is on the device."""
-        self._replace(CLEAN_SHUTDOWN_MARKER, encode_clean_shutdown(), sync=True)
+        self._storage.write(CLEAN_SHUTDOWN_MARKER, encode_clean_shutdown())
 
     def _read(self, name: str) -> Mapping[TopicPartition, int]:
         try:
-            return decode_offsets((self._data_dir / name).read_bytes())
-        except (FileNotFoundError, CorruptDataError):
+            return decode_offsets(self._storage.read(name) or b"")
+        except CorruptDataError:
             # Without it everything is checked again: slower, never wrong.
             return {}
-
-    def _replace(self, name: str, content: bytes, *, sync: bool) -> None:
-        pending = self._data_dir / (name + ".tmp")
-        try:
-            with pending.open("wb") as file:
-                file.write(content)
-                if sync:
-                    file.flush()
-                    os.fsync(file.fileno())
-            pending.replace(self._data_dir / name)
-        except OSError as fault:
-            raise StorageError(f"{pending}: {fault.strerror}") from fault

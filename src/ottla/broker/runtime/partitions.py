@@ -6,7 +6,6 @@ process (DESIGN, idea 7). Appends wake the fetches that wait for data.
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -19,7 +18,7 @@ from ottla.broker.metadata.image import MetadataImage, TopicImage
 from ottla.broker.runtime.checkpoints import CheckpointPlan, Checkpoints, PartitionOffsets
 from ottla.broker.runtime.directories import mark_deleted, must_be_free, remove_partition, set_strays_aside
 from ottla.broker.runtime.faults import DiskFaults
-from ottla.broker.storage import DirectoryStorage
+from ottla.broker.storage import DirectoryStorage, sync_directory
 from ottla.broker.topic_config import TopicConfig
 from ottla.log.config import LogConfig
 from ottla.log.partition import PartitionLog
@@ -87,7 +86,8 @@ class Partitions:
         self._config = config
         self._clock = clock
         self._data_dir = data_dir
-        self._checkpoints = Checkpoints(data_dir)
+        self._directory = DirectoryStorage(data_dir)
+        self._checkpoints = Checkpoints(self._directory)
         #: Where every fault of the disk is told.
         self.faults = DiskFaults(clock)
         self._partitions: dict[tuple[str, int], Partition] = {}
@@ -190,6 +190,9 @@ class Partitions:
                 # What the checkpoints know of this name is of an older topic.
                 log = self._open(tp, topic_id, config, None)
                 self._partitions[tp] = Partition(tp, topic_id, log, leader_epoch=0)
+            # Once for all: after a loss of power a directory of this name must not be that of an older topic, which was
+            # renamed or removed just before.
+            sync_directory(self._data_dir)
         except StorageError:
             self.unmake(name, numbers)
             raise
@@ -229,14 +232,12 @@ class Partitions:
                 except OSError as fault:  # the metadata has let it go; the next start sets it aside
                     _log.warning("%s cannot be removed: %s", partition.tp, fault.strerror)
                 partition.gone()
-        with suppress(StorageError):  # a full disk: done when the name is used again
-            self._forget_checkpointed(topic.name, range(len(topic.partitions)))
         return doomed
 
     def _forget_checkpointed(self, name: str, numbers: Iterable[int]) -> None:
         """After a crash, what checkpoints say of an older topic would be believed of the next one of its name."""
         if any(self._checkpoints.names(TopicPartition(name, number)) for number in numbers):
-            self.checkpoint(sync=False)
+            self.checkpoint()
 
     def checkpoint(self, *, sync: bool = True) -> None:
         """Write down what is durable, so that a crash need not check it again; StorageError when that fails."""

@@ -1,0 +1,106 @@
+"""What is on the device when: the names of files and directories, which a loss of power takes unless they are synced.
+
+What a log makes of the names that are left is tested in memory (`tests/log/test_recovery.py`). Here the order of the
+system's calls is watched, because a test cannot cut the power.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from ottla.base.types import TopicPartition
+from ottla.broker.metadata.properties import load_or_create
+from ottla.broker.runtime.checkpoints import Checkpoints
+from ottla.broker.storage import DirectoryStorage
+from ottla.log.memory import MemoryStorage
+from ottla.testing import AsyncBroker
+from tests.log.batches import NOW_MS, batch
+from tests.log.logs import append, open_log
+
+_OPENED: list[str] = []
+
+
+def _note(event: str, arguments: tuple[object, ...]) -> None:
+    """Python tells of every `os.open`; of a directory it is only opened to be synced."""
+    if event == "open" and len(arguments) == 3 and isinstance(arguments[2], int) and arguments[2] & os.O_DIRECTORY:
+        _OPENED.append(str(arguments[0]))
+
+
+sys.addaudithook(_note)
+
+
+@pytest.fixture
+def synced() -> list[str]:
+    """The directories that were synced, in order."""
+    _OPENED.clear()
+    return _OPENED
+
+
+def test_a_flush_syncs_the_directory_only_when_a_name_has_changed(tmp_path: Path, synced: list[str]) -> None:
+    directory = tmp_path / "orders-0"
+    log = open_log(DirectoryStorage(directory))
+    append(log, batch())
+    assert synced == []
+    log.flush()
+    assert synced == [str(directory), str(tmp_path)]
+    synced.clear()
+    log.flush()
+    assert synced == []
+    append(log, batch())
+    log.roll(NOW_MS)
+    append(log, batch())
+    assert synced == []
+    log.flush()
+    assert synced == [str(directory)]
+
+
+def test_a_name_that_a_killed_process_made_is_synced_by_the_next(tmp_path: Path, synced: list[str]) -> None:
+    append(open_log(DirectoryStorage(tmp_path / "orders-0")), batch())
+    found = open_log(DirectoryStorage(tmp_path / "orders-0"))
+    found.flush()
+    assert synced == [str(tmp_path / "orders-0"), str(tmp_path)]
+
+
+async def test_a_topics_directories_are_on_the_device_before_the_metadata_says_so(synced: list[str]) -> None:
+    async with AsyncBroker() as broker:
+        synced.clear()
+        broker.node.create_topic("t", 3, {})
+        metadata = str(broker.data_dir / "__cluster_metadata-0")
+        (made,) = [at for at, path in enumerate(synced) if path == str(broker.data_dir)]
+        assert made < min(at for at, path in enumerate(synced) if path.startswith(metadata))
+
+
+def test_the_mark_of_a_clean_stop_does_not_come_back() -> None:
+    storage = MemoryStorage()
+    Checkpoints(storage).mark_clean()
+    assert Checkpoints(storage.after_power_loss(lambda name, synced_bytes, size_bytes: synced_bytes)).clean
+    assert Checkpoints(storage).clean
+    left = storage.after_power_loss(lambda name, synced_bytes, size_bytes: synced_bytes)
+    assert not Checkpoints(left).clean
+
+
+def test_checkpoints_may_name_after_a_loss_of_power_what_they_named_when_they_were_last_synced() -> None:
+    storage, tp = MemoryStorage(), TopicPartition("orders", 0)
+    storage.write("recovery-point-offset-checkpoint", b"0\n1\norders 0 5\n")
+    checkpoints = Checkpoints(storage)
+    checkpoints.write(checkpoints.plan([]), sync=False)
+    assert checkpoints.names(tp)
+    checkpoints.write(checkpoints.plan([]))
+    assert not checkpoints.names(tp)
+    left = Checkpoints(storage.after_power_loss(lambda name, synced_bytes, size_bytes: synced_bytes))
+    assert left.recovery_points == {}
+
+
+def test_the_identity_of_a_new_data_directory_is_on_the_device(tmp_path: Path, synced: list[str]) -> None:
+    data_dir = tmp_path / "data"
+    load_or_create(data_dir, node_id=1, cluster_id=None)
+    assert synced == [str(data_dir), str(tmp_path)]
+
+
+async def test_a_new_data_directory_is_on_the_device_with_all_that_lead_to_it(
+    tmp_path: Path, synced: list[str]
+) -> None:
+    async with AsyncBroker(data_dir=tmp_path / "a" / "b"):
+        assert {str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b")} <= set(synced)
