@@ -73,7 +73,6 @@ def demo(
     steps = Steps()
     workdir = Path(tempfile.mkdtemp(prefix="ottla-demo-"))
     steps.say(f"seed {chosen}: --seed {chosen} and the same options repeat these kills")
-    steps.say(f"sink {sink.value}; files in {workdir}")
     options = Options(
         seed=chosen,
         semantics=sink.value,
@@ -96,6 +95,7 @@ def _run(options: Options, steps: Steps, *, as_json: bool) -> int:
     from ottla.cli.demo.drive import Demo
     from ottla.cli.demo.processes import ProcessError
 
+    steps.say(f"sink {options.semantics}; files in {options.workdir}")
     run = Demo(options, steps)
     keep = options.keep
     try:
