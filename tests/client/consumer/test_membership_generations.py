@@ -1,0 +1,103 @@
+"""An answer to what a member asked in an older generation changes nothing: the new one stands."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ottla import AsyncConsumer, OffsetAndMetadata, RebalanceInProgressError, TopicPartition
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.offset_commit import OffsetCommitResponse, OffsetCommitResponsePartition
+from tests.client.conftest import Watchdog
+from tests.client.cooperative import CooperativeRoundRobin
+from tests.client.scripted_broker import Hold, ScriptedBroker, changed
+
+_T0 = TopicPartition("t", 0)
+#: A dynamic member's first JoinGroup only brings its id.
+_FIRST_JOINS = 2
+_EAGER: dict[str, object] = {"group.id": "g", "heartbeat.interval.ms": 1}
+_COOPERATIVE: dict[str, object] = {**_EAGER, "partition.assignment.strategy": [CooperativeRoundRobin()]}
+
+
+async def joined(consumer: AsyncConsumer) -> None:
+    while not consumer.assignment():
+        await consumer.poll(0.01)
+
+
+async def polled_until(consumer: AsyncConsumer, event: "asyncio.Task[Any]") -> None:
+    while not event.done():
+        await consumer.poll(0.001)
+
+
+async def stays(broker: ScriptedBroker, consumer: AsyncConsumer, generation: int) -> None:
+    """Poll until the coordinator has heard of the generation for a while; a member that joins again has another."""
+    heard = 0
+    while heard < 5:
+        await broker.saw(ApiKey.HEARTBEAT, len(broker.asked(ApiKey.HEARTBEAT)) + 1)
+        await consumer.poll(0)
+        heard = sum(beat.generation_id == generation for beat in broker.asked(ApiKey.HEARTBEAT))
+        assert {beat.generation_id for beat in broker.asked(ApiKey.HEARTBEAT)} <= set(range(1, generation + 1))
+        assert len(broker.asked(ApiKey.JOIN_GROUP)) <= _FIRST_JOINS + generation - 1
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 8, suspicion 3: a commit of the generation before, answered behind JoinGroup, ends the new one",
+)
+@pytest.mark.parametrize("config", [_EAGER, _COOPERATIVE], ids=["eager", "cooperative"])
+async def test_a_commit_that_waits_behind_a_join_is_answered_for_its_own_generation(
+    watchdog: Watchdog, config: dict[str, object]
+) -> None:
+    async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.consumer(config) as consumer:
+        consumer.subscribe(["t"])
+        await joined(consumer)
+        held = Hold()
+        broker.script(ApiKey.JOIN_GROUP, held)
+        broker.kafka.coordinator.group("g").rebalancing = True
+        await polled_until(consumer, asyncio.create_task(held.reached.wait()))
+        failed: list[Exception | None] = []
+        consumer.commit_async({_T0: OffsetAndMetadata(5)}, lambda offsets, error: failed.append(error))
+        await broker.saw(ApiKey.OFFSET_COMMIT)
+        held.release()
+        while not failed:
+            await consumer.poll(0.001)
+        assert failed[0] is not None  # it was refused, for the generation was over
+        await stays(broker, consumer, generation=2)
+        assert consumer.assignment() == {_T0}
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 8, suspicion 3: a heartbeat that is answered behind SyncGroup makes the member join once more",
+)
+async def test_a_heartbeat_that_waits_behind_a_sync_does_not_ask_for_another_rebalance(watchdog: Watchdog) -> None:
+    async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.consumer(_EAGER) as consumer:
+        held = Hold()
+        broker.script(ApiKey.SYNC_GROUP, held)
+        consumer.subscribe(["t"])
+        await polled_until(consumer, asyncio.create_task(broker.saw(ApiKey.HEARTBEAT)))  # it waits behind SyncGroup
+        broker.kafka.coordinator.group("g").rebalancing = True  # both are answered so
+        held.release()
+        await joined(consumer)
+        await stays(broker, consumer, generation=2)
+
+
+async def test_a_commit_in_the_middle_of_a_rebalance_leaves_the_member_in_its_group(watchdog: Watchdog) -> None:
+    """The coordinator waits for the leader's SyncGroup: what is committed then is refused, and to be repeated."""
+
+    def refused(answer: OffsetCommitResponse) -> OffsetCommitResponse:
+        part = OffsetCommitResponsePartition(0, ErrorCode.REBALANCE_IN_PROGRESS)
+        return answer._replace(topics=(answer.topics[0]._replace(partitions=(part,)),))
+
+    async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.consumer(_COOPERATIVE) as consumer:
+        consumer.subscribe(["t"])
+        await joined(consumer)
+        broker.script(ApiKey.OFFSET_COMMIT, changed(refused))
+        with pytest.raises(RebalanceInProgressError):
+            await consumer.commit({_T0: OffsetAndMetadata(5)})
+        await joined(consumer)
+        await consumer.commit({_T0: OffsetAndMetadata(6)})
+        assert broker.kafka.coordinator.group("g").offsets == {_T0: 6}
