@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from ottla.spark.ids import PREFIX
 from ottla.spark.ledger import Handle, Ledger, LedgerBatch, encode
 from ottla.spark.protocol import (
     Append,
@@ -21,6 +22,7 @@ from ottla.spark.protocol import (
     ListOpen,
     ReadLedger,
 )
+from tests.spark import former_sink
 
 
 class Busy(Exception):  # noqa: N818
@@ -87,7 +89,7 @@ class ModelKafka:
                 self.transactions[handle.transactional_id].offsets = offsets
                 return Appended.YES
             case Append(record):
-                self._log(-1, [encode(self.sink, record)])
+                self._log(-1, encode(self.sink, record))
                 return None
             case Produce():
                 return self.write(request.handle, request.rows, request.marker)
@@ -120,7 +122,8 @@ class ModelKafka:
         t.state = State.ONGOING
         t.rows += rows
         if record is not None:
-            self._log(t.producer_id, [encode(self.sink, record)])
+            form = encode if handle.transactional_id.startswith(PREFIX) else former_sink.encode_record
+            self._log(t.producer_id, form(self.sink, record))
             t.in_ledger = True
         return True
 
@@ -168,6 +171,6 @@ class ModelKafka:
         """Ids that may time out."""
         return [name for name, t in self.transactions.items() if t.state is State.ONGOING]
 
-    def _log(self, producer_id: int, records: list[tuple[bytes, bytes]]) -> None:
+    def _log(self, producer_id: int, *records: tuple[bytes, bytes]) -> None:
         at = len(self.ledger)
-        self.ledger.append(LedgerBatch(at, at, producer_id, producer_id >= 0, None, tuple(records)))
+        self.ledger.append(LedgerBatch(at, at, producer_id, producer_id >= 0, None, records))

@@ -10,6 +10,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from ottla import Admin, Consumer, NewTopic
 from ottla.base.types import TopicPartition
+from ottla.spark.ids import PREFIX
 from ottla.spark.ledger import BatchKey
 from ottla.spark.options import sink_options
 from ottla.spark.plan import SourceOffset
@@ -34,6 +35,11 @@ class SinkWorld(NamedTuple):
             admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
         return cls(bootstrap, topic, checkpoint)
 
+    @property
+    def sink(self) -> str:
+        """The sink's id."""
+        return f"{self.topic}.sink"
+
     def driver(self, **options: str) -> KafkaSink:
         """A driver about to run a batch: claims the sink, recovers what an earlier one left."""
         return self._sink(on_driver=True, **options)
@@ -46,7 +52,7 @@ class SinkWorld(NamedTuple):
         given = {
             "kafka.bootstrap.servers": self.bootstrap,
             "topic": self.topic,
-            "sink.id": f"{self.topic}.sink",
+            "sink.id": self.sink,
             "checkpointlocation": str(self.checkpoint),
             **options,
         }
@@ -98,7 +104,7 @@ class SinkWorld(NamedTuple):
 
     def _transactions(self, *states: str) -> list[str]:
         with Admin({"bootstrap.servers": self.bootstrap}) as admin:
-            listed = admin.list_transactions(f"{self.topic}[.]sink-.*", states)
+            listed = admin.list_transactions(f"{PREFIX}{self.sink.replace('.', '[.]')}/.*", states)
         return [transaction.transactional_id for transaction in listed]
 
     def group_offset(self, group: str) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.spark.errors import PipelineError
+from ottla.spark.ids import slot_id
 from ottla.spark.ledger import BatchKey, Handle, Plan, SlotMarker
 from ottla.spark.protocol import (
     Claim,
@@ -21,9 +22,9 @@ from ottla.spark.protocol import (
     check_same,
     claim_sink,
     commit_batch,
-    slot_id,
     slot_task,
 )
+from tests.spark import former_sink
 from tests.spark.kafka_model import Busy, ModelKafka, Produce
 
 SINK, QUERY, GROUP, TOPIC = "s", "q", "g", "t"
@@ -53,6 +54,8 @@ class Process:
     alive: bool = True
     reports: dict[int, SlotReport] = field(default_factory=dict)
     failed: Exception | None = None
+    #: Whether it is of the version whose transactional ids have no prefix; a task as its driver.
+    former: bool = False
 
     @property
     def request_is_possible(self) -> bool:
@@ -79,10 +82,20 @@ class World:
     """Kafka, the checkpoint, and all processes."""
 
     def __init__(
-        self, batches: int, *, second_protocol: bool, variants: Iterator[int], speculation: bool = False
+        self,
+        batches: int,
+        *,
+        second_protocol: bool,
+        variants: Iterator[int],
+        speculation: bool = False,
+        former: bool = False,
     ) -> None:
-        """With `speculation`, as Spark's setting of that name, every attempt has a transactional id of its own."""
+        """With `speculation`, as Spark's setting of that name, every attempt has a transactional id of its own.
+
+        With `former`, drivers and tasks are those of the former version until `upgrade`.
+        """
         self.speculation = speculation
+        self.former = former
         self.kafka = ModelKafka(SINK, second_protocol=second_protocol)
         self.batches = batches
         self.variants = variants
@@ -100,9 +113,19 @@ class World:
     def start_driver(self) -> None:
         """A new driver on the same checkpoint; one that is still there goes on as a zombie."""
         first = next(b for b in range(self.batches + 1) if b not in self.commits)
-        driver = Process(self._driver(first))
+        driver = Process(self._driver(first), former=self.former)
         self.drivers.append(driver)
         self._advance(driver, None)
+
+    def upgrade(self) -> None:
+        """Drivers that start from now on are of this version. The former ones go on as zombies.
+
+        One that has written nothing to the ledger yet cannot be found: it is stopped.
+        """
+        self.former = False
+        for process in self.drivers + self.tasks:
+            process.alive &= bool(self.kafka.ledger)
+        self.start_driver()
 
     def act(self, choice: int) -> None:
         """Let something happen: the last two digits choose the kind, the others among what is possible of that kind.
@@ -230,15 +253,15 @@ class World:
     def _launch(self, driver: Process, job: WaitForTasks, slot: int) -> None:
         earlier = [task for task in self.tasks if task.owner is driver and task.slot == slot]
         attempt = len(earlier) if self.speculation else 0
-        task = Process(self._task(driver, job, slot, attempt), driver, slot, attempt)
+        task = Process(self._task(driver, job, slot, attempt), driver, slot, attempt, former=driver.former)
         self.tasks.append(task)
         self._advance(task, None)
 
     def _driver(self, first: int) -> Generator[Any, Any, None]:
-        process = self.drivers[-1] if self.drivers else None
+        claim_it = former_sink.claim_sink if self.former else claim_sink
         for batch in range(first, self.batches):
             self.offsets.setdefault(batch, self.more)
-            claim = yield from claim_sink(SINK)
+            claim = yield from claim_it(SINK)
             process = next(p for p in self.drivers if inspect.getgeneratorstate(p.steps) == inspect.GEN_RUNNING)
             process.reports = {}
             reports = yield WaitForTasks(claim, batch, next(self.variants))
@@ -262,7 +285,8 @@ class World:
             assert marker is not None
             check_same(job.claim, marker, len(rows), digest)
         elif what is SlotTask.WRITE and rows:
-            handle = yield InitProducer(slot_id(SINK, slot, attempt))
+            name = (former_sink.slot_id if driver.former else slot_id)(SINK, slot, attempt)
+            handle = yield InitProducer(name)
             assert handle is not None
             last = SlotMarker(key, slot, len(rows), digest)
             for request in (Produce(handle, rows[:1]), Produce(handle, rows[1:], last)):

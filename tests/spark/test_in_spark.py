@@ -170,7 +170,7 @@ def test_s2_a_stream_is_exact_although_a_worker_is_killed_in_its_write(
         committed = admin.list_group_offsets(target)
         transactions = [each for each in admin.list_transactions() if tmp_path.name in each.transactional_id]
     assert {tp: at.offset for tp, at in committed.items()} == {TopicPartition(source, n): 200 for n in range(2)}
-    assert any(transaction.transactional_id.endswith(".1") for transaction in transactions)
+    assert any(transaction.transactional_id.endswith("/attempt-1") for transaction in transactions)
     assert {transaction.state for transaction in transactions} <= {"CompleteCommit", "CompleteAbort", "Empty"}
 
 

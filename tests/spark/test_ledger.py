@@ -11,6 +11,7 @@ from ottla.spark.ledger import (
     BatchKey,
     Decision,
     Done,
+    Entry,
     Handle,
     Ledger,
     LedgerBatch,
@@ -67,7 +68,7 @@ class Log:
 
 @given(st.text(max_size=8), RECORDS)
 def test_a_record_is_read_as_it_was_written(sink: str, record: LedgerRecord) -> None:
-    assert decode(*encode(sink, record)) == (sink, record)
+    assert decode(*encode(sink, record)) == Entry(sink, record)
 
 
 @given(RECORDS)
@@ -94,7 +95,7 @@ def test_a_record_of_anybody_else_is_refused(key: bytes | None, value: bytes) ->
 
 
 def test_a_tombstone_is_nothing() -> None:
-    assert decode(encode("s", Done(KEY))[0], None) == ("s", None)
+    assert decode(encode("s", Done(KEY))[0], None) == Entry("s", None)
 
 
 def test_a_record_counts_when_its_transaction_is_committed() -> None:

@@ -9,16 +9,18 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from ottla import Admin, NewTopic
+from ottla import Admin, NewTopic, Producer
 from ottla.base.errors import ConfigError
+from ottla.client.errors import ProducerFencedError
 from ottla.spark.errors import InDoubtError, PipelineError, SinkFencedError, SlotsLostError
-from ottla.spark.ledger import BatchKey, Plan
+from ottla.spark.ledger import BatchKey, Plan, SlotMarker
 from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import link
 from ottla.spark.options import sink_options
 from ottla.spark.pipeline import planned
 from ottla.spark.protocol import EndTransactions, commit_batch
 from ottla.spark.sink import KafkaSink, OttlaWriter
+from tests.spark import former_sink
 from tests.spark.brokers import on_either_broker
 from tests.spark.sink_world import QUERY, SCHEMA, SinkWorld
 
@@ -48,11 +50,11 @@ def commit_until(sink: KafkaSink, messages: list[Any], stop: Callable[[Any], boo
 
 
 def ends_slots(request: Any) -> bool:
-    return isinstance(request, EndTransactions) and not request.handles[0].transactional_id.endswith("-driver")
+    return isinstance(request, EndTransactions) and not ends_driver(request)
 
 
 def ends_driver(request: Any) -> bool:
-    return isinstance(request, EndTransactions) and request.handles[0].transactional_id.endswith("-driver")
+    return isinstance(request, EndTransactions) and request.handles[0].transactional_id.endswith("/driver")
 
 
 def test_s2_nothing_is_seen_before_the_commit_and_all_after(world: SinkWorld) -> None:
@@ -74,6 +76,37 @@ def test_s3_the_sources_offsets_are_committed_with_the_output(
         world.plan(batch, end, group)
         world.committer().commit(world.batch(world.driver(), batch, f"w{batch}"), batch)
         assert world.group_offset(group) == end
+
+
+def test_s2_an_application_whose_id_looks_like_a_sinks_is_left_alone(world: SinkWorld) -> None:
+    with Producer({"bootstrap.servers": world.bootstrap, "transactional.id": f"{world.sink}-1"}) as application:
+        application.init_transactions()
+        application.begin_transaction()
+        application.send(world.topic, b"theirs", partition=0)
+        application.flush()
+        world.committer().commit(world.batch(world.driver(), 0, "a b", "c"), 0)
+        application.commit_transaction()
+    assert world.output() == ABC + Counter(["theirs"])
+
+
+def test_s2_what_a_sink_with_ids_without_a_prefix_left_open_is_aborted(
+    world: SinkWorld, fresh_name: Callable[[str], str]
+) -> None:
+    ledger = fresh_name("ledger")
+    world.driver(**{"ledger.topic": ledger})
+    with Producer({"bootstrap.servers": world.bootstrap, "transactional.id": f"{world.sink}-0"}) as former:
+        former.init_transactions()
+        former.begin_transaction()
+        former.send(world.topic, b"lost", partition=0)
+        key, value = former_sink.encode_record(world.sink, SlotMarker(BatchKey(QUERY, 0), 0, 1, "aa"))
+        former.send(ledger, value, key=key, partition=0)
+        former.flush()
+        again = world.driver(**{"ledger.topic": ledger})
+        assert again.claim is not None and again.claim.aborted == 1
+        with pytest.raises(ProducerFencedError):
+            former.commit_transaction()
+    world.committer(**{"ledger.topic": ledger}).commit(world.batch(again, 0, "a b", "c"), 0)
+    assert world.output() == ABC
 
 
 def test_s2_a_driver_that_dies_before_its_decision_leaves_nothing(world: SinkWorld) -> None:
@@ -196,7 +229,7 @@ def test_s2_a_batch_write_whose_number_does_not_grow_is_told_so(world: SinkWorld
         {
             "kafka.bootstrap.servers": world.bootstrap,
             "topic": world.topic,
-            "sink.id": f"{world.topic}.sink",
+            "sink.id": world.sink,
             "queryId": QUERY,
             "batchId": "0",
         }
@@ -313,7 +346,7 @@ def test_s2_a_half_committed_batch_does_not_go_on_to_another_topic(
 
 def test_s2_tasks_of_a_batch_write_carry_nothing_of_the_complete_ones_before(world: SinkWorld) -> None:
     world.committer().commit(world.batch(world.driver(), 0, "a b", "c"), 0)
-    given = {"kafka.bootstrap.servers": world.bootstrap, "topic": world.topic, "sink.id": f"{world.topic}.sink"}
+    given = {"kafka.bootstrap.servers": world.bootstrap, "topic": world.topic, "sink.id": world.sink}
     writer = OttlaWriter(sink_options(given), SCHEMA, False, BatchKey("another", 0))
     message = writer._sink.write(BatchKey("another", 0), 0, iter([]))
     assert message.report is not None and message.report.claim.past == {}

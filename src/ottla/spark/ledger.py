@@ -18,12 +18,15 @@ that anybody needs. This module is pure.
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ottla.spark.errors import LedgerFormatError
 
 #: The version of the JSON forms below, written into every value.
 FORMAT_VERSION = 1
+#: The form of the writer's transactional ids (`ottla.spark.ids`), written into every value. The former form, without a
+#: prefix, was number 1 and was not written.
+ID_FORM = 2
 
 
 class Handle(NamedTuple):
@@ -90,6 +93,16 @@ class Done(NamedTuple):
 LedgerRecord = SlotMarker | Decision | Done
 
 
+class Entry(NamedTuple):
+    """What one record of the ledger topic says."""
+
+    sink: str
+    #: None for a tombstone.
+    record: LedgerRecord | None
+    #: Whether the writer's transactional ids have the former form.
+    former_ids: bool = False
+
+
 class LedgerBatch(NamedTuple):
     """One record batch of the ledger topic. `commit` is None for data, else what the control record says."""
 
@@ -108,7 +121,7 @@ def _json(value: object) -> bytes:
 def encode(sink: str, record: LedgerRecord) -> tuple[bytes, bytes]:
     """The key and value of `record` in the ledger topic, for the sink with id `sink`."""
     key: dict[str, object] = {"sink": sink, "query": record.key.query}
-    value: dict[str, object] = {"v": FORMAT_VERSION, "batch": record.key.batch}
+    value: dict[str, object] = {"v": FORMAT_VERSION, "ids": ID_FORM, "batch": record.key.batch}
     match record:
         case SlotMarker(_, slot, rows, digest):
             key |= {"kind": "slot", "slot": slot}
@@ -121,29 +134,33 @@ def encode(sink: str, record: LedgerRecord) -> tuple[bytes, bytes]:
     return _json(key), _json(value)
 
 
-def decode(key: bytes | None, value: bytes | None) -> tuple[str, LedgerRecord | None]:
-    """The sink id and the record of one ledger record; None for a tombstone. Raises LedgerFormatError."""
+def decode(key: bytes | None, value: bytes | None) -> Entry:
+    """What one record of the ledger topic says. Raises LedgerFormatError."""
     try:
         name = json.loads(key or b"null")
         sink: str = name["sink"]
         if value is None:
-            return sink, None
+            return Entry(sink, None)
         body = json.loads(value)
         if body["v"] != FORMAT_VERSION:
             raise LedgerFormatError(f"ledger record {name} has format {body['v']}: a newer Ottla has written it")
-        batch = BatchKey(name["query"], body["batch"])
-        match name["kind"]:
-            case "slot":
-                return sink, SlotMarker(batch, name["slot"], body["rows"], body["digest"])
-            case "decision":
-                slots = tuple(map(_slot, body["slots"]))
-                return sink, Decision(batch, Handle(*body["driver"]), slots, Plan(*body.get("plan", ())))
-            case "done":
-                return sink, Done(batch)
-            case kind:
-                raise LedgerFormatError(f"ledger record of an unknown kind {kind!r}")
+        return Entry(sink, _record(name, body), "ids" not in body)
     except (ValueError, KeyError, TypeError) as error:
         raise LedgerFormatError(f"not a record of an Ottla ledger: key {key!r}") from error
+
+
+def _record(name: dict[str, Any], body: dict[str, Any]) -> LedgerRecord:
+    batch = BatchKey(name["query"], body["batch"])
+    match name["kind"]:
+        case "slot":
+            return SlotMarker(batch, name["slot"], body["rows"], body["digest"])
+        case "decision":
+            slots = tuple(map(_slot, body["slots"]))
+            return Decision(batch, Handle(*body["driver"]), slots, Plan(*body.get("plan", ())))
+        case "done":
+            return Done(batch)
+        case kind:
+            raise LedgerFormatError(f"ledger record of an unknown kind {kind!r}")
 
 
 def _slot(fields: list[object]) -> SlotDecision:
@@ -200,8 +217,11 @@ class Ledger:
     def __init__(self, sink: str) -> None:
         self.sink = sink
         self.next_offset = 0
+        #: Whether a sink with transactional ids of the former form may have something open: it has written here since
+        #: the last decision under ids of today's form. Records of open and aborted transactions tell so, too.
+        self.has_former_ids = False
         self._queries: dict[str, _QueryLedger] = {}
-        self._pending: dict[int, list[LedgerRecord]] = {}
+        self._pending: dict[int, list[Entry]] = {}
 
     def apply(self, batches: Iterable[LedgerBatch]) -> None:
         """Take in batches of the topic, in order. Batches below `next_offset` are known already and are left out."""
@@ -216,20 +236,24 @@ class Ledger:
                 if batch.commit:
                     self._commit(ended)
                 continue
-            mine = [r for sink, r in (decode(k, v) for k, v in batch.records) if sink == self.sink and r is not None]
+            mine = [entry for entry in (decode(k, v) for k, v in batch.records) if entry.sink == self.sink]
+            self.has_former_ids |= any(entry.former_ids for entry in mine)
             if batch.transactional and mine:
                 self._pending.setdefault(batch.producer_id, []).extend(mine)
             else:
                 self._commit(mine)
 
-    def _commit(self, records: Iterable[LedgerRecord]) -> None:
-        for record in records:
-            query = self._queries.setdefault(record.key.query, _QueryLedger())
-            match record:
-                case SlotMarker():
-                    query.markers[record.slot] = record
-                case Decision():
-                    query.decision = record
+    def _commit(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            if entry.record is None:
+                continue
+            query = self._queries.setdefault(entry.record.key.query, _QueryLedger())
+            match entry.record:
+                case SlotMarker() as marker:
+                    query.markers[marker.slot] = marker
+                case Decision() as decision:
+                    query.decision = decision
+                    self.has_former_ids = entry.former_ids
                 case Done(key):
                     query.done = max(query.done, key.batch)
 

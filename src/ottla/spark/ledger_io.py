@@ -15,6 +15,7 @@ from ottla.client.errors import KafkaError, OffsetOutOfRangeError, TopicAlreadyE
 from ottla.client.producer import transaction_requests as requests
 from ottla.spark import faults
 from ottla.spark.bounds import EARLIEST, LATEST
+from ottla.spark.ids import driver_id
 from ottla.spark.ledger import Handle, Ledger, LedgerBatch, LedgerRecord, encode
 from ottla.spark.link import KafkaLink
 from ottla.spark.protocol import (
@@ -108,7 +109,7 @@ class LedgerKafka:
             faults.reach("sink.between-slots", batch)
             return [first, *[await self._end(handle, commit) for handle in handles[1:]]]
         ended = list(await asyncio.gather(*(self._end(handle, commit) for handle in handles)))
-        if commit and handles[0].transactional_id.endswith("-driver"):
+        if commit and handles[0].transactional_id == driver_id(self._sink):
             faults.reach("sink.after-decision", batch)
         return ended
 

@@ -2,15 +2,17 @@
 
 Theory of operation. A micro-batch of the sink S goes through these steps; a crash is allowed between any two requests.
 
-    driver   claim     InitProducerId S-driver      every earlier driver is fenced, its last decision in or out for good
-                       read the ledger              decided but not done?  end those slots' transactions
-                       list transactions of S-<n>   open without decision?  abort them
-    task n   write     InitProducerId S-<n>         every earlier attempt of the slot is fenced and aborted; with
-                                                    speculation attempts have ids of their own, and only the claim and
-                                                    the commit abort those whose handle no decision names
-                       produce rows and marker      flushed; the transaction stays open; its handle goes to the driver
-    driver   commit    decision, in S-driver's transaction, with the source's offsets     <- the commit point
+    driver   claim     InitProducerId of S's driver  every earlier driver is fenced, its last decision in or out
+                       read the ledger               decided but not done?  end those slots' transactions
+                       list S's slots                open without decision?  abort them
+    task n   write     InitProducerId of S's slot n  every earlier attempt of the slot is fenced and aborted; with
+                                                     speculation attempts have ids of their own, and only the claim and
+                                                     the commit abort those whose handle no decision names
+                       produce rows and marker       flushed; the transaction stays open; its handle goes to the driver
+    driver   commit    decision, in the driver's transaction, with the source's offsets     <- the commit point
                        EndTxn(commit) for every handle, then done
+
+The transactional ids are those of `ottla.spark.ids`.
 
 What makes it right:
 
@@ -39,6 +41,7 @@ from typing import Any, NamedTuple
 from ottla.base.errors import ConfigError
 from ottla.base.require import require
 from ottla.spark.errors import InDoubtError, SinkFencedError, SlotsLostError
+from ottla.spark.ids import driver_id, former_driver_id, former_slot_pattern, slot_pattern
 from ottla.spark.ledger import (
     NO_PLAN,
     BatchKey,
@@ -113,21 +116,6 @@ Request = InitProducer | ReadLedger | ListOpen | EndTransactions | AppendInTrans
 Steps = Generator[Request, Any, Any]
 
 
-def driver_id(sink: str) -> str:
-    """The transactional id of the driver's own transactions."""
-    return f"{sink}-driver"
-
-
-def slot_id(sink: str, slot: int, attempt: int = 0) -> str:
-    """The transactional id of a slot. With Spark's speculation each attempt at it has one of its own."""
-    return f"{sink}-{slot}.{attempt}" if attempt else f"{sink}-{slot}"
-
-
-def slot_pattern(sink: str) -> str:
-    """A regular expression (re2 and Python agree on it) for all slot ids of `sink` and no other id."""
-    return f"^{sink.replace('.', '[.]')}-[0-9]+([.][0-9]+)?$"
-
-
 class Claim(NamedTuple):
     """The right to commit one batch, and what the ledger proved when it was taken. The driver sends it to its tasks."""
 
@@ -147,25 +135,33 @@ def claim_sink(sink: str) -> Steps:
     """Fence earlier drivers, finish or abort what they left. Returns a Claim."""
     driver: Handle = yield InitProducer(driver_id(sink))
     ledger: Ledger = yield ReadLedger()
+    patterns = [slot_pattern(sink)]
+    if ledger.has_former_ids:
+        # Only then, for without such a sink these ids are an application's. Read again: the decision that this driver
+        # had on its way is in or out for good now.
+        yield InitProducer(former_driver_id(sink))
+        ledger = yield ReadLedger()
+        patterns.append(former_slot_pattern(sink))
     handles = tuple(slot.handle for d in ledger.undone() for slot in d.slots if slot.handle is not None)
-    recovered = 0
+    outcomes: Sequence[Ended] = ()
     if handles:
-        outcomes: Sequence[Ended] = yield EndTransactions(handles, commit=True)
-        recovered = sum(outcome is Ended.YES for outcome in outcomes)
-    pattern = slot_pattern(sink)
-    listed: list[str] = yield ListOpen(pattern)
-    left_open = {name for name in listed if re.match(pattern, name)}
-    touched = left_open | {handle.transactional_id for handle in handles}
-    for name in sorted(touched):
-        # Not only an abort: it also waits until a commit's markers are written, and fences zombie tasks.
+        outcomes = yield EndTransactions(handles, commit=True)
+    committed = {h.transactional_id for h, outcome in zip(handles, outcomes, strict=True) if outcome is Ended.YES}
+    left_open: set[str] = set()
+    for pattern in patterns:
+        listed: list[str] = yield ListOpen(pattern)
+        left_open |= {name for name in listed if re.match(pattern, name)}
+    for name in sorted(left_open | committed):
+        # Not only an abort: it also waits until a commit's markers are written, and fences zombie tasks. An id whose
+        # handle is gone, and that has nothing open, is somebody else's by now.
         yield InitProducer(name)
-    if touched:
+    if handles or left_open:
         ledger = yield ReadLedger()
     finished = [d for d in ledger.undone() if ledger.past()[d.key.query].complete >= d.key.batch]
     for decision in finished:
         yield Append(Done(decision.key))
     aborted = len(left_open - {handle.transactional_id for handle in handles})
-    return Claim(sink, driver, ledger.past(), recovered, aborted)
+    return Claim(sink, driver, ledger.past(), len(committed), aborted)
 
 
 class SlotTask(Enum):

@@ -15,10 +15,10 @@ from ottla.client.net.cluster import Cluster
 from ottla.client.producer.config import producer_config
 from ottla.client.producer.producer import AsyncProducer
 from ottla.spark import faults
+from ottla.spark.ids import slot_id
 from ottla.spark.ledger import Handle, SlotMarker, encode
 from ottla.spark.link import KafkaLink, link
 from ottla.spark.options import SinkOptions
-from ottla.spark.protocol import slot_id
 
 _GIVE_UP_S = 5
 

@@ -1,0 +1,48 @@
+"""The transactional ids of exactly-once sinks. Pure.
+
+    __ottla/SINK/driver              the driver's
+    __ottla/SINK/slot-N              slot N's
+    __ottla/SINK/slot-N/attempt-M    slot N's in the second and later attempts, with Spark's speculation
+
+Whoever initialises a transactional id fences its holder. So a sink must never meet an id of an application, or of
+another sink. The prefix `__ottla/` is reserved for Ottla, as Kafka reserves `__` for its own topics. The id of a sink
+has no `/`, so the part between the first and the second one is the whole of it.
+
+Until 0.1.0 the ids had no prefix: `SINK-driver`, `SINK-N` and `SINK-N.M`. A claim looks for these only while the ledger
+says that a sink with such ids was the last to write there.
+"""
+
+from typing import Final
+
+#: What all ids of ours begin with. An ACL of the type PREFIXED can name it, or `__ottla/SINK/` for one sink.
+PREFIX: Final = "__ottla/"
+
+
+def driver_id(sink: str) -> str:
+    """The transactional id of the driver's own transactions."""
+    return f"{PREFIX}{sink}/driver"
+
+
+def slot_id(sink: str, slot: int, attempt: int = 0) -> str:
+    """The transactional id of a slot. With Spark's speculation each attempt at it has one of its own."""
+    return f"{PREFIX}{sink}/slot-{slot}" + (f"/attempt-{attempt}" if attempt else "")
+
+
+def slot_pattern(sink: str) -> str:
+    """A regular expression (re2 and Python agree on it) for all slot ids of `sink` and no other id."""
+    return f"^{PREFIX}{_quoted(sink)}/slot-[0-9]+(/attempt-[0-9]+)?$"
+
+
+def former_driver_id(sink: str) -> str:
+    """The driver's id in the form without a prefix."""
+    return f"{sink}-driver"
+
+
+def former_slot_pattern(sink: str) -> str:
+    """A regular expression for the slot ids of `sink` in the form without a prefix."""
+    return f"^{_quoted(sink)}-[0-9]+([.][0-9]+)?$"
+
+
+def _quoted(sink: str) -> str:
+    """Of what the id of a sink may hold, only the dot means something in a regular expression."""
+    return sink.replace(".", "[.]")
