@@ -34,7 +34,7 @@ def clock() -> ManualClock:
 @pytest.fixture
 async def broker(clock: ManualClock) -> AsyncIterator[AsyncBroker]:
     async with AsyncBroker({"group.initial.rebalance.delay.ms": 0}, clock=clock) as running:
-        running.node.create_topic("t", 1, {})
+        running.node.topics.create("t", 1, {})
         yield running
 
 

@@ -76,7 +76,7 @@ class _Waiting:
 
 @pytest.fixture
 async def waiting(broker: AsyncBroker) -> AsyncIterator[_Waiting]:
-    broker.node.create_topic("t", _PARTITIONS, {})
+    broker.node.topics.create("t", _PARTITIONS, {})
     async with WireClient(broker) as reader:
         yield _Waiting(broker, reader)
 
@@ -152,5 +152,5 @@ async def test_a_waiting_fetch_hears_of_its_topic_deleted(
     client: WireClient, broker: AsyncBroker, waiting: _Waiting, committed: bool
 ) -> None:
     await waiting.begin(committed=committed)
-    broker.node.delete_topic(broker.node.metadata.image.topics["t"])
+    broker.node.topics.delete(broker.node.image.topics["t"])
     assert await waiting.records() == {}

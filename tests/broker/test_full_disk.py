@@ -51,7 +51,7 @@ def no_room(behind_bytes: int = 0) -> Iterator[None]:
 async def broker() -> AsyncIterator[AsyncBroker]:
     """A broker whose clock stands still, so that the log stays silent after its first line."""
     async with AsyncBroker(clock=ManualClock()) as running:
-        running.node.create_topic("t", 1, {})
+        running.node.topics.create("t", 1, {})
         yield running
 
 
@@ -253,7 +253,7 @@ async def test_a_transaction_whose_end_found_no_room_is_ended_by_the_next_try(
 async def test_a_marker_that_found_no_room_is_written_once_there_is() -> None:
     clock = ManualClock()
     async with AsyncBroker(clock=clock) as broker, WireClient(broker) as client:
-        broker.node.create_topic("t", 1, {})
+        broker.node.topics.create("t", 1, {})
         end = await _open_transaction(client)
         log = broker.node.partitions.find("t", 0).log  # type: ignore[union-attr]
         with no_room(50_000):  # the decision is still written, the marker is not

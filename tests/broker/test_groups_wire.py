@@ -31,7 +31,7 @@ _PROTOCOLS = (JoinGroupRequestProtocol("range", b"subscription"),)
 @pytest.fixture
 async def topic_id(broker: AsyncBroker) -> AsyncIterator[bytes]:
     """A topic `t` of two partitions."""
-    yield broker.node.create_topic("t", 2, {}).topic_id
+    yield broker.node.topics.create("t", 2, {}).topic_id
 
 
 def _versions(key: ApiKey) -> range:
@@ -82,9 +82,9 @@ async def test_g1_every_version_finds_the_coordinator(client: WireClient, broker
 
 
 async def test_g2_the_offsets_topic_is_made_on_first_use(client: WireClient, broker: AsyncBroker) -> None:
-    assert "__consumer_offsets" not in broker.node.metadata.image.topics
+    assert "__consumer_offsets" not in broker.node.image.topics
     await client.ask(ApiKey.FIND_COORDINATOR, fc.FindCoordinatorRequest("", 0, ("g",)))
-    image = broker.node.metadata.image
+    image = broker.node.image
     assert len(image.topics["__consumer_offsets"].partitions) == broker.node.config.int("offsets.topic.num.partitions")
     assert image.topic_configs("__consumer_offsets")["cleanup.policy"] == "compact"
 
@@ -206,5 +206,5 @@ async def test_g18_offsets_are_deleted_by_hand_and_with_their_topic(client: Wire
     assert answer.topics[0].partitions[0].error_code == 0
     assert (await _fetch(client, 9)).groups[0].topics == ()
     await client.ask(ApiKey.OFFSET_COMMIT, commit, 9)
-    broker.node.delete_topic(broker.node.metadata.image.topics["t"])
+    broker.node.topics.delete(broker.node.image.topics["t"])
     assert (await _fetch(client, 9)).groups[0].topics == ()

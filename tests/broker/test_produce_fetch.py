@@ -29,7 +29,7 @@ _T0 = 1_700_000_000_000
 @pytest.fixture
 async def topic_id(broker: AsyncBroker) -> AsyncIterator[bytes]:
     """A topic `t` of two partitions."""
-    yield broker.node.create_topic("t", 2, {}).topic_id
+    yield broker.node.topics.create("t", 2, {}).topic_id
 
 
 def _values(records: bytes) -> list[bytes | None]:
@@ -166,7 +166,7 @@ async def test_a_waiting_fetch_hears_that_its_topic_is_gone(client: WireClient, 
     async with WireClient(broker) as reader:
         await reader.send(ApiKey.FETCH, fetch_request(max_wait_ms=60_000), 11)
         await fetch(client)
-        broker.node.delete_topic(broker.node.metadata.image.topics["t"])
+        broker.node.topics.delete(broker.node.image.topics["t"])
         answer = await reader.answer(ApiKey.FETCH, 11)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

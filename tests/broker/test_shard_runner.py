@@ -12,7 +12,6 @@ from ottla.base.types import TopicPartition
 from ottla.broker.config import BrokerConfig
 from ottla.broker.metadata.image import PartitionImage, TopicImage
 from ottla.broker.runtime.partitions import Partitions
-from ottla.broker.runtime.replay import ReplayedBatch, replay
 from ottla.broker.runtime.shard import ShardRunner, ShardRuntime, ShardState, ShardUnloadedError, log_records
 from ottla.broker.runtime.timers import Timers
 from ottla.coordinator.decision import (
@@ -26,6 +25,7 @@ from ottla.coordinator.decision import (
     TransactionalWrite,
     WriteMarkers,
 )
+from ottla.log.replay import ReplayedBatch, replay
 from ottla.wire.errors import ErrorCode
 
 _TP = TopicPartition("log", 0)

@@ -41,7 +41,7 @@ async def test_a_topic_whose_directories_cannot_all_be_made_is_not_made(
     in_the_way = broker.data_dir / "t-1"
     in_the_way.touch()
     assert await _create(client, "t", 2) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert "t" not in broker.node.metadata.image.topics
+    assert "t" not in broker.node.image.topics
     assert _directories(broker.data_dir, "t") == []
     in_the_way.unlink(missing_ok=True)
     assert await _create(client, "t", 2) == ErrorCode.NONE
@@ -62,7 +62,7 @@ async def test_a_topic_grows_by_all_partitions_or_none(broker: AsyncBroker, clie
     in_the_way = broker.data_dir / "t-2"
     in_the_way.touch()
     assert await _grow(client, "t", 3) == ErrorCode.KAFKA_STORAGE_ERROR
-    assert len(broker.node.metadata.image.topics["t"].partitions) == 1
+    assert len(broker.node.image.topics["t"].partitions) == 1
     assert _directories(broker.data_dir, "t") == ["t-0"]
     in_the_way.unlink(missing_ok=True)
     assert await _grow(client, "t", 3) == ErrorCode.NONE

@@ -208,11 +208,11 @@ async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
         (told,) = await _metadata(client)
         assert (told.name, told.topic_id, len(told.partitions)) == ("t", made.topic_id, 2)
         assert {c.name: c.value for c in (await _describe(client, _TOPIC, "t")).configs}["retention.ms"] == "5"
-        assert second.node.new_producer_id() == 0
+        assert second.node.producer_ids.new() == 0
         assert _strays(tmp_path) == 1
         assert not (tmp_path / "unfinished-0").exists()
     async with AsyncBroker(data_dir=tmp_path) as third:
-        assert third.node.new_producer_id() == 1_000
+        assert third.node.producer_ids.new() == 1_000
 
 
 def _strays(data_dir: Path) -> int:

@@ -67,7 +67,7 @@ async def _end(client: WireClient, producer: tuple[int, int], *, commit: bool, v
 
 @pytest.fixture(autouse=True)
 def _topic(broker: AsyncBroker) -> None:
-    broker.node.create_topic("t", 3, {})
+    broker.node.topics.create("t", 3, {})
 
 
 async def test_t8_the_last_stable_offset_waits_for_the_end(client: WireClient) -> None:
@@ -171,7 +171,7 @@ async def test_t14_no_id_passes_such_a_pattern(client: WireClient, pattern: str,
 async def test_p2_an_idempotent_producer_needs_no_coordinator(client: WireClient, broker: AsyncBroker) -> None:
     answers = [await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest(None, 0)) for _ in range(3)]
     assert [(each.producer_id, each.producer_epoch) for each in answers] == [(0, 0), (1, 0), (2, 0)]
-    assert "__transaction_state" not in broker.node.metadata.image.topics
+    assert "__transaction_state" not in broker.node.image.topics
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -181,7 +181,7 @@ async def test_t13_a_decision_in_the_log_is_carried_out_after_a_crash(
 ) -> None:
     """The broker dies once the decision is durable and `markers` of three partitions have their marker."""
     async with AsyncBroker(data_dir=tmp_path) as first, WireClient(first) as client:
-        first.node.create_topic("t", 3, {})
+        first.node.topics.create("t", 3, {})
         producer = await _init(client)
         for number in range(3):
             assert await _produce(client, producer, b"a", partition=number) == 0

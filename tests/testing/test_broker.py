@@ -71,7 +71,7 @@ def test_signals_stop_it_in_order(number: signal.Signals, tmp_path: Path) -> Non
 async def test_a_broker_in_the_loop() -> None:
     async with AsyncBroker() as broker:
         assert await asyncio.to_thread(_answers, broker)
-        assert broker.node.metadata.image.topics == {}
+        assert broker.node.image.topics == {}
 
 
 def test_the_plugin_offers_a_fixture_and_costs_nothing(pytester: pytest.Pytester) -> None:

@@ -18,7 +18,7 @@ from ottla.broker.metadata.cluster import ClusterMetadata
 from ottla.broker.metadata.damage import refuse_damage
 from ottla.broker.metadata.names import METADATA_TOPIC
 from ottla.broker.metadata.properties import load_or_create
-from ottla.broker.node import Node
+from ottla.broker.node import Node, load_coordinators, make_node
 from ottla.broker.runtime.directories import must_hold_no_partitions
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.timers import Timers
@@ -71,12 +71,13 @@ class BrokerApp:
             self._release()
             raise
         advertised = config.advertised
-        self.node.host = _told((advertised or endpoint).host)
-        self.node.port = advertised.port if advertised is not None and advertised.port else port
-        self._upkeep = Upkeep(self.node, self._listener)
+        self.node.identity.host = _told((advertised or endpoint).host)
+        self.node.identity.port = advertised.port if advertised is not None and advertised.port else port
+        self._upkeep = Upkeep(config, self._clock, self.node.timers, self.node.partitions, self._listener)
         self._upkeep.start()
-        self._loading = asyncio.get_running_loop().create_task(self.node.load_coordinators())
-        _log.info("broker %d listens on %s:%d after %.3f s", self.node.node_id, host, port, time.monotonic() - started)
+        self._loading = asyncio.get_running_loop().create_task(load_coordinators(self.node))
+        node_id, took_s = self.node.identity.node_id, time.monotonic() - started
+        _log.info("broker %d listens on %s:%d after %.3f s", node_id, host, port, took_s)
         return host, port
 
     async def loaded(self) -> None:
@@ -125,7 +126,7 @@ class BrokerApp:
         partitions.recover(metadata.image)
         self._metadata, self._partitions = metadata, partitions
         timers = Timers(clock, asyncio.get_running_loop())
-        return Node(config, properties, clock, timers, metadata, partitions)
+        return make_node(config, properties, clock, timers, metadata, partitions)
 
     def _release(self) -> None:
         if self._lock is not None:

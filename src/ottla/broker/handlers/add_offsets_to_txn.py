@@ -1,22 +1,25 @@
 """AddOffsetsToTxn, versions 0–4: the group's partition of `__consumer_offsets` joins the transaction (KIP-98)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ottla.base.errors import StorageError
-from ottla.broker.handlers.answers import then
 from ottla.broker.handlers.fencing import told
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.groups import HasGroups
+from ottla.broker.ports.transactions import HasTransactions
+from ottla.broker.runtime.answers import then
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
 #: From here on a client knows PRODUCER_FENCED (KIP-588).
 _KNOWS_FENCED_FROM = 2
 
 
-def handle(node: "Node", request: AddOffsetsToTxnRequest, context: RequestContext) -> Any:
+class _Node(HasGroups, HasTransactions, Protocol):
+    """What this handler touches."""
+
+
+def handle(node: _Node, request: AddOffsetsToTxnRequest, context: RequestContext) -> Any:
     """What older clients send before TxnOffsetCommit."""
     runner = node.transactions.find(request.transactional_id)
     if isinstance(runner, ErrorCode):

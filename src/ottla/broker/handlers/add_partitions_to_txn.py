@@ -1,10 +1,12 @@
 """AddPartitionsToTxn, versions 0–5: one transaction up to version 3, several from version 4 on (KIP-890)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from ottla.broker.handlers.answers import gather
 from ottla.broker.handlers.fencing import fenced_as
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.partitions import HasPartitions
+from ottla.broker.ports.transactions import HasTransactions
+from ottla.broker.runtime.answers import gather, ready
 from ottla.coordinator.txn.states import TransactionVersion
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -17,16 +19,17 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 _MANY_FROM = 4
 _KIP_890_FROM = 5
 #: From here on a client knows PRODUCER_FENCED (KIP-588).
 _KNOWS_FENCED_FROM = 2
 
 
-def handle(node: "Node", request: AddPartitionsToTxnRequest, context: RequestContext) -> Any:
+class _Node(HasPartitions, HasTransactions, Protocol):
+    """What this handler touches."""
+
+
+def handle(node: _Node, request: AddPartitionsToTxnRequest, context: RequestContext) -> Any:
     """All partitions of a transaction are added, or none."""
     if context.api_version >= _MANY_FROM:
         version = TransactionVersion.V2 if context.api_version >= _KIP_890_FROM else TransactionVersion.V0
@@ -58,7 +61,7 @@ def _told(topic: AddPartitionsToTxnTopicResult, knows_fenced: bool) -> AddPartit
     )
 
 
-def _ask(node: "Node", transaction: AddPartitionsToTxnTransaction, version: TransactionVersion) -> Any:
+def _ask(node: _Node, transaction: AddPartitionsToTxnTransaction, version: TransactionVersion) -> Any:
     unknown = [
         (topic.name, index)
         for topic in transaction.topics
@@ -72,14 +75,12 @@ def _ask(node: "Node", transaction: AddPartitionsToTxnTransaction, version: Tran
         error = ErrorCode.OPERATION_NOT_ATTEMPTED
     if error is not None or isinstance(runner, ErrorCode):
         missing = frozenset(unknown)
-        future = node.new_future()
-        future.set_result(
+        return ready(
             AddPartitionsToTxnResult(
                 transaction.transactional_id,
                 tuple(_refuse(topic, missing, error or ErrorCode.NONE) for topic in transaction.topics),
             )
         )
-        return future
     shard = runner.shard
     return runner.submit(lambda token, now_ms: shard.add_partitions_to_txn(token, transaction, version, now_ms))
 

@@ -4,8 +4,6 @@ KIP-511: a version that is not known is answered in version 0 with UNSUPPORTED_V
 KIP-584: `transaction.version` 2 tells producers that KIP-890's protocol is on.
 """
 
-from typing import TYPE_CHECKING
-
 from ottla.broker.handlers.table import TABLE, RequestContext, decode_message
 from ottla.broker.server import Answer, Frame
 from ottla.wire.apis import ApiKey
@@ -18,9 +16,6 @@ from ottla.wire.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
 #: Older librdkafkas compress only for brokers that say they know Produce version 0 (its issue 4956), which they never
 #: send. Apache Kafka says so too (KAFKA-18659).
@@ -38,7 +33,7 @@ _RESPONSE = ApiVersionsResponse(
 )
 
 
-def handle(node: "Node", frame: Frame, offset: int, context: RequestContext) -> Answer:
+def handle(node: object, frame: Frame, offset: int, context: RequestContext) -> Answer:
     """The table; INVALID_REQUEST when a client names itself with characters that Kafka refuses."""
     version = context.api_version
     request: ApiVersionsRequest = decode_message(context, frame, offset)

@@ -1,11 +1,13 @@
 """CreatePartitions, versions 0–3 (KIP-195): a topic grows; it never shrinks."""
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ottla.base.errors import StorageError
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.rules import RefusedError, check_partitions
+from ottla.broker.ports.identity import HasIdentity
+from ottla.broker.ports.topics import HasImage, HasTopics
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -14,11 +16,12 @@ from ottla.wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
+
+class _Node(HasIdentity, HasImage, HasTopics, Protocol):
+    """What this handler touches."""
 
 
-def handle(node: "Node", request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
+def handle(node: _Node, request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     """Each topic is grown or refused."""
     counts = Counter(topic.name for topic in request.topics)
     results = []
@@ -35,8 +38,8 @@ def handle(node: "Node", request: CreatePartitionsRequest, context: RequestConte
     return CreatePartitionsResponse(results=tuple(results))
 
 
-def _grow(node: "Node", wanted: CreatePartitionsTopic, *, validate_only: bool) -> None:
-    topic = node.metadata.image.topics.get(wanted.name)
+def _grow(node: _Node, wanted: CreatePartitionsTopic, *, validate_only: bool) -> None:
+    topic = node.image.topics.get(wanted.name)
     if topic is None:
         raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     have, want = len(topic.partitions), wanted.count
@@ -57,7 +60,7 @@ def _grow(node: "Node", wanted: CreatePartitionsTopic, *, validate_only: bool) -
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"{want - have} additional partition(s) need as many assignments, got {len(wanted.assignments)}.",
             )
-        if any(each.broker_ids != (node.node_id,) for each in wanted.assignments):
-            raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the only broker is {node.node_id}")
+        if any(each.broker_ids != (node.identity.node_id,) for each in wanted.assignments):
+            raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the only broker is {node.identity.node_id}")
     if not validate_only:
-        node.add_partitions(topic, want)
+        node.topics.add_partitions(topic, want)

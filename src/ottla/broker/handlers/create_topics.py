@@ -4,12 +4,15 @@ KIP-525: the answer carries the settings (version 5 on); KIP-464: -1 asks for th
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ottla.base.errors import StorageError
 from ottla.broker.handlers.configs import topic_entries
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.rules import RefusedError, check_configs, check_name, check_partitions, check_replicas
+from ottla.broker.ports.identity import HasIdentity
+from ottla.broker.ports.settings import HasConfig
+from ottla.broker.ports.topics import HasImage, HasTopics
 from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
@@ -20,11 +23,12 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
+
+class _Node(HasConfig, HasIdentity, HasImage, HasTopics, Protocol):
+    """What this handler touches."""
 
 
-def handle(node: "Node", request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+def handle(node: _Node, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Make each topic that can be made."""
     counts = Counter(topic.name for topic in request.topics)
     results = []
@@ -43,13 +47,13 @@ def handle(node: "Node", request: CreateTopicsRequest, context: RequestContext) 
     return CreateTopicsResponse(topics=tuple(results))
 
 
-def _create(node: "Node", topic: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
-    check_name(topic.name, node.metadata.image)
+def _create(node: _Node, topic: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
+    check_name(topic.name, node.image)
     partitions = _partitions(node, topic)
     configs = check_configs(node.config, {each.name: each.value for each in topic.configs})
     topic_id = NULL_UUID
     if not validate_only:
-        topic_id = node.create_topic(topic.name, partitions, configs).topic_id
+        topic_id = node.topics.create(topic.name, partitions, configs).topic_id
     entries = tuple(
         CreatableTopicConfigs(each.name, each.value, False, each.source, False)
         for each in topic_entries(node.config, configs)
@@ -57,7 +61,7 @@ def _create(node: "Node", topic: CreatableTopic, *, validate_only: bool) -> Crea
     return CreatableTopicResult(topic.name, topic_id, 0, None, 0, partitions, 1, entries)
 
 
-def _partitions(node: "Node", topic: CreatableTopic) -> int:
+def _partitions(node: _Node, topic: CreatableTopic) -> int:
     """How many partitions; RefusedError for a wrong number, and for replicas that are not there."""
     if not topic.assignments:
         wanted = topic.num_partitions
@@ -72,6 +76,6 @@ def _partitions(node: "Node", topic: CreatableTopic) -> int:
         raise RefusedError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
         )
-    if any(each.broker_ids != (node.node_id,) for each in topic.assignments):
-        raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the only broker is {node.node_id}")
+    if any(each.broker_ids != (node.identity.node_id,) for each in topic.assignments):
+        raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the only broker is {node.identity.node_id}")
     return check_partitions(len(topic.assignments))

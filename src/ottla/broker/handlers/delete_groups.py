@@ -1,17 +1,15 @@
 """DeleteGroups, versions 0–2 (KIP-229): empty groups and their offsets."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.handlers.answers import gather
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.groups import HasGroups
+from ottla.broker.runtime.answers import gather
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def handle(node: "Node", request: DeleteGroupsRequest, context: RequestContext) -> Any:
+def handle(node: HasGroups, request: DeleteGroupsRequest, context: RequestContext) -> Any:
     """Delete each group that can be deleted."""
     results: list[DeletableGroupResult] = []
     asked = []

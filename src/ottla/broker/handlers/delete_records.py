@@ -1,10 +1,9 @@
 """DeleteRecords, versions 0–2 (KIP-107): the log begins later from now on."""
 
-from typing import TYPE_CHECKING
-
 from ottla.base.errors import StorageError
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.names import INTERNAL_TOPICS
+from ottla.broker.ports.partitions import HasPartitions
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -14,13 +13,10 @@ from ottla.wire.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 _NO_OFFSET = -1
 
 
-def handle(node: "Node", request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+def handle(node: HasPartitions, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     """Each partition's new start; it survives the process from here on, and the machine from the next checkpoint."""
     topics = tuple(
         DeleteRecordsTopicResult(topic.name, tuple(_delete(node, topic.name, each) for each in topic.partitions))
@@ -33,7 +29,7 @@ def handle(node: "Node", request: DeleteRecordsRequest, context: RequestContext)
     return DeleteRecordsResponse(topics=topics)
 
 
-def _delete(node: "Node", topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+def _delete(node: HasPartitions, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
     index = asked.partition_index
     partition = node.partitions.find(topic, index)
     if partition is None:

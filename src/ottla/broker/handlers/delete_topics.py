@@ -1,10 +1,12 @@
 """DeleteTopics, versions 1–6: by name, or by id from version 6 on (KIP-516)."""
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ottla.base.errors import StorageError
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.settings import HasConfig
+from ottla.broker.ports.topics import HasImage, HasTopics
 from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_topics import (
@@ -14,14 +16,15 @@ from ottla.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
+
+class _Node(HasConfig, HasImage, HasTopics, Protocol):
+    """What this handler touches."""
 
 
-def handle(node: "Node", request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+def handle(node: _Node, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     """Delete each; its name is free at once. A topic that is asked for twice, in whatever way, is not deleted."""
     wanted = request.topics or tuple(DeleteTopicState(name) for name in request.topic_names)
-    topics = node.metadata.image.topics
+    topics = node.image.topics
     named = {topics[each.name].topic_id for each in wanted if each.name in topics}
     both_ways = named & {each.topic_id for each in wanted if each.name is None}
     responses = []
@@ -54,18 +57,18 @@ def _refuse(wanted: DeleteTopicState, problem: str) -> DeletableTopicResult:
     return DeletableTopicResult(wanted.name, wanted.topic_id, ErrorCode.INVALID_REQUEST, problem)
 
 
-def _delete(node: "Node", wanted: DeleteTopicState) -> DeletableTopicResult:
+def _delete(node: _Node, wanted: DeleteTopicState) -> DeletableTopicResult:
     name, topic_id = wanted.name, wanted.topic_id
     if not node.config.flag("delete.topic.enable"):
         return DeletableTopicResult(name, topic_id, ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
-    image = node.metadata.image
+    image = node.image
     topic = image.topics_by_id.get(topic_id) if name is None else image.topics.get(name)
     if topic is None:
         error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         what = "topic ID" if name is None else "topic-partition"
         return DeletableTopicResult(name, topic_id, error, f"This server does not host this {what}.")
     try:
-        node.delete_topic(topic)
+        node.topics.delete(topic)
     except StorageError as fault:
         return DeletableTopicResult(topic.name, topic.topic_id, ErrorCode.KAFKA_STORAGE_ERROR, str(fault))
     return DeletableTopicResult(topic.name, topic.topic_id)

@@ -1,9 +1,8 @@
 """DescribeCluster, versions 0–2 (KIP-700): one broker, which is its own controller to clients."""
 
-from typing import TYPE_CHECKING
-
 from ottla.broker.handlers.authorized import NOT_ASKED, ON_CLUSTER
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.identity import HasIdentity
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -11,13 +10,10 @@ from ottla.wire.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 _BROKERS, _CONTROLLERS = 1, 2
 
 
-def handle(node: "Node", request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+def handle(node: HasIdentity, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     """The cluster; MISMATCHED_ENDPOINT_TYPE for who asks a broker as if it were a controller (KIP-919)."""
     if request.endpoint_type == _CONTROLLERS:
         return DescribeClusterResponse(
@@ -30,9 +26,10 @@ def handle(node: "Node", request: DescribeClusterRequest, context: RequestContex
             error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message=f"Unsupported endpoint type {request.endpoint_type}",
         )
+    me = node.identity
     return DescribeClusterResponse(
-        cluster_id=node.cluster_id,
-        controller_id=node.node_id,
-        brokers=(DescribeClusterBroker(node.node_id, node.host, node.port, node.rack),),
+        cluster_id=me.cluster_id,
+        controller_id=me.node_id,
+        brokers=(DescribeClusterBroker(me.node_id, me.host, me.port, me.rack),),
         cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
     )

@@ -1,13 +1,16 @@
 """DescribeConfigs, versions 1–4: settings of topics and of the broker, with synonyms and documentation on request."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ottla.broker.handlers.configs import CONFIG_TYPES, ConfigEntry, broker_entries, topic_entries
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from ottla.broker.metadata.names import name_problem
 from ottla.broker.metadata.rules import RefusedError
+from ottla.broker.ports.identity import HasIdentity
+from ottla.broker.ports.settings import HasConfig
+from ottla.broker.ports.topics import HasImage
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -18,15 +21,16 @@ from ottla.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 #: Resources that exist in Kafka and never have settings here: broker loggers, client metrics, groups.
 _WITHOUT_SETTINGS = (8, 16, 32)
 _KINDS = (TOPIC_RESOURCE, BROKER_RESOURCE, *_WITHOUT_SETTINGS)
 
 
-def handle(node: "Node", request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+class _Node(HasConfig, HasIdentity, HasImage, Protocol):
+    """What this handler touches."""
+
+
+def handle(node: _Node, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     """Each resource's settings, or why not; an unknown kind of resource spoils the request."""
     unknown = [each.resource_type for each in request.resources if each.resource_type not in _KINDS]
     if unknown:
@@ -39,9 +43,7 @@ def handle(node: "Node", request: DescribeConfigsRequest, context: RequestContex
     return DescribeConfigsResponse(results=tuple(_describe(node, request, each) for each in request.resources))
 
 
-def _describe(
-    node: "Node", request: DescribeConfigsRequest, resource: DescribeConfigsResource
-) -> DescribeConfigsResult:
+def _describe(node: _Node, request: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:
     kind, name = resource.resource_type, resource.resource_name
     try:
         entries = _entries(node, kind, name)
@@ -52,18 +54,20 @@ def _describe(
     return DescribeConfigsResult(0, "", kind, name, tuple(_tell(request, each) for each in told))
 
 
-def _entries(node: "Node", kind: int, name: str) -> Iterator[ConfigEntry]:
+def _entries(node: _Node, kind: int, name: str) -> Iterator[ConfigEntry]:
     if kind == TOPIC_RESOURCE:
         problem = name_problem(name)
         if problem is not None:
             raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-        if name not in node.metadata.image.topics:
+        if name not in node.image.topics:
             raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
-        return topic_entries(node.config, node.metadata.image.topic_configs(name))
+        return topic_entries(node.config, node.image.topic_configs(name))
     if kind == BROKER_RESOURCE:
-        if name not in ("", str(node.node_id)):
+        own_id = str(node.identity.node_id)
+        if name not in ("", own_id):
             raise RefusedError(
-                ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node.node_id} or empty string, got {name}"
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {own_id} or empty string, got {name}",
             )
         # Without an id: what was set for all brokers while they ran, which is nothing.
         return broker_entries(node.config) if name else iter(())

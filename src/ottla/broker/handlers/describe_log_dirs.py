@@ -1,9 +1,11 @@
 """DescribeLogDirs, versions 1–5 (KIP-113, KIP-827): how much of the disk each partition takes."""
 
 import shutil
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.partitions import HasPartitions
+from ottla.broker.ports.settings import HasConfig
 from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -12,11 +14,12 @@ from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
+
+class _Node(HasConfig, HasPartitions, Protocol):
+    """What this handler touches."""
 
 
-def handle(node: "Node", request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+def handle(node: _Node, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
     """The one data directory."""
     wanted = None
     if request.topics is not None:

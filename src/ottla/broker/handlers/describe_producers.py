@@ -1,9 +1,8 @@
 """DescribeProducers, version 0 (KIP-664): who writes to a partition, and whose transaction is open there."""
 
-from typing import TYPE_CHECKING
-
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.names import name_problem
+from ottla.broker.ports.partitions import HasPartitions
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -13,11 +12,10 @@ from ottla.wire.messages.describe_producers import (
     TopicResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def handle(node: "Node", request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+def handle(
+    node: HasPartitions, request: DescribeProducersRequest, context: RequestContext
+) -> DescribeProducersResponse:
     """The producers that each partition remembers."""
     return DescribeProducersResponse(
         topics=tuple(
@@ -27,7 +25,7 @@ def handle(node: "Node", request: DescribeProducersRequest, context: RequestCont
     )
 
 
-def _describe(node: "Node", topic: str, index: int) -> PartitionResponse:
+def _describe(node: HasPartitions, topic: str, index: int) -> PartitionResponse:
     partition = node.partitions.find(topic, index)
     if partition is None:
         legal = name_problem(topic) is None

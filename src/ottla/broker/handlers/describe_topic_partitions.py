@@ -1,12 +1,14 @@
 """DescribeTopicPartitions, version 0 (KIP-966): topics in the order of their names, page by page."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ottla.broker.handlers.authorized import ON_TOPIC
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import TopicImage
 from ottla.broker.metadata.names import name_problem
+from ottla.broker.ports.settings import HasConfig
+from ottla.broker.ports.topics import HasImage
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -16,12 +18,13 @@ from ottla.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
+
+class _Node(HasConfig, HasImage, Protocol):
+    """What this handler touches."""
 
 
 def handle(
-    node: "Node", request: DescribeTopicPartitionsRequest, context: RequestContext
+    node: _Node, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
     """One page, and where the next begins."""
     wanted = {topic.name for topic in request.topics}
@@ -33,10 +36,10 @@ def handle(
         return DescribeTopicPartitionsResponse(topics=refused)
     left = min(max(request.response_partition_limit, 1), node.config.int("max.request.partition.size.limit"))
     topics = []
-    for name in sorted(wanted or node.metadata.image.topics):
+    for name in sorted(wanted or node.image.topics):
         if name < cursor.topic_name:
             continue
-        topic = node.metadata.image.topics.get(name)
+        topic = node.image.topics.get(name)
         if topic is None:
             topics.append(_missing(name))
             continue

@@ -1,8 +1,7 @@
 """DescribeTransactions, version 0 (KIP-664)."""
 
-from typing import TYPE_CHECKING
-
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.transactions import HasTransactions
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -10,18 +9,17 @@ from ottla.wire.messages.describe_transactions import (
     TransactionState,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def handle(node: "Node", request: DescribeTransactionsRequest, context: RequestContext) -> DescribeTransactionsResponse:
+def handle(
+    node: HasTransactions, request: DescribeTransactionsRequest, context: RequestContext
+) -> DescribeTransactionsResponse:
     """Each transactional id as its coordinator knows it."""
     return DescribeTransactionsResponse(
         transaction_states=tuple(_one(node, each) for each in request.transactional_ids)
     )
 
 
-def _one(node: "Node", transactional_id: str) -> TransactionState:
+def _one(node: HasTransactions, transactional_id: str) -> TransactionState:
     runner = node.transactions.find(transactional_id)
     if isinstance(runner, ErrorCode):
         return TransactionState(runner, transactional_id)

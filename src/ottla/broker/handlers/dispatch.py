@@ -2,22 +2,20 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.base.errors import CorruptDataError
 from ottla.broker.handlers.table import TABLE, RequestContext, decode_message
+from ottla.broker.node import Node
 from ottla.broker.server import Answer, Frame, Later
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.frames import UnsupportedVersionError, decode_request, encode_response
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
 
 class Dispatcher:
     """Calls handlers for one broker; the listener's `dispatch`."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: Node) -> None:
         self._node = node
         self._handlers: dict[int, Callable[..., Any]] = {}
 

@@ -1,23 +1,21 @@
 """EndTxn, versions 0–5. From version 5 on the end raises the epoch, and the answer tells the new one (KIP-890)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.handlers.answers import then
 from ottla.broker.handlers.fencing import told
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.transactions import HasTransactions
+from ottla.broker.runtime.answers import then
 from ottla.coordinator.txn.states import TransactionVersion
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
 _BUMPS_EPOCH_FROM = 5
 #: From here on a client knows PRODUCER_FENCED (KIP-588).
 _KNOWS_FENCED_FROM = 2
 
 
-def handle(node: "Node", request: EndTxnRequest, context: RequestContext) -> Any:
+def handle(node: HasTransactions, request: EndTxnRequest, context: RequestContext) -> Any:
     """Answered once the decision is in the log; the markers follow."""
     runner = node.transactions.find(request.transactional_id)
     if isinstance(runner, ErrorCode):

@@ -7,12 +7,17 @@ topic ids. A fetch that finds fewer than `min_bytes` waits for appends up to `ma
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.broker.fetch_sessions import Cached, FetchContext, PartitionKey
 from ottla.broker.handlers.fetch_response import PartitionResult, encode_fetch
 from ottla.broker.handlers.table import RequestContext, decode_message
+from ottla.broker.ports.identity import HasIdentity
+from ottla.broker.ports.partitions import HasPartitions
+from ottla.broker.ports.sessions import HasSessions
+from ottla.broker.ports.settings import HasConfig
+from ottla.broker.ports.topics import HasImage
 from ottla.broker.runtime.partitions import Partition
 from ottla.broker.runtime.purgatory import DelayedFetch
 from ottla.broker.server import Answer, Encoded, Frame, Later
@@ -20,10 +25,11 @@ from ottla.log.results import Isolation, Read
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 _TOPIC_IDS_FROM = 13
+
+
+class _Node(HasConfig, HasIdentity, HasImage, HasPartitions, HasSessions, Protocol):
+    """What this handler touches."""
 
 
 class _Outcome(NamedTuple):
@@ -35,7 +41,7 @@ class _Outcome(NamedTuple):
     urgent: bool
 
 
-def handle(node: "Node", frame: Frame, offset: int, context: RequestContext) -> Answer:
+def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> Answer:
     """Read now, or when there is enough."""
     version = context.api_version
     request: FetchRequest = decode_message(context, frame, offset)
@@ -51,7 +57,7 @@ def handle(node: "Node", frame: Frame, offset: int, context: RequestContext) -> 
 class _Fetch:
     """One request, read once or, after waiting, several times."""
 
-    def __init__(self, node: "Node", request: FetchRequest, context: RequestContext, fetch: FetchContext) -> None:
+    def __init__(self, node: _Node, request: FetchRequest, context: RequestContext, fetch: FetchContext) -> None:
         self._node = node
         self._request = request
         self._context = context
@@ -132,7 +138,7 @@ class _Fetch:
         if asked.current_leader_epoch not in (-1, epoch):
             older = asked.current_leader_epoch < epoch
             error = ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
-            leader = (self._node.node_id, epoch)
+            leader = (self._node.identity.node_id, epoch)
             return PartitionResult(key.topic, key.topic_id, key.partition, _failed(error), leader=leader)
         try:
             return self._read_log(key, partition, asked, left, first=first)
@@ -164,7 +170,7 @@ class _Fetch:
     def _find(self, key: PartitionKey) -> Partition | ErrorCode:
         topic = key.topic
         if self._context.api_version >= _TOPIC_IDS_FROM:
-            image = self._node.metadata.image.topics_by_id.get(key.topic_id)
+            image = self._node.image.topics_by_id.get(key.topic_id)
             if image is None:
                 return ErrorCode.UNKNOWN_TOPIC_ID
             topic = image.name

@@ -3,21 +3,26 @@
 Several keys at once from version 4 on (KIP-699). Key types: 0 group, 1 transactional id (version 1 on).
 """
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ottla.base.errors import StorageError
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.groups import HasGroups
+from ottla.broker.ports.identity import HasIdentity
+from ottla.broker.ports.partitions import HasPartitions
+from ottla.broker.ports.transactions import HasTransactions
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
 _GROUP, _TRANSACTION = 0, 1
 _MANY_KEYS_FROM = 4
 
 
-def handle(node: "Node", request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+class _Node(HasGroups, HasIdentity, HasPartitions, HasTransactions, Protocol):
+    """What this handler touches."""
+
+
+def handle(node: _Node, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     """This node, for every key: it leads all partitions."""
     if context.api_version >= _MANY_KEYS_FROM:
         return FindCoordinatorResponse(
@@ -29,7 +34,7 @@ def handle(node: "Node", request: FindCoordinatorRequest, context: RequestContex
     )
 
 
-def _find(node: "Node", key_type: int, key: str) -> Coordinator:
+def _find(node: _Node, key_type: int, key: str) -> Coordinator:
     try:
         if key_type == _GROUP:
             partition = node.groups.partition_of(key)
@@ -42,7 +47,7 @@ def _find(node: "Node", key_type: int, key: str) -> Coordinator:
     leader = node.partitions.find(*partition)
     if leader is None:
         return _refuse(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{partition} has no leader")
-    return Coordinator(key, node.node_id, node.host, node.port, 0, None)
+    return Coordinator(key, node.identity.node_id, node.identity.host, node.identity.port, 0, None)
 
 
 def _refuse(key: str, error: ErrorCode, message: str) -> Coordinator:

@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ottla.base.config import ConfigType
 from ottla.base.errors import StorageError
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.rules import RefusedError, check_configs
+from ottla.broker.ports.settings import HasConfig
+from ottla.broker.ports.topics import HasImage, HasTopics
 from ottla.broker.topic_config import TOPIC_CONFIG, default_value, render
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.incremental_alter_configs import (
@@ -18,14 +20,15 @@ from ottla.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
 
 
+class _Node(HasConfig, HasImage, HasTopics, Protocol):
+    """What this handler touches."""
+
+
 def handle(
-    node: "Node", request: IncrementalAlterConfigsRequest, context: RequestContext
+    node: _Node, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     """Each resource is changed as a whole or not at all; one that is named twice is not changed."""
     counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
@@ -42,18 +45,18 @@ def handle(
 
 
 def _alter(
-    node: "Node", resource: AlterConfigsResource, *, validate_only: bool, twice: bool
+    node: _Node, resource: AlterConfigsResource, *, validate_only: bool, twice: bool
 ) -> AlterConfigsResourceResponse:
     kind, name = resource.resource_type, resource.resource_name
     try:
         if twice:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-        node.check_alterable(kind, name)
+        node.topics.check_alterable(kind, name)
         changes = _changes(node, name, resource.configs)
-        own = dict(node.metadata.image.topic_configs(name)) | changes
+        own = dict(node.image.topic_configs(name)) | changes
         check_configs(node.config, {key: value for key, value in own.items() if value is not None})
         if not validate_only:
-            node.alter_topic(name, changes)
+            node.topics.alter(name, changes)
     except RefusedError as refused:
         return AlterConfigsResourceResponse(refused.error, str(refused), kind, name)
     except StorageError as fault:
@@ -61,19 +64,19 @@ def _alter(
     return AlterConfigsResourceResponse(0, None, kind, name)
 
 
-def _changes(node: "Node", topic: str, operations: Sequence[AlterableConfig]) -> dict[str, str | None]:
+def _changes(node: _Node, topic: str, operations: Sequence[AlterableConfig]) -> dict[str, str | None]:
     nulls = [each.name for each in operations if each.value is None and each.config_operation != _DELETE]
     if nulls:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
     if len({each.name for each in operations}) < len(operations):
         raise RefusedError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    own = node.metadata.image.topic_configs(topic)
+    own = node.image.topic_configs(topic)
     changes = {each.name: _operate(node, own, each) for each in operations}
     # Nothing is taken away that is not there, so also keys that nobody knows.
     return {name: value for name, value in changes.items() if value is not None or name in own}
 
 
-def _operate(node: "Node", own: Mapping[str, str], operation: AlterableConfig) -> str | None:
+def _operate(node: _Node, own: Mapping[str, str], operation: AlterableConfig) -> str | None:
     name, value, kind = operation.name, operation.value, operation.config_operation
     if kind == _DELETE:
         return None

@@ -1,25 +1,27 @@
 """InitProducerId, versions 0–5: a producer id and epoch (KIP-98), an epoch bump for one that recovers (KIP-360)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from ottla.broker.handlers.answers import then
 from ottla.broker.handlers.fencing import told
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.transactions import HasProducerIds, HasTransactions
+from ottla.broker.runtime.answers import then
 from ottla.coordinator.txn.init_producer_id import idempotent_producer_id
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
 #: From here on a client knows PRODUCER_FENCED (KIP-588).
 _KNOWS_FENCED_FROM = 4
 
 
-def handle(node: "Node", request: InitProducerIdRequest, context: RequestContext) -> Any:
+class _Node(HasProducerIds, HasTransactions, Protocol):
+    """What this handler touches."""
+
+
+def handle(node: _Node, request: InitProducerIdRequest, context: RequestContext) -> Any:
     """Any broker serves an idempotent producer, the id's coordinator a transactional one."""
     if request.transactional_id is None:
-        return idempotent_producer_id(request, node.new_producer_id)
+        return idempotent_producer_id(request, node.producer_ids.new)
     runner = node.transactions.find(request.transactional_id)
     if isinstance(runner, ErrorCode):
         return InitProducerIdResponse(error_code=runner, producer_epoch=-1)

@@ -1,23 +1,21 @@
 """JoinGroup, versions 0–9. From version 4 on a client without member id is told one first (KIP-394)."""
 
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ottla.broker.handlers.answers import then
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.groups import HasGroups
+from ottla.broker.runtime.answers import then
 from ottla.coordinator.group import join
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
 _KNOWS_MEMBER_ID_REQUIRED_FROM = 4
 _NULLABLE_PROTOCOL_FROM = 7
 _SKIPS_ASSIGNMENT_FROM = 9
 
 
-def handle(node: "Node", request: JoinGroupRequest, context: RequestContext) -> Any:
+def handle(node: HasGroups, request: JoinGroupRequest, context: RequestContext) -> Any:
     """Wait for the next generation."""
     runner = node.groups.find(request.group_id)
     if isinstance(runner, ErrorCode):

@@ -1,19 +1,17 @@
 """LeaveGroup, versions 0–5; several members at once from version 3 on (KIP-345)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.groups import HasGroups
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
 #: Older versions name one member.
 _MEMBERS_FROM = 3
 
 
-def handle(node: "Node", request: LeaveGroupRequest, context: RequestContext) -> Any:
+def handle(node: HasGroups, request: LeaveGroupRequest, context: RequestContext) -> Any:
     """Members leave, and the others rebalance."""
     runner = node.groups.find(request.group_id)
     if isinstance(runner, ErrorCode):

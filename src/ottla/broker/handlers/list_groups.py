@@ -1,16 +1,12 @@
 """ListGroups, versions 0–5: by state from version 4 on (KIP-518), by type from version 5 on (KIP-848)."""
 
-from typing import TYPE_CHECKING
-
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.groups import HasGroups
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def handle(node: "Node", request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+def handle(node: HasGroups, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     """All groups of this node; an incomplete list says so."""
     groups = tuple(
         group

@@ -5,10 +5,11 @@
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.partitions import HasPartitions
 from ottla.log.results import Isolation
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_offsets import (
@@ -19,14 +20,11 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 #: First version that knows a special timestamp.
 _SPECIAL_FROM: Final = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 
 
-def handle(node: "Node", request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+def handle(node: HasPartitions, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     """One offset per partition that is named once; -1 where nothing is as new as the timestamp."""
     isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
     counts = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
@@ -46,7 +44,7 @@ def handle(node: "Node", request: ListOffsetsRequest, context: RequestContext) -
 
 
 def _one(
-    node: "Node", topic: str, asked: ListOffsetsPartition, isolation: Isolation, version: int
+    node: HasPartitions, topic: str, asked: ListOffsetsPartition, isolation: Isolation, version: int
 ) -> ListOffsetsPartitionResponse:
     index = asked.partition_index
     if asked.timestamp < 0 and version < _SPECIAL_FROM.get(asked.timestamp, version + 1):
@@ -54,7 +52,7 @@ def _one(
     partition = node.partitions.find(topic, index)
     if partition is None:
         return ListOffsetsPartitionResponse(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    error = node.check_leader_epoch(partition, asked.current_leader_epoch)
+    error = partition.check_leader_epoch(asked.current_leader_epoch)
     if error is not ErrorCode.NONE:
         return ListOffsetsPartitionResponse(index, error)
     try:

@@ -1,19 +1,22 @@
 """ListTransactions, versions 0–2: by state and producer id (KIP-664), duration (KIP-994), id pattern (KIP-1152)."""
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.settings import HasClock
+from ottla.broker.ports.transactions import HasTransactions
 from ottla.coordinator.txn.listing import list_transactions, only_matching
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
+
+class _Node(HasClock, HasTransactions, Protocol):
+    """What this handler touches."""
 
 
 def handle(
-    node: "Node", request: ListTransactionsRequest, context: RequestContext
+    node: _Node, request: ListTransactionsRequest, context: RequestContext
 ) -> "ListTransactionsResponse | asyncio.Future[ListTransactionsResponse]":
     """All transactional ids of this node that pass the filters."""
     if node.transactions.loading:

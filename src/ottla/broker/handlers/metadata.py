@@ -4,12 +4,14 @@ Topics by id from version 12 on (KIP-516). Version 0 has no null list: an empty 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ottla.broker.handlers.authorized import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import TopicImage
 from ottla.broker.metadata.names import INTERNAL_TOPICS, SHARE_TOPIC, name_problem
+from ottla.broker.ports.identity import HasIdentity
+from ottla.broker.ports.topics import HasImage, HasTopics
 from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import (
@@ -21,14 +23,15 @@ from ottla.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 #: Versions 10 and 11 have topic ids, and cannot be asked with them yet.
 _ANSWERS_IDS_FROM = 12
 
 
-def handle(node: "Node", request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+class _Node(HasIdentity, HasImage, HasTopics, Protocol):
+    """What this handler touches."""
+
+
+def handle(node: _Node, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     """What the cluster looks like."""
     named = request.topics or ()
     by_id = any(each.name is None or each.topic_id != NULL_UUID for each in named)
@@ -36,24 +39,25 @@ def handle(node: "Node", request: MetadataRequest, context: RequestContext) -> M
         refused = (MetadataResponseTopic(ErrorCode.INVALID_REQUEST, each.name or "", each.topic_id) for each in named)
         return MetadataResponse(topics=tuple(refused))
     if request.topics is None or (context.api_version == 0 and not request.topics):
-        topics = [_describe(topic) for topic in node.metadata.image.topics.values()]
+        topics = [_describe(topic) for topic in node.image.topics.values()]
     else:
         topics = _asked(node, request, request.topics)
     if request.include_topic_authorized_operations:
         topics = [
             topic if topic.name is None else topic._replace(topic_authorized_operations=ON_TOPIC) for topic in topics
         ]
+    me = node.identity
     return MetadataResponse(
-        brokers=(MetadataResponseBroker(node.node_id, node.host, node.port, node.rack),),
-        cluster_id=node.cluster_id,
-        controller_id=node.node_id,
+        brokers=(MetadataResponseBroker(me.node_id, me.host, me.port, me.rack),),
+        cluster_id=me.cluster_id,
+        controller_id=me.node_id,
         topics=tuple(topics),
         cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
     )
 
 
 def _asked(
-    node: "Node", request: MetadataRequest, topics: Sequence[MetadataRequestTopic]
+    node: _Node, request: MetadataRequest, topics: Sequence[MetadataRequestTopic]
 ) -> list[MetadataResponseTopic]:
     """Each topic once; where any is asked for by its id, names are not looked at."""
     by_id = [each for each in topics if each.topic_id != NULL_UUID]
@@ -63,19 +67,19 @@ def _asked(
     return [_find(node, name, request.allow_auto_topic_creation) for name in names]
 
 
-def _find_id(node: "Node", topic_id: bytes) -> MetadataResponseTopic:
-    topic = node.metadata.image.topics_by_id.get(topic_id)
+def _find_id(node: _Node, topic_id: bytes) -> MetadataResponseTopic:
+    topic = node.image.topics_by_id.get(topic_id)
     if topic is None:
         return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
     return _describe(topic)
 
 
-def _find(node: "Node", name: str | None, may_create: bool) -> MetadataResponseTopic:
+def _find(node: _Node, name: str | None, may_create: bool) -> MetadataResponseTopic:
     if name is None or name_problem(name) is not None:
         return MetadataResponseTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
-    topic = node.metadata.image.topics.get(name)
+    topic = node.image.topics.get(name)
     if topic is None and may_create and name != SHARE_TOPIC:
-        topic = node.auto_create_topic(name)
+        topic = node.topics.auto_create(name)
     if topic is None:
         return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, is_internal=name in INTERNAL_TOPICS)
     return _describe(topic)

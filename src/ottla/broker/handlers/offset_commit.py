@@ -1,9 +1,11 @@
 """OffsetCommit, versions 2–10. Topics by id from version 10 on (KIP-848); unknown topics and partitions are refused."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from ottla.broker.handlers.answers import then
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.groups import HasGroups
+from ottla.broker.ports.topics import HasImage
+from ottla.broker.runtime.answers import then
 from ottla.coordinator.offsets.commit import refuse_commit
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
@@ -14,14 +16,15 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 _TOPIC_IDS_FROM = 10
 _REPORTS_MISSING_FROM = 9
 
 
-def handle(node: "Node", request: OffsetCommitRequest, context: RequestContext) -> Any:
+class _Node(HasGroups, HasImage, Protocol):
+    """What this handler touches."""
+
+
+def handle(node: _Node, request: OffsetCommitRequest, context: RequestContext) -> Any:
     """Commit what belongs to topics that exist; the answers keep the request's order."""
     runner = node.groups.find(request.group_id)
     if isinstance(runner, ErrorCode):
@@ -35,15 +38,15 @@ def handle(node: "Node", request: OffsetCommitRequest, context: RequestContext) 
     return then(answered, lambda response: _merge(named, response, by_id=by_id))
 
 
-def _named(node: "Node", topic: OffsetCommitRequestTopic, *, by_id: bool) -> OffsetCommitRequestTopic:
+def _named(node: _Node, topic: OffsetCommitRequestTopic, *, by_id: bool) -> OffsetCommitRequestTopic:
     """The topic with both its name and its id; the one that is missing stays empty when it is not known."""
-    image = node.metadata.image
+    image = node.image
     found = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
     return topic if found is None else topic._replace(name=found.name, topic_id=found.topic_id)
 
 
-def _known(node: "Node", topic: OffsetCommitRequestTopic) -> OffsetCommitRequestTopic | None:
-    there = node.metadata.image.topics.get(topic.name)
+def _known(node: _Node, topic: OffsetCommitRequestTopic) -> OffsetCommitRequestTopic | None:
+    there = node.image.topics.get(topic.name)
     if there is None:
         return None
     count = len(there.partitions)

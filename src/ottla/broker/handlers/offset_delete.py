@@ -1,17 +1,20 @@
 """OffsetDelete, version 0 (KIP-496)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from ottla.broker.handlers.answers import then
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.groups import HasGroups
+from ottla.broker.ports.topics import HasImage
+from ottla.broker.runtime.answers import then
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
+
+class _Node(HasGroups, HasImage, Protocol):
+    """What this handler touches."""
 
 
-def handle(node: "Node", request: OffsetDeleteRequest, context: RequestContext) -> Any:
+def handle(node: _Node, request: OffsetDeleteRequest, context: RequestContext) -> Any:
     """Forget a group's offsets of partitions it does not read."""
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
@@ -25,9 +28,9 @@ def handle(node: "Node", request: OffsetDeleteRequest, context: RequestContext) 
     )
 
 
-def _with_unknown(node: "Node", answer: OffsetDeleteResponse) -> OffsetDeleteResponse:
+def _with_unknown(node: _Node, answer: OffsetDeleteResponse) -> OffsetDeleteResponse:
     """Partitions that do not exist are told as such; their offsets, if there were any, are gone all the same."""
-    topics = node.metadata.image.topics
+    topics = node.image.topics
     told = []
     for topic in answer.topics:
         count = len(topics[topic.name].partitions) if topic.name in topics else 0

@@ -1,8 +1,10 @@
 """OffsetFetch, versions 1–10: one group, or several from version 8 on (KIP-709); topics by id from version 10 on."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.groups import HasGroups
+from ottla.broker.ports.topics import HasImage
 from ottla.coordinator.offsets.fetch import groups_of, response_of
 from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
@@ -16,13 +18,14 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 _TOPIC_IDS_FROM = 10
 
 
-def handle(node: "Node", request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+class _Node(HasGroups, HasImage, Protocol):
+    """What this handler touches."""
+
+
+def handle(node: _Node, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     """What each group has committed."""
     by_id = context.api_version >= _TOPIC_IDS_FROM
     groups = tuple(_fetch(node, each, request.require_stable, by_id=by_id) for each in groups_of(request))
@@ -30,14 +33,14 @@ def handle(node: "Node", request: OffsetFetchRequest, context: RequestContext) -
 
 
 def _fetch(
-    node: "Node", asked: OffsetFetchRequestGroup, require_stable: bool, *, by_id: bool
+    node: _Node, asked: OffsetFetchRequestGroup, require_stable: bool, *, by_id: bool
 ) -> OffsetFetchResponseGroup:
     runner = node.groups.find(asked.group_id)
     if isinstance(runner, ErrorCode):
         return OffsetFetchResponseGroup(asked.group_id, (), runner)
     if not by_id:
         return runner.shard.fetch_offsets(asked, require_stable=require_stable)
-    image = node.metadata.image
+    image = node.image
     unknown: list[OffsetFetchResponseTopics] = []
     if asked.topics is not None:
         named = []

@@ -1,8 +1,7 @@
 """OffsetForLeaderEpoch, versions 2–4 (KIP-320): where an epoch ends, so that a reader notices a log that was cut."""
 
-from typing import TYPE_CHECKING
-
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.partitions import HasPartitions
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -12,11 +11,10 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def handle(node: "Node", request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
+def handle(
+    node: HasPartitions, request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse:
     """The largest epoch up to the one asked for, and its end."""
     return OffsetForLeaderEpochResponse(
         topics=tuple(
@@ -26,11 +24,11 @@ def handle(node: "Node", request: OffsetForLeaderEpochRequest, context: RequestC
     )
 
 
-def _one(node: "Node", topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _one(node: HasPartitions, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     partition = node.partitions.find(topic, asked.partition)
     if partition is None:
         return EpochEndOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, asked.partition)
-    error = node.check_leader_epoch(partition, asked.current_leader_epoch)
+    error = partition.check_leader_epoch(asked.current_leader_epoch)
     if error is not ErrorCode.NONE:
         return EpochEndOffset(error, asked.partition)
     end = partition.log.end_offset_for_epoch(asked.leader_epoch)

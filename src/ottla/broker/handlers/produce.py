@@ -7,13 +7,17 @@ that verification. Topic ids instead of names from version 13 on (KIP-516). KIP-
 
 import asyncio
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import TopicPartition
-from ottla.broker.handlers.answers import then
 from ottla.broker.handlers.table import RequestContext, decode_message
 from ottla.broker.metadata.names import INTERNAL_TOPICS
+from ottla.broker.ports.partitions import HasPartitions
+from ottla.broker.ports.settings import HasClock
+from ottla.broker.ports.topics import HasImage
+from ottla.broker.ports.transactions import HasVerification
+from ottla.broker.runtime.answers import then
 from ottla.broker.runtime.partitions import Partition
 from ottla.broker.server import Answer, Encoded, Frame, Later
 from ottla.coordinator.txn.add_partitions_to_txn import produce_error
@@ -31,9 +35,6 @@ from ottla.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
 _TOPIC_IDS_FROM = 13
 #: From here on a produce adds its partitions to the transaction (KIP-890's protocol).
@@ -59,6 +60,10 @@ _PRODUCER = struct.Struct(">43xqhi")
 _TRANSACTIONAL = 0x10
 
 
+class _Node(HasClock, HasImage, HasPartitions, HasVerification, Protocol):
+    """What this handler touches."""
+
+
 class _Unverified(NamedTuple):
     """A partition whose first batch of a transaction waits for the coordinator."""
 
@@ -68,7 +73,7 @@ class _Unverified(NamedTuple):
     producer_epoch: int
 
 
-def handle(node: "Node", frame: Frame, offset: int, context: RequestContext) -> Answer:
+def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> Answer:
     """Append now, or once the transaction coordinator has said yes."""
     version = context.api_version
     request: ProduceRequest = decode_message(context, frame, offset)
@@ -84,7 +89,7 @@ def handle(node: "Node", frame: Frame, offset: int, context: RequestContext) -> 
     guards = {each.tp: each.guard for each in unverified}
     adds = version >= _ADDS_PARTITIONS_FROM
     first = unverified[0]
-    asked = node.add_to_transaction(
+    asked = node.verification.ask(
         request.transactional_id,
         first.producer_id,
         first.producer_epoch,
@@ -114,7 +119,7 @@ def _as_encoded(answer: object) -> Encoded:
 class _Produce:
     """One request."""
 
-    def __init__(self, node: "Node", request: ProduceRequest, context: RequestContext) -> None:
+    def __init__(self, node: _Node, request: ProduceRequest, context: RequestContext) -> None:
         self._node = node
         self._request = request
         self._context = context
@@ -221,7 +226,7 @@ class _Produce:
     def _find(self, topic: TopicProduceData, index: int) -> Partition | ErrorCode:
         name = topic.name
         if self._context.api_version >= _TOPIC_IDS_FROM:
-            image = self._node.metadata.image.topics_by_id.get(topic.topic_id)
+            image = self._node.image.topics_by_id.get(topic.topic_id)
             if image is None:
                 return ErrorCode.UNKNOWN_TOPIC_ID
             name = image.name

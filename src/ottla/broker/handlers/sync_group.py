@@ -1,18 +1,16 @@
 """SyncGroup, versions 0–5: the leader brings the assignment, everybody fetches their own."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.groups import HasGroups
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
 _PROTOCOL_FROM = 5
 
 
-def handle(node: "Node", request: SyncGroupRequest, context: RequestContext) -> Any:
+def handle(node: HasGroups, request: SyncGroupRequest, context: RequestContext) -> Any:
     """Wait for the leader's assignment."""
     if context.api_version >= _PROTOCOL_FROM and None in (request.protocol_type, request.protocol_name):
         # KIP-559: from version 5 on both must be said.

@@ -4,11 +4,16 @@ From version 5 on the partition of `__consumer_offsets` is added to the transact
 it is verified to be in it.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ottla.base.types import TopicPartition
-from ottla.broker.handlers.answers import then
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.groups import HasGroups
+from ottla.broker.ports.partitions import HasPartitions
+from ottla.broker.ports.settings import HasClock, HasConfig
+from ottla.broker.ports.topics import HasImage
+from ottla.broker.ports.transactions import HasVerification
+from ottla.broker.runtime.answers import then
 from ottla.coordinator.offsets.commit import refuse_transactional_commit
 from ottla.coordinator.txn.add_partitions_to_txn import produce_error
 from ottla.wire.batch import NO_SEQUENCE
@@ -20,14 +25,15 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
-
 _ADDS_PARTITIONS_FROM = 5
 _KNOWS_ABORTABLE_FROM = 4
 
 
-def handle(node: "Node", request: TxnOffsetCommitRequest, context: RequestContext) -> Any:
+class _Node(HasClock, HasConfig, HasGroups, HasImage, HasPartitions, HasVerification, Protocol):
+    """What this handler touches."""
+
+
+def handle(node: _Node, request: TxnOffsetCommitRequest, context: RequestContext) -> Any:
     """Write the offsets once the transaction coordinator has said yes."""
     if not request.group_id:
         return refuse_transactional_commit(request, ErrorCode.INVALID_GROUP_ID)
@@ -48,7 +54,7 @@ def handle(node: "Node", request: TxnOffsetCommitRequest, context: RequestContex
         return refuse_transactional_commit(request, begun.error)
     if not begun.needed:
         return _commit(node, request)
-    asked = node.add_to_transaction(
+    asked = node.verification.ask(
         request.transactional_id, request.producer_id, request.producer_epoch, [tp], verify_only=not adds
     )
 
@@ -63,12 +69,12 @@ def handle(node: "Node", request: TxnOffsetCommitRequest, context: RequestContex
     return then(asked, verified)
 
 
-def _commit(node: "Node", request: TxnOffsetCommitRequest) -> Any:
+def _commit(node: _Node, request: TxnOffsetCommitRequest) -> Any:
     """Commit what belongs to topics that exist."""
     runner = node.groups.find(request.group_id)
     if isinstance(runner, ErrorCode):
         return refuse_transactional_commit(request, runner)
-    image = node.metadata.image
+    image = node.image
     known = []
     for topic in request.topics:
         there = image.topics.get(topic.name)

@@ -1,9 +1,8 @@
 """WriteTxnMarkers, versions 1–2: what a coordinator tells leaders, and `kafka-transactions abort` too."""
 
-from typing import TYPE_CHECKING
-
 from ottla.base.types import TopicPartition
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.transactions import HasMarkers
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -13,16 +12,13 @@ from ottla.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
-
-def handle(node: "Node", request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
+def handle(node: HasMarkers, request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
     """End each producer's transaction in the partitions named."""
     return WriteTxnMarkersResponse(tuple(_write(node, marker) for marker in request.markers))
 
 
-def _write(node: "Node", marker: WritableTxnMarker) -> WritableTxnMarkerResult:
+def _write(node: HasMarkers, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
     partitions = [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
     results = node.markers.write(
         partitions,

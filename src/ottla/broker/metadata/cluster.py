@@ -17,10 +17,10 @@ from ottla.broker.metadata.records import (
     decode_record,
     encode_record,
 )
-from ottla.broker.runtime.replay import replay
 from ottla.coordinator.decision import LogRecord
 from ottla.coordinator.producer_ids import ProducerIds
 from ottla.log.partition import PartitionLog
+from ottla.log.replay import replay
 from ottla.log.results import Origin
 from ottla.wire.errors import ErrorCode
 from ottla.wire.producer_ids_record import is_producer_ids

@@ -14,11 +14,11 @@ from ottla.base.errors import StorageError
 from ottla.base.require import require
 from ottla.base.types import TopicPartition
 from ottla.broker.metadata.image import MetadataImage, TopicImage
-from ottla.broker.runtime.replay import ReplayedBatch
 from ottla.broker.runtime.shard import Applier, Shard, ShardRunner, ShardRuntime, ShardState, log_records
 from ottla.coordinator.decision import NOTHING, Decision, Effect
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.txn.shard import TransactionShard
+from ottla.log.replay import ReplayedBatch
 from ottla.wire.errors import ErrorCode
 from ottla.wire.hashing import coordinator_partition
 

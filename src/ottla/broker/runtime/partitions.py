@@ -54,6 +54,12 @@ class Partition:
         self.leader_epoch = leader_epoch
         self._watchers: set[Watcher] = set()
 
+    def check_leader_epoch(self, current: int) -> ErrorCode:
+        """Whether a client's idea of the leader epoch is right (KIP-320); -1 is no idea."""
+        if current in (-1, self.leader_epoch):
+            return ErrorCode.NONE
+        return ErrorCode.FENCED_LEADER_EPOCH if current < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+
     def watch(self, watcher: Watcher) -> None:
         """Tell `watcher` what happens here, until `unwatch`."""
         self._watchers.add(watcher)

@@ -20,9 +20,9 @@ from ottla.base.limits import MAX_FRESH_STARTS
 from ottla.base.require import InvariantError
 from ottla.base.types import TopicPartition
 from ottla.broker.runtime.partitions import Partitions
-from ottla.broker.runtime.replay import ReplayedBatch, replay
 from ottla.broker.runtime.timers import Timers
 from ottla.coordinator.decision import CancelTimer, Decision, Effect, LogRecord, SetTimer
+from ottla.log.replay import ReplayedBatch, replay
 from ottla.log.results import Origin
 from ottla.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.wire.errors import ErrorCode

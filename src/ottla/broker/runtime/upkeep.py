@@ -3,13 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.base.clock import Clock
 from ottla.base.errors import StorageError
+from ottla.broker.config import BrokerConfig
+from ottla.broker.runtime.partitions import Partitions
+from ottla.broker.runtime.timers import Timers
 from ottla.broker.server import Listener
-
-if TYPE_CHECKING:
-    from ottla.broker.node import Node
 
 _log = logging.getLogger(__name__)
 
@@ -27,14 +28,19 @@ def idle_check_interval_ms(max_idle_ms: int) -> int:
 class Upkeep:
     """Runs each piece of work by its own interval, on the broker's timers."""
 
-    def __init__(self, node: "Node", listener: Listener) -> None:
-        self._node = node
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, timers: Timers, partitions: Partitions, listener: Listener
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._timers = timers
+        self._partitions = partitions
         self._listener = listener
         self._flushing: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Set the timers."""
-        config = self._node.config
+        config = self._config
         self._every(config.int("log.retention.check.interval.ms"), "retention", self.apply_retention)
         self._every(config.int("producer.id.expiration.check.interval.ms"), "producers", self.expire_producers)
         self._every(_CHECKPOINT_MS, "checkpoint", self._checkpoint)
@@ -48,20 +54,20 @@ class Upkeep:
 
     def apply_retention(self) -> None:
         """Delete the segments whose time has come."""
-        now_ms = self._node.clock.now_ms()
-        for partition in self._node.partitions.all():
+        now_ms = self._clock.now_ms()
+        for partition in self._partitions.all():
             try:
                 deleted = partition.log.apply_retention(now_ms)
             except StorageError as fault:  # the others may still make room
-                self._node.partitions.faults.report(f"retention of {partition.tp}", fault)
+                self._partitions.faults.report(f"retention of {partition.tp}", fault)
                 continue
             if deleted:
                 _log.info("%s: %d segment(s) deleted by retention", partition.tp, deleted)
 
     def expire_producers(self) -> None:
         """Forget producers that were silent for `producer.id.expiration.ms` (P7)."""
-        now_ms = self._node.clock.now_ms()
-        for partition in self._node.partitions.all():
+        now_ms = self._clock.now_ms()
+        for partition in self._partitions.all():
             partition.log.expire_producers(now_ms)
 
     def _checkpoint(self) -> None:
@@ -74,7 +80,7 @@ class Upkeep:
         What is in the page cache survives the process; this is for the machine, and makes the next recovery short.
         """
         loop = asyncio.get_running_loop()
-        partitions = self._node.partitions
+        partitions = self._partitions
         for partition in partitions.all():
             log = partition.log
             # While others were flushed it may have been deleted; its names may be those of a new topic by now.
@@ -93,13 +99,13 @@ class Upkeep:
             partitions.faults.report("no checkpoint", fault)
 
     def _every(self, interval_ms: int, name: str, work: Callable[[], None]) -> None:
-        timers = self._node.timers
+        timers = self._timers
 
         def due() -> None:
             timers.set(("upkeep", name), interval_ms, due)
             try:
                 work()
             except StorageError as fault:
-                self._node.partitions.faults.report(name, fault)
+                self._partitions.faults.report(name, fault)
 
         timers.set(("upkeep", name), interval_ms, due)

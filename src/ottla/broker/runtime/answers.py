@@ -5,6 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 
+def ready(result: Any) -> "asyncio.Future[Any]":
+    """A future that is done."""
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    future.set_result(result)
+    return future
+
+
 def then(future: "asyncio.Future[Any]", finish: Callable[[Any], Any]) -> Any:
     """`finish` of the future's result: at once when that is there already, else as another future.
 

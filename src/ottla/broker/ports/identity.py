@@ -1,0 +1,25 @@
+"""Who this broker is, and where clients find it."""
+
+from typing import Protocol
+
+from ottla.broker.metadata.properties import MetaProperties
+
+
+class Identity:
+    """The broker's ids and its address."""
+
+    def __init__(self, properties: MetaProperties, rack: str | None) -> None:
+        self.node_id = properties.node_id
+        self.cluster_id = properties.cluster_id
+        self.directory_id = properties.directory_id
+        self.rack = rack
+        #: The address told to clients; known once the listener is bound.
+        self.host = ""
+        self.port = -1
+
+
+class HasIdentity(Protocol):
+    """Needs to know who this broker is."""
+
+    @property
+    def identity(self) -> Identity: ...

@@ -1,0 +1,27 @@
+"""The partitions that this node leads, as requests reach them."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from ottla.broker.runtime.faults import DiskFaults
+from ottla.broker.runtime.partitions import Partition
+
+
+class LedPartitions(Protocol):
+    """Partitions by topic and number. Making and deleting them is for `Topics`."""
+
+    @property
+    def faults(self) -> DiskFaults: ...
+
+    def find(self, topic: str, partition: int, /) -> Partition | None: ...
+
+    def all(self) -> Iterable[Partition]: ...
+
+    def checkpoint(self, *, sync: bool) -> None: ...
+
+
+class HasPartitions(Protocol):
+    """Needs partitions."""
+
+    @property
+    def partitions(self) -> LedPartitions: ...

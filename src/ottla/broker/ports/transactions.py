@@ -1,0 +1,110 @@
+"""Transactions: their coordinators, partitions that join one, markers, producer ids."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from ottla.base.errors import StorageError
+from ottla.base.types import TopicPartition
+from ottla.broker.metadata.cluster import ClusterMetadata
+from ottla.broker.runtime.answers import ready, then
+from ottla.broker.runtime.coordinators import Coordinators
+from ottla.broker.runtime.faults import DiskFaults
+from ottla.broker.runtime.markers import Markers
+from ottla.coordinator.txn.shard import TransactionShard
+from ottla.coordinator.txn.states import TransactionVersion
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+
+class Verification:
+    """What a partition's leader asks the transaction coordinator (KIP-890)."""
+
+    def __init__(self, transactions: Coordinators[TransactionShard]) -> None:
+        self._transactions = transactions
+
+    def ask(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        verify_only: bool,
+    ) -> "asyncio.Future[dict[TopicPartition, ErrorCode]]":
+        """Add partitions to a transaction, or verify that they are in it."""
+        runner = self._transactions.find(transactional_id)
+        if isinstance(runner, ErrorCode):
+            return ready(dict.fromkeys(partitions, runner))
+        topics: dict[str, list[int]] = {}
+        for tp in partitions:
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        asked = AddPartitionsToTxnTransaction(
+            transactional_id,
+            producer_id,
+            producer_epoch,
+            verify_only,
+            tuple(AddPartitionsToTxnTopic(topic, tuple(numbers)) for topic, numbers in topics.items()),
+        )
+        version = TransactionVersion.V0 if verify_only else TransactionVersion.V2
+        shard = runner.shard
+        answered = then(
+            runner.submit(lambda token, now_ms: shard.add_partitions_to_txn(token, asked, version, now_ms)), _errors
+        )
+        return answered if isinstance(answered, asyncio.Future) else ready(answered)
+
+
+class ProducerIds:
+    """Producer ids for whoever asks."""
+
+    def __init__(self, metadata: ClusterMetadata, faults: DiskFaults) -> None:
+        self._metadata = metadata
+        self._faults = faults
+
+    def new(self) -> int | None:
+        """A producer id nobody ever had, or None when none can be made durable now."""
+        try:
+            return self._metadata.next_producer_id()
+        except StorageError as fault:
+            self._faults.report("no producer id", fault)
+            return None
+
+
+def _errors(result: AddPartitionsToTxnResult) -> dict[TopicPartition, ErrorCode]:
+    return {
+        TopicPartition(topic.name, each.partition_index): ErrorCode(each.partition_error_code)
+        for topic in result.topic_results
+        for each in topic.results_by_partition
+    }
+
+
+class HasTransactions(Protocol):
+    """Needs transaction coordinators."""
+
+    @property
+    def transactions(self) -> Coordinators[TransactionShard]: ...
+
+
+class HasVerification(Protocol):
+    """Needs to ask a transaction's coordinator as a partition's leader does."""
+
+    @property
+    def verification(self) -> Verification: ...
+
+
+class HasMarkers(Protocol):
+    """Needs to write transaction markers."""
+
+    @property
+    def markers(self) -> Markers: ...
+
+
+class HasProducerIds(Protocol):
+    """Needs producer ids."""
+
+    @property
+    def producer_ids(self) -> ProducerIds: ...
