@@ -239,6 +239,20 @@ class GroupMachine(RuleBasedStateMachine):
             assert group.pending_sync <= set(group.members)
             assert not group.pending_members & set(group.members)
 
+    @invariant()
+    def what_is_kept_of_all_members_is_what_would_be_counted(self) -> None:
+        group = self.rig.shard.group(GROUP) if hasattr(self, "rig") else None
+        if group is not None:
+            members = tuple(group.members.values())
+            offered = [{each.name for each in member.protocols} for member in members]
+            assert group.members.joins_waiting == sum(member.join_token is not None for member in members)
+            assert group.members.candidates() == (
+                frozenset.intersection(*map(frozenset, offered)) if offered else set()
+            )
+            for member in members:
+                if member.group_instance_id is not None:
+                    assert group.members.static_member_id(member.group_instance_id) == member.member_id
+
     def teardown(self) -> None:
         if not hasattr(self, "rig"):
             return

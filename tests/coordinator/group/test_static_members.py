@@ -177,3 +177,19 @@ def test_g15_a_replacement_is_still_expected_to_sync() -> None:
     rig.sync(new, 1, instance="b")
     assert ("sync", "readers") not in rig.timers
     assert follower not in rig.group().members
+
+
+def test_who_is_named_twice_leaves_once() -> None:
+    rig = Rig()
+    rig.stable(1)
+    token = rig.join(instance="a", two_steps=False)
+    (leader,) = [name for name in rig.group().members if not name.startswith("a")]
+    rig.join(leader)
+    member = rig.joined(token).member_id
+    answers = rig.leave(MemberIdentity("", "a"), member, MemberIdentity("", "a")).members
+    assert [each.error_code for each in answers] == [
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    ]
+    assert set(rig.group().members) == {leader}

@@ -6,12 +6,14 @@ A draft starts from the group as it is and is thrown away unless the shard puts 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
 from ottla.coordinator.decision import CancelTimer, LogRecord, Reply, SetTimer, Timer
 from ottla.coordinator.group.config import GroupConfig
-from ottla.coordinator.group.state import Group, Member
+from ottla.coordinator.group.members import Member, Members
+from ottla.coordinator.group.state import Group
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.wire.messages.sync_group import SyncGroupResponse
@@ -23,10 +25,14 @@ SYNC: Final = "sync"
 
 
 class Draft:
-    """What one input makes of `group`; see the module."""
+    """What one input makes of `group`; see the module.
+
+    The members are copied once, at the first change, and then changed in place: an input may change all of them.
+    """
 
     def __init__(self, group: Group, config: GroupConfig, now_ms: int) -> None:
         self.group = group
+        self._own: Members | None = None
         self.config = config
         self.now_ms = now_ms
         self.records: list[LogRecord] = []
@@ -58,7 +64,48 @@ class Draft:
 
     def update(self, member: Member) -> None:
         """Put `member` in the place of the one with its id."""
-        self.group = replace(self.group, members={**self.group.members, member.member_id: member})
+        self._members().put(member)
+
+    def add(self, member: Member) -> None:
+        """A new member joins; the first one leads (G4)."""
+        self._members().put(member)
+        leader = member.member_id if self.group.leader is None else self.group.leader
+        self.group = replace(self.group, leader=leader, pending_members=self.group.pending_members - {member.member_id})
+
+    def rename(self, old_member_id: str, member: Member) -> None:
+        """Put `member` where the one with the old id was: in the order of members, as leader, among those to sync."""
+        self._members().rename(old_member_id, member)
+        group = self.group
+        to_sync = group.pending_sync
+        if old_member_id in to_sync:
+            to_sync = to_sync - {old_member_id} | {member.member_id}
+        leader = member.member_id if group.leader == old_member_id else group.leader
+        self.group = replace(group, pending_sync=to_sync, leader=leader)
+
+    def remove(self, member_ids: Collection[str]) -> None:
+        """Remove members and pending members without a word; the first of those left leads (G4)."""
+        if not member_ids:
+            return
+        members = self._members()
+        for member_id in member_ids:
+            members.remove(member_id)
+        group = self.group
+        leader = group.leader
+        if leader is not None and leader not in members:
+            leader = next(iter(members), None)
+        self.group = replace(
+            group,
+            leader=leader,
+            pending_members=group.pending_members.difference(member_ids),
+            pending_sync=group.pending_sync.difference(member_ids),
+        )
+
+    def _members(self) -> Members:
+        """The draft's own members, copied at the first change."""
+        if self.group.members is not self._own:
+            self._own = self.group.members.copy()
+            self.group = replace(self.group, members=self._own)
+        return self._own
 
     def wait_for_join(self, member: Member, token: int) -> Member:
         """Let `token` wait for the member's join answer.
@@ -87,7 +134,7 @@ class Draft:
             self.update(replace(member, sync_token=None))
             self.expect_heartbeat(member.member_id, member.session_timeout_ms)
 
-    def drop(self, *member_ids: str) -> None:
+    def drop(self, member_ids: Collection[str]) -> None:
         """Remove members or pending members, telling those who wait that they are not known any more."""
         for member_id in member_ids:
             member = self.group.members.get(member_id)
@@ -96,7 +143,7 @@ class Draft:
                 if member.sync_token is not None:
                     self.reply(member.sync_token, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
             self.expect_no_heartbeat(member_id)
-        self.group = self.group.without(*member_ids)
+        self.remove(member_ids)
 
 
 def join_error(error: ErrorCode, member_id: str) -> JoinGroupResponse:

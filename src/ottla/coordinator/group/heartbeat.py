@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from ottla.coordinator.group.draft import Draft
+from ottla.coordinator.group.members import Member
 from ottla.coordinator.group.rebalance import members_removed
-from ottla.coordinator.group.state import Group, GroupState, Member
+from ottla.coordinator.group.state import Group, GroupState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 
@@ -46,10 +47,10 @@ def session_ended(draft: Draft, member_id: str) -> None:
     """The heartbeat timer of a member, or of a member id that was handed out, has fired."""
     group = draft.group
     if member_id in group.pending_members:
-        draft.drop(member_id)
+        draft.drop((member_id,))
         # Only a rebalance can have waited for it; a generation that does without it goes on.
         if draft.group.state is GroupState.PREPARING_REBALANCE:
             members_removed(draft, f"{member_id} never joined")
     elif member_id in group.members and not is_excused(group.members[member_id]):
-        draft.drop(member_id)
+        draft.drop((member_id,))
         members_removed(draft, f"no heartbeat in time from {member_id}")

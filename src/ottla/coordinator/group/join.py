@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 
 from ottla.base.require import require
 from ottla.coordinator.group.draft import Draft, join_error, join_success, sync_error
+from ottla.coordinator.group.members import Member
 from ottla.coordinator.group.rebalance import complete_if_possible, prepare, rebalance
 from ottla.coordinator.group.records import group_record, new_group_record
-from ottla.coordinator.group.state import GroupState, Member
+from ottla.coordinator.group.state import GroupState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest
 
@@ -50,7 +51,7 @@ def join(draft: Draft, asked: Join, *, is_new_group: bool) -> None:
     """Carry out one JoinGroup on a group that exists, or that this request makes."""
     request = asked.request
     if not _accepts(draft, request.member_id):
-        draft.group = draft.group.without(request.member_id)
+        draft.remove((request.member_id,))
         draft.reply(asked.token, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
     elif draft.group.state is GroupState.DEAD:
         draft.reply(asked.token, join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id))
@@ -73,7 +74,7 @@ def _accepts(draft: Draft, member_id: str) -> bool:
         case GroupState.EMPTY | GroupState.DEAD:
             return True
         case GroupState.PREPARING_REBALANCE:
-            return (member is not None and member.join_token is not None) or group.joins_waiting() < limit
+            return (member is not None and member.join_token is not None) or group.members.joins_waiting < limit
         case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
             return member is not None or len(group.members) < limit
 
@@ -81,7 +82,7 @@ def _accepts(draft: Draft, member_id: str) -> bool:
 def _join_unknown(draft: Draft, asked: Join) -> None:
     request = asked.request
     if request.group_instance_id is not None:
-        current = draft.group.static_member_id(request.group_instance_id)
+        current = draft.group.members.static_member_id(request.group_instance_id)
         if current is not None:
             _replace_static(draft, asked, current)
         else:
@@ -171,7 +172,8 @@ def _add(draft: Draft, asked: Join, member_id: str) -> None:
         join_token=asked.token,
         is_new=True,
     )
-    draft.group = group.with_member(member)
+    draft.group = group
+    draft.add(member)
     # It cannot heartbeat before it is answered. Should its client be gone, this limit ends its place in the group.
     draft.expect_heartbeat(member_id, draft.config.new_member_join_timeout_ms)
     rebalance(draft, _reason(asked, f"{member_id} joined"))
@@ -215,7 +217,7 @@ def _replace_static(draft: Draft, asked: Join, old_member_id: str) -> None:
     draft.answer_join(old, join_error(ErrorCode.FENCED_INSTANCE_ID, old_member_id))
     draft.reply(old.sync_token, sync_error(ErrorCode.FENCED_INSTANCE_ID))
     renamed = replace(old, member_id=asked.new_member_id, join_token=None, sync_token=None, is_new=False)
-    _rename(draft, old_member_id, renamed)
+    draft.rename(old_member_id, renamed)
     draft.expect_no_heartbeat(old_member_id)
     draft.expect_heartbeat(renamed.member_id, asked.request.session_timeout_ms)
     member = _updated(draft, asked, renamed)
@@ -239,17 +241,3 @@ def _keep_assignment(draft: Draft, asked: Join, member: Member, former_leader: s
         # An old client that found itself the leader would assign again, so it is told of the leader before.
         answer = answer._replace(leader=former_leader or "", members=())
     draft.answer_join(member, answer)
-
-
-def _rename(draft: Draft, old_member_id: str, renamed: Member) -> None:
-    """Put `renamed` where the member with the old id was: in the order of members, as leader, among those to sync."""
-    group = draft.group
-    members = {
-        (renamed.member_id if m.member_id == old_member_id else name): (renamed if m.member_id == old_member_id else m)
-        for name, m in group.members.items()
-    }
-    to_sync = group.pending_sync
-    if old_member_id in to_sync:
-        to_sync = to_sync - {old_member_id} | {renamed.member_id}
-    leader = renamed.member_id if group.leader == old_member_id else group.leader
-    draft.group = replace(group, members=members, pending_sync=to_sync, leader=leader)

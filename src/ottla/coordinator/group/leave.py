@@ -15,11 +15,15 @@ from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRespons
 def leave(draft: Draft, token: int, request: LeaveGroupRequest) -> None:
     """Remove the members named, answer for each, and rebalance once if any has gone."""
     answers: list[MemberResponse] = []
+    leaving: dict[str, None] = {}
     for identity in _identities(request):
         member_id, error = _resolve(draft.group, identity)
+        if member_id in leaving:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is ErrorCode.NONE:
-            draft.drop(member_id)
+            leaving[member_id] = None
         answers.append(MemberResponse(identity.member_id, identity.group_instance_id, error))
+    draft.drop(leaving)
     gone = [answer for answer in answers if answer.error_code == ErrorCode.NONE]
     if gone:
         match draft.group.state:
@@ -55,7 +59,9 @@ def _identities(request: LeaveGroupRequest) -> tuple[MemberIdentity, ...]:
 def _resolve(group: Group, identity: MemberIdentity) -> tuple[str, ErrorCode]:
     """Whom the request means, and whether that one may go."""
     if identity.member_id == "":
-        current = None if identity.group_instance_id is None else group.static_member_id(identity.group_instance_id)
+        current = (
+            None if identity.group_instance_id is None else group.members.static_member_id(identity.group_instance_id)
+        )
         return ("", ErrorCode.UNKNOWN_MEMBER_ID) if current is None else (current, ErrorCode.NONE)
     if identity.member_id in group.pending_members:
         return identity.member_id, ErrorCode.NONE

@@ -84,7 +84,7 @@ def complete(draft: Draft) -> None:
     """Drop who has not joined, and begin the next generation."""
     draft.stop(JOIN)
     missing = [m.member_id for m in draft.group.members.values() if m.join_token is None and not m.is_static]
-    draft.drop(*missing)
+    draft.drop(missing)
     if draft.group.members and not _elect_leader(draft):
         # Static members only, and none has come back: they keep the group waiting until their sessions end.
         draft.start(JOIN, draft.group.rebalance_timeout_ms())
@@ -138,5 +138,5 @@ def sync_timer(draft: Draft) -> None:
     if not draft.group.pending_sync:
         return
     late = sorted(draft.group.pending_sync)
-    draft.drop(*late)
+    draft.drop(late)
     prepare(draft, f"no SyncGroup in time from {', '.join(late)}")

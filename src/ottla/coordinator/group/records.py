@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from ottla.base.errors import CorruptDataError
 from ottla.coordinator.decision import LogRecord
-from ottla.coordinator.group.state import CONSUMER_PROTOCOL_TYPE, Group, GroupState, Member
+from ottla.coordinator.group.members import Member, Members
+from ottla.coordinator.group.state import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from ottla.wire import offsets_records
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from ottla.wire.messages.join_group import JoinGroupRequestProtocol
@@ -54,8 +55,8 @@ def group_tombstone(group_id: str) -> LogRecord:
 
 def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
     """The group that a record describes: Stable with its members, or Empty without any (G17)."""
-    members = {
-        m.member_id: Member(
+    members = Members(
+        Member(
             member_id=m.member_id,
             group_instance_id=m.group_instance_id,
             client_id=m.client_id,
@@ -67,7 +68,7 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
             assignment=m.assignment,
         )
         for m in value.members
-    }
+    )
     group = Group(
         group_id=group_id,
         state=GroupState.STABLE if members else GroupState.EMPTY,

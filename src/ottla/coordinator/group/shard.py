@@ -24,6 +24,7 @@ from ottla.coordinator.group.draft import HEARTBEAT, JOIN, SYNC, Draft, join_err
 from ottla.coordinator.group.errors import append_error
 from ottla.coordinator.group.heartbeat import check_heartbeat, session_ended
 from ottla.coordinator.group.join import Join, RequestContext
+from ottla.coordinator.group.members import Members
 from ottla.coordinator.group.records import group_from_record, group_tombstone
 from ottla.coordinator.group.state import Group, GroupState
 from ottla.coordinator.offsets import commit, expiry, fetch
@@ -338,7 +339,7 @@ class GroupShard:
                     replies.append(Reply(member.join_token, join_error(ErrorCode.NOT_COORDINATOR, member.member_id)))
                 if member.sync_token is not None:
                     replies.append(Reply(member.sync_token, sync_error(ErrorCode.NOT_COORDINATOR)))
-            silent = {name: replace(m, join_token=None, sync_token=None) for name, m in group.members.items()}
+            silent = Members(replace(m, join_token=None, sync_token=None) for m in group.members.values())
             self._groups[group_id] = replace(group, state=GroupState.DEAD, members=silent)
         return Decision(replies=tuple(replies))
 

@@ -21,6 +21,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from ottla.base.require import require
+from ottla.coordinator.group.members import Members
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequestProtocol
 
@@ -53,45 +54,6 @@ TRANSITIONS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One member of a classic group. Time-outs in milliseconds; tokens name the requests that wait for an answer."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
-    #: In the member's order of preference: its vote goes to the first that all members support.
-    protocols: tuple[JoinGroupRequestProtocol, ...]
-    assignment: bytes = b""
-    join_token: int | None = None
-    sync_token: int | None = None
-    #: Joined and never answered: it cannot heartbeat, so only its first join's own time limit expels it.
-    is_new: bool = False
-
-    @property
-    def is_static(self) -> bool:
-        return self.group_instance_id is not None
-
-    def metadata(self, protocol: str | None) -> bytes:
-        """The member's subscription under `protocol`."""
-        for offered in self.protocols:
-            if offered.name == protocol:
-                return offered.metadata
-        require(False, f"member {self.member_id} does not support protocol {protocol}")
-        return b""
-
-    def vote(self, candidates: frozenset[str]) -> str:
-        """The first of the member's protocols that is a candidate."""
-        for offered in self.protocols:
-            if offered.name in candidates:
-                return offered.name
-        require(False, f"member {self.member_id} supports none of {sorted(candidates)}")
-        return ""
-
-
 class InitialDelay(NamedTuple):
     """A rebalance of a group that was empty waits `delay_ms` now, and may wait `remaining_ms` more if members come."""
 
@@ -102,7 +64,7 @@ class InitialDelay(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A classic group. `members` is in order of joining and must not be changed in place."""
+    """A classic group. Nobody changes `members` in place but a `Draft`, which has a copy of its own."""
 
     group_id: str
     state: GroupState = GroupState.EMPTY
@@ -112,7 +74,7 @@ class Group:
     leader: str | None = None
     #: When the group came into its state; None in records older than value version 2.
     state_timestamp_ms: int | None = None
-    members: Mapping[str, Member] = field(default_factory=dict)
+    members: Members = field(default_factory=Members)
     #: Member ids that were handed out (MEMBER_ID_REQUIRED, KIP-394) and have not joined yet.
     pending_members: frozenset[str] = frozenset()
     #: Members of this generation that have not sent SyncGroup yet.
@@ -126,17 +88,10 @@ class Group:
 
     # -- questions
 
-    def static_member_id(self, group_instance_id: str) -> str | None:
-        """The member id that a static member has at present."""
-        for member in self.members.values():
-            if member.group_instance_id == group_instance_id:
-                return member.member_id
-        return None
-
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
         """NONE, or why a request from this member is refused (KIP-345 for the fencing)."""
         if group_instance_id is not None:
-            current = self.static_member_id(group_instance_id)
+            current = self.members.static_member_id(group_instance_id)
             if current is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             if current != member_id:
@@ -145,31 +100,24 @@ class Group:
 
     def all_joined(self) -> bool:
         """Whether nobody is missing in the rebalance being prepared."""
-        return not self.pending_members and all(m.join_token is not None for m in self.members.values())
-
-    def joins_waiting(self) -> int:
-        """How many members wait for the answer to their JoinGroup."""
-        return sum(1 for m in self.members.values() if m.join_token is not None)
+        return not self.pending_members and self.members.joins_waiting == len(self.members)
 
     def rebalance_timeout_ms(self) -> int:
         """The longest of the members' rebalance time-outs."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
-
-    def candidates(self) -> frozenset[str]:
-        """The protocols that every member supports."""
-        counts = Counter(name for m in self.members.values() for name in {p.name for p in m.protocols})
-        return frozenset(name for name, count in counts.items() if count == len(self.members))
 
     def supports(self, protocol_type: str, protocols: Iterable[JoinGroupRequestProtocol]) -> bool:
         """Whether a member with these protocols may join (G6)."""
         names = {p.name for p in protocols}
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(names)
-        return self.protocol_type == protocol_type and bool(names & self.candidates())
+        return self.protocol_type == protocol_type and bool(names & self.members.candidates())
 
     def elected_protocol(self) -> str:
         """G6: each member votes for the first of its protocols that all support; most votes win, ties the first."""
-        candidates = self.candidates()
+        candidates = self.members.candidates()
+        if len(candidates) == 1:
+            return next(iter(candidates))
         votes = Counter(m.vote(candidates) for m in self.members.values())
         return votes.most_common(1)[0][0]
 
@@ -185,27 +133,3 @@ class Group:
         """The group in another state; a transition that the table lacks is a broken invariant."""
         require(state in TRANSITIONS[self.state], f"group {self.group_id}: {self.state.value} to {state.value}")
         return replace(self, state=state, state_timestamp_ms=now_ms)
-
-    def with_member(self, member: Member) -> Group:
-        """The group with `member` added last, or put in the place of the one with its id."""
-        return replace(
-            self,
-            members={**self.members, member.member_id: member},
-            leader=self.leader if self.leader is not None else member.member_id,
-            pending_members=self.pending_members - {member.member_id},
-        )
-
-    def without(self, *member_ids: str) -> Group:
-        """The group without these members and pending members; the first of those left leads (G4)."""
-        gone = frozenset(member_ids)
-        members = {name: m for name, m in self.members.items() if name not in gone}
-        leader = self.leader
-        if leader in gone:
-            leader = next(iter(members), None)
-        return replace(
-            self,
-            members=members,
-            leader=leader,
-            pending_members=self.pending_members - gone,
-            pending_sync=self.pending_sync - gone,
-        )

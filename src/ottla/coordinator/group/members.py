@@ -1,0 +1,140 @@
+"""The members of a classic group in order of joining, with what would otherwise be counted over all of them each time.
+
+Groups may have thousands of members, and each of them asks for something at every rebalance. So what one request needs
+to know of all members is kept up to date with each change: who is which static member, how many support a protocol, how
+many wait for the answer to their join.
+
+Only a `Draft` changes one, in place, and only a copy of its own. Everybody else takes it for a value.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ottla.base.require import require
+from ottla.wire.messages.join_group import JoinGroupRequestProtocol
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member of a classic group. Time-outs in milliseconds; tokens name the requests that wait for an answer."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    #: In the member's order of preference: its vote goes to the first that all members support.
+    protocols: tuple[JoinGroupRequestProtocol, ...]
+    assignment: bytes = b""
+    join_token: int | None = None
+    sync_token: int | None = None
+    #: Joined and never answered: it cannot heartbeat, so only its first join's own time limit expels it.
+    is_new: bool = False
+
+    @property
+    def is_static(self) -> bool:
+        return self.group_instance_id is not None
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """The member's subscription under `protocol`."""
+        for offered in self.protocols:
+            if offered.name == protocol:
+                return offered.metadata
+        require(False, f"member {self.member_id} does not support protocol {protocol}")
+        return b""
+
+    def vote(self, candidates: frozenset[str]) -> str:
+        """The first of the member's protocols that is a candidate."""
+        for offered in self.protocols:
+            if offered.name in candidates:
+                return offered.name
+        require(False, f"member {self.member_id} supports none of {sorted(candidates)}")
+        return ""
+
+
+class Members(Mapping[str, Member]):
+    """Members by id. See the module."""
+
+    __slots__ = ("_by_id", "_by_instance", "_supporters", "joins_waiting")
+
+    def __init__(self, members: Iterable[Member] = ()) -> None:
+        self._by_id: dict[str, Member] = {}
+        #: Member ids of static members.
+        self._by_instance: dict[str, str] = {}
+        #: How many members support a protocol.
+        self._supporters: Counter[str] = Counter()
+        #: How many members wait for the answer to their JoinGroup.
+        self.joins_waiting = 0
+        for member in members:
+            self.put(member)
+
+    def __getitem__(self, member_id: str) -> Member:
+        return self._by_id[member_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_id)
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    # -- questions
+
+    def static_member_id(self, group_instance_id: str) -> str | None:
+        """The member id that a static member has at present."""
+        return self._by_instance.get(group_instance_id)
+
+    def candidates(self) -> frozenset[str]:
+        """The protocols that every member supports."""
+        return frozenset(name for name, count in self._supporters.items() if count == len(self._by_id))
+
+    # -- changes
+
+    def copy(self) -> Members:
+        """Another one with the same members, to be changed."""
+        copied = Members()
+        copied._by_id = self._by_id.copy()
+        copied._by_instance = self._by_instance.copy()
+        copied._supporters = self._supporters.copy()
+        copied.joins_waiting = self.joins_waiting
+        return copied
+
+    def put(self, member: Member) -> None:
+        """Add `member` last, or put it in the place of the one with its id."""
+        before = self._by_id.get(member.member_id)
+        if before is not None:
+            self._forget(before)
+        self._by_id[member.member_id] = member
+        self._note(member)
+
+    def remove(self, member_id: str) -> None:
+        """Remove a member; no-op when there is none."""
+        member = self._by_id.pop(member_id, None)
+        if member is not None:
+            self._forget(member)
+
+    def rename(self, old_member_id: str, member: Member) -> None:
+        """Put `member`, which has another id, in the place of the one with the old id."""
+        self._forget(self._by_id[old_member_id])
+        self._by_id = dict(
+            (member.member_id, member) if name == old_member_id else (name, each) for name, each in self._by_id.items()
+        )
+        self._note(member)
+
+    def _note(self, member: Member) -> None:
+        if member.group_instance_id is not None:
+            self._by_instance[member.group_instance_id] = member.member_id
+        self._supporters.update({offered.name for offered in member.protocols})
+        self.joins_waiting += member.join_token is not None
+
+    def _forget(self, member: Member) -> None:
+        if member.group_instance_id is not None:
+            self._by_instance.pop(member.group_instance_id, None)
+        for name in {offered.name for offered in member.protocols}:
+            self._supporters[name] -= 1
+            if not self._supporters[name]:
+                del self._supporters[name]
+        self.joins_waiting -= member.join_token is not None
