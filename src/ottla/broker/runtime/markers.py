@@ -1,21 +1,18 @@
 """Transaction markers on their way to the leaders of partitions, through the port keyed by partition."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from ottla.base.types import TopicPartition
+from ottla.broker.runtime.coordinators import Coordinators
 from ottla.broker.runtime.partitions import Partitions
+from ottla.coordinator.group.shard import GroupShard
 from ottla.wire.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.runtime.coordinators import Coordinators
-    from ottla.coordinator.group.shard import GroupShard
 
 
 class Markers:
     """Writes markers; a partition of `__consumer_offsets` passes its marker on to the group shard behind it."""
 
-    def __init__(self, partitions: Partitions, groups: "Coordinators[GroupShard]") -> None:
+    def __init__(self, partitions: Partitions, groups: Coordinators[GroupShard]) -> None:
         self._partitions = partitions
         self._groups = groups
 
