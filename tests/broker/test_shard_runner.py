@@ -1,11 +1,11 @@
 """Decide, append, apply, reply: the order, one input at a time, and what a failed append leaves behind."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ottla.base.clock import ManualClock
 from ottla.base.limits import MAX_FRESH_STARTS
 from ottla.base.require import InvariantError
 from ottla.base.types import TopicPartition
@@ -13,6 +13,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.metadata.image import PartitionImage, TopicImage
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.shard import ShardRunner, ShardRuntime, ShardState, ShardUnloadedError, log_records
+from ottla.broker.runtime.slices import TURN_MS, Slices
 from ottla.broker.runtime.timers import Timers
 from ottla.coordinator.decision import (
     NOTHING,
@@ -27,6 +28,7 @@ from ottla.coordinator.decision import (
 )
 from ottla.log.replay import ReplayedBatch, replay
 from ottla.wire.errors import ErrorCode
+from tests.broker.ticking import TickingClock
 
 _TP = TopicPartition("log", 0)
 
@@ -77,10 +79,10 @@ class _World:
     """Partitions in a directory, timers on a clock held by the test, and a runner over them."""
 
     def __init__(self, data_dir: Path) -> None:
-        self.clock = ManualClock()
+        self.clock = TickingClock()
         self.partitions = Partitions(BrokerConfig(), self.clock, data_dir)
         self.partitions.open_topic(TopicImage("log", b"i" * 16, [PartitionImage(1, 0, (1,))]), {})
-        self.runtime = ShardRuntime(self.partitions, Timers(self.clock, _NoLoop()), self.clock)
+        self.runtime = ShardRuntime(self.partitions, Timers(self.clock, _NoLoop()), self.clock, Slices(self.clock))
         self.effects: list[Effect] = []
         self.runner = self.new_runner()
 
@@ -94,6 +96,26 @@ class _World:
 
     def lose_partition(self) -> None:
         self.partitions.delete_topic(TopicImage("log", b"i" * 16, [PartitionImage(1, 0, (1,))]))
+
+
+async def _reading(runner: ShardRunner[_Counter]) -> list[int]:
+    """Let the runner read its log; how many records it applies in each turn of the loop."""
+    applied = []
+    for _ in range(10_000):
+        if runner.state is not ShardState.LOADING:
+            break
+        before = _applied(runner)
+        await asyncio.sleep(0)
+        applied.append(_applied(runner) - before)
+    return applied
+
+
+def _applied(runner: ShardRunner[_Counter]) -> int:
+    return sum(event.startswith("apply") for event in runner.shard.events)
+
+
+def _broken(now_ms: int) -> Decision:
+    raise InvariantError("broken")
 
 
 @pytest.fixture
@@ -193,6 +215,7 @@ async def test_a_shard_that_broke_is_read_again_from_its_log(world: _World) -> N
     with pytest.raises(ShardUnloadedError):
         await lost
     assert runner.shard is not broken
+    await _reading(runner)
     assert runner.state is ShardState.UNLOADED, "a log that cannot be read is not available"
 
 
@@ -200,11 +223,8 @@ async def test_a_broken_invariant_starts_the_shard_over(world: _World) -> None:
     runner = world.runner
     await runner.submit(lambda token, now_ms: runner.shard.add(token, 5))
     runner.shard.total = 99
-
-    def broken(now_ms: int) -> Decision:
-        raise InvariantError("broken")
-
-    runner.tell(broken)
+    runner.tell(_broken)
+    await _reading(runner)
     assert runner.shard.total == 5
     assert await runner.submit(lambda token, now_ms: runner.shard.add(token, 1)) == 6
 
@@ -216,7 +236,7 @@ class _Hopeless(_Counter):
         raise InvariantError("cannot be")
 
 
-def test_a_shard_that_fails_on_its_own_log_is_given_up(world: _World) -> None:
+async def test_a_shard_that_fails_on_its_own_log_is_given_up(world: _World) -> None:
     made: list[_Counter] = []
 
     def make(tp: TopicPartition) -> _Counter:
@@ -226,16 +246,60 @@ def test_a_shard_that_fails_on_its_own_log_is_given_up(world: _World) -> None:
     runner = ShardRunner(_TP, make, _apply, world.runtime, lambda _, effect: None)
     for _ in runner.load():
         pass
+    await _reading(runner)
     assert runner.state is ShardState.UNLOADED
     assert len(made) == 1 + MAX_FRESH_STARTS
 
 
 async def test_a_shard_whose_requests_go_well_is_read_again_as_often_as_it_must_be(world: _World) -> None:
     runner = world.runner
-
-    def broken(now_ms: int) -> Decision:
-        raise InvariantError("broken")
-
     for number in range(1, 2 * MAX_FRESH_STARTS):
-        runner.tell(broken)
+        runner.tell(_broken)
+        await _reading(runner)
         assert await runner.submit(lambda token, now_ms: runner.shard.add(token, 1)) == number
+
+
+async def test_a_shard_is_read_again_in_slices(world: _World) -> None:
+    runner = world.runner
+    for _ in range(5 * TURN_MS):
+        await runner.submit(lambda token, now_ms: runner.shard.add(token, 1))
+    runner.tell(_broken)
+    assert runner.shard.total == 0, "nothing is read in the turn that fails"
+    applied = await _reading(runner)
+    assert runner.state is ShardState.ACTIVE
+    assert runner.shard.total == sum(applied) == 5 * TURN_MS
+    assert max(applied) <= TURN_MS
+
+
+async def test_what_comes_while_a_shard_is_read_again_waits_or_is_sent_away(world: _World) -> None:
+    runner = world.runner
+    for _ in range(5 * TURN_MS):
+        await runner.submit(lambda token, now_ms: runner.shard.add(token, 1))
+    runner.tell(_broken)
+    await asyncio.sleep(0)
+    assert 0 < runner.shard.total < 5 * TURN_MS
+    with pytest.raises(ShardUnloadedError):
+        await runner.submit(lambda token, now_ms: runner.shard.add(token, 1))
+    runner.tell(lambda now_ms: runner.shard.add(0, 7))
+    world.partitions.append_marker(
+        _TP, producer_id=9, producer_epoch=0, commit=True, coordinator_epoch=0, transaction_version=0
+    )
+    runner.marker_written(9, commit=True)
+    await _reading(runner)
+    assert runner.shard.events[-4:] == ["marker 9 True", "loaded", "decide 7", "apply 7"]
+    assert runner.shard.events.count("marker 9 True") == 1
+
+
+async def test_a_shard_that_is_unloaded_while_it_is_read_stays_so(world: _World) -> None:
+    runner = world.runner
+    for _ in range(5 * TURN_MS):
+        await runner.submit(lambda token, now_ms: runner.shard.add(token, 1))
+    runner.tell(_broken)
+    await asyncio.sleep(0)
+    runner.unload()
+    runner.tell(lambda now_ms: runner.shard.add(0, 7))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert runner.state is ShardState.UNLOADED
+    assert "loaded" not in runner.shard.events
+    assert "decide 7" not in runner.shard.events

@@ -98,6 +98,7 @@ class BrokerApp:
         if self._upkeep is not None:
             await self._upkeep.stop()
         if self.node is not None:
+            await self.node.slices.close()
             self.node.timers.close()
         try:
             if self._metadata is not None and self._partitions is not None:

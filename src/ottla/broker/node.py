@@ -18,6 +18,7 @@ from ottla.broker.runtime.coordinators import Coordinators, apply_to_group, appl
 from ottla.broker.runtime.markers import Markers
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.shard import ShardRunner, ShardRuntime
+from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.timers import Timers
 from ottla.coordinator.decision import Effect
 from ottla.coordinator.group.config import GroupConfig
@@ -43,6 +44,7 @@ class Node:
     markers: Markers
     producer_ids: ProducerIds
     sessions: FetchSessions
+    slices: Slices
 
 
 def make_node(
@@ -56,7 +58,8 @@ def make_node(
     """The ports over a recovered data directory; the coordinators are still to be loaded."""
     topics = Topics(config, metadata, partitions, properties.directory_id)
     producer_ids = ProducerIds(metadata, partitions.faults)
-    runtime = ShardRuntime(partitions, timers, clock)
+    slices = Slices(clock)
+    runtime = ShardRuntime(partitions, timers, clock, slices)
     group_config = _group_config(config)
     groups: Coordinators[GroupShard] = Coordinators(
         GROUP_TOPIC,
@@ -93,6 +96,7 @@ def make_node(
         markers=markers,
         producer_ids=producer_ids,
         sessions=FetchSessions(config.int("max.incremental.fetch.session.cache.slots"), clock),
+        slices=slices,
     )
 
 
@@ -119,8 +123,7 @@ def _topic_deleted(
         groups.unload()
     elif topic.name == transactions.topic:
         transactions.unload()
-    for runner in groups.active():
-        runner.tell(lambda now_ms, shard=runner.shard: shard.topics_deleted({topic.name: topic.topic_id}))  # type: ignore[misc]
+    groups.tell(lambda shard, now_ms: shard.topics_deleted({topic.name: topic.topic_id}))
 
 
 def _no_effect(runner: ShardRunner[GroupShard], effect: Effect) -> None:

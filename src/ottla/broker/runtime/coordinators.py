@@ -4,11 +4,8 @@ A group or transactional id belongs to one partition by its hash; whoever leads 
 shards are loaded from their partitions after a start, in steps that leave the loop free for other requests.
 """
 
-import asyncio
-import logging
-import time
 from collections.abc import Callable, Iterator
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from ottla.base.errors import StorageError
 from ottla.base.require import require
@@ -21,11 +18,6 @@ from ottla.coordinator.txn.shard import TransactionShard
 from ottla.log.replay import ReplayedBatch
 from ottla.wire.errors import ErrorCode
 from ottla.wire.hashing import coordinator_partition
-
-_log = logging.getLogger(__name__)
-
-#: How long loading keeps the loop before it lets others have a turn.
-_TURN_S: Final = 0.01
 
 S = TypeVar("S", bound=Shard)
 
@@ -87,6 +79,11 @@ class Coordinators(Generic[S]):
             if runner.state is ShardState.ACTIVE:
                 yield runner
 
+    def tell(self, call: Callable[[S, int], Decision]) -> None:
+        """Give every shard an input that nobody waits for; one that is being read gets it when it has been."""
+        for runner in tuple(self._runners.values()):
+            runner.tell(lambda now_ms, runner=runner: call(runner.shard, now_ms))  # type: ignore[misc]
+
     @property
     def loading(self) -> bool:
         """Whether some shard is not read yet."""
@@ -102,16 +99,8 @@ class Coordinators(Generic[S]):
         if topic is None:
             return
         runners = [self._add(number) for number in range(len(topic.partitions))]
-        turn = time.monotonic()
         for runner in runners:
-            try:
-                for _ in runner.load():
-                    if time.monotonic() - turn > _TURN_S:
-                        await asyncio.sleep(0)
-                        turn = time.monotonic()
-            except Exception:  # noqa: BLE001 - logged; the other partitions are not to blame
-                _log.critical("%s cannot be read; what it coordinates is not available", runner.tp, exc_info=True)
-                runner.unload()
+            await runner.read()
 
     def unload(self) -> None:
         """Take no more requests: the topic is gone, or the broker stops."""

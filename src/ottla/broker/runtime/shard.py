@@ -3,8 +3,10 @@
 Theory of operation. Every input of a shard (a request, a timer, a marker, the outcome of an effect) is a call that
 returns a Decision. The runner takes inputs one at a time, in order, also when carrying out one brings the next: it
 appends the decision's records as one batch to the shard's partition, gives each to `apply`, and only then answers and
-sets timers. A failed append goes back to the shard, which says what to answer. A shard whose log is not read yet takes
-no input; the caller answers COORDINATOR_LOAD_IN_PROGRESS.
+sets timers. A failed append goes back to the shard, which says what to answer.
+
+A shard whose log is not read yet takes no request; the caller answers COORDINATOR_LOAD_IN_PROGRESS. What it is told
+meanwhile waits until it is loaded. It is read in slices (`runtime.slices`), at the start and after a fault alike.
 """
 
 import asyncio
@@ -20,6 +22,7 @@ from ottla.base.limits import MAX_FRESH_STARTS
 from ottla.base.require import InvariantError
 from ottla.base.types import TopicPartition
 from ottla.broker.runtime.partitions import Partitions
+from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.timers import Timers
 from ottla.coordinator.decision import CancelTimer, Decision, Effect, LogRecord, SetTimer
 from ottla.log.replay import ReplayedBatch, replay
@@ -84,22 +87,38 @@ class ShardRunner(Generic[S]):
         self._effect = effect
         self._inbox: deque[tuple[Callable[[int], Decision], int | None]] = deque()
         self._busy = False
+        #: Inputs that wait until the log is read.
+        self._told: list[Callable[[int], Decision]] = []
         #: Requests that wait for their reply, by token.
         self._waiting: dict[int, asyncio.Future[object]] = {}
         #: How often the log was read again since a request last went well.
         self._fresh_starts = 0
 
     def submit(self, call: Callable[[int, int], Decision]) -> "asyncio.Future[object]":
-        """Run a request: `call(token, now_ms)`; the future gives its response."""
+        """Run a request: `call(token, now_ms)`; the future gives its response. Ask `Coordinators.find` first."""
         token = self._runtime.new_token()
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        if self.state is not ShardState.ACTIVE:
+            future.set_exception(ShardUnloadedError(f"{self.tp} takes no requests now"))
+            return future
         self._waiting[token] = future
         self._take(lambda now_ms: call(token, now_ms), token)
         return future
 
     def tell(self, call: Callable[[int], Decision]) -> None:
-        """Run an input that nobody waits for."""
-        self._take(call, None)
+        """Run an input that nobody waits for; after the log is read, when it is being read now."""
+        if self.state is ShardState.LOADING:
+            self._told.append(call)
+        elif self.state is ShardState.ACTIVE:
+            self._take(call, None)
+
+    async def read(self) -> None:
+        """Load the shard, in slices; one whose log cannot be read is not available."""
+        try:
+            await self._runtime.slices.run(self.load())
+        except Exception:  # noqa: BLE001 - logged; clients are told, and an operator can look at the log
+            _log.critical("%s cannot be read; its groups or transactions are not available", self.tp, exc_info=True)
+            self.unload()
 
     def load(self) -> Iterator[None]:
         """Apply the log, batch by batch; the shard is active once the iterator ends."""
@@ -109,15 +128,20 @@ class ShardRunner(Generic[S]):
             for batch in replay(partition.log):
                 self._applier(self.shard, batch, clock.now_ms())
                 yield
+                if self.state is not ShardState.LOADING:
+                    return
         if self.state is ShardState.LOADING:
             self.state = ShardState.ACTIVE
-            self.tell(self.shard.loaded)
+            told, self._told = self._told, []
+            for call in (self.shard.loaded, *told):
+                self.tell(call)
 
     def unload(self, state: ShardState = ShardState.UNLOADED) -> None:
         """Take no more input; who waits is disconnected, and looks for the coordinator again."""
         self.state = state
         self._runtime.timers.cancel_all(lambda key: isinstance(key, tuple) and key[:2] == self.tp)
         self._inbox.clear()
+        self._told.clear()
         waiting, self._waiting = self._waiting, {}
         for future in waiting.values():
             if not future.done():
@@ -160,7 +184,7 @@ class ShardRunner(Generic[S]):
                     self._fresh_starts = 0
 
     def _start_over(self, fault: Exception) -> None:
-        """The shard's memory cannot be trusted any more; its log can. Read it again.
+        """The shard's memory cannot be trusted any more; its log can. Read it again, while others are served.
 
         What fails again and again, without a request in between that does not, would keep the loop for ever.
         """
@@ -172,12 +196,7 @@ class ShardRunner(Generic[S]):
         _log.critical("%s is read again from its log", self.tp, exc_info=fault)
         self.unload(ShardState.LOADING)
         self.shard = self._make_shard(self.tp)
-        try:
-            for _ in self.load():
-                pass
-        except Exception:  # noqa: BLE001 - logged; clients are told, and an operator can look at the log
-            _log.critical("%s cannot be read; its groups or transactions are not available", self.tp, exc_info=True)
-            self.unload()
+        self._runtime.slices.start(self.read(), f"reading {self.tp} again")
 
     def _carry_out(self, decision: Decision) -> None:
         follow_up = None
@@ -237,10 +256,11 @@ class ShardRunner(Generic[S]):
 class ShardRuntime:
     """What all runners of a broker share."""
 
-    def __init__(self, partitions: Partitions, timers: Timers, clock: Clock) -> None:
+    def __init__(self, partitions: Partitions, timers: Timers, clock: Clock, slices: Slices) -> None:
         self.partitions = partitions
         self.timers = timers
         self.clock = clock
+        self.slices = slices
         self._last_token = 0
 
     def new_token(self) -> int:

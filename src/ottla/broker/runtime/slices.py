@@ -1,0 +1,66 @@
+"""Long work in the event loop, in slices: whoever else wants the loop has a turn between two of them.
+
+Long work is an iterator that does a small step between two `yield`s: opens one partition, applies one batch of a log.
+A slice takes as many steps as fit into `TURN_MS`. However much long work there is, there is one slice in a turn of the
+loop: the pieces take turns too. A step must leave everything as others may see it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterator
+from typing import Any, Final
+
+from ottla.base.clock import Clock
+
+_log = logging.getLogger(__name__)
+
+#: How long one slice may keep the loop. (The step that goes beyond it is finished.)
+TURN_MS: Final = 10
+
+
+class Slices:
+    """The long work of one broker."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        #: Held from a slice's start to the loop's next turn; who waits for it is served in order.
+        self._turn = asyncio.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def run(self, steps: Iterator[object]) -> None:
+        """Take all steps; what one raises comes through. When all fit into one slice nobody else has a turn."""
+        loop, more = asyncio.get_running_loop(), True
+        while more:
+            await self._turn.acquire()
+            try:
+                more = self._slice(steps)
+            finally:
+                loop.call_soon(self._turn.release)
+            if more:
+                await asyncio.sleep(0)
+
+    def start(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
+        """Do `work` beside everything else; nobody need wait for it, and `close` ends it. A fault of it is logged."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+
+        def ended(gone: asyncio.Task[None]) -> None:
+            self._tasks.discard(gone)
+            if not gone.cancelled() and gone.exception() is not None:
+                _log.critical("%s has failed", what, exc_info=gone.exception())
+
+        task.add_done_callback(ended)
+        return task
+
+    async def close(self) -> None:
+        """The broker stops: end what runs, and wait until it has ended."""
+        while self._tasks:
+            tasks = tuple(self._tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _slice(self, steps: Iterator[object]) -> bool:
+        """Take steps until the turn is over; whether there are more."""
+        end_ms = self._clock.monotonic_ms() + TURN_MS
+        return any(self._clock.monotonic_ms() >= end_ms for _ in steps)

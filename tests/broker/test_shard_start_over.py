@@ -1,0 +1,101 @@
+"""A coordinator shard that is read again from its log: clients are told to wait, and nothing is lost meanwhile."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from ottla.base.require import InvariantError
+from ottla.broker.runtime.shard import ShardRunner
+from ottla.broker.runtime.slices import TURN_MS
+from ottla.coordinator.decision import Decision
+from ottla.coordinator.group.shard import GroupShard
+from ottla.testing import AsyncBroker
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.heartbeat import HeartbeatRequest
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tests.broker.ticking import TickingClock
+from tests.broker.wire_client import WireClient
+
+_COMMITS = 30 * TURN_MS
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[AsyncBroker]:
+    async with AsyncBroker({"offsets.topic.num.partitions": 1}, clock=TickingClock()) as running:
+        running.node.topics.create("t", 1, {})
+        yield running
+
+
+@pytest.fixture
+async def client(broker: AsyncBroker) -> AsyncIterator[WireClient]:
+    """A client that has committed offsets often enough for the log to take several slices."""
+    async with WireClient(broker) as connected:
+        for offset in range(_COMMITS):
+            one = (OffsetCommitRequestPartition(0, offset, -1, ""),)
+            request = OffsetCommitRequest("g", -1, "", None, -1, (OffsetCommitRequestTopic(name="t", partitions=one),))
+            answer = await connected.ask(ApiKey.OFFSET_COMMIT, request, 8)
+            assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+        yield connected
+
+
+def _broken(now_ms: int) -> Decision:
+    raise InvariantError("broken")
+
+
+def _runner(broker: AsyncBroker) -> ShardRunner[GroupShard]:
+    runner = broker.node.groups.runner(0)
+    assert runner is not None
+    return runner
+
+
+async def _committed(client: WireClient) -> tuple[int, int]:
+    """Error and offset."""
+    group = OffsetFetchRequestGroup("g", topics=(OffsetFetchRequestTopics(name="t", partition_indexes=(0,)),))
+    answer = (await client.ask(ApiKey.OFFSET_FETCH, OffsetFetchRequest(groups=(group,)), 8)).groups[0]
+    return answer.error_code, answer.topics[0].partitions[0].committed_offset if answer.topics else -1
+
+
+async def _loaded(broker: AsyncBroker) -> None:
+    for _ in range(10_000):
+        if not broker.node.groups.loading:
+            break
+        await asyncio.sleep(0)
+    assert not broker.node.groups.loading
+
+
+async def test_clients_are_told_to_wait_while_a_shard_is_read_again(broker: AsyncBroker, client: WireClient) -> None:
+    _runner(broker).tell(_broken)
+    assert await _committed(client) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
+    heartbeat = await client.ask(ApiKey.HEARTBEAT, HeartbeatRequest("g", 1, "m"))
+    assert heartbeat.error_code == ErrorCode.NONE, (
+        "as in Apache Kafka: nobody is told to leave by a shard that does not know"
+    )
+    await _loaded(broker)
+    assert await _committed(client) == (0, _COMMITS - 1)
+
+
+async def test_a_topic_deleted_meanwhile_loses_its_committed_offsets(broker: AsyncBroker, client: WireClient) -> None:
+    _runner(broker).tell(_broken)
+    broker.node.topics.delete(broker.node.image.topics["t"])
+    await _loaded(broker)
+    assert await _committed(client) == (0, -1)
+
+
+async def test_a_topic_deleted_while_shards_load_at_the_start_loses_its_committed_offsets(
+    broker: AsyncBroker, client: WireClient
+) -> None:
+    node = broker.node
+    node.groups.unload()
+    loading = asyncio.create_task(node.groups.load())
+    await asyncio.sleep(0)
+    assert node.groups.loading
+    node.topics.delete(node.image.topics["t"])
+    await loading
+    assert await _committed(client) == (0, -1)
