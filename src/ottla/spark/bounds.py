@@ -1,4 +1,4 @@
-"""Where a query begins and ends, as its options say it, and whether the log can give that. Pure."""
+"""Where a query begins and ends: what its options say, and whether the log still holds those offsets. Pure."""
 
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
@@ -22,7 +22,8 @@ class AtOffsets(NamedTuple):
 class AtTimes(NamedTuple):
     """The first record at or after a time (milliseconds since the epoch); `others` is a time, EARLIEST or LATEST.
 
-    A partition without so late a record begins or ends at its end if `late_is_latest`, else it is an error.
+    A partition may have no record at or after the time. With `late_is_latest` the bound is then the partition's end;
+    without it the bound is an error.
     """
 
     option: str
@@ -35,7 +36,7 @@ Bound = AtOffsets | AtTimes
 
 
 def asked(bound: Bound, partitions: Collection[TopicPartition]) -> Offsets:
-    """What `bound` says for each of `partitions`. Raises ConfigError if it names another."""
+    """What `bound` says for each of `partitions`. Raises ConfigError if `bound` names a partition not among them."""
     strangers = sorted(set(bound.named) - set(partitions))
     if strangers:
         raise ConfigError(f"{bound.option} names {listed(strangers)}: not there, or not read by the query")
@@ -50,7 +51,7 @@ def require_assigned(assigned: Iterable[TopicPartition], there: Collection[Topic
 
 
 def require_times_found(bound: AtTimes, times: Offsets, found: Offsets) -> None:
-    """Raise ConfigError if a partition holds nothing as late as the query is to begin."""
+    """Raise ConfigError if a partition holds no record at or after the time at which the query shall begin."""
     late = sorted(tp for tp, offset in found.items() if offset < 0)
     if late:
         raise ConfigError(
@@ -67,7 +68,7 @@ def require_order(start: Offsets, end: Offsets) -> None:
 
 
 def outside(option: str, offsets: Offsets, earliest: Offsets, latest: Offsets) -> list[str]:
-    """Sentences for offsets that the log does not hold (any more)."""
+    """A sentence for each offset that the log does not hold, or no longer holds."""
     return [
         f"{option}: offset {offset} of {tp} is not in the log, which holds {earliest[tp]} to {latest[tp]}"
         for tp, offset in sorted(offsets.items())
@@ -76,7 +77,7 @@ def outside(option: str, offsets: Offsets, earliest: Offsets, latest: Offsets) -
 
 
 def inside(offsets: Offsets, earliest: Offsets, latest: Offsets) -> Offsets:
-    """The nearest offsets that the log holds."""
+    """The same offsets, each moved to the nearest one that the log holds."""
     return {tp: min(max(at, earliest[tp]), latest[tp]) for tp, at in offsets.items() if tp in earliest and tp in latest}
 
 

@@ -28,17 +28,17 @@ _WRITABLE = {
 
 
 class Chunk:
-    """The record batches of one fetch: which are there, and how far they reach."""
+    """The record batches of one fetch: which of them are whole, and up to which offset they reach."""
 
     def __init__(self, records: Any, aborted: Iterable[tuple[int, int]], *, committed: bool) -> None:
-        """`aborted`: producer id and first offset of each aborted transaction, as the fetch answered."""
+        """`aborted` is the fetch's list of aborted transactions: producer id and first offset of each."""
         self._view = memoryview(records)
         self._headers = list(iter_headers(self._view))
         self._left_out = self._aborted(sorted(aborted, key=lambda a: a[1], reverse=True)) if committed else set()
 
     @property
     def next_offset(self) -> int | None:
-        """Where the next fetch goes on; None when not even one batch is whole."""
+        """The offset at which the next fetch starts; None when this fetch brought no whole batch."""
         return self._headers[-1][1].last_offset + 1 if self._headers else None
 
     def rows(self, tp: TopicPartition, start: int, end: int, schema: Any) -> Any:
@@ -89,7 +89,10 @@ class Chunk:
 
 
 class RowDigest:
-    """A digest of rows in their order, however they are cut into batches: CRCs of every column's bytes and lengths."""
+    """A digest of rows in their order: CRCs of every column's bytes and lengths.
+
+    The same rows give the same digest, whichever RecordBatches they come in.
+    """
 
     def __init__(self) -> None:
         self.rows = 0
@@ -114,7 +117,7 @@ class RowDigest:
 
 
 def _bytes_of(column: Any) -> tuple[Any, Any]:
-    """A column as bytes that do not depend on how it is stored: its data, and each row's length (-1 null)."""
+    """A column's data and each row's length (-1 for null), as bytes that do not depend on how Arrow stores them."""
     if pa.types.is_int32(column.type):
         return _int_bytes(column), b""
     lengths = pc.binary_length(column).cast(pa.int64()).fill_null(-1)

@@ -17,7 +17,7 @@ class OttlaDataSource(DataSource):  # type: ignore[misc]
 
     def __init__(self, options: Any) -> None:
         self.options = dict(options)
-        # Spark calls __init__ where a query is planned and unpickles a copy where it is committed.
+        # Spark calls __init__ in the process that plans a query, and unpickles a copy in the one that commits it.
         self._made_here = True
 
     def __getstate__(self) -> dict[str, Any]:
@@ -43,10 +43,10 @@ class OttlaDataSource(DataSource):  # type: ignore[misc]
         return OttlaStreamReader(source_options(self.options, streaming=True), schema)
 
     def writer(self, schema: Any, overwrite: bool) -> OttlaWriter:
-        """A batch write. Without a batch's identity it is a query of its own.
+        """A batch write. Without `queryId` and `batchId` each write counts as a query of its own.
 
-        It needs a `sink.id` as a stream does: the slots of a write whose driver dies behind its decision are found by
-        that name, and by nothing else.
+        An exactly-once write needs a `sink.id`, as a stream does. A driver may die after its decision; the next driver
+        finds the slots of that write by the sink's id and by nothing else.
         """
         options = sink_options(self.options)
         key = BatchKey(options.query_id or uuid.uuid4().hex, options.batch_id or 0)

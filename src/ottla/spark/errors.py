@@ -1,15 +1,16 @@
 """What the Spark source and sink raise.
 
 OttlaError
-├── ConfigError            an option that is unknown, missing or contradicts another (`ottla.base.errors`)
+├── ConfigError               an option is unknown, missing, or contradicts another (`ottla.base.errors`)
 └── PipelineError
-    ├── DataLossError      records that the query has not read are gone (`failOnDataLoss`)
-    ├── OpenTransactionError  a bound lies behind an open transaction, where committed records cannot be read yet
-    ├── LedgerFormatError  the ledger topic holds something that no Ottla sink has written
-    ├── InDoubtError       a batch is partly committed and cannot be completed safely; it is named
-    ├── SinkFencedError    another driver has taken over this sink id: this query must stop
-    ├── SlotsLostError     a slot's transaction was aborted by others; a restart of the query writes it again
-    └── UnknownOutcomeError  no answer came in time; a restart of the query finds out what happened
+    ├── DataLossError         records that the query has not read are gone (`failOnDataLoss`)
+    ├── OpenTransactionError  a bound lies after the start of an open transaction: records there cannot be read yet
+    ├── DamagedRecordsError   records that the query needs are damaged on the broker's disk
+    ├── LedgerFormatError     the ledger topic holds a record that no Ottla sink has written
+    ├── InDoubtError          a batch is partly committed and cannot be completed safely; the error names it
+    ├── SinkFencedError       another driver has taken over this sink id: this query must stop
+    ├── SlotsLostError        a slot's transaction was aborted; a restart of the query writes the slot again
+    └── UnknownOutcomeError   no answer came in time; a restart of the query finds out what happened
 """
 
 from ottla.base.errors import OttlaError
@@ -24,11 +25,11 @@ class DataLossError(PipelineError):
 
 
 class OpenTransactionError(PipelineError):
-    """A read is to begin or end behind the last stable offset: nothing is lost, but it cannot be had yet."""
+    """A read shall begin or end after the last stable offset. Nothing is lost, but the records cannot be read yet."""
 
 
 class DamagedRecordsError(PipelineError):
-    """Records that a query needs are damaged where they lie; `failOnDataLoss` does not pass over them."""
+    """Records that a query needs are damaged on the broker's disk. `failOnDataLoss=false` does not skip them."""
 
     def __init__(self, tp: object, offset: int, reason: str) -> None:
         super().__init__(
@@ -42,7 +43,7 @@ class LedgerFormatError(PipelineError):
 
 
 class InDoubtError(PipelineError):
-    """Part of `batch` is committed and the rest cannot be told from it: continuing could lose or repeat records."""
+    """Part of `batch` is committed, and nobody knows the rest: going on could lose or repeat records."""
 
     def __init__(self, sink: str, query: str, batch: int, why: str) -> None:
         self.sink, self.query, self.batch, self.why = sink, query, batch, why
@@ -57,7 +58,7 @@ class SinkFencedError(PipelineError):
 
 
 class SlotsLostError(PipelineError):
-    """Transactions named by a decision were ended by somebody else before the driver could commit them."""
+    """A decision names transactions that were aborted before the driver could commit them."""
 
 
 class UnknownOutcomeError(PipelineError):

@@ -1,15 +1,15 @@
 """Fault switches: make a pipeline die or stop at a named step, for tests and for `ottla demo`.
 
     OTTLA_FAULT      comma-separated: POINT[:BATCH][=kill|pause]; for example  sink.after-decision:3=pause
-    OTTLA_FAULT_DIR  a directory; each fault happens once, over all processes and restarts, and leaves a file there
-                     that is called POINT[:BATCH]-ACTION and holds the process id. Without it nothing happens.
+    OTTLA_FAULT_DIR  a directory. A fault happens once, counted over all processes and restarts, and leaves a file
+                     here: POINT[:BATCH]-ACTION, with the process id in it. Without this variable there are no faults.
 
-`kill` is SIGKILL of the process that reaches the point. `pause` waits there until the file is removed: time enough for
-somebody outside to kill the whole session. Without the variables a point costs one comparison.
+`kill` sends SIGKILL to the process that reaches the point. `pause` waits at the point until the file is removed, so
+that another process can kill the whole session meanwhile. Without the variables a point costs one comparison.
 
-Points of the sink, in the order they are reached: sink.claimed (driver), sink.write-begun, sink.mid-write,
+The sink's points, in the order in which a batch reaches them: sink.claimed (driver), sink.write-begun, sink.mid-write,
 sink.flushed (tasks), sink.before-decision, sink.after-decision, sink.between-slots, sink.after-slots, sink.after-done
-(driver). Of the source: source.read (tasks; it knows no batch).
+(driver). The source has one point: source.read (tasks; a task of the source does not know its batch's number).
 """
 
 import os
@@ -37,7 +37,7 @@ _PAUSE_S = 0.05
 
 
 class Fault(NamedTuple):
-    """What happens where; `batch` None means the first time that any batch reaches the point."""
+    """What happens at which point. With `batch` None it happens to the first batch that reaches the point."""
 
     point: str
     batch: int | None
@@ -45,7 +45,7 @@ class Fault(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        """The name of the file that says that it has happened."""
+        """The name of the file that says that the fault has happened."""
         return f"{self.point}{'' if self.batch is None else f':{self.batch}'}-{self.action}"
 
 
@@ -83,13 +83,14 @@ def reach(point: str, batch: int | None = None) -> None:
 def _happen(fault: Fault) -> None:
     path = Path(os.environ["OTTLA_FAULT_DIR"], fault.file_name)
     try:
-        # Stays when the other file is removed: four tasks of a batch come by here, and restarts do.
+        # This file stays when the other one is removed. Other tasks of the batch and restarted processes reach the same
+        # point; this file tells them that the fault has happened.
         path.with_name(f".{path.name}.happened").touch(exist_ok=False)
     except FileExistsError:
         return
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     partial.write_text(f"{os.getpid()}\n")
-    partial.rename(path)  # appears with its content
+    partial.rename(path)  # who sees the file finds its content complete
     if fault.action == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     while path.exists():

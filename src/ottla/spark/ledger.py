@@ -5,14 +5,14 @@ of its own; beside the user's records it holds a **slot marker** in the ledger t
 driver writes a **decision**, in a transaction of its own id, that names every slot's transaction; from then on the
 batch counts as committed. It then ends the slots' transactions and writes **done**.
 
-A marker is in the same transaction as the records it stands for, so marker committed = records committed. That makes
-the ledger the proof; transactional ids, producer ids and coordinators' memories may all expire.
+A marker is in the same transaction as the records it stands for: when the marker is committed, so are the records. So
+the ledger is the proof of what was written, even after the broker has forgotten transactional and producer ids.
 
-Reading stops at the high watermark, not at the last stable offset: a decision must be found although other slots'
-transactions are still open below it. So `Ledger` applies control records itself.
+A reader of the ledger reads up to the high watermark and not only up to the last stable offset. It must find a decision
+although slots' transactions that began earlier are still open. So `Ledger` applies control records itself.
 
-Keys repeat from batch to batch, so the topic may be compacted (as Ottla creates it): the last record of each key is all
-that anybody needs. This module is pure.
+Batches use the same keys again, and only the last record of a key is needed. So the topic may be compacted, and Ottla
+creates it so. This module is pure.
 """
 
 import json
@@ -30,7 +30,10 @@ ID_FORM = 2
 
 
 class Handle(NamedTuple):
-    """A Kafka transaction, or the right to begin the next one: it belongs to these three, not to a connection."""
+    """The right to end an open Kafka transaction, or to begin the next one.
+
+    Whoever knows these three values has that right, over any connection.
+    """
 
     transactional_id: str
     producer_id: int
@@ -54,7 +57,7 @@ class SlotMarker(NamedTuple):
 
 
 class SlotDecision(NamedTuple):
-    """One slot in a decision. `handle` is None for a slot without rows, and for one that was committed before."""
+    """One slot in a decision. `handle` is None for a slot without rows, and for a slot that is committed already."""
 
     slot: int
     rows: int
@@ -63,7 +66,10 @@ class SlotDecision(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a batch was planned to do. Every honest replay of it has the same plan, whatever rows it computes."""
+    """What a batch was planned to read and where it writes.
+
+    A replay has the same plan, even if it computes other rows; a new batch with the same number has another.
+    """
 
     #: Digest (hexadecimal) of the checkpoint's offsets/N; None if the sink could not read it.
     offsets: str | None = None
@@ -71,12 +77,12 @@ class Plan(NamedTuple):
     topic: str | None = None
 
 
-#: Of a batch of which nothing is known.
+#: The plan of a batch of which nothing is known.
 NO_PLAN: Final = Plan()
 
 
 class Decision(NamedTuple):
-    """The commit point of a batch. `driver` is the claim it was made under."""
+    """The commit point of a batch. `driver` is the handle of the claim under which the decision was made."""
 
     key: BatchKey
     driver: Handle
@@ -104,7 +110,7 @@ class Entry(NamedTuple):
 
 
 class LedgerBatch(NamedTuple):
-    """One record batch of the ledger topic. `commit` is None for data, else what the control record says."""
+    """One record batch of the ledger topic. `commit` is None for data; for a control record it says which end it is."""
 
     base_offset: int
     last_offset: int
@@ -170,7 +176,7 @@ def _slot(fields: list[object]) -> SlotDecision:
 
 @dataclass(frozen=True, slots=True)
 class QueryPast:
-    """What the ledger proves of one query: all a task needs to know to write, verify or skip its slot."""
+    """What the ledger proves about one query; by it a task knows whether to write, verify or skip its slot."""
 
     #: The last batch whose slots are all committed; -1 if none.
     complete: int = -1
@@ -209,7 +215,7 @@ class _QueryLedger:
 
 
 class Ledger:
-    """The ledger as one sink sees it: the fold of the topic's batches up to `next_offset`.
+    """The ledger as one sink sees it: the sum of the topic's batches up to `next_offset`.
 
     Only `apply` changes it. Records of a transaction count once its commit marker has been applied.
     """
@@ -224,14 +230,14 @@ class Ledger:
         self._pending: dict[int, list[Entry]] = {}
 
     def apply(self, batches: Iterable[LedgerBatch]) -> None:
-        """Take in batches of the topic, in order. Batches below `next_offset` are known already and are left out."""
+        """Take in batches of the topic, in order. Batches below `next_offset` are known already and are skipped."""
         for batch in batches:
             if batch.last_offset < self.next_offset:
                 continue
             self.next_offset = batch.last_offset + 1
             if batch.commit is not None:
-                # A control record ends whatever its producer has open, whichever epoch it carries: with KIP-890
-                # the marker's epoch is already that of the next transaction.
+                # A control record ends what its producer has open, whatever the record's epoch. With KIP-890 that epoch
+                # is already the one of the next transaction.
                 ended = self._pending.pop(batch.producer_id, [])
                 if batch.commit:
                     self._commit(ended)
@@ -258,7 +264,7 @@ class Ledger:
                     query.done = max(query.done, key.batch)
 
     def undone(self) -> list[Decision]:
-        """Committed decisions without a done: their slots' transactions may still be open."""
+        """Committed decisions without a Done record: their slots' transactions may still be open."""
         decisions = [query.decision for query in self._queries.values() if query.decision is not None]
         return [d for d in decisions if d.key.batch > self._queries[d.key.query].done]
 
@@ -268,5 +274,5 @@ class Ledger:
         return found.decision if found else None
 
     def past(self) -> dict[str, QueryPast]:
-        """What is proven of every query that has written through this sink."""
+        """What the ledger proves about every query that has written through this sink."""
         return {name: query.past() for name, query in self._queries.items()}

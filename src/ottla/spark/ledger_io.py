@@ -34,7 +34,7 @@ from ottla.wire.batch import iter_headers, parse_end_txn_marker
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, decode_batch, encode_batch
 
-#: This handle's transaction cannot be ended or written to by it any more.
+#: Errors that say: this handle can no longer end its transaction or write to it.
 _GONE = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -45,7 +45,7 @@ _GONE = frozenset(
     }
 )
 _WRITTEN = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
-#: States in which a transaction holds back readers.
+#: States of a transaction that holds back readers of committed records.
 _OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 _READ_BYTES = 8_388_608
 #: Small segments, so that compaction keeps the ledger short: only closed segments are compacted.
@@ -167,7 +167,7 @@ class LedgerKafka:
         line = Record(0, time.time_ns() // 1_000_000, key, value, ())
         if identity is None:
             return encode_batch([line])
-        # the first batch of this epoch, for every claim brings its own: the sequence is 0
+        # Every claim has an epoch of its own and this is the first batch of that epoch, so its sequence is 0.
         return encode_batch(
             [line],
             producer_id=identity.producer_id,
@@ -180,13 +180,13 @@ class LedgerKafka:
         raise_for(await self._link.produce(self._tp, self._batch(record, None), None), f"ledger {self._tp}")
 
     async def _read(self) -> Ledger:
-        """The ledger up to its end of now; what was read before is not read again."""
+        """The ledger up to its present end. What was read before is not read again."""
         key = ("ledger", self._tp, self._sink)
         ledger: Ledger = self._link.memory.setdefault(key, Ledger(self._sink))
-        # Not the high watermark of a fetch: after a failover that may lag behind what was committed, while ListOffsets
-        # waits until it is known (KIP-207).
+        # The end comes from ListOffsets and not from a fetch. A new leader may answer fetches with a high watermark
+        # below what was committed; ListOffsets waits until the leader knows better (KIP-207).
         end = await self._offset_at(LATEST)
-        if ledger.next_offset > end:  # another topic of this name, or its end was lost
+        if ledger.next_offset > end:  # the topic was deleted and made again, or has lost its end
             ledger = self._link.memory[key] = await self._from_the_beginning()
         while ledger.next_offset < end:
             try:

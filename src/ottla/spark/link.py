@@ -1,8 +1,9 @@
 """The connection of a Spark process to Kafka: one per process and configuration, kept from batch to batch.
 
-Spark's Python workers are pooled: module globals survive between micro-batches, though any worker may be killed at
-any time. So links are cached here, by process (workers are forked) and configuration. A link is an admin client with
-the raw calls that source and ledger need; it lives on a loop in a background thread; `run` is how blocking code calls.
+Spark uses its Python workers again: a module's globals survive from one micro-batch to the next, until the worker is
+killed. So this module keeps links, one for each process (workers are forked) and configuration. A link is an admin
+client with the raw calls that source and ledger need. It lives on a loop in a background thread; blocking code calls it
+through `run`.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ class KafkaLink(AsyncAdmin):
         super().__init__({name: value for name, value in config.items() if name in ADMIN_CONFIG.keys})
         self._thread = LoopThread("ottla-spark")
         self._implicit: bool | None = None
-        #: What others keep from call to call, by their own keys.
+        #: Values that the link's users keep from one call to the next, under keys of their own.
         self.memory: dict[Any, Any] = {}
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -60,7 +61,7 @@ class KafkaLink(AsyncAdmin):
         self._thread.stop()
 
     async def topics(self, names: Iterable[str] | None) -> ClusterSnapshot:
-        """Metadata of these topics, or of all. Raises ConfigError if one that was never seen before does not exist."""
+        """Metadata of these topics, or of all. Raises ConfigError if a topic does not exist and was never seen."""
         await self.start()
         if names is None:
             if not self._cluster.all_topics:
@@ -75,14 +76,15 @@ class KafkaLink(AsyncAdmin):
             await self._unless_unknown(partial(self._cluster.require_topic, name), f"metadata of topic {name}", missing)
             known.add(name)
         if any(self._cluster.snapshot.partition_count(name) == 0 for name in wanted):
-            self._cluster.request_update()  # deleted since; it may be made again
+            self._cluster.request_update()  # the topic was deleted meanwhile; it may be made again
         return self._cluster.snapshot
 
     async def offsets_at(self, times: Mapping[TopicPartition, int], *, committed: bool) -> dict[TopicPartition, int]:
-        """For each partition the first offset at or after a time in milliseconds; -2 earliest, -1 the end.
+        """For each partition the first offset at or after a time in milliseconds.
 
-        The end is the last stable offset with `committed`, else the high watermark. -1 comes back for a time after the
-        last record. A partition that does not exist is left out.
+        As a time, -2 means the earliest offset and -1 the end. The end is the last stable offset with `committed`,
+        else the high watermark. The answer is -1 when no record is at or after the time. Partitions that do not exist
+        are left out.
         """
         await self.start()
         timeout_ms = self.config.default_api_timeout_ms
@@ -103,8 +105,8 @@ class KafkaLink(AsyncAdmin):
     ) -> PartitionData | None:
         """One fetch of one partition, repeated until it succeeds; None when a quota kept the broker from reading.
 
-        Ask again then: the connection keeps the silence that the broker wants (KIP-219). Raises OffsetOutOfRangeError;
-        DataLossError if the topic is gone, or has another id than `topic_id`.
+        After None the caller asks again: the connection itself waits as long as the broker wants (KIP-219). Raises
+        OffsetOutOfRangeError; DataLossError if the topic is gone, or has another id than `topic_id`.
         """
 
         async def attempt() -> PartitionData | None:
@@ -115,7 +117,7 @@ class KafkaLink(AsyncAdmin):
         return await self._unless_unknown(attempt, f"a fetch of {tp} at {offset}", gone)
 
     async def _unless_unknown(self, attempt: Callable[[], Awaitable[T]], what: str, error: Exception) -> T:
-        """Repeat `attempt`; raise `error` when a topic stays unknown. A new one may not be known everywhere at once."""
+        """Repeat `attempt`; raise `error` when the topic stays unknown. Not every broker knows a new topic at once."""
         unknown_since: float | None = None
 
         async def timed() -> T:
@@ -163,13 +165,13 @@ class KafkaLink(AsyncAdmin):
         if not answer.responses and answer.throttle_time_ms > 0:
             return None
         data = answer.responses[0].partitions[0]
-        if data.error_code == ErrorCode.CORRUPT_MESSAGE:  # retriable elsewhere: a produced batch can be sent again
+        if data.error_code == ErrorCode.CORRUPT_MESSAGE:  # for a producer retriable, for a reader not
             raise DamagedRecordsError(tp, offset, "the broker says CORRUPT_MESSAGE")
         raise_for(data.error_code, f"{tp} at {offset}")
         return data
 
     async def produce(self, tp: TopicPartition, batch: bytes, transactional_id: str | None) -> int:
-        """Write one record batch with acks=all; the final error code, NONE when it is there."""
+        """Write one record batch with acks=all; the final error code, NONE when the batch is written."""
 
         async def attempt() -> int:
             leader = await self._leader(tp)
@@ -213,7 +215,7 @@ class KafkaLink(AsyncAdmin):
         return self._implicit
 
     async def cap(self, api: ApiKey) -> int | None:
-        """The version at which transactional requests stop, for the protocol that the cluster speaks."""
+        """The newest version of a transactional request that fits the protocol which the cluster speaks."""
         return None if await self.implicit_partitions() else CAPS_OF_FIRST_TRANSACTIONS.get(api)
 
     async def certain(self, attempt: Callable[[], Coroutine[Any, Any, T]], what: str) -> T:
@@ -232,7 +234,7 @@ class KafkaLink(AsyncAdmin):
 
 
 def _final(code: int, what: str) -> int:
-    """`code` if it is final; a retriable one is raised."""
+    """`code` if it is final. Raises an error for a code that asks to try again."""
     error = KafkaError.of(code, what)
     if code != ErrorCode.NONE and error.retriable:
         raise error

@@ -52,7 +52,7 @@ SOURCE_OPTIONS = ConfigSet.of(
         ConfigKey("failOnDataLoss", _FLAG, True, "Stop when records are gone that were not read"),
         ConfigKey("includeHeaders", _FLAG, False, "Add the headers column"),
         ConfigKey("commitOffsets", _TEXT, "sink", "Who commits kafka.group.id's offsets", one_of("sink", "source")),
-        # accepted for scripts written for Spark's connector; there is nothing here that they could change
+        # Scripts for Spark's own connector may set these. They are accepted and change nothing here.
         *(ConfigKey(name, _TEXT, None) for name in ("groupIdPrefix", "kafkaConsumer.pollTimeoutMs")),
         *(ConfigKey(name, _TEXT, None) for name in ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs")),
     ),
@@ -102,7 +102,7 @@ SOURCE_CLIENT = client_keys(
     ),
 )
 
-#: Producer keys that the sink's guarantee stands on.
+#: Producer keys that the user may not set: the sink's guarantee depends on their values.
 _OURS = (
     "transactional.id",
     "enable.idempotence",
@@ -116,7 +116,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 class Semantics(Enum):
-    """What a kill, a retry or a replay may do to the output."""
+    """What the sink promises about its output when something is killed, retried or replayed."""
 
     EXACTLY_ONCE = "exactly-once"
     AT_LEAST_ONCE = "at-least-once"
@@ -271,7 +271,8 @@ def _sink_id(own: Mapping[str, object]) -> str:
     """`sink.id`, or one that stays the same as long as the query does."""
     given = _text(own["sink.id"])
     if given is None:
-        # not the query's id: a foreachBatch may write twice, and the second write would pass for a replay of the first
+        # The query's id would not do: a foreachBatch function may write twice, and the sink would take the second write
+        # for a replay of the first.
         stable = own["queryName"] or own["checkpointLocation"]
         if stable is None:
             raise ConfigError(
@@ -307,7 +308,8 @@ def _end(own: Mapping[str, object]) -> Bound:
 
 
 def _timed(own: Mapping[str, object], side: str, others: int, *, late_is_latest: bool) -> AtTimes | None:
-    """A bound by time, if one is given: it goes before offsets, one time for all before single ones, as in Spark's."""
+    """A bound by time, if one is given. As in Spark's connector a time comes before offsets, and one time for all
+    partitions comes before single ones."""
     timestamp, by_partition = f"{side}Timestamp", f"{side}OffsetsByTimestamp"
     if own[timestamp] is not None:
         return AtTimes(timestamp, {}, int(str(own[timestamp])), late_is_latest)

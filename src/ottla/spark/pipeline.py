@@ -1,10 +1,10 @@
 """What joins source and sink: the checkpoint's offset log (SPEC S2, S3).
 
-Spark tells a sink nothing of the source, but it writes the offsets of a micro-batch into the checkpoint, once, before
-the batch runs, and replays the batch from there. So the driver, about to decide a batch, reads that file. Its digest
-goes into the decision: it tells a replay from a new batch of the same number. An offset of our source names its
-consumer group, and goes into the decision's transaction: the group's committed offsets are exactly what the output is
-made of.
+Spark tells a sink nothing about the source. But before a micro-batch runs, Spark writes its offsets into the
+checkpoint, once, and a replay of the batch reads them from there. So the driver reads that file before it decides a
+batch. The file's digest goes into the decision: a replay has the same digest, a new batch with the same number has
+another. The offsets of our source name a consumer group, and the decision's transaction commits them for that group. So
+the group's committed offsets always fit the output.
 """
 
 import hashlib
@@ -29,9 +29,9 @@ _NO_SOURCE = "-"
 def offsets_of_log(text: str, group: str | None) -> dict[str, dict[str, dict[int, int]]]:
     """Group → topic → partition → next offset, from a file of the checkpoint's offset log; `group` overrides theirs.
 
-    Line 1 is the log's version, line 2 the batch's metadata, then one line for each source, in version 2 with the
-    source's name and a colon before it. Sources that are not Ottla's, and those without a group, are left out. Raises
-    PipelineError when the file is not of that form.
+    Line 1 is the log's version, line 2 the batch's metadata. Then comes one line for each source; in version 2 it
+    starts with the source's name and a colon. Sources that are not Ottla's, and sources without a group, are left out.
+    Raises PipelineError when the file has another form.
     """
     version, *lines = text.split("\n")
     if version not in ("v1", "v2") or not lines:
@@ -52,7 +52,7 @@ def _source_offset(line: str) -> SourceOffset | None:
     try:
         return SourceOffset.from_json(json.loads(line))
     except (ValueError, KeyError, TypeError, AttributeError):
-        return None  # another source's
+        return None  # an offset of a source that is not ours
 
 
 class Planned(NamedTuple):
@@ -60,24 +60,24 @@ class Planned(NamedTuple):
 
     digest: str | None
     offsets: GroupOffsets
-    #: Why it, or what it says of offsets, could not be read.
+    #: Why the file, or the offsets in it, could not be read.
     why: str = ""
 
 
-#: How long a file of the checkpoint is waited for. The batch's transactions are open in the meantime, and file systems
-#: that are far away, or gone, repeat their requests for minutes.
+#: How long the driver waits for a file of the checkpoint. The batch's transactions stay open meanwhile, and the client
+#: of a remote file system that is gone may try for minutes.
 READ_S = 5.0
 _ASK_AGAIN_S = 300.0
-#: Checkpoints that could not be read: why, and when they may be asked again.
+#: Checkpoints that could not be read: why, and when the driver may try again.
 _UNREADABLE: dict[str, tuple[str, float]] = {}
 
 
 def planned(
     checkpoint: str | None, batch: int, group: str | None, *, needed: bool = False, wait_s: float = READ_S
 ) -> Planned:
-    """What the checkpoint's offsets/`batch` says. Raises PipelineError if `group` asks for it and it cannot be had.
+    """What the checkpoint's offsets/`batch` says. Raises PipelineError if `group` needs the file and it cannot be read.
 
-    A checkpoint that could not be read is not asked again for some minutes, unless this batch needs it.
+    After a checkpoint could not be read, it is left alone for some minutes, unless a batch needs it.
     """
     digest = None
     try:
@@ -95,7 +95,7 @@ def planned(
 def checkpoint_of(option: str | None, session: str | None, name: str | None) -> str | None:
     """Where a query's checkpoint is: the writer's option, or the query's name in the session's location."""
     if option is not None or session is None or name is None:
-        return option  # without a name Spark puts it into a directory that no restart finds again
+        return option  # a query without a name gets a directory that no restart finds again
     return f"{session.rstrip('/')}/{name}"
 
 
@@ -113,7 +113,7 @@ def _read_in_time(checkpoint: str, batch: int, wait_s: float, *, needed: bool) -
         except BaseException as error:  # noqa: BLE001 - it is raised where the bytes are waited for
             text.set_exception(error)
 
-    # a thread of its own, for nothing can stop it; as a daemon it does not keep the process
+    # The read runs in a thread of its own because nothing can stop it. A daemon thread does not keep the process alive.
     threading.Thread(target=read, name="ottla-checkpoint", daemon=True).start()
     try:
         found = text.result(wait_s)
@@ -132,7 +132,7 @@ def _read(uri: str) -> bytes:
 
     from pyarrow import ArrowException, fs
 
-    if uri.startswith("file:"):  # Hadoop's paths are not percent-encoded
+    if uri.startswith("file:"):  # Hadoop does not percent-encode paths
         uri = "/" + uri.removeprefix("file:").lstrip("/")
     if "://" in uri:
         uri = uri.replace("s3a://", "s3://", 1).replace(" ", "%20")
@@ -149,7 +149,7 @@ def _read(uri: str) -> bytes:
 
 #: For each sink id the query, batch and run that this driver wrote last.
 _WRITTEN: dict[str, tuple[str, int, str]] = {}
-#: Queries whose checkpoint Spark did not tell, of which the log says so.
+#: Queries whose checkpoint Spark did not tell us, and which the log has named already.
 _NOT_FOUND: set[str] = set()
 
 
@@ -158,8 +158,8 @@ def foreach_batch(options: Mapping[str, Any]) -> Callable[[Any, int], None]:
 
     `options` are those of the sink; `sink.id` is required. For example
     `query.outputMode("update").foreachBatch(foreach_batch({"kafka.bootstrap.servers": …, "sink.id": "totals"}))`.
-    A function that writes more than once needs a sink id for each write: under the same one the second would pass for a
-    replay of the first. Raises ConfigError.
+    A function that writes more than once needs a sink id for each write. With one id for both, the sink would take the
+    second write for a replay of the first. Raises ConfigError.
     """
     given = {str(name): value for name, value in options.items()}
     lower = {name.lower(): str(value) for name, value in given.items()}
@@ -187,7 +187,7 @@ def foreach_batch(options: Mapping[str, Any]) -> Callable[[Any, int], None]:
 
 
 def _checkpoint_of_running(session: Any, query: str) -> str | None:
-    """The checkpoint of a query that runs in this JVM; None where Spark does not tell."""
+    """The checkpoint of a query that runs in this JVM; None where Spark does not tell us."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     try:
@@ -196,7 +196,7 @@ def _checkpoint_of_running(session: Any, query: str) -> str | None:
             session._jsparkSession.sharedState().activeStreamingQueries().get(jvm.java.util.UUID.fromString(query))
         )
         return str(running.resolvedCheckpointRoot())
-    except (AttributeError, TypeError, Py4JError) as error:  # Spark's own insides, which another version may not have
+    except (AttributeError, TypeError, Py4JError) as error:  # private parts of Spark: other versions may lack them
         if query not in _NOT_FOUND:
             _NOT_FOUND.add(query)
             log.warning("query %s: give foreach_batch the option checkpointLocation, it is not found: %s", query, error)

@@ -4,10 +4,10 @@ A source offset, as Spark keeps it in the checkpoint, holds where its micro-batc
 
     {"from": {"topic": {"0": 5}}, "group": "g", "ids": {"topic": "1fOW..."}, "to": {"topic": {"0": 9}}, "v": 1}
 
-because Spark does not persist the initial offset of a Python source: a replay of the first batch would begin wherever
-`latest` is by then. Spark compares offsets as JSON text, so keys are sorted and an offset that did not move is given
-back as it is. The topics' ids tell a topic that was deleted and made again from the one that was read (KIP-516). Spark
-does not check that offsets move forward either: every target is clamped here.
+It holds the beginning because Spark does not store the initial offset of a Python source: a replay of the first batch
+would begin where `latest` is at that time. Spark compares offsets as JSON text, so keys are sorted, and an offset that
+did not move is given back unchanged. The topics' ids show when a topic was deleted and made again (KIP-516). Spark does
+not check that offsets move forward, so `next_target` makes sure of it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,7 +44,7 @@ def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str
 
 
 def offsets_from_json(value: Mapping[str, Mapping[str, int]]) -> Offsets:
-    """The reverse. Raises ValueError, TypeError or AttributeError."""
+    """The reverse of `offsets_to_json`. Raises ValueError, TypeError or AttributeError."""
     return {TopicPartition(topic, int(p)): index(offset) for topic, ps in value.items() for p, offset in ps.items()}
 
 
@@ -80,7 +80,7 @@ class SourceOffset(NamedTuple):
 
 
 class Logs(NamedTuple):
-    """The partitions there are now: the earliest offset and the end of each, and their topics' ids."""
+    """The partitions that exist now: the earliest offset and the end of each, and their topics' ids."""
 
     earliest: Offsets
     latest: Offsets
@@ -88,7 +88,8 @@ class Logs(NamedTuple):
 
 
 def made_anew(read: SourceOffset, logs: Logs) -> set[TopicPartition]:
-    """Partitions whose log is not the one that was read: another topic id; without ids, an end before what was read."""
+    """Partitions whose log is another one than the query has read. The topic's id shows it; without ids, an end that
+    lies before what was read."""
     anew = set()
     for tp, offset in read.end.items():
         before, now = read.ids.get(tp.topic), logs.ids.get(tp.topic)
@@ -99,7 +100,7 @@ def made_anew(read: SourceOffset, logs: Logs) -> set[TopicPartition]:
 
 
 def check_no_loss(read: SourceOffset, logs: Logs) -> list[str]:
-    """Sentences for what is lost of what was still to be read; `read.end` is the next offset of every partition."""
+    """A sentence for each loss of records that the query had still to read. `read.end` has the next offsets to read."""
     anew = made_anew(read, logs)
     losses = []
     for tp, offset in sorted(read.end.items()):
@@ -120,8 +121,8 @@ def check_no_loss(read: SourceOffset, logs: Logs) -> list[str]:
 def next_target(read: SourceOffset, logs: Logs) -> tuple[Offsets, Offsets]:
     """Where the next batch begins and could end, for the partitions that exist.
 
-    A partition that was not there before, or was made anew, begins at its earliest offset. No other moves back: what
-    Spark has planned once must not be read again.
+    A partition that is new, or was deleted and made again, begins at its earliest offset. Every other partition only
+    moves forward: what Spark has planned once must not be read again.
     """
     anew = made_anew(read, logs)
     start = {}
@@ -132,7 +133,7 @@ def next_target(read: SourceOffset, logs: Logs) -> tuple[Offsets, Offsets]:
 
 
 def stopped_at(stop: Offsets, start: Offsets, end: Offsets) -> Offsets:
-    """`end`, but no further than `stop`; a partition that `stop` does not know stays where it is."""
+    """`end`, but not beyond `stop`. A partition that is not in `stop` does not move."""
     return {tp: max(start[tp], min(end[tp], stop.get(tp, start[tp]))) for tp in end}
 
 
@@ -162,7 +163,7 @@ def ranges(start: Offsets, end: Offsets) -> list[Range]:
 
 
 def split(found: Iterable[Range], min_partitions: int | None, max_records: int | None) -> list[Range]:
-    """Cut ranges so that there are about `min_partitions`, none above `max_records` offsets; the order stays."""
+    """Cut ranges into about `min_partitions` pieces, none with more than `max_records` offsets. Their order stays."""
     whole = list(found)
     if max_records is not None:
         whole = [piece for r in whole for piece in _pieces(r, -(-r.size // max_records))]

@@ -1,13 +1,13 @@
-"""Exactly once, as decisions: what a driver and a task ask of Kafka, and what each answer means.
+"""The exactly-once protocol: what a driver and a task ask of Kafka, and what each answer means.
 
-Theory of operation. A micro-batch of the sink S goes through these steps; a crash is allowed between any two requests.
+Theory of operation. A micro-batch of the sink S goes through these steps. A crash may come between any two requests.
 
-    driver   claim     InitProducerId of S's driver  every earlier driver is fenced, its last decision in or out
+    driver   claim     InitProducerId of S's driver  every earlier driver is fenced; its last decision is final
                        read the ledger               decided but not done?  end those slots' transactions
                        list S's slots                open without decision?  abort them
-    task n   write     InitProducerId of S's slot n  every earlier attempt of the slot is fenced and aborted; with
-                                                     speculation attempts have ids of their own, and only the claim and
-                                                     the commit abort those whose handle no decision names
+    task n   write     InitProducerId of S's slot n  every earlier attempt at the slot is fenced and aborted; with
+                                                     speculation each attempt has an id of its own, and the next claim
+                                                     or commit aborts those that no decision names
                        produce rows and marker       flushed; the transaction stays open; its handle goes to the driver
     driver   commit    decision, in the driver's transaction, with the source's offsets     <- the commit point
                        EndTxn(commit) for every handle, then done
@@ -16,21 +16,21 @@ The transactional ids are those of `ottla.spark.ids`.
 
 What makes it right:
 
-* Decisions are totally ordered by claims: a decision needs the claim's epoch, and a later claim has raised it.
-* A claim knows the fate of every slot: recovery drives all transactions of earlier decisions, and all open ones, to
-  an end before it reads the ledger for the last time. So a slot that is committed is never written again, and one
-  that is not committed can no longer become so.
-* A handle is only ever committed by a decision. A zombie task may abort a transaction by taking over its id, never
-  commit one. A decided transaction that is lost this way (or by its time-out) makes the commit fail; the replay of the
-  batch writes that slot again and checks by digest that the slots committed before are the same.
-* A replay is known by more than its number. Spark writes `offsets/N` into the checkpoint once, before batch N runs, and
-  replays from it; so the decision holds that file's digest. A batch N that was planned anew has another file: it is no
-  replay, although its number is known.
+* The claims put decisions in order: a decision needs the epoch of its claim, and every later claim raises the epoch.
+* A claim knows the outcome of every slot. Recovery ends all transactions of earlier decisions, and all open ones,
+  before it reads the ledger for the last time. So a slot that is committed is never written again, and a slot that is
+  not committed cannot be committed later.
+* Only a decision commits a handle. A zombie task can abort a transaction, by taking over its id, but never commit one.
+  When a decided transaction is lost in this way, or by its time-out, the commit fails. The replay of the batch then
+  writes that slot again, and checks by digest that the slots committed before have the same rows.
+* The number of a batch alone does not make it a replay. Spark writes `offsets/N` into the checkpoint once, before batch
+  N runs, and replays from that file; so the decision holds the file's digest. If batch N was planned anew, the file is
+  another one, and the batch is no replay.
 * An unknown outcome is an error. The next claim finds out.
 
 The functions are generators: they yield a request, are sent its answer, and return their result. The shell
-(`spark.kafka`) runs them against Kafka, the tests against a model of it with every crash and interleaving.
-Requests raise UnknownOutcomeError into the generator when no answer can be had; nothing here catches it.
+(`ledger_io`) runs them against Kafka; the tests run them against a model of Kafka, with every crash and every order of
+steps. When a request gets no answer, UnknownOutcomeError is raised inside the generator; nothing here catches it.
 """
 
 import re
@@ -56,18 +56,18 @@ from ottla.spark.ledger import (
     SlotMarker,
 )
 
-#: Offsets of the source to commit: group id, then topic, then partition, the offset of the next record to read.
+#: Offsets of the source to commit: group id → topic → partition → the offset of the next record to read.
 GroupOffsets = Mapping[str, Mapping[str, Mapping[int, int]]]
 
 
 class InitProducer(NamedTuple):
-    """Take over `transactional_id`: what it has open is ended, earlier holders are fenced. Answer: Handle."""
+    """Take over `transactional_id`: its open transaction is ended, and earlier holders are fenced. Answer: Handle."""
 
     transactional_id: str
 
 
 class ReadLedger(NamedTuple):
-    """Read the ledger up to its high watermark of now. Answer: Ledger."""
+    """Read the ledger up to its present high watermark. Answer: Ledger."""
 
 
 class ListOpen(NamedTuple):
@@ -77,7 +77,7 @@ class ListOpen(NamedTuple):
 
 
 class EndTransactions(NamedTuple):
-    """End each handle's transaction, repeating with the same epoch until the answer is final. Answer: Ended of each."""
+    """End each handle's transaction; repeat with the same epoch until the answer is final. Answer: Ended of each."""
 
     handles: tuple[Handle, ...]
     commit: bool
@@ -127,12 +127,12 @@ class Claim(NamedTuple):
     aborted: int = 0
 
     def only_for(self, query: str) -> "Claim":
-        """With no more of the past than a batch of `query` has to do with."""
+        """The claim with only that part of the past which a batch of `query` needs."""
         return self._replace(past={name: past for name, past in self.past.items() if name == query or past.committed})
 
 
 def claim_sink(sink: str) -> Steps:
-    """Fence earlier drivers, finish or abort what they left. Returns a Claim."""
+    """Fence earlier drivers; commit or abort what they left open. Returns a Claim."""
     driver: Handle = yield InitProducer(driver_id(sink))
     ledger: Ledger = yield ReadLedger()
     patterns = [slot_pattern(sink)]
@@ -152,8 +152,8 @@ def claim_sink(sink: str) -> Steps:
         listed: list[str] = yield ListOpen(pattern)
         left_open |= {name for name in listed if re.match(pattern, name)}
     for name in sorted(left_open | committed):
-        # Not only an abort: it also waits until a commit's markers are written, and fences zombie tasks. An id whose
-        # handle is gone, and that has nothing open, is somebody else's by now.
+        # InitProducerId does more than abort: it waits until a commit's markers are written, and fences zombie tasks. An
+        # id whose handle is gone, and that has nothing open, is used by somebody else now.
         yield InitProducer(name)
     if handles or left_open:
         ledger = yield ReadLedger()
@@ -177,7 +177,7 @@ def slot_task(
 ) -> tuple[SlotTask, SlotMarker | None]:
     """What to do with `slot` of batch `key`, and the marker to compare with. `topic` is the option's.
 
-    `by_option`: the user has numbered the batch, not Spark with a checkpoint.
+    With `by_option` the batch's number comes from the user's options and not from Spark and a checkpoint.
 
     Raises InDoubtError; ConfigError if the rest of a batch would go to another topic.
     """
@@ -207,7 +207,7 @@ def slot_task(
 
 
 def _check_nothing_is_left_behind(claim: Claim, key: BatchKey) -> None:
-    """A half committed batch can only be completed by its own query: another one must not hide it."""
+    """Raise if another query's batch is half committed: only its own query can complete it, and nothing may hide it."""
     for query, past in claim.past.items():
         if query != key.query and past.committed:
             why = (
@@ -234,7 +234,7 @@ def check_same(claim: Claim, expected: SlotMarker, rows: int, digest: str) -> No
 
 
 class SlotReport(NamedTuple):
-    """What a task sends to the driver. `handle` is set when, and only when, it has left a transaction open."""
+    """What a task sends to the driver. `handle` is set if the task has left a transaction open, and only then."""
 
     claim: Claim
     key: BatchKey
@@ -243,7 +243,7 @@ class SlotReport(NamedTuple):
     rows: int
     digest: str
     handle: Handle | None
-    #: Whether other attempts at slots may run beside those that are reported.
+    #: Whether Spark may run other attempts at the same slots.
     speculation: bool = False
 
 
@@ -281,9 +281,9 @@ def commit_batch(reports: Sequence[SlotReport], offsets: GroupOffsets, plan: Pla
 
 
 def _abort_losers(claim: Claim, decided: tuple[Handle, ...]) -> Steps:
-    """Attempts whose report Spark did not take hold back readers until the next claim; so end them now.
+    """Abort the attempts whose report Spark did not take: they would hold back readers until the next claim.
 
-    One that opens its transaction later is left to the next claim.
+    An attempt that opens its transaction later is aborted by the next claim.
     """
     pattern = slot_pattern(claim.sink)
     listed: list[str] = yield ListOpen(pattern)
@@ -292,16 +292,16 @@ def _abort_losers(claim: Claim, decided: tuple[Handle, ...]) -> Steps:
 
 
 def committed_plan(claim: Claim, key: BatchKey) -> Plan:
-    """What batch `key` was planned to do, if any of its rows are committed; NO_PLAN else.
+    """The plan of batch `key` if any of its rows are committed, else NO_PLAN.
 
-    A batch that was decided and lost all its slots may be planned anew: nothing of the old plan can be seen.
+    A batch that was decided and then lost all its slots may be planned anew: no reader has seen rows of the old plan.
     """
     past = claim.past.get(key.query, QueryPast())
     return past.plan if key.batch == past.latest and (past.committed or key.batch == past.complete) else NO_PLAN
 
 
 def _check_is_a_replay(claim: Claim, key: BatchKey, plan: Plan) -> None:
-    """Skipped or completed may be the batch that was committed, not a new one with the same number."""
+    """Raise unless this batch is the one that was committed. A new batch with the same number must not be skipped."""
     decided = committed_plan(claim, key).offsets
     if decided is None or plan.offsets is None or decided == plan.offsets:
         return
@@ -326,7 +326,7 @@ def _check_is_a_replay(claim: Claim, key: BatchKey, plan: Plan) -> None:
 
 
 def _check_no_slot_is_missing(claim: Claim, key: BatchKey, reports: Sequence[SlotReport]) -> None:
-    """Every slot that is committed for this batch must have been verified by a task of this run."""
+    """Raise unless a task of this run has verified every slot that is committed for this batch."""
     past = claim.past.get(key.query, QueryPast())
     verified = {report.slot for report in reports if report.task is SlotTask.VERIFY}
     missing = [m.slot for m in past.committed if m.key == key and m.slot not in verified]
@@ -341,11 +341,11 @@ def _decide(claim: Claim, decision: Decision, offsets: GroupOffsets) -> Steps:
         outcomes: Sequence[Ended] = yield EndTransactions((claim.driver,), commit=True)
         if outcomes[0] is Ended.YES:
             return
-    # Fenced. By a newer driver, or by ourselves: commit() may run twice, and the first run's decision stands.
+    # We are fenced, by a newer driver or by ourselves: commit() may run twice, and then the first decision holds.
     ledger: Ledger = yield ReadLedger()
     standing = ledger.decision(decision.key.query)
     if standing is None or (standing.key, standing.driver) != (decision.key, decision.driver):
-        # Nothing is aborted here: what is open belongs to the newer driver now.
+        # Abort nothing here: the open transactions belong to the newer driver now.
         raise SinkFencedError(
             f"sink {claim.sink}: another query or driver has taken over while batch {decision.key.batch} was written; "
             "this one stops. Two queries must not share a sink.id"
@@ -353,9 +353,9 @@ def _decide(claim: Claim, decision: Decision, offsets: GroupOffsets) -> Steps:
 
 
 def abort_batch(reports: Sequence[SlotReport]) -> Steps:
-    """Release the open transactions of a batch that failed before its decision. Best effort: recovery does the rest.
+    """Abort the open transactions of a batch that failed before its decision. What fails here is left to recovery.
 
-    Safe for a fenced driver as well: a handle's epoch keeps the request away from any later transaction of the id.
+    A fenced driver may call this too: a handle's epoch protects every later transaction of the same id.
     """
     handles = tuple(report.handle for report in reports if report.handle is not None)
     if not handles:
@@ -364,8 +364,8 @@ def abort_batch(reports: Sequence[SlotReport]) -> Steps:
     ledger: Ledger = yield ReadLedger()
     standing = ledger.decision(key.query)
     if standing is not None and standing.key.batch >= key.batch:
-        return  # decided: it is the next driver's to commit
-    # Our own decision may still be on its way (its outcome was unknown). Taking part in that race would tear the batch.
+        return  # the batch is decided: the next driver commits it
+    # Our own decision may still be on its way, because its outcome was unknown. Aborting now could tear the batch.
     outcomes: Sequence[Ended] = yield EndTransactions((claim.driver,), commit=False)
     if outcomes[0] is Ended.YES:
         yield EndTransactions(handles, commit=False)

@@ -1,8 +1,8 @@
 """`ottla run`: a PySpark script with everything set that `format("ottla")` needs.
 
-Spark starts Python workers with PYSPARK_PYTHON, or else with whatever `python3` is on the PATH: with a virtual
-environment that is not activated it would not find Ottla. The settings below are those that make Python sources and
-sinks fast; what the user gives with --conf, or the script itself sets, wins.
+Spark starts Python workers with PYSPARK_PYTHON, or else with the `python3` on the PATH, which does not find Ottla when
+a virtual environment is not activated. The settings below make Python sources and sinks fast. What the user gives with
+--conf, or the script itself sets, wins.
 """
 
 import os
@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 from ottla.base.errors import ConfigError
 
-#: Everywhere.
+#: Settings for every master.
 _DEFAULTS: Mapping[str, str] = {
-    # 2 GiB turns off a check that measures the columns after every row
+    # 2 GiB turns off a check that would measure the columns after every row
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     # takes 40 ms off every micro-batch
     "spark.python.unix.domain.socket.enabled": "true",
 }
-#: With a local master: the checkpoint is on a local disk, whose rename is atomic.
+#: Settings for a local master: its checkpoint is on a local disk, where a rename is atomic.
 _LOCAL_DEFAULTS: Mapping[str, str] = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -63,7 +63,7 @@ def launch(
 
 
 def run_script(script: Path, arguments: Sequence[str], *, master: str | None, conf: Sequence[str]) -> int:
-    """Become the script: signals and the exit code are its own. Raises ConfigError before anything is started."""
+    """Replace this process by the script, which then gets the signals and gives the exit code. Raises ConfigError."""
     argv, env = launch(script, arguments, master=master, conf=conf, environ=os.environ)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -71,7 +71,7 @@ def run_script(script: Path, arguments: Sequence[str], *, master: str | None, co
 
 
 def find_java(environ: Mapping[str, str]) -> str:
-    """The `java` that Spark takes: of JAVA_HOME when that is set, else of the PATH. Raises ConfigError."""
+    """The `java` that Spark takes: that of JAVA_HOME if it is set, else the one on the PATH. Raises ConfigError."""
     home = environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home, "bin")) if home else environ.get("PATH"))
     if java is None:
@@ -103,5 +103,5 @@ def _path(environ: Mapping[str, str]) -> str:
 
 
 def _quoted(argument: str) -> str:
-    """As pyspark splits PYSPARK_SUBMIT_ARGS again (shlex)."""
+    """The argument quoted for PYSPARK_SUBMIT_ARGS, which pyspark splits by shlex."""
     return '"' + argument.replace("\\", "\\\\").replace('"', '\\"') + '"'

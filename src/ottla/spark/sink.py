@@ -1,7 +1,7 @@
 """The sink of `format("ottla")`: rows to Kafka topics, exactly once (the default) or at least once.
 
-One task writes one slot, a transaction of its own that it leaves open; the driver decides over all of them. What is
-asked of Kafka, and why it is right, is `ottla.spark.protocol`; here are the rows, and who calls what in Spark:
+A task writes one slot: a transaction of its own, which it leaves open. The driver decides over all slots.
+`ottla.spark.protocol` says what is asked of Kafka and why that is right. Here are the rows, and the calls of Spark:
 
 * On the driver, before each micro-batch, Spark makes the data source and the writer anew; then the sink is claimed,
   and what an earlier driver left is finished. The claim travels to the tasks inside the pickled writer.
@@ -39,12 +39,12 @@ from ottla.spark.protocol import (
 from ottla.spark.slot_writer import PlainWriter, SlotWriter
 
 log = logging.getLogger("ottla.spark")
-#: Checkpoints of which this process has said that they, or their offsets, cannot be read.
+#: Checkpoints of which the log has already said, in this process, that they or their offsets cannot be read.
 _SAID: set[str | None] = set()
 
 
 class SlotMessage(WriterCommitMessage):  # type: ignore[misc]
-    """What a task tells the driver; without a report for at-least-once."""
+    """What a task tells the driver. At-least-once writes have no report."""
 
     def __init__(self, report: SlotReport | None, rows: int) -> None:
         self.report, self.rows = report, rows
@@ -53,10 +53,10 @@ class SlotMessage(WriterCommitMessage):  # type: ignore[misc]
 
 
 class KafkaSink:
-    """What batch and streaming writes have in common. Pickled: it holds options and the claim, no connection."""
+    """What batch and streaming writes share. Spark pickles it, so it holds options and the claim, and no connection."""
 
     def __init__(self, options: SinkOptions, schema: Any, *, on_driver: bool) -> None:
-        """`on_driver`: before the tasks of a batch, when the sink is to be claimed."""
+        """With `on_driver` this is the driver before the tasks of a batch: it claims the sink."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         self.options = options
@@ -135,7 +135,7 @@ class KafkaSink:
         self._drive(steps, reports[0].key.batch)
 
     def _planned(self, checkpoint: str | None, batch: int | None, reports: Sequence[SlotReport]) -> Planned:
-        """What the checkpoint says of the batch. Raises PipelineError where the batch cannot do without."""
+        """What the checkpoint says of the batch. Raises PipelineError if the batch needs that and it cannot be read."""
         options, key = self.options, reports[0].key
         decided = committed_plan(reports[0].claim, key).offsets is not None
         if batch is None and checkpoint is None:
@@ -166,13 +166,13 @@ class KafkaSink:
         return found
 
     def _say_once(self, checkpoint: str | None, what: str) -> None:
-        """In a process, of a checkpoint."""
+        """Log `what` once for each checkpoint and process."""
         if checkpoint not in _SAID:
             _SAID.add(checkpoint)
             log.warning("sink %s: %s", self.options.sink_id, what)
 
     def abort(self, messages: Sequence[Any]) -> None:
-        """On the driver: release what a batch has left open, unless it is decided. Recovery does the rest."""
+        """On the driver: abort what a batch has left open, unless the batch is decided. Recovery does the rest."""
         reports = _reports(messages)
         if reports:
             try:
@@ -226,7 +226,7 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         self._sink.commit(messages, batchId)
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
-        """A task, or commit(), has failed. Not even what finished need be among the messages."""
+        """A task, or commit(), has failed. The messages may lack even those of tasks that have finished."""
         self._sink.abort(messages)
 
 
@@ -238,7 +238,7 @@ class OttlaWriter(DataSourceArrowWriter):  # type: ignore[misc]
             raise ConfigError("a topic cannot be overwritten: use mode append")
         self._key = key
         self._sink = KafkaSink(options, schema, on_driver=True)
-        if self._sink.claim is not None:  # it goes to every task, and comes back with its message
+        if self._sink.claim is not None:  # the claim goes to every task, and comes back in its message
             self._sink.claim = self._sink.claim.only_for(key.query)
 
     def write(self, iterator: Iterator[Any]) -> SlotMessage:

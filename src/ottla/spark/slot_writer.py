@@ -1,4 +1,4 @@
-"""Rows to records: the producers of the sink's tasks."""
+"""Writes rows as records: the producers of the sink's tasks."""
 
 import os
 import random
@@ -24,7 +24,7 @@ _GIVE_UP_S = 5
 
 
 def rows_by_topic(options: SinkOptions, batch: Any) -> Iterator[tuple[str, Any]]:
-    """The rows of a RecordBatch of the sink by the topic they go to. Raises ValueError for a row without one."""
+    """The rows of a RecordBatch, divided by the topic they go to. Raises ValueError for a row without a topic."""
     columns = {name: batch.column(name) for name in batch.schema.names}
     if not options.include_headers:
         columns.pop("headers", None)
@@ -41,14 +41,14 @@ def rows_by_topic(options: SinkOptions, batch: Any) -> Iterator[tuple[str, Any]]
 
 
 class _KeptCluster(Cluster):
-    """Connections that outlive the producers which use them, one after the other."""
+    """Connections that several producers use one after the other; closing a producer does not close them."""
 
     async def close(self) -> None:
         self._listeners.clear()
 
 
 class _SlotProducer(AsyncProducer):
-    """A transactional producer on connections that are there already: a slot costs no handshake."""
+    """A transactional producer on connections that are open already, so that a slot costs no handshake."""
 
     def __init__(self, config: dict[str, object], cluster: _KeptCluster) -> None:
         super().__init__(config)
@@ -67,7 +67,7 @@ class SlotWriter:
     """One attempt at one slot: a transaction that begins here and is left open by `finish`."""
 
     def __init__(self, options: SinkOptions, slot: int, attempt: int = 0) -> None:
-        """Fences every earlier attempt at the slot that had the same number, and has its transaction aborted."""
+        """Fences earlier attempts at the slot that had the same attempt number; their transactions are aborted."""
         self._options = options
         self._kafka: KafkaLink = link(options.client)
         self._producer = self._kafka.run(self._open(slot_id(self._options.sink_id, slot, attempt)))
@@ -104,7 +104,7 @@ class SlotWriter:
         return Handle(*await self._producer.detach_transaction())
 
     def give_up(self) -> None:
-        """Abort, unless a newer attempt has done so."""
+        """Abort the transaction, unless a newer attempt has aborted it."""
         self._kafka.run(self._producer.close(_GIVE_UP_S))
 
 

@@ -1,8 +1,8 @@
 """The source of `format("ottla")`: Kafka topics as rows, in batch and streaming reads.
 
-On the driver one reader lives as long as the query. It says how far the topics reach and cuts the next micro-batch
-into ranges; a range is read by one task, straight from fetched bytes to Arrow columns. By default only committed
-records are read, up to the last stable offset; so a range holds the same records whenever it is read again.
+On the driver one reader lives as long as the query. It says how far the topics reach, and cuts the next micro-batch
+into ranges. A task reads one range and turns fetched bytes directly into Arrow columns. By default a query reads only
+committed records, up to the last stable offset, so a range holds the same records each time it is read.
 """
 
 import logging
@@ -29,9 +29,9 @@ from ottla.wire.messages.fetch import PartitionData
 
 log = logging.getLogger("ottla.spark")
 
-#: An idle query asks every 10 ms how far the topics reach; Kafka is asked so often at most.
+#: The shortest time between two questions to Kafka. Spark asks an idle query every 10 ms how far the topics reach.
 _ASK_AGAIN_S = 0.02
-#: Fetches that bring nothing although there should be something, before the range counts as lost.
+#: How many fetches in a row may bring nothing, although the range has records, before the range counts as lost.
 _EMPTY_FETCHES = 5
 
 
@@ -55,7 +55,7 @@ def read_range(
     while at < wanted.end:
         try:
             data = fetched.result()
-        except DataLossError as loss:  # the topic is another one, or none
+        except DataLossError as loss:  # the topic was deleted, and perhaps made again
             _lost(options, str(loss))
             return
         except OffsetOutOfRangeError:
@@ -109,7 +109,7 @@ async def _fetch(
 
 
 def _after_loss(kafka: KafkaLink, options: SourceOptions, wanted: Range, at: int) -> int:
-    """Where to go on when `at` is not in the log: at its beginning, if that is still in the range."""
+    """Where to go on when `at` is not in the log: at the log's beginning, if that lies in the range."""
     earliest = kafka.run(kafka.offsets_at({wanted.tp: bounds.EARLIEST}, committed=False)).get(wanted.tp, wanted.end)
     _lost(options, f"offset {at} of {wanted.tp} is not in the log any more, which begins at {earliest}")
     return min(earliest, wanted.end) if earliest > at else wanted.end
@@ -157,13 +157,13 @@ def _input_partitions(
 
 
 def _read(options: SourceOptions, schema: Any, partition: InputPartition) -> Iterator[Any]:
-    if not isinstance(partition, KafkaRange):  # Spark's own, when there is nothing to read
+    if not isinstance(partition, KafkaRange):  # Spark passes a partition of its own when there is nothing to read
         return iter(())
     return read_range(link(options.kafka), options, schema, partition.range, partition.topic_id)
 
 
 class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """A streaming read. The driver's calls are all made on one object, in one process, for the query's whole life."""
+    """A streaming read. While the query lives, the driver makes all its calls on one object in one process."""
 
     def __init__(self, options: SourceOptions, schema: Any) -> None:
         self._options, self._schema = options, schema
@@ -176,7 +176,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         self._waiting_since_s: float | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where the query begins. Spark asks twice; `latest` must not move in between. Raises ConfigError."""
+        """Where the query begins. Spark asks twice; `latest` must give the same answer twice. Raises ConfigError."""
         if self._initial is None:
             topics, bound = self._topics, self._options.start
             there = topics.there()
@@ -213,7 +213,8 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         return SourceOffset(begin, end, self._group, logs.ids).to_json()
 
     def _require_assigned(self, read: SourceOffset, logs: Logs) -> None:
-        """Once: a query that goes on from a checkpoint may have another `assign`. What it has read may be gone."""
+        """Checked once: a query that continues from a checkpoint may have another `assign`. Partitions that the query
+        has read already need not exist any more."""
         if not self._assigned_is_there:
             bounds.require_assigned(set(self._options.partitions) - set(read.end), logs.latest)
             self._assigned_is_there = True
@@ -223,7 +224,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         return plan.offsets_to_json(self._logs.latest) or None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The ranges of a micro-batch: all is in `end`, so that a replay reads the same."""
+        """The ranges of a micro-batch. `end` alone says what they are, so that a replay reads the same."""
         planned = SourceOffset.from_json(end)
         return _input_partitions(self._options, planned.start, planned.end, planned.ids)
 
@@ -232,9 +233,9 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         return _read(self._options, self._schema, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """The batch that ended there is committed. Spark says so when it constructs the next one.
+        """The batch that ends at `end` is committed. Spark calls this when it plans the next batch.
 
-        The exactly-once sink has committed the group's offsets in its own transaction by then; `commitOffsets=source`
+        By then the exactly-once sink has committed the group's offsets in its own transaction. `commitOffsets=source`
         is for other sinks.
         """
         if self._group is None or not self._options.commit_here:

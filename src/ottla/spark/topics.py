@@ -1,4 +1,4 @@
-"""The partitions that a query reads, and offsets in them. Blocking; on the driver."""
+"""Looks up, for a query, which partitions it reads and where its offsets lie. Runs on the driver, and blocks."""
 
 import logging
 import re
@@ -19,14 +19,14 @@ log = logging.getLogger("ottla.spark")
 
 
 class There(NamedTuple):
-    """The partitions that the options mean and that exist, in order, and their topics' ids as Kafka prints them."""
+    """The existing partitions that the options ask for, in order, and their topics' ids as Kafka prints them."""
 
     partitions: list[TopicPartition]
     ids: dict[str, str]
 
 
 class Topics:
-    """What the options name, looked up in the cluster."""
+    """Asks the cluster about the topics and partitions that the options name."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -34,11 +34,11 @@ class Topics:
 
     @property
     def kafka(self) -> KafkaLink:
-        """This process's link."""
+        """This process's link to Kafka."""
         return link(self._options.kafka)
 
     def there(self) -> There:
-        """Every partition there is now. Raises KafkaError for a topic by name that there never was."""
+        """Every partition that exists now. Raises ConfigError if the options name a topic that never existed."""
         options = self._options
         named = {tp.topic for tp in options.partitions} | set(options.topics)
         snapshot = self.kafka.run(self.kafka.topics(None if options.pattern is not None else named))
@@ -53,17 +53,18 @@ class Topics:
         return There(sorted(found & set(options.partitions) if options.partitions else found), ids)
 
     def logs(self, there: There | None = None) -> Logs:
-        """The earliest offset and the end of each partition."""
+        """The earliest offset and the end of each partition, and the topics' ids."""
         tps, ids = there or self.there()
         return Logs(self.at(dict.fromkeys(tps, EARLIEST)), self.at(dict.fromkeys(tps, LATEST)), ids)
 
     def at(self, times: Mapping[TopicPartition, int]) -> Offsets:
-        """Offsets at times, or at EARLIEST and LATEST; the latter is the end of what may be read."""
+        """For each partition the offset at its time; the time may be EARLIEST, or LATEST for the end of what this query
+        may read."""
         committed = self._options.client.isolation_level == "read_committed"
         return self.kafka.run(self.kafka.offsets_at(times, committed=committed))
 
     def resolve(self, bound: Bound, partitions: list[TopicPartition]) -> Offsets:
-        """The offset in each of `partitions` that `bound` means. Raises ConfigError."""
+        """The offset that `bound` means, in each of `partitions`. Raises ConfigError."""
         asked = bounds.asked(bound, partitions)
         if not isinstance(bound, AtTimes):
             given = {tp: offset for tp, offset in asked.items() if offset >= 0}
@@ -75,9 +76,9 @@ class Topics:
         return {**found, **(self.at(dict.fromkeys(late, LATEST)) if late else {})}
 
     def require_stable(self, option: str, offsets: Offsets) -> None:
-        """Raise OpenTransactionError if one of `offsets` is in the log, but behind an open transaction."""
-        # The log's end first: both only grow, so what it holds then is not behind a last stable offset of later for the
-        # records alone that were committed in between.
+        """Raise OpenTransactionError if one of `offsets` is in the log, but after the last stable offset."""
+        # Ask for the end of the log first, and for the last stable offset second. Both only grow. In this order records
+        # that are written and committed between the two questions cannot look as if a transaction held them back.
         ends = self.kafka.run(self.kafka.offsets_at(dict.fromkeys(offsets, LATEST), committed=False))
         there = {tp: LATEST for tp, offset in offsets.items() if offset <= ends.get(tp, -1)}
         stable = self.at(there) if there else {}
@@ -92,7 +93,7 @@ class Topics:
                 )
 
     async def _holding_back(self, tp: TopicPartition) -> str:
-        """The transactional id whose transaction begins first in `tp`; its producer's id where that is not told."""
+        """The transactional id of the first open transaction in `tp`; its producer's id if only that is known."""
         try:
             producers = (await self.kafka.describe_producers([tp]))[tp]
             first = min(
@@ -100,11 +101,11 @@ class Topics:
             )
             listed = await self.kafka.list_transactions(producer_ids=[first.producer_id])
             return listed[0].transactional_id if listed else f"of producer {first.producer_id}"
-        except (ClientError, ValueError):  # an old broker, a missing right, or it has just ended
+        except (ClientError, ValueError):  # an old broker, a missing right, or the transaction has just ended
             return "whose id the broker does not tell"
 
     def losses(self, losses: list[str]) -> None:
-        """Stop the query for lost records, or say so in the log, as `failOnDataLoss` has it."""
+        """Stop the query for lost records, or only log them, as the option `failOnDataLoss` says."""
         if self._options.fail_on_data_loss:
             plan.require_no_loss(losses)
         for loss in sorted(set(losses) - self._said):

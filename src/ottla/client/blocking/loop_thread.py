@@ -1,4 +1,4 @@
-"""An event loop in a background thread: where the blocking clients' asyncio objects live."""
+"""An event loop in a background thread. The asyncio objects behind the blocking clients live on it."""
 
 import asyncio
 import concurrent.futures
@@ -32,7 +32,7 @@ FORKED = "this client belongs to the process that was forked: make a new one in 
 
 
 class _CarriedError(Exception):
-    """What would end the loop on its way to the caller, whose it is."""
+    """Carries an exception of the user's code over the loop to the caller. Raised as it is, it would end the loop."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(repr(error))
@@ -42,14 +42,15 @@ class _CarriedError(Exception):
 async def _carried(coroutine: Coroutine[Any, Any, T]) -> T:
     try:
         return await coroutine
-    except (SystemExit, KeyboardInterrupt) as error:  # of the user's code; in a task they end the loop
+    except (SystemExit, KeyboardInterrupt) as error:  # the user's code raised it; asyncio ends the loop for such a task
         raise _CarriedError(error) from None
 
 
 class LoopThread:
-    """One daemon thread that runs one loop until `stop`. In a forked process it is not there (`forked`).
+    """A daemon thread that runs one loop until `stop`. A forked process does not have the thread (`forked`).
 
-    However the loop ends, `on_end` is called once in its thread, with what later calls raise; it must not wait.
+    When the loop ends, for whatever reason, `on_end` is called once in its thread. Its argument is the error that later
+    calls will raise. `on_end` must not wait.
     """
 
     def __init__(self, name: str, *, on_end: Callable[[IllegalStateError], object] | None = None) -> None:
@@ -58,7 +59,7 @@ class LoopThread:
         self._on_end = on_end
         self._stopping = False
         self._why_refused = _CLOSED
-        #: Held while something is handed to the loop, so that nothing is handed to one that has ended.
+        #: Held while work is handed to the loop, so that the loop cannot end in between and leave that work undone.
         self._handing = threading.Lock()
         self._ended = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -67,7 +68,7 @@ class LoopThread:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is still somebody who runs what is given to `run`."""
+        """Whether the loop still runs what is given to `run`."""
         return not self._ended and not self.forked
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -83,7 +84,7 @@ class LoopThread:
         try:
             return future.result()
         except concurrent.futures.CancelledError:
-            coroutine.close()  # perhaps it never began
+            coroutine.close()  # the loop may never have started it
             why = "the client was closed meanwhile" if self._why_refused == _CLOSED else self._why_refused
             raise IllegalStateError(why) from None
         except _CarriedError as carried:
@@ -93,24 +94,24 @@ class LoopThread:
             raise
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> None:
-        """Call `callback` on the loop, without waiting; nothing when the loop has ended."""
+        """Call `callback` on the loop, without waiting. Does nothing when the loop has ended."""
         with self._handing:
             if self.is_running:
                 self.loop.call_soon_threadsafe(callback, *args)
 
     def join(self, timeout_s: float) -> bool:
-        """Wait until the thread has ended; whether it has."""
+        """Wait until the thread has ended, at most for `timeout_s`. Returns whether it has ended."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def stop(self) -> None:
-        """Cancel what runs, end the thread and close the loop. Idempotent."""
+        """Cancel what runs, end the thread and close the loop. May be called again."""
         self.call_soon(self.stop_here)
         if not self.forked:
             self._thread.join()
 
     def stop_here(self) -> None:
-        """`stop` for what runs on the loop: without waiting."""
+        """`stop` for code that runs on the loop itself: it does not wait."""
         self._stopping = True
         self.loop.stop()
 
@@ -133,7 +134,7 @@ class LoopThread:
             if self._on_end is not None:
                 self._on_end(IllegalStateError(self._why_refused))
         finally:
-            # what was handed over last becomes tasks while the first ones are being cancelled
+            # Work that was handed over last may become tasks only while the first tasks are being cancelled.
             while tasks := asyncio.all_tasks(self.loop) or self._become_tasks():
                 for task in tasks:
                     task.cancel()
@@ -142,7 +143,7 @@ class LoopThread:
             self.loop.close()
 
     def _become_tasks(self) -> set["asyncio.Task[Any]"]:
-        """Run the callbacks that wait; the tasks that they made."""
+        """Run the callbacks that wait on the loop. Returns the tasks that they have made."""
         self.loop.run_until_complete(asyncio.sleep(0))
         return asyncio.all_tasks(self.loop)
 
@@ -151,10 +152,10 @@ _alive: "weakref.WeakSet[LoopThread]" = weakref.WeakSet()
 
 
 def _after_fork_in_child() -> None:
-    """Threads are not forked: without this, calls would wait for ever for a loop that nobody runs."""
+    """Mark every loop as forked. A fork copies no threads: calls would wait for ever for a loop that nobody runs."""
     for thread in list(_alive):
         thread.forked = True
-        thread._handing = threading.Lock()  # somebody may have held it
+        thread._handing = threading.Lock()  # another thread may have held it at the fork
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

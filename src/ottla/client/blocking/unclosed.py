@@ -1,11 +1,12 @@
-"""What becomes of a blocking client that nobody closed: dropped by the program, or open when the interpreter ends.
+"""Ends blocking clients that the user did not close: dropped by the program, or open when the interpreter ends.
 
-The loop's thread holds everything but the facade, so the facade is what gets collected; then, or at the end of the
-interpreter, the client ends itself on its own loop. A producer still sends what it has, a consumer leaves its group
-without a commit (nobody knows whether its last records were worked on). What is lost is told to the log as an error,
-which Python prints to stderr when logging is not set up.
+The facade is the object that the user holds. The loop's thread refers to everything except the facade, so the garbage
+collector can collect the facade alone. When that happens, or when the interpreter ends, the client ends itself on its
+own loop. A producer sends what it still has. A consumer leaves its group without a commit, because nobody knows whether
+the user has processed its last records. What is lost is logged as an error; Python prints it to stderr when logging is
+not set up.
 
-A child of multiprocessing ends like an interpreter here, though Python ends it without one (`_watch_worker`).
+A child process of multiprocessing ends in the same way. Python calls no atexit handlers there, so `_watch_worker` does.
 """
 
 import asyncio
@@ -23,20 +24,20 @@ from ottla.client.blocking.loop_thread import LoopThread
 
 log = logging.getLogger("ottla.client")
 
-#: How long the end of the interpreter waits for records to be sent, and for a client that has none.
+#: How long the end of the interpreter waits for a client that has records to send, and for one that has none.
 EXIT_TIMEOUT_S = 10.0
 _FAREWELL_TIMEOUT_S = 1.0
 
 
 class Abandonable(Protocol):
-    """What an asyncio client has to be able to do."""
+    """What an asyncio client must offer to be ended."""
 
     def unfinished(self) -> str:
-        """What would be lost now, as a sentence; "" for nothing. In any thread, and under no lock."""
+        """What would be lost now, as a sentence; "" for nothing. Called in any thread; must take no lock."""
         ...
 
     async def abandon(self) -> str:
-        """Close, without a call into the user's code; what was lost, as a sentence."""
+        """Close without calling the user's code. Returns what was lost, as a sentence; "" for nothing."""
         ...
 
 
@@ -49,28 +50,28 @@ class Unclosed:
         self._thread = thread
         self._task: asyncio.Task[None] | None = None
         self._finalizer = weakref.finalize(facade, self._dropped)
-        self._finalizer.atexit = False  # the end of the interpreter is for all of them together
+        self._finalizer.atexit = False  # at the end of the interpreter `_at_exit` ends all clients together
         _open[self] = None
         _watch_worker()
 
     def closed(self) -> None:
-        """The user has closed it."""
+        """The user has closed the client: stop watching."""
         self._finalizer.detach()
         _open.pop(self, None)
 
     @property
     def is_open(self) -> bool:
-        """Whether there is something to end; not so in a forked process, whose parent has the threads."""
+        """Whether the client must still be ended. In a forked process it need not: the threads are in the parent."""
         return self._thread.is_running
 
     def patience_s(self) -> float:
-        """How long the end of the interpreter may wait for this one."""
+        """How long the end of the interpreter may wait for this client."""
         return EXIT_TIMEOUT_S if self._client.unfinished() else _FAREWELL_TIMEOUT_S
 
     def end(self, when: str) -> None:
-        """Begin to end it, unless that has begun; then warn. `when` says what the user should not have done."""
+        """Begin to end the client, unless that has begun, and then warn. `when` says what came instead of a close."""
         if not self._finalizer.detach() and when == _AT_EXIT:
-            return  # it was dropped, and is ending
+            return  # the client was dropped before, and is ending
         unfinished = self._client.unfinished()
         self._thread.call_soon(self._begin)
         warnings.warn(
@@ -78,14 +79,14 @@ class Unclosed:
         )
 
     def wait(self, until_s: float) -> None:
-        """Wait until it has ended, at most until the monotonic time `until_s`; then say what was lost."""
+        """Wait until the client has ended, at most until the monotonic time `until_s`; then log what was lost."""
         if not self._thread.join(max(0.0, until_s - time.monotonic())):
             lost = self._client.unfinished()
             if lost:
                 log.error("unclosed %s: %s, and the interpreter ends", self._kind, lost)
 
     def _dropped(self) -> None:
-        # runs wherever the collector happens to run, perhaps on the loop inside a lock: nothing here may wait
+        # The garbage collector calls this in any thread, perhaps on the loop and inside a lock. It must not wait.
         if self.is_open:
             self.end("was dropped")
 
@@ -108,7 +109,7 @@ _open: dict[Unclosed, None] = {}
 
 
 def _at_exit() -> None:
-    """Daemon threads still run here: each client gets its time, all of them at once."""
+    """End all clients, at the same time. The loops' daemon threads still run while atexit handlers do."""
     left = [each for each in _open if each.is_open]
     now_s = time.monotonic()
     waits = [(each, now_s + each.patience_s()) for each in left]
@@ -126,7 +127,7 @@ _watched_worker: int | None = None
 
 
 def _watch_worker() -> None:
-    """In a child of multiprocessing have `_at_exit` run: it is ended by os._exit, which calls no atexit handler."""
+    """In a child of multiprocessing, make sure that clients are ended: os._exit ends it without atexit handlers."""
     global _watched_worker
     process = sys.modules.get("multiprocessing.process")
     if process is None or process.parent_process() is None or _watched_worker == os.getpid():
@@ -137,12 +138,13 @@ def _watch_worker() -> None:
     Finalize(None, _worker_ends, exitpriority=_AFTER_OTHERS)
 
 
-#: Priority of a finalizer that runs after those of multiprocessing's own queues and directories (-5 and -100).
+#: Priority of our finalizer: it runs after multiprocessing's own for queues (-5) and directories (-100).
 _AFTER_OTHERS = -200
 
 
 def _worker_ends() -> None:
-    # only now are the child's other threads waited for, which may still send; then it waits for this one as well
+    # After its finalizers the child waits for its other threads, which may still send. This thread is one of them: the
+    # child waits for it too, and it ends the clients after the others.
     threading.Thread(target=_after_threads, name="ottla-end", daemon=False).start()
 
 
