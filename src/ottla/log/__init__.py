@@ -6,7 +6,7 @@ segments     which segment holds an offset                     segment     one .
 index        .index and .timeindex                             txn_index   .txnindex
 snapshot     .snapshot                                         epochs      leader-epoch-checkpoint
 recovery     opening a directory after any kind of end         history     batches that a snapshot does not hold
-timestamps   ListOffsets by time                               retention   which segments go
+timestamps   ListOffsets by time                               retention   which segments are deleted
 checkpoint   Kafka's small text files                          config      the settings
 storage      the port to the files                             memory      the port's twin with crashes
 """

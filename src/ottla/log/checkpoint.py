@@ -8,8 +8,8 @@ A checkpoint is a version line, a count line, and one line per entry:
     orders 1 12
     recovery-point-offset-checkpoint    leader-epoch-checkpoint
 
-The three of the data directory (recovery point, log start offset, high watermark) map partitions to offsets; they and
-the marker are the broker's to write, the leader epochs and partition.metadata are the partition's.
+The data directory has three of them (recovery point, log start offset, high watermark): they map partitions to offsets.
+The broker writes these and the marker. The partition writes its leader epochs and partition.metadata.
 """
 
 import json
@@ -32,7 +32,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def decode_offsets(content: bytes) -> dict[TopicPartition, int]:
-    """What `encode_offsets` wrote, or Kafka; CorruptDataError when it is not that."""
+    """Reads what `encode_offsets`, or Kafka, has written. CorruptDataError when the content is not a checkpoint."""
     offsets = {}
     for fields in _decode(content, fields_per_line=3):
         topic, partition, offset = fields
@@ -46,7 +46,7 @@ def encode_leader_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
 
 
 def decode_leader_epochs(content: bytes) -> list[tuple[int, int]]:
-    """(epoch, start offset) pairs; CorruptDataError when the file is not one of them."""
+    """(epoch, start offset) pairs; CorruptDataError when the content is no checkpoint of leader epochs."""
     return [(_number(epoch), _number(start)) for epoch, start in _decode(content, fields_per_line=2)]
 
 

@@ -11,7 +11,7 @@ _DAY_MS: Final = 86_400_000
 
 
 class TimestampType(Enum):
-    """Whose clock stamps records (`message.timestamp.type`)."""
+    """Who sets a record's timestamp: its producer or the broker (`message.timestamp.type`)."""
 
     CREATE_TIME = "CreateTime"
     LOG_APPEND_TIME = "LogAppendTime"
@@ -71,7 +71,7 @@ class LogConfig:
 
     @property
     def deletes(self) -> bool:
-        """Whether old segments go by time and size."""
+        """Whether old segments are deleted by time and size."""
         return "delete" in self.cleanup_policy
 
     @property

@@ -1,8 +1,9 @@
-"""Offsets that were flushed to the device and are not in the files any more: a disk or a hand has damaged the log.
+"""Holes: offsets that were flushed to the device and are no longer in the files, because of a disk or a person.
 
-What was acknowledged after them stays, and offsets are not used twice: the log goes on behind the hole. A reader that
-gets there is told (CORRUPT_MESSAGE) instead of being led over it in silence, until retention or DeleteRecords has
-passed. The ranges are kept in a checkpoint of their own, since indexes that were made again do not show them.
+Records that were acknowledged after the hole stay, and no offset is used twice: the log goes on after the hole. A
+reader that gets there receives CORRUPT_MESSAGE; it is never led over the hole in silence. This ends when retention or
+DeleteRecords has deleted what lay before. The ranges are kept in a checkpoint of their own, because indexes that were
+made again do not show them.
 """
 
 from contextlib import suppress
@@ -15,7 +16,7 @@ from ottla.log.storage import Storage
 
 
 class OffsetRange(NamedTuple):
-    """Offsets from `first_offset` up to, but not with, `end_offset`."""
+    """Offsets from `first_offset` up to `end_offset`, which is not included."""
 
     first_offset: int
     end_offset: int
@@ -25,7 +26,7 @@ class OffsetRange(NamedTuple):
 
 
 def read_damage(storage: Storage) -> tuple[OffsetRange, ...]:
-    """The ranges an earlier start has found."""
+    """The ranges that an earlier start has found."""
     content = storage.read(DAMAGED_OFFSETS)
     with suppress(CorruptDataError):
         # Two numbers a line, as in the checkpoint of leader epochs.
@@ -34,7 +35,7 @@ def read_damage(storage: Storage) -> tuple[OffsetRange, ...]:
 
 
 def write_damage(storage: Storage, ranges: tuple[OffsetRange, ...]) -> None:
-    """Keep the ranges for the next start; without room on the disk they are looked for once more then."""
+    """Keep the ranges for the next start. On a full disk they are not kept; the next start then finds them again."""
     with suppress(StorageError):
         if ranges:
             storage.write(DAMAGED_OFFSETS, encode_leader_epochs(ranges))

@@ -24,7 +24,8 @@ class LeaderEpochs:
                 for epoch, start_offset in decode_leader_epochs(content):
                     self._put(epoch, start_offset)
             except CorruptDataError:
-                # It is written atomically, so this is a foreign hand; the batches carry their epochs (see recovery).
+                # The file is written atomically, so something else has changed it. Recovery reads the epochs from the
+                # batches instead.
                 self._entries = []
 
     @property
@@ -48,9 +49,9 @@ class LeaderEpochs:
             before = tuple(self._entries)
             self._put(epoch, start_offset)
             try:
-                self.save(sync=False)  # it is in the batches too, until `flush` makes both durable
+                self.save(sync=False)  # the batches carry the epoch too, and `flush` makes both durable
             except StorageError:
-                self._entries = list(before)  # not known yet, so that the next append writes it
+                self._entries = list(before)  # so the next append finds the epoch unknown and writes it
                 raise
 
     def at(self, offset: int) -> int:
@@ -66,7 +67,7 @@ class LeaderEpochs:
             return EpochEndOffset(epoch, log_end_offset)
         slot = bisect_right(self._entries, epoch, key=lambda entry: entry[0])
         end_offset = self._entries[slot][1]
-        # An epoch before the first known one ends where that begins: its records are gone.
+        # An epoch before the first known one has no records left: it ends where the first known one begins.
         return EpochEndOffset(self._entries[slot - 1][0] if slot else epoch, end_offset)
 
     def truncate_from_end(self, end_offset: int) -> None:
@@ -77,11 +78,11 @@ class LeaderEpochs:
             self.save(sync=False)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log now begins at `start_offset`; the epoch it lies in begins there."""
+        """The log now begins at `start_offset`, and so does the epoch of the record there."""
         slot = bisect_right(self._entries, start_offset, key=lambda entry: entry[1])
         if slot > 1 or (slot and self._entries[0][1] != start_offset):
             self._entries = [(self._entries[slot - 1][0], start_offset), *self._entries[slot:]]
-            with suppress(StorageError):  # deleting is what makes room; opening the log does it again
+            with suppress(StorageError):  # a full disk must not keep records from being deleted; opening repeats this
                 self.save(sync=False)
 
     def save(self, *, sync: bool) -> None:

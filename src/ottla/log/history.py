@@ -1,8 +1,8 @@
-"""The batches that a snapshot does not hold: it keeps one of each producer, and five may be in flight.
+"""Finds batches that a producer snapshot does not hold. It holds one batch of each producer; five may be in flight.
 
-After a clean restart a client may still send again any of the last five batches whose answers it did not get. Apache
-Kafka remembers the last one only, and refuses the others; here they are found in the last megabyte before the snapshot,
-walking back until every producer that wrote there has its five.
+After a clean restart a client may send any of its last five batches again, because it did not get their answers. Apache
+Kafka remembers only the last one and refuses the others. We look for the others in the last megabyte before the
+snapshot, and walk back until every producer that wrote there has five.
 """
 
 import contextlib
@@ -14,9 +14,9 @@ from ottla.log.producers import BATCHES_TO_RETAIN, BatchMetadata, ProducerEntry,
 from ottla.log.segment import Segment
 from ottla.wire.batch import BatchHeader
 
-#: How far before a snapshot older batches of its producers are looked for: five batches of many producers.
+#: How far before a snapshot we look for older batches of its producers: room for five batches of many producers.
 _HISTORY_BYTES: Final = 1_048_576
-#: How much of that is read at a time.
+#: How much of these bytes is read at once.
 _STEP_BYTES: Final = 32_768
 
 
@@ -73,7 +73,7 @@ def _headers_back(segments: Sequence[Segment], offset: int) -> Iterator[BatchHea
 
 def _headers_between(segment: Segment, start: int, end: int) -> list[BatchHeader]:
     found = []
-    with contextlib.suppress(CorruptDataError):  # behind `end`, as in `_position_of`
+    with contextlib.suppress(CorruptDataError):  # bytes after `end` may be no batches, as in `_position_of`
         for at, header in segment.walk(start):
             if at >= end:
                 break
@@ -82,7 +82,7 @@ def _headers_between(segment: Segment, start: int, end: int) -> list[BatchHeader
 
 
 def _position_of(segment: Segment, offset: int) -> int:
-    """Where the batches before `offset` end. What lies behind may not have been checked yet, and be no batch at all."""
+    """Where the batches before `offset` end. What comes after may be unchecked, and may not be batches."""
     position = segment.offset_index.lookup(offset).position
     try:
         for at, header in segment.walk(position):

@@ -1,11 +1,11 @@
 """Kafka's two sparse indexes of a segment, in Kafka's bytes.
 
     .index      (relative offset i32, file position i32)…   offset = last offset of the batch at the position
-    .timeindex  (timestamp i64, relative offset i32)…       no record up to and with the offset is younger
+    .timeindex  (timestamp i64, relative offset i32)…       no record up to this offset has a later timestamp
 
-Both ascend in both columns. The active segment's entries live in a bytearray in the file's own format and reach the
-file in bulk (`save`): after a crash the tail of the log is scanned again anyway, so nothing is gained by writing them
-one by one. Of a closed segment the file is read on first use and can be dropped again (`unload`).
+Both columns ascend in both files. The active segment's entries are in memory, as bytes in the file's own format, and
+`save` writes them together. Writing each one at once would gain nothing: after a crash the end of the log is scanned
+again in any case. A closed segment's file is read at its first use, and `unload` forgets it again.
 """
 
 from bisect import bisect_left, bisect_right
@@ -39,7 +39,7 @@ class TimestampEntry(NamedTuple):
 
 
 class _Index:
-    """What both indexes share: the file, the bytes, how full they may get."""
+    """What both indexes share: the file, the entries' bytes, and how many entries fit."""
 
     entry_bytes: ClassVar[int]
     __slots__ = ("_buffer", "_dirty", "_saved_bytes", "_storage", "base_offset", "max_entries", "name")
@@ -48,7 +48,7 @@ class _Index:
         self._storage = storage
         self._buffer: bytearray | None = None
         self._saved_bytes = 0
-        #: The file differs from the entries.
+        #: Whether the file differs from the entries in memory.
         self._dirty = False
         self.name = name
         self.base_offset = base_offset
@@ -65,17 +65,17 @@ class _Index:
         return self._buffer is not None
 
     def clear(self) -> None:
-        """Forget every entry, and at the next `save` what the file holds."""
+        """Forget every entry. The next `save` removes them from the file too."""
         self._buffer, self._saved_bytes, self._dirty = bytearray(), 0, True
 
     def save(self) -> None:
-        """Write what the file does not have yet."""
+        """Write the entries that the file does not have yet."""
         buffer = self._buffer
         if buffer is None or not self._dirty:
             return
         file = self._storage.open(self.name, create=True)
         try:
-            if file.size_bytes > self._saved_bytes:  # entries were cut, or a foreign file was preallocated
+            if file.size_bytes > self._saved_bytes:  # entries were cut, or another broker has preallocated the file
                 file.truncate(self._saved_bytes)
             self._saved_bytes = file.size_bytes
             if len(buffer) > self._saved_bytes:
@@ -164,7 +164,8 @@ class OffsetIndex(_Index):
     def check(self) -> OffsetPosition:
         """The last entry; CorruptDataError when the ends cannot be those of an offset index of this segment.
 
-        What lies between is not read: a preallocated file of a broker that died ends with zeros, and shows here.
+        Only the ends are read. That is enough to see a file that a broker preallocated before it died: it ends with
+        zeros.
         """
         first, last, count = self._ends()
         if count == 0:
@@ -181,7 +182,7 @@ class OffsetIndex(_Index):
             raise CorruptDataError(f"{self.name}: its entries are out of order")
 
     def position_before(self, position: int) -> int:
-        """The start of an indexed batch at `position` or before it; 0 when none is."""
+        """The start of the last indexed batch that begins at `position` or before it; 0 when there is none."""
         buffer, size = self._loaded(), self.entry_bytes
         slot = bisect_right(
             range(len(buffer) // size), position, key=lambda n: _I32.unpack_from(buffer, n * size + 4)[0]
@@ -196,20 +197,20 @@ class OffsetIndex(_Index):
 
 
 class TimeIndex(_Index):
-    """From a timestamp to an offset at or before the first record of that age."""
+    """From a timestamp to an offset at or before the first record with that timestamp or a later one."""
 
     entry_bytes = _TIME_ENTRY.size
     __slots__ = ()
 
     def append(self, timestamp_ms: int, offset: int) -> None:
-        """Add an entry unless the timestamp is no younger than the last one."""
+        """Add an entry if its timestamp is later than that of the last entry."""
         if timestamp_ms > self.last().timestamp_ms:
             self._loaded().extend(_TIME_ENTRY.pack(timestamp_ms, offset - self.base_offset))
             self._dirty = True
 
     @property
     def is_full(self) -> bool:
-        """Whether only the place is left that is kept for the entry of the roll."""
+        """Whether there is room for one entry only. That room is kept for the entry that a roll writes."""
         return self.entries >= self.max_entries - 1
 
     def last(self) -> TimestampEntry:

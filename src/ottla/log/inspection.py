@@ -1,9 +1,9 @@
-"""A look at a segment whose bytes were all flushed: cheap while all is well, thorough when something is not.
+"""Looks whether the files of a flushed segment fit together: a cheap look first, a thorough one if they do not.
 
-A disk that loses a file's end, or a hand that does, is seen by comparing what the files say of each other: the last
-index entry must lead to a batch of the log, the batches from there on must end where the file ends and where the next
-segment begins, and none of them may be younger than the time index says. That costs a read or two. Where it fails, both
-indexes are made again from the headers of all batches, and the result says whether batches are missing.
+A disk or a person may have cut a file. The cheap look compares the files: the last index entry must lead to a batch of
+the log; the batches from there on must end where the file ends and where the next segment begins; and no timestamp of
+theirs may be later than the time index says. That costs a read or two. When something does not fit, both indexes are
+made again from the headers of all batches, and the result says whether batches are missing.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from ottla.log.segment import ANY_OFFSET, Segment
 
 
 class Inspection(NamedTuple):
-    """What was found. The segment's `size_bytes` counts whole batches only; bytes behind them stay in the file."""
+    """What was found. The segment's `size_bytes` counts whole batches only; bytes after them stay in the file."""
 
     #: The offset after the last whole batch.
     end_offset: int
@@ -22,12 +22,12 @@ class Inspection(NamedTuple):
     rebuilt: bool = False
     #: The file ends within a batch, or an index knows of batches that are not there.
     lacks_batches: bool = False
-    #: Bytes of the file behind the last whole batch.
+    #: Bytes of the file after the last whole batch.
     junk_bytes: int = 0
 
 
 def inspect(segment: Segment, names: frozenset[str], limit_offset: int) -> Inspection:
-    """Look at a flushed segment, which must end at `limit_offset` or before; StorageError where it cannot be read."""
+    """Look at a flushed segment, which must end at `limit_offset` or before. StorageError when it cannot be read."""
     indexed_offset = segment.base_offset - 1
     last = segment.check(names)
     if last is not None:
@@ -42,7 +42,7 @@ def inspect(segment: Segment, names: frozenset[str], limit_offset: int) -> Inspe
 
 
 def has_fitting_indexes(segment: Segment, names: frozenset[str]) -> bool:
-    """Whether the indexes of a segment that goes on behind them lead to a batch, and know its age."""
+    """Whether the last index entries lead to a batch with a fitting timestamp. The segment may go on after it."""
     last = segment.check(names)
     if last is None:
         return False
@@ -56,7 +56,7 @@ def has_fitting_indexes(segment: Segment, names: frozenset[str]) -> bool:
 
 
 def _indexed_offset(segment: Segment, last: OffsetPosition) -> int:
-    """The last offset that an index knows of, or the one before the segment's first."""
+    """The last offset that an index names; without entries the offset before the segment's first."""
     known = [segment.base_offset - 1]
     if last.position > 0:
         known.append(last.offset)
@@ -78,9 +78,9 @@ def _end_of_sound(segment: Segment, last: OffsetPosition, indexed_offset: int, l
 
 
 def load_txn_index(segment: Segment, names: frozenset[str], limit_offset: int) -> bool:
-    """Read a segment's aborted transactions; False when the file cannot be believed.
+    """Read a segment's aborted transactions; False when the file's content cannot be true.
 
-    One that is missing is taken for one that never was: the file is only made for the first abort.
+    A missing file counts as one that was never needed: it is only made for the first abort.
     """
     if segment.txn_index.name not in names:
         return True

@@ -1,9 +1,9 @@
 """Storage in memory, for tests and the simulator: it can run full, tear a write, and die in two ways.
 
     storage.after_kill()                          the process died: every byte that was written is there
-    storage.after_power_loss(keep, keep_name)     the machine died: of each file `keep` says how much of the unsynced
-                                                  part is there. What was done to a name (made, replaced, deleted) after
-                                                  the last `sync_names` is undone, unless `keep_name` says otherwise
+    storage.after_power_loss(keep, keep_name)     the machine died: `keep` says for each file how many unsynced bytes
+                                                  are there. Names that were made, replaced or deleted after the last
+                                                  `sync_names` are as before, unless `keep_name` says otherwise
 
 Both give a new storage, as the next process finds it. `limit_bytes` makes writes fail like a full disk; `refuses`
 makes any call fail with StorageError, as a broken disk or a missing permission does; `tear_next` makes the next append
@@ -65,7 +65,7 @@ class MemoryFile:
         return -1
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Does nothing: there is no handle to close."""
 
 
 class MemoryStorage:
@@ -146,7 +146,8 @@ class MemoryStorage:
             raise StorageError(f"no space left: {self.size_bytes} of {self.limit_bytes} bytes are used")
 
     def after_kill(self) -> "MemoryStorage":
-        """What the next process finds after kill -9. What is not on the device yet may still be lost with the power."""
+        """What the next process finds after kill -9. Bytes that are not on the device can be lost by a later loss of
+        power."""
         copies: dict[MemoryFile, MemoryFile] = {}
         left = MemoryStorage(limit_bytes=self.limit_bytes, now_ms=self.now_ms)
         for mine, its in ((self.files, left.files), (self._synced_files, left._synced_files)):

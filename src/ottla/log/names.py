@@ -14,7 +14,7 @@ SWAP: Final = ".swap"
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
-#: Ours: the offsets that were flushed and are not in the files any more (Apache Kafka passes over the file).
+#: Our own file: offsets that were flushed and are no longer in the files. Apache Kafka ignores it.
 DAMAGED_OFFSETS: Final = "damaged-offsets"
 
 

@@ -1,12 +1,12 @@
 """One partition's log: append, read, offsets, retention. The one object a broker holds per partition it leads.
 
-Theory of operation. An append decides first and changes nothing: the batch's header and CRC (`validation`), the
-producer's epoch, sequence and transaction (`producers`). Then the bytes are written, in one write and without a copy:
-base offset and leader epoch, which the CRC does not cover, come from a fresh 16-byte head, the rest is the client's
-own buffer. Only then does state change: end offset, producers, indexes. Nothing after the write can fail but a broken
-invariant, so a refused or failed append leaves the log as it was.
+Theory of operation. An append decides first and changes nothing: it checks the batch's header and CRC (`validation`),
+and the producer's epoch, sequence and transaction (`producers`). Then it writes the bytes, in one write and without a
+copy. Base offset and leader epoch, which the CRC does not cover, come from a new head of 16 bytes; the rest is the
+client's own buffer. Only then does state change: end offset, producers, indexes. After the write only a broken
+invariant can fail. So an append that is refused, or that fails, leaves the log as it was.
 
-One node has one copy: the high watermark is the end offset, and a finished transaction is stable at once.
+There is one node and so one copy: the high watermark is the end offset, and a finished transaction is stable at once.
 A read never opens a batch: it finds a position and returns a slice of the file.
 """
 
@@ -58,14 +58,14 @@ _HEAD: Final = Struct(">qii")
 
 
 class FlushPlan(NamedTuple):
-    """What makes the log durable up to an offset: `sync` may run in another thread, then comes `mark_flushed`."""
+    """What makes the log durable up to an offset: `sync`, perhaps in another thread, and then `mark_flushed`."""
 
     offset: int
     files: tuple[File, ...]
     storage: Storage
 
     def sync(self) -> None:
-        """See every file and its name to the device; StorageError when one cannot be."""
+        """Return when every file and its name is on the device. StorageError when the system refuses."""
         for file in self.files:
             file.sync()
         if self.files:
@@ -241,7 +241,7 @@ class PartitionLog:
         )
 
     def confirm_verification(self, producer_id: int, guard: int) -> None:
-        """The coordinator has confirmed the transaction: the broker's own next batch of it needs no guard."""
+        """The coordinator has confirmed the transaction: the next batch of it that the broker writes needs no guard."""
         self._producers.confirm_verification(producer_id, guard)
 
     @property
@@ -254,7 +254,7 @@ class PartitionLog:
     def _write(
         self, records: Buffer, header: BatchHeader, leader_epoch: int, timestamp_ms: int, now_ms: int
     ) -> tuple[Segment, int]:
-        """Put the batch's bytes at the end of the active segment, after a roll when it is time for one."""
+        """Put the batch's bytes at the end of the active segment. Rolls to a new segment first, if it is time."""
         offset, size_bytes = self.end_offset, header.size_bytes
         segment = self._segments.active
         if segment.should_roll(self.config, size_bytes, timestamp_ms, offset + header.last_offset_delta, now_ms):
@@ -286,7 +286,7 @@ class PartitionLog:
     ) -> Read:
         """Slices of at most `max_bytes`, beginning with the batch that holds `offset` (or the next one there is).
 
-        The first batch comes whole even when it is larger, with `min_one_batch`; without it, not at all (KIP-74).
+        A first batch that is larger comes whole with `min_one_batch`, and not at all without it (KIP-74).
         OFFSET_OUT_OF_RANGE below the log's start or above its end, CORRUPT_MESSAGE where flushed records are missing
         (see `damage`). READ_COMMITTED ends at the LSO.
         """
@@ -316,7 +316,7 @@ class PartitionLog:
         oldest = self._producers.first_unstable_offset()
         if oldest is None:
             return segment.size_bytes
-        if oldest.position < 0 or oldest.first_offset < self.log_start_offset:  # from a snapshot, or deleted since
+        if oldest.position < 0 or oldest.first_offset < self.log_start_offset:  # known from a snapshot, or deleted
             place = self._segments.find(self.last_stable_offset)
             return place[1] if place is not None and place[0] is segment else segment.size_bytes
         return oldest.position if oldest.segment_base_offset == segment.base_offset else segment.size_bytes
@@ -324,7 +324,7 @@ class PartitionLog:
     def _aborted(self, segment: Segment, offset: int, end_position: int) -> tuple[AbortedTransaction, ...]:
         if not self._segments.has_aborted(segment):
             return ()
-        # An offset at or after the slice's end; the nearest indexed one is near enough, more aborts do no harm.
+        # An offset at or after the slice's end. The nearest indexed one will do: a few aborts too many do no harm.
         upper = segment.offset_index.offset_at(end_position)
         if upper is None:
             upper = self._segments.following_base(segment)
@@ -381,7 +381,7 @@ class PartitionLog:
         return self._producers.active()
 
     def expire_producers(self, now_ms: int) -> int:
-        """Forget producers silent for `producer.id.expiration.ms`, but for those with an open transaction; how many."""
+        """Forget producers that were silent for `producer.id.expiration.ms` and have no open transaction. How many."""
         return self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
 
     # ---- deletion
@@ -392,7 +392,7 @@ class PartitionLog:
         return sum(segment.size_bytes for segment in self._segments)
 
     def delete_records_before(self, offset: int) -> Deleted:
-        """DeleteRecords: the log begins at `offset` (-1: at its end) from now on; segments go at the next retention."""
+        """DeleteRecords: the log now begins at `offset` (-1: at its end). The next retention deletes the segments."""
         offset = self.end_offset if offset == -1 else offset
         if not 0 <= offset <= self.end_offset:
             return Deleted(ErrorCode.OFFSET_OUT_OF_RANGE, -1)
@@ -400,9 +400,10 @@ class PartitionLog:
         return Deleted(ErrorCode.NONE, self.log_start_offset)
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete the segments whose time has come; how many.
+        """Delete the segments that retention allows to delete; how many.
 
-        StorageError when a file cannot be deleted: it is out of the log, and the next call tries again.
+        StorageError when a file cannot be deleted. Its segment is no part of the log any more, and the next call tries
+        the file again.
         """
         count = deletable_segments(
             list(self._segments), self.config, log_start_offset=self.log_start_offset, now_ms=now_ms
@@ -411,7 +412,7 @@ class PartitionLog:
             try:
                 self.roll(now_ms)
             except StorageError:
-                count -= 1  # a full disk: the closed ones make room
+                count -= 1  # the disk is full: deleting the closed segments makes room
                 if count == 0:
                     raise
         if count > 0:
@@ -442,9 +443,9 @@ class PartitionLog:
         self._snapshots.write(self._producers)
 
     def flush_plan(self) -> FlushPlan:
-        """Write what memory alone holds, and say what must be synced for the log to be durable up to its end.
+        """Write what only memory holds, and return what must be synced to make the log durable up to its end.
 
-        Nothing is written and nothing to be synced when nothing was appended since the last flush.
+        If nothing was appended since the last flush, it writes nothing and there is nothing to sync.
         """
         if not self.needs_flush:
             return FlushPlan(self.end_offset, (), self._storage)
@@ -463,7 +464,7 @@ class PartitionLog:
         self.recovery_point = max(self.recovery_point, plan.offset)
 
     def flush(self) -> None:
-        """Make everything durable here and now (blocking on the device)."""
+        """Make everything durable now. Blocks until the device has it."""
         plan = self.flush_plan()
         plan.sync()
         self.mark_flushed(plan)
@@ -471,7 +472,7 @@ class PartitionLog:
     def close(self, *, sync: bool = True) -> None:
         """Clean shutdown: indexes and producer snapshot are written, the log is synced, files are closed.
 
-        Without `sync` the clean-shutdown marker only outlives the process, not the machine.
+        Without `sync` the clean-shutdown marker survives the end of the process, but not a loss of power.
         """
         self._segments.active.seal()
         plan = self.flush_plan()
@@ -484,7 +485,7 @@ class PartitionLog:
     def _take_topic_id(self, topic_id: bytes | None) -> None:
         found = self._read_topic_id()
         if found is None and topic_id is not None:
-            # Not synced: the broker's metadata knows the id too, and a hundred partitions are made at once.
+            # No sync here: the broker's metadata has the id too, and a hundred partitions may be made at once.
             self._storage.write(PARTITION_METADATA, encode_partition_metadata(topic_id), sync=False)
         self.topic_id = topic_id if found is None else found
         if found is not None and topic_id not in (None, found):

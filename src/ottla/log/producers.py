@@ -1,4 +1,4 @@
-"""What one partition knows of its producers: the checks of idempotence and transactions, and the state they need.
+"""What one partition knows about its producers: the checks of idempotence and transactions, and their state.
 
 Theory of operation. Nothing here touches a file. `check_batch` and `check_marker` decide (an error or None) and change
 nothing; once the bytes are in the log, `apply_batch` and `apply_marker` change the state. Recovery calls only the two
@@ -8,8 +8,8 @@ Per producer id: its epoch, its last five batches (P3; KIP-98 allows five in fli
 the coordinator epoch of its last marker, and when it was last heard of. The first offsets of open transactions, oldest
 first, give the last stable offset (T8).
 
-Differences from Kafka 4.3: an entry expires by when it was last written, not by its records' timestamps alone, so a
-producer that writes old timestamps does not lose its state; and nothing expires during recovery.
+Differences from Kafka 4.3: whether an entry expires depends on when it was last written and not only on its records'
+timestamps, so a producer that writes old timestamps keeps its state. And nothing expires during recovery.
 """
 
 from collections import deque
@@ -26,7 +26,7 @@ _SEQUENCE_MAX: Final = 2**31 - 1
 
 
 class Refusal(NamedTuple):
-    """Why an append is not made."""
+    """Why an append is refused."""
 
     error: ErrorCode
     message: str
@@ -59,9 +59,9 @@ class ProducerEntry:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.coordinator_epoch = -1
-        #: Newest timestamp of its last batch or marker (what a snapshot holds).
+        #: Newest timestamp of its last batch or marker. Snapshots hold this.
         self.last_timestamp_ms = -1
-        #: When that was written; not in a snapshot.
+        #: When that batch or marker was written. Snapshots do not hold this.
         self.last_seen_ms = -1
         #: First offset of the open transaction, or -1.
         self.txn_first_offset = -1
@@ -178,9 +178,9 @@ class ProducerState:
     def begin_verification(
         self, producer_id: int, sequence: int, producer_epoch: int, *, supports_epoch_bump: bool, now_ms: int
     ) -> VerificationGuard:
-        """The guard to give to the append once the coordinator has confirmed the transaction.
+        """The guard that the append must carry after the coordinator has confirmed the transaction.
 
-        NO_GUARD when the transaction is open here already and needs no confirmation; an error for an old epoch.
+        NO_GUARD when the transaction is open here already and needs no confirmation. An error for an old epoch.
         """
         entry = self.producers.get(producer_id)
         if entry is not None and producer_epoch < entry.producer_epoch:
@@ -189,7 +189,8 @@ class ProducerState:
             return VerificationGuard(NO_GUARD)
         waiting = self._verifications.get(producer_id)
         if waiting is None:
-            # One guard per attempt: a confirmation that arrives after the transaction's end must fit no later one.
+            # Each attempt has a guard of its own: a confirmation that comes after the transaction's end must not fit a
+            # later transaction.
             waiting = Verification(self._next_guard, sequence, producer_epoch, supports_epoch_bump, now_ms)
             self._next_guard += 1
             self._verifications[producer_id] = waiting
@@ -198,9 +199,10 @@ class ProducerState:
         return VerificationGuard(waiting.guard)
 
     def confirm_verification(self, producer_id: int, guard: int) -> None:
-        """The coordinator has confirmed: the broker's own next batch (Origin.COORDINATOR) needs no guard.
+        """The coordinator has confirmed: the next batch that the broker writes (Origin.COORDINATOR) needs no guard.
 
-        For a writer that cannot carry the guard to its append. A marker in between ends the verification as ever.
+        This is for a writer that cannot carry the guard to its append. A marker in between ends the verification, as
+        it does with a guard.
         """
         waiting = self._verifications.get(producer_id)
         if waiting is not None and waiting.guard == guard:
@@ -237,7 +239,7 @@ class ProducerState:
             if first > waiting.lowest_sequence:
                 return _out_of_order(header, f"{waiting.lowest_sequence}, the earliest seen")
         if entry is None or entry.producer_epoch < 0:
-            return None  # its records may have been deleted: any sequence may be the next
+            return None  # nothing is known, perhaps because its records were deleted: any sequence may come next
         if entry.producer_epoch != header.producer_epoch:
             return None if first == 0 else _out_of_order(header, "0, a new epoch's first")
         last = entry.last_sequence
@@ -253,8 +255,8 @@ class ProducerState:
         if entry is None:
             return None
         current = entry.producer_epoch
-        # KIP-1228: the coordinator bumps the epoch before each end under version 2, so a marker of the present epoch is
-        # late, unless it repeats the one that has just ended the transaction.
+        # KIP-1228: under version 2 the coordinator raises the epoch before each end. So a marker of the present epoch
+        # comes late, unless it repeats the one that has just ended the transaction.
         late = producer_epoch < current
         if transaction_version >= 2 and producer_epoch == current and entry.txn_first_offset >= 0:
             late = True
@@ -279,9 +281,9 @@ class ProducerState:
         segment_base_offset: int = -1,
         position: int = -1,
     ) -> None:
-        """A data batch with a producer id is in the log, from `base_offset` on, its newest record of `timestamp_ms`.
+        """A data batch with a producer id is in the log, at `base_offset` and with the newest timestamp `timestamp_ms`.
 
-        Those two are not read from `header`, which is the one the client sent.
+        These two do not come from `header`, which is as the client sent it.
         """
         producer_id, producer_epoch = header.producer_id, header.producer_epoch
         entry = self.producers.get(producer_id)
@@ -319,7 +321,7 @@ class ProducerState:
         entry.last_timestamp_ms = header.max_timestamp_ms
         entry.last_seen_ms = now_ms
         waiting = self._verifications.get(producer_id)
-        # Under version 2 a marker of the waiting batch's own epoch belongs to the transaction before it.
+        # Under version 2 a marker with the waiting batch's epoch belongs to the transaction before.
         if waiting is not None and not (waiting.supports_epoch_bump and waiting.producer_epoch == producer_epoch):
             del self._verifications[producer_id]
         first_offset, entry.txn_first_offset = entry.txn_first_offset, -1

@@ -6,7 +6,7 @@ first, and does one of two things with each:
 
 - Check, when the segment may hold unflushed bytes. Every batch from the recovery point on is verified by its CRC. At
   the first bad batch the log is cut, and later segments are removed. The indexes are made again on the way. But when
-  a batch below the recovery point is missing, nothing is cut: the sound batches behind it stay (`salvage`).
+  a batch below the recovery point is missing, nothing is cut: the sound batches after it stay (`salvage`).
 - Inspect, when the segment was flushed. This is a look at its ends (`inspection`). A flushed segment is never cut.
   Where batches are missing there is a hole: it is remembered (`damage`), and reading there is an error. The end of
   the log may be a hole, too, and so may a segment whose log file is gone while its indexes are still there. No offset
@@ -84,15 +84,15 @@ class Loaded:
 class _Known(NamedTuple):
     """What is known of the log before its segments are looked at."""
 
-    #: Records below were deleted.
+    #: Records below this offset were deleted.
     log_start_offset: int
-    #: Where the log began, as the last clean stop has it.
+    #: Where the log began at the last clean stop.
     known_start: int | None
-    #: Records below are on the device.
+    #: Records below this offset are on the device.
     flushed_offset: int
-    #: Base offsets of segments whose log files were taken away, with records that nobody meant to delete.
+    #: Base offsets of segments whose log files are gone although nobody meant to delete their records.
     lost: frozenset[int]
-    #: Holes that an earlier start has found.
+    #: Holes (`damage`) that an earlier start has found.
     recorded: tuple[OffsetRange, ...]
 
 
@@ -125,7 +125,7 @@ def load(
     known = _Known(log_start_offset, known_start, flushed_offset, lost, recorded)
     walked = _Walk(storage, config, now_ms, plan, known, producers, epochs).run(segments)
     if not walked.segments or walked.end_offset < log_start_offset:
-        # The files were taken away under us; what is known to be deleted must not come back.
+        # The files are gone. Offsets that are known to be deleted must not be used again.
         began = log_start_offset if walked.segments else min(orphans, default=log_start_offset)
         known = known._replace(known_start=began)
         walked = _begin_again(storage, config, now_ms, walked, known)
@@ -156,9 +156,9 @@ def _new(storage: Storage, config: LogConfig, now_ms: int, start_offset: int) ->
 def _load_producers(
     storage: Storage, segments: Sequence[Segment], first_offset: int, trusted_offset: int, now_ms: int
 ) -> ProducerState:
-    """The producers, as the newest snapshot that can be believed has them."""
-    # A snapshot at the very beginning concerns nothing that is still here, so nothing can contradict it. Records that
-    # were deleted but are still in the first segment are replayed too: their producers were not forgotten.
+    """The producers' state, from the newest snapshot that can be trusted."""
+    # A snapshot at the log's very beginning says nothing about the records that are still here, so it can be trusted.
+    # Records that were deleted but are still in the first segment are replayed too: their producers are still known.
     producers = Snapshots(storage).load_newest(first_offset, max(trusted_offset, first_offset))
     producers = producers or ProducerState(first_offset)
     add_history(producers, segments, producers.end_offset)
@@ -168,7 +168,7 @@ def _load_producers(
 
 
 def _begin_again(storage: Storage, config: LogConfig, now_ms: int, walked: "_Walked", known: _Known) -> "_Walked":
-    """An empty log, behind everything that was deleted or flushed."""
+    """An empty log that begins after everything that was deleted or flushed."""
     delete_segments(storage, list(walked.segments))
     end_offset = max(known.log_start_offset, known.flushed_offset)
     Snapshots(storage).delete_before(known.log_start_offset)
@@ -178,7 +178,7 @@ def _begin_again(storage: Storage, config: LogConfig, now_ms: int, walked: "_Wal
 def _go_on_behind_loss(
     storage: Storage, config: LogConfig, now_ms: int, walked: "_Walked", flushed_offset: int
 ) -> "_Walked":
-    """Flushed batches are missing at the end of the log: it goes on behind them, in a segment of its own."""
+    """Flushed batches are missing at the end of the log: it goes on after them, in a new segment."""
     return _Walked(
         (*walked.segments, Segment.create(storage, flushed_offset, config, now_ms)),
         flushed_offset,
@@ -188,7 +188,7 @@ def _go_on_behind_loss(
 
 
 def _start(first_offset: int, known: _Known) -> int:
-    """Where the log begins: at its first segment, or at a hole before it."""
+    """Where the log begins: at its first segment, or at a hole before that segment."""
     before = [each for each in known.lost if each < first_offset]
     before += [each.first_offset for each in known.recorded if each.end_offset == first_offset]
     if known.known_start is not None:
@@ -197,9 +197,9 @@ def _start(first_offset: int, known: _Known) -> int:
 
 
 def _findings(walked: "_Walked", plan: "_Plan", known: _Known, start_offset: int, *, compacts: bool) -> Findings:
-    """Everything together; of the offsets between segments it tells holes from gaps.
+    """All that was found. Offsets missing between segments are holes or gaps.
 
-    A hole is where batches are known to be missing, now or by an earlier start.
+    They are a hole when batches are known to be missing there, found now or by an earlier start.
     """
     first_offset = walked.segments[0].base_offset
     holes = {*walked.damaged, *([OffsetRange(start_offset, first_offset)] if start_offset < first_offset else ())}
@@ -222,8 +222,8 @@ def _findings(walked: "_Walked", plan: "_Plan", known: _Known, start_offset: int
 def _tidy(storage: Storage, names: list[str]) -> tuple[tuple[int, ...], frozenset[int]]:
     """Remove what is left of interrupted work.
 
-    The base offsets of the segments, ascending, and those of which there are indexes only, though nobody was about to
-    delete them.
+    Returns the base offsets of the segments, ascending, and those of segments which have only indexes left although
+    nobody was deleting them.
     """
     swapped = [name for name in names if name.endswith(SWAP)]
     if swapped:
@@ -242,13 +242,13 @@ def _tidy(storage: Storage, names: list[str]) -> tuple[tuple[int, ...], frozense
 
 
 class _Plan(NamedTuple):
-    """What is to be done with each segment, by base offset."""
+    """What to do with each segment, by base offset."""
 
-    #: From which offset on a segment that may hold unflushed bytes is checked.
+    #: Segments that may hold unflushed bytes, and the offset from which each is checked.
     scans: Mapping[int, int]
-    #: What was seen of those that were flushed.
+    #: Segments that were flushed, and what the look at each has found.
     inspected: Mapping[int, Inspection]
-    #: Up to where snapshots can be believed.
+    #: Up to which offset snapshots can be trusted.
     trusted_offset: int
 
 
@@ -265,12 +265,12 @@ def _plan(segments: Sequence[Segment], names: frozenset[str], clean: bool, recov
         else:
             scans[base] = max(recovery_point, base)
             if not has_fitting_indexes(segment, names):
-                segment.rebuild_indexes()  # not told: after a crash they need not fit
+                segment.rebuild_indexes()  # no finding: after a crash indexes need not fit
     return _Plan(MappingProxyType(scans), MappingProxyType(inspected), trusted_offset)
 
 
 class _Walked(NamedTuple):
-    """What one pass over the segments has left, and found."""
+    """The segments that are left after one pass, and what it has found."""
 
     segments: tuple[Segment, ...]
     end_offset: int
@@ -279,14 +279,14 @@ class _Walked(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """The same of one segment."""
+    """What the pass has left and found of one segment."""
 
     end_offset: int
     truncated_bytes: int = 0
     damaged: tuple[OffsetRange, ...] = ()
-    #: What is sound behind damage, in a segment of its own, which comes next.
+    #: A new segment with the sound batches after damage. The pass continues with it.
     rest: Segment | None = None
-    #: The log ends here; what follows must go.
+    #: Whether the log ends here. Then later segments are removed.
     is_last: bool = False
 
 
@@ -312,7 +312,7 @@ class _Walk:
         self._epochs = epochs
 
     def run(self, segments: Sequence[Segment]) -> _Walked:
-        """Go over `segments`; those that remain, where the log ends, and what was found."""
+        """Go over `segments`. Returns those that remain, where the log ends, and what was found."""
         waiting, kept, steps = deque(segments), [], []
         end_offset = segments[0].base_offset if segments else 0
         truncated_bytes = 0
@@ -332,7 +332,7 @@ class _Walk:
         return _Walked(tuple(kept), end_offset, truncated_bytes, tuple(hole for step in steps for hole in step.damaged))
 
     def _pass(self, segment: Segment, limit_offset: int) -> _Step:
-        """Go over one segment; the next one begins at the limit."""
+        """Go over one segment. The next segment begins at `limit_offset`."""
         segment.txn_index.truncate_to(max(self._producers.end_offset, segment.base_offset))
         seen = self._plan.inspected.get(segment.base_offset)
         if seen is None:
@@ -354,7 +354,7 @@ class _Walk:
         before_bytes = segment.size_bytes
         end_offset = segment.base_offset
         segment.load_indexes()
-        # What was copied from behind damage is checked as a whole.
+        # A segment that was copied from after damage is checked as a whole.
         from_offset = self._plan.scans.get(segment.base_offset, segment.base_offset)
         if from_offset > segment.base_offset:
             self._replay(segment, segment.offset_index.lookup(from_offset - 1).position)
@@ -371,8 +371,8 @@ class _Walk:
         hole = OffsetRange(end_offset, limit_offset)
         if hole in self._known.recorded:
             return _Step(end_offset, gone_bytes, (hole,))
-        # A file may have lost its end between two batches; what follows then must go too. After a compaction, though,
-        # a segment may rightly end before the next begins.
+        # A file may have lost its end between two batches. Then later segments must be removed too. But after a
+        # compaction it is right that a segment ends before the next one begins.
         gap = not is_active and limit_offset != end_offset and not self._config.compacts
         return _Step(end_offset, gone_bytes, is_last=gap or gone_bytes > 0)
 
@@ -383,13 +383,13 @@ class _Walk:
             rest = split_behind_damage(self._storage, segment, end_offset, limit_offset, self._config, self._now_ms)
             if rest is not None:
                 limit_offset = rest.base_offset
-        # At the end of the log `load` knows what is missing. After a compaction segments may end early.
+        # At the end of the log `load` finds out what is missing. After a compaction segments may end early.
         if end_offset < limit_offset < ANY_OFFSET and (damaged or not self._config.compacts):
             return _Step(end_offset, damaged=(OffsetRange(end_offset, limit_offset),), rest=rest)
         return _Step(end_offset, rest=rest)
 
     def _replay(self, segment: Segment, end_position: int) -> None:
-        """Apply what lies before `end_position` and after the producers' state, without checking it."""
+        """Apply the batches before `end_position` that the producers' state does not hold yet. They are not checked."""
         segment.load_indexes()
         position = segment.offset_index.lookup(self._producers.end_offset).position
         for at, header in segment.sound_headers(position, ANY_OFFSET):

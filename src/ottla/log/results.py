@@ -1,4 +1,4 @@
-"""What a partition's log is asked and what it answers."""
+"""The questions to a partition's log, and its answers."""
 
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple
@@ -11,7 +11,7 @@ NO_GUARD: Final = 0
 
 
 class Origin(Enum):
-    """Who appends, and with it how much is checked."""
+    """Who appends. That decides how much is checked."""
 
     #: A produce request: exactly one batch, sequences checked, no control batches.
     CLIENT = "client"
@@ -27,7 +27,7 @@ class Isolation(IntEnum):
 
 
 class SpecialTimestamp(IntEnum):
-    """Timestamps of ListOffsets that are questions (KIP-734, KIP-405, KIP-1005, KIP-1023)."""
+    """Timestamps of ListOffsets that mean a special offset instead of a time (KIP-734, KIP-405, KIP-1005, KIP-1023)."""
 
     LATEST = -1
     EARLIEST = -2
@@ -52,7 +52,7 @@ class Appended(NamedTuple):
 
 
 class VerificationGuard(NamedTuple):
-    """What a verification began with (KIP-890): ask the coordinator unless `needed` is False, then append with it."""
+    """The guard of a verification (KIP-890). If `needed`, ask the coordinator first; then append with the guard."""
 
     guard: int
     error: ErrorCode = ErrorCode.NONE

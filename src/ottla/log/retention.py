@@ -1,4 +1,4 @@
-"""Which of the oldest segments go: by `retention.ms`, by `retention.bytes`, or because their records were deleted."""
+"""Which of the oldest segments are deleted: by `retention.ms`, by `retention.bytes`, or after DeleteRecords."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ from ottla.log.segment import Segment
 
 
 def deletable_segments(segments: Sequence[Segment], config: LogConfig, *, log_start_offset: int, now_ms: int) -> int:
-    """How many segments go, counted from the oldest; all of them when even the active one's records are too old."""
+    """How many segments to delete, from the oldest on; all when even the active one's records are too old."""
     count = 0
     while count + 1 < len(segments) and segments[count + 1].base_offset <= log_start_offset:
         count += 1

@@ -1,8 +1,8 @@
-"""Sound batches behind damaged ones, in the one segment that holds flushed and unflushed bytes.
+"""Saves sound batches that come after damaged ones, in the one segment that holds flushed and unflushed bytes.
 
-After kill -9 what was acknowledged behind the recovery point is in that segment's file alone. When batches below the
-recovery point are no batches any more, the next one that its CRC proves whole, and all behind it, is copied into a
-segment of its own; the damaged file stays as it is, for whoever wants to mend it.
+After kill -9, records that were acknowledged after the recovery point exist only in that segment's file. Batches below
+the recovery point may be damaged. Then the next batch that its CRC proves whole, and all batches after it, are copied
+into a new segment. The damaged file stays as it is, for a person who wants to mend it.
 """
 
 from struct import Struct
@@ -15,7 +15,7 @@ from ottla.log.storage import Storage
 from ottla.wire.batch import check_integrity, parse_header
 from ottla.wire.batch_errors import CorruptBatchError
 
-#: Looked through at a time for the magic byte of a batch.
+#: How many bytes are searched at once for the magic byte of a batch.
 _CHUNK_BYTES: Final = 1_048_576
 _MAGIC_AT: Final = 16
 _MAGIC: Final = b"\x02"
@@ -25,10 +25,10 @@ _BASE_OFFSET: Final = Struct(">q")
 def split_behind_damage(
     storage: Storage, segment: Segment, low_offset: int, limit_offset: int, config: LogConfig, now_ms: int
 ) -> Segment | None:
-    """Make a segment of what is sound behind `segment.size_bytes`; None when nothing is.
+    """Copy the sound batches after `segment.size_bytes` into a new segment; None when there are none.
 
-    Its offsets are `low_offset` or more, and below the limit. It has no indexes yet. StorageError when there is no
-    room for it.
+    Their offsets are `low_offset` or more, and below `limit_offset`. The new segment has no indexes yet. StorageError
+    when the disk has no room for it.
     """
     low_offset = max(low_offset, segment.base_offset + 1)
     with segment.log.map() as view:
@@ -48,7 +48,7 @@ def split_behind_damage(
 
 
 def next_batch(view: memoryview, position: int, low_offset: int, limit_offset: int) -> tuple[int, int] | None:
-    """Position and base offset of the first whole batch that begins at `position` or behind it."""
+    """Position and base offset of the first whole batch that begins at `position` or after it."""
     for start in range(position, len(view), _CHUNK_BYTES):
         chunk = bytes(view[start + _MAGIC_AT : start + _MAGIC_AT + _CHUNK_BYTES])
         at = chunk.find(_MAGIC)

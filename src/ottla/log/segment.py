@@ -1,7 +1,7 @@
-"""One segment of a partition: a run of batches in a .log file, and the indexes beside it.
+"""One segment of a partition: batches in a .log file, and the indexes beside it.
 
-The log file is the truth; the indexes only shorten the way to a batch and can always be made again from it. An index
-entry is added for the batch that follows more than `index.interval.bytes` without one, as Kafka does.
+The log file is the truth. The indexes only make it quicker to find a batch, and can always be made again from the log.
+As in Kafka, a batch gets an index entry when more than `index.interval.bytes` before it have none.
 """
 
 import zlib
@@ -19,18 +19,18 @@ from ottla.log.txn_index import TransactionIndex
 from ottla.wire.batch import HEADER_BYTES, BatchHeader, check_integrity, parse_header
 from ottla.wire.batch_errors import CorruptBatchError, UnsupportedMagicError
 
-#: Read at a time while looking for one batch: the indexed distance, and the header after it.
+#: How many bytes are read at once while looking for one batch: the distance of index entries, and a header.
 _LOOK_BYTES: Final = 4_096 + HEADER_BYTES
-#: Read at a time while walking many batches.
+#: How many bytes are read at once while walking many batches.
 _WALK_BYTES: Final = 65_536
-#: base offset, batch length, …, last offset delta: what it takes to step over a batch.
+#: base offset, batch length, …, last offset delta: the part of a header that is needed to step over a batch.
 _STEP: Final = Struct(">qi11xi")
 _LENGTH: Final = Struct(">8xi")
 _OVERHEAD: Final = 12
 _SMALLEST_LENGTH: Final = HEADER_BYTES - _OVERHEAD
 _OLD_MAGIC_AT: Final = 16
 _RELATIVE_MAX: Final = 2**31 - 1
-#: Behind every offset there can be.
+#: Higher than every offset.
 ANY_OFFSET: Final = 2**63 - 1
 
 
@@ -87,7 +87,7 @@ class Segment:
 
     @classmethod
     def load(cls, storage: Storage, base_offset: int, config: LogConfig, now_ms: int) -> "Segment":
-        """The segment that is on disk. Its indexes are believed until `check` says otherwise."""
+        """The segment that is on disk. Its indexes are trusted until `check` says otherwise."""
         segment = cls(storage, base_offset, config, now_ms)
         segment.size_bytes = segment.log.size_bytes
         segment.modified_ms = storage.modified_ms(file_name(base_offset, LOG))
@@ -101,9 +101,9 @@ class Segment:
         return self._log
 
     def check(self, names: frozenset[str]) -> OffsetPosition | None:
-        """The offset index's last entry; None unless both indexes are there and their ends can be this segment's.
+        """The offset index's last entry; None if an index is missing or its ends cannot belong to this segment.
 
-        Takes over what the time index says.
+        Also takes over the newest timestamp from the time index.
         """
         if self.offset_index.name not in names or self.time_index.name not in names:
             return None
@@ -118,7 +118,7 @@ class Segment:
     # ---- writing
 
     def should_roll(self, config: LogConfig, size_bytes: int, timestamp_ms: int, last_offset: int, now_ms: int) -> bool:
-        """Whether a batch of that size, newest timestamp and last offset belongs into the next segment."""
+        """Whether a batch with this size, newest timestamp and last offset must go into a new segment."""
         own_bytes = self.size_bytes
         if own_bytes == 0:
             return False
@@ -138,7 +138,7 @@ class Segment:
         return position
 
     def note(self, last_offset: int, timestamp_ms: int, position: int, size_bytes: int) -> None:
-        """Take a batch that is in the log file into the indexes."""
+        """Add a batch that is in the log file to the indexes."""
         if position == 0:
             self.first_timestamp_ms = timestamp_ms
         if timestamp_ms > self.max_timestamp_ms:
@@ -151,7 +151,7 @@ class Segment:
         self._since_index_bytes += size_bytes
 
     def seal(self) -> None:
-        """Nothing is appended for now: the newest timestamp goes into the time index, the indexes to their files."""
+        """Called when appends pause or end: puts the newest timestamp into the time index, and saves the indexes."""
         self.time_index.append(self.max_timestamp_ms, self.max_timestamp_offset)
         self.save_indexes()
 
@@ -162,7 +162,7 @@ class Segment:
         self.txn_index.save()
 
     def files(self) -> list[File]:
-        """Open handles of all that a flush must see to the device."""
+        """Open handles of all files that a flush must sync."""
         names = [
             self.offset_index.name,
             self.time_index.name,
@@ -183,9 +183,9 @@ class Segment:
             self.rebuild_indexes()
 
     def locate(self, offset: int) -> int | None:
-        """Position of the first batch that ends at `offset` or later, or None when all end before.
+        """Position of the first batch that ends at `offset` or later; None when all end before `offset`.
 
-        CorruptDataError when the way there leads over bytes that are no batch.
+        CorruptDataError when there are bytes on the way that are no batch.
         """
         position = self.offset_index.lookup(offset).position
         log, size_bytes = self.log, self.size_bytes
@@ -227,9 +227,9 @@ class Segment:
             position += at
 
     def sound_headers(self, position: int, limit_offset: int) -> Iterator[tuple[int, BatchHeader]]:
-        """As `walk`, but ended by the first bytes that cannot be the next batch, which is of offsets below the limit.
+        """Like `walk`, but ends at the first bytes that cannot be the next batch with offsets below `limit_offset`.
 
-        StorageError when these are messages of Apache Kafka before 0.11, which are no damage.
+        StorageError when those bytes are messages of Apache Kafka before 0.11: they are old, and not damaged.
         """
         lowest_offset, limit_offset = self.base_offset, min(limit_offset, self.base_offset + _RELATIVE_MAX + 1)
         try:
@@ -245,8 +245,8 @@ class Segment:
             return
 
     def unload(self) -> None:
-        """Let go of what can be opened again: file and index entries of a closed segment that is seldom read."""
-        with suppress(StorageError):  # there is no room to write down what was made again: it stays loaded
+        """Close the file and forget the index entries of a closed segment. They are loaded again when it is read."""
+        with suppress(StorageError):  # on a full disk, entries that were made again cannot be saved and stay loaded
             self.offset_index.unload()
             self.time_index.unload()
         self._log = None  # a slice that is being sent keeps the file open
@@ -258,37 +258,38 @@ class Segment:
             self._log = None
 
     def mark_deleted(self) -> None:
-        """Say on the disk that the segment is about to be deleted; without room for it, it is deleted all the same."""
+        """Note on the disk that the segment is about to be deleted. On a full disk it is deleted without that note."""
         with suppress(StorageError):
             self._storage.open(self._mark, create=True).close()
 
     def delete(self) -> None:
-        """Remove the segment's files, but for the mark. Slices that readers hold stay readable."""
+        """Remove the segment's files except the mark. Slices that readers hold stay readable."""
         self._log = None
         for suffix in (LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX):
             self._storage.delete(file_name(self.base_offset, suffix))
 
     def remove_mark(self) -> None:
-        """The segment is gone."""
+        """Remove the mark: the segment's files are gone."""
         self._storage.delete(self._mark)
 
     @property
     def _mark(self) -> str:
-        """As Apache Kafka calls a log file that it is about to delete."""
+        """The mark's name: Apache Kafka gives it to a log file that it is about to delete."""
         return file_name(self.base_offset, LOG) + DELETED
 
     # ---- recovery
 
     def forget_indexes(self) -> None:
-        """Empty the three indexes, to be made again."""
+        """Empty the three indexes, so that they can be made again."""
         self.offset_index.clear()
         self.time_index.clear()
         self.txn_index.clear()
 
     def rebuild_indexes(self, limit_offset: int = ANY_OFFSET) -> tuple[int, int]:
-        """Make offset and time index again from the batches' headers, as far as batches follow one another.
+        """Make offset index and time index again from the batches' headers, as far as one batch follows another.
 
-        The offset after the last of them, and the position. The records are not looked at, and nothing is cut.
+        Returns the offset after the last of these batches, and the position there. Records are not read, and nothing is
+        cut.
         """
         self.offset_index.clear()
         self.time_index.clear()
@@ -302,7 +303,7 @@ class Segment:
         return end_offset, end
 
     def cut(self, position: int) -> int:
-        """Cut the log file to `position`; how many bytes went."""
+        """Cut the log file to `position`; how many bytes were cut."""
         gone_bytes = self.size_bytes - position
         self.log.truncate(position)
         self.size_bytes = position
@@ -313,10 +314,10 @@ class Segment:
     ) -> Iterator[tuple[int, BatchHeader]]:
         """Check the batches from `from_offset` on, make the indexes anew from there, cut what is not a whole batch.
 
-        Yields each good batch's position and header, beginning with the last indexed one before `from_offset`; the
-        iterator must be run to its end. Afterwards `size_bytes` tells what was kept. Batches that end before
-        `flushed_offset` are whole on the device: their records are not checked, and should one be missing, the file is
-        left as it is. Offsets of the limit or more cannot be this segment's.
+        Yields position and header of each good batch, beginning with the last indexed one before `from_offset`. Run the
+        iterator to its end; then `size_bytes` says how much was kept. Batches that end before `flushed_offset` were
+        flushed: their records are not checked, and if one of them is missing, nothing is cut. This segment cannot have
+        offsets of `limit_offset` or more.
         """
         self.offset_index.truncate_to(from_offset)
         self.time_index.truncate_to(from_offset)
@@ -337,7 +338,7 @@ class Segment:
                 yield position, header
                 position += header.size_bytes
         if position == start and start > 0:
-            # The indexed position holds no batch, so the index is not to be believed: once more from the beginning.
+            # The indexed position holds no batch, so the index is wrong: start once more, from the beginning.
             self.forget_indexes()
             yield from self.recover(self.base_offset, flushed_offset, limit_offset)
             return
@@ -351,9 +352,9 @@ class Segment:
 def delete_segments(storage: Storage, segments: list[Segment]) -> None:
     """Delete the segments' files, and take out of the list those that are gone.
 
-    StorageError when the disk keeps a file: the other segments are gone all the same. Dying in between, by a loss of
-    power too, must not look as if somebody had taken a log file away and left its indexes: each segment is marked
-    first, and the marks outlast the files.
+    StorageError when a file cannot be deleted; the other segments are deleted nevertheless. The process or the machine
+    may die in between. Then it must not look as if somebody had removed a log file and left its indexes. So each
+    segment is marked first, and the mark is removed last.
     """
     if not segments:
         return
@@ -390,13 +391,13 @@ def _whole_batch(view: memoryview, position: int, flushed_offset: int) -> BatchH
 
 
 def _refuse_old_message(view: memoryview, position: int, fault: UnsupportedMagicError) -> None:
-    """Not damage, so it must not be cut: Kafka before 0.11 wrote this."""
+    """Raise StorageError if an old message begins here. Kafka before 0.11 wrote it; it is no damage and is not cut."""
     if _is_old_message(view, position):
         raise StorageError(f"position {position}: {fault}; let Apache Kafka's retention remove it first") from None
 
 
 def _is_old_message(view: memoryview, position: int) -> bool:
-    """Whether a whole message of magic 0 or 1 begins here: its CRC-32 covers what follows, from the magic on."""
+    """Whether a whole message of magic 0 or 1 begins here. Its CRC-32 covers the bytes from the magic on."""
     (length,) = _LENGTH.unpack(view[position : position + _OVERHEAD])
     end = position + _OVERHEAD + length
     crc, start = view[position + _OVERHEAD : position + _OLD_MAGIC_AT], position + _OLD_MAGIC_AT

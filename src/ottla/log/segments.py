@@ -1,4 +1,4 @@
-"""A partition's segments in order: which one holds an offset, and where in it."""
+"""A partition's segments in order: which of them holds an offset, and at which position."""
 
 from bisect import bisect_right
 from collections import deque
@@ -9,9 +9,9 @@ from ottla.log.results import AbortedTransaction
 from ottla.log.segment import Segment, delete_segments
 from ottla.log.storage import Storage
 
-#: Positions of the newest batches, where a consumer at the end of the log reads next.
+#: How many positions of the newest batches are kept in memory. A consumer at the end of the log reads there next.
 _RECENT_BATCHES: Final = 256
-#: Closed segments whose file and index entries stay loaded: the most recently found ones.
+#: How many closed segments stay loaded (file and index entries): those that were read last.
 _LOADED_SEGMENTS: Final = 4
 
 
@@ -24,7 +24,7 @@ class Segments:
         self._bases = [segment.base_offset for segment in segments]
         self._recent: dict[int, int] = {}
         self._loaded: deque[Segment] = deque()
-        #: Out of the log, with files that are still to be deleted.
+        #: Segments that are no part of the log any more, but whose files must still be deleted.
         self._retired: list[Segment] = []
         self.active = segments[-1]
 
@@ -57,8 +57,8 @@ class Segments:
     def delete_retired(self) -> int:
         """Delete the files of segments that are out of the log; how many segments.
 
-        StorageError when a file cannot be deleted: the other segments are gone all the same, and that one is tried
-        again next time.
+        StorageError when a file cannot be deleted. The other segments are deleted nevertheless, and the next call tries
+        that file again.
         """
         count = len(self._retired)
         delete_segments(self._storage, self._retired)
@@ -72,7 +72,7 @@ class Segments:
         recent[offset] = position
 
     def find(self, offset: int) -> tuple[Segment, int] | None:
-        """The segment and position of the first batch that ends at `offset` or later, or None behind the end."""
+        """The segment and position of the first batch that ends at `offset` or later; None at the end of the log."""
         position = self._recent.get(offset)
         if position is not None:
             return self.active, position

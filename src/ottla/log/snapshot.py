@@ -3,7 +3,7 @@
     version i16 = 1, CRC-32C u32 of what follows, count i32, then per producer: id i64, epoch i16, last sequence i32,
     last offset i64, offset delta i32, timestamp i64, coordinator epoch i32, first offset of the open transaction i64
 
-Only the last batch of a producer fits in it; recovery finds the four before in the log (see `recovery.py`).
+A snapshot holds only the last batch of each producer; recovery finds the four before it in the log (`history.py`).
 """
 
 from collections.abc import Collection, Iterable
@@ -21,8 +21,8 @@ _HEADER: Final = Struct(">hI")
 _COUNT: Final = Struct(">i")
 _ENTRY: Final = Struct(">qhiqiqiq")
 _VERSION: Final = 1
-#: Snapshots kept that belong to no segment's start (a flush wrote them): the newest, and the one before it, which
-#: recovery needs until the broker has written its new recovery point.
+#: How many snapshots are kept that a flush wrote, in the middle of a segment: the newest, and the one before it.
+#: Recovery needs the older one until the broker has written its new recovery point.
 _FLUSH_SNAPSHOTS: Final = 2
 
 
@@ -48,7 +48,7 @@ def decode_snapshot(content: bytes, end_offset: int) -> ProducerState:
     state = ProducerState(end_offset)
     entries = [_unpack(fields) for fields in _ENTRY.iter_unpack(body[_COUNT.size :])]
     state.producers = {entry.producer_id: entry for entry in entries}
-    # Ascending, as the live state is.
+    # The live state is in ascending order too.
     for first_offset, producer_id in sorted(
         (entry.txn_first_offset, entry.producer_id) for entry in entries if entry.txn_first_offset >= 0
     ):
@@ -64,7 +64,7 @@ class Snapshots:
         self._written_offset = -1
 
     def offsets(self) -> list[int]:
-        """The offsets there are snapshots of, ascending."""
+        """The offsets of which there are snapshots, ascending."""
         found = (base_offset(name, SNAPSHOT) for name in self._storage.names())
         return sorted(offset for offset in found if offset is not None)
 
@@ -83,7 +83,7 @@ class Snapshots:
         self._written_offset = state.end_offset
 
     def load_newest(self, low_offset: int, high_offset: int) -> ProducerState | None:
-        """The newest readable snapshot of the range (both ends in it). Newer and damaged ones are removed."""
+        """The newest readable snapshot in the range, both ends included. Newer and damaged ones are removed."""
         for offset in reversed(self.offsets()):
             name = file_name(offset, SNAPSHOT)
             content = self._storage.read(name) if low_offset <= offset <= high_offset else None
@@ -91,12 +91,12 @@ class Snapshots:
                 try:
                     return decode_snapshot(content, offset)
                 except CorruptDataError:
-                    pass  # not synced before the power went: an older one and more of the log tell the same
+                    pass  # the power failed before it was synced: an older snapshot and more of the log say the same
             self._storage.delete(name)
         return None
 
     def delete_before(self, offset: int) -> None:
-        """Remove the snapshots of deleted segments, as far as the disk lets go of them."""
+        """Remove the snapshots of deleted segments. One that cannot be removed stays."""
         self._discard(each for each in self.offsets() if each < offset)
 
     def prune(self, segment_bases: Collection[int]) -> None:
@@ -105,7 +105,7 @@ class Snapshots:
         self._discard(others[:-_FLUSH_SNAPSHOTS])
 
     def _discard(self, offsets: Iterable[int]) -> None:
-        """Remove snapshots that nobody needs any more. One that cannot be removed does no harm, and is tried again."""
+        """Remove snapshots that nobody needs. One that cannot be removed does no harm, and is tried again later."""
         for offset in offsets:
             with suppress(StorageError):
                 self._storage.delete(file_name(offset, SNAPSHOT))
@@ -132,7 +132,7 @@ def _unpack(fields: tuple[int, ...]) -> ProducerEntry:
     entry.coordinator_epoch = coordinator_epoch
     entry.txn_first_offset = txn_first_offset
     if last_offset >= 0:
-        # Batches of a coordinator have no sequences (-1); of the others the first wraps with the last.
+        # A coordinator's batches have no sequences (-1). For others the first is computed from the last, and may wrap.
         first_sequence = -1 if last_sequence < 0 else (last_sequence - delta) % 2**31
         entry.batches.append(
             BatchMetadata(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp_ms)

@@ -1,10 +1,10 @@
-"""The port to one partition's directory: the log room decides, a Storage holds the bytes.
+"""The port to one partition's directory: the log decides, a Storage holds the bytes.
 
 `broker/storage.py` implements it with files, `log/memory.py` in memory with crashes. A File is only ever appended to or
 cut; nothing is overwritten, so a reader that holds a Slice sees the same bytes until it lets go.
 
-A file and its name are two things to a disk. `File.sync` sees the bytes to the device; that there is a file of this
-name is only sure after `Storage.sync_names`. So whatever says "this is on the device" (the recovery point) needs both.
+To a disk, a file's bytes and its name are two things. After `File.sync` the bytes are on the device. That there is a
+file with this name is certain only after `Storage.sync_names`. So before the recovery point may move, both are needed.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class File(Protocol):
-    """One open file. It stays readable after its name was deleted, for as long as somebody holds it.
+    """One open file. After its name is deleted it stays readable as long as somebody holds it.
 
     Every method raises StorageError where the system refuses.
     """
@@ -28,7 +28,7 @@ class File(Protocol):
     def append(self, buffers: Sequence[Buffer]) -> None:
         """Write `buffers` one after the other at the end, as one write where the system can.
 
-        StorageError when they could not all be written; the file is then as long as before.
+        StorageError when not all of them could be written; the file is then as long as before.
         """
         ...
 
@@ -53,7 +53,7 @@ class File(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the file. No-op when it is closed."""
+        """Close the file. No-op when it is closed already."""
         ...
 
 
@@ -73,9 +73,9 @@ class Storage(Protocol):
         ...
 
     def write(self, name: str, content: Buffer, *, sync: bool = True) -> None:
-        """Replace a small file: after a crash of the process it has the old content or the new, whole.
+        """Replace a small file. After a crash of the process it has either its old or its new content, as a whole.
 
-        With `sync` that holds after a loss of power too, and the new content is on the device on return.
+        With `sync` the same holds after a loss of power, and the new content is on the device when this returns.
         """
         ...
 
@@ -84,9 +84,9 @@ class Storage(Protocol):
         ...
 
     def sync_names(self) -> None:
-        """Return once every name that was made, replaced or deleted is so on the device, and the directory itself is.
+        """Return once the device knows every name that was made, replaced or deleted, and the directory itself.
 
-        No-op when nothing changed since the last time. May be called from another thread.
+        No-op when nothing changed since the last call. May be called from another thread.
         """
         ...
 
@@ -96,7 +96,7 @@ class Storage(Protocol):
 
 
 class Slice(NamedTuple):
-    """A run of a log file's bytes: whole batches, but for the last one, which a size limit may have cut."""
+    """Bytes of a log file: whole batches, except that a size limit may have cut the last one."""
 
     file: File
     position: int

@@ -1,4 +1,4 @@
-"""ListOffsets by time: the first record of at least an age, found through time index, batch headers, then one batch."""
+"""ListOffsets by time: finds the first record at or after a time, by the time index, batch headers, and one batch."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,7 +17,8 @@ def find_timestamp(segments: Sequence[Segment], timestamp_ms: int, from_offset: 
         if segment.max_timestamp_ms < timestamp_ms:
             continue
         segment.load_indexes()
-        # No record up to the entry's offset is younger than the entry, and none before its batch is as young.
+        # No record up to the entry's offset has a later timestamp than the entry, and none before its batch has the
+        # same one.
         before = segment.time_index.lookup(timestamp_ms).offset
         position = segment.offset_index.lookup(max(before, from_offset)).position
         for at, header in segment.walk(position):
@@ -29,9 +30,9 @@ def find_timestamp(segments: Sequence[Segment], timestamp_ms: int, from_offset: 
 
 
 def newest_record(segments: Sequence[Segment], from_offset: int) -> TimestampOffset | None:
-    """The first record at `from_offset` or later that has the newest timestamp of these (KIP-734).
+    """Of the records at `from_offset` or later, the first one with the newest timestamp (KIP-734).
 
-    None when no record has one.
+    None when no record has a timestamp.
     """
     newest: TimestampOffset | None = None
     for segment in segments:
@@ -51,7 +52,7 @@ def _newest_in(segment: Segment, from_offset: int) -> TimestampOffset | None:
             found = _first_record(segment, position, next(segment.walk(position))[1], newest_ms, from_offset)
             if found is not None:
                 return found
-    # The newest record of all is deleted: the batches that are left tell.
+    # The record that the indexes name is deleted, so the batches that are left must be read.
     newest: TimestampOffset | None = None
     start = segment.locate(from_offset)
     for position, header in segment.walk(segment.size_bytes if start is None else start):
@@ -63,7 +64,7 @@ def _newest_in(segment: Segment, from_offset: int) -> TimestampOffset | None:
 
 
 def _newest_of(segment: Segment, position: int, header: BatchHeader, from_offset: int) -> TimestampOffset | None:
-    """The first of the newest records of one batch, from an offset on."""
+    """Of one batch's records at `from_offset` or later, the first one with the newest timestamp."""
     if header.base_offset >= from_offset or header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return _first_record(segment, position, header, header.max_timestamp_ms, from_offset)
     left = [each for each in _records(segment, position, header) if each.offset >= from_offset]

@@ -1,11 +1,11 @@
 """The aborted-transaction index of a segment (.txnindex): which transactions were aborted by markers in it.
 
 An entry holds version i16 (0), producer id i64, first offset i64, last offset i64 (the marker's), and the last stable
-offset at that moment i64: once an entry's LSO has passed the end of a fetch, no later entry can concern it. Aborts are
-rare, so entries are kept as tuples and written one by one; the file exists only from the first abort on.
+offset (LSO) at that moment i64. When an entry's LSO is after the end of a fetch, no later entry can matter to that
+fetch. Aborts are rare, so entries are kept as tuples and written one by one. The file exists from the first abort on.
 
-An entry counts from the moment its marker is in the log, also when the disk has no room for it: without it readers
-would be shown what was aborted. It then reaches the file with the next one, or with `save`.
+An entry counts as soon as its marker is in the log, even if the disk has no room for the entry: without it readers
+would be shown aborted records. It is then written together with the next entry, or by `save`.
 """
 
 from bisect import bisect_left
@@ -39,11 +39,11 @@ class TransactionIndex:
         self._storage = storage
         self.name = name
         self.entries: list[AbortedTxn] = []
-        #: How many of them the file holds.
+        #: How many of the entries the file holds.
         self._saved = 0
 
     def load(self, base_offset: int, limit_offset: int) -> None:
-        """Read the file; CorruptDataError when it cannot be this segment's, of offsets from base to limit."""
+        """Read the file. CorruptDataError when its entries do not fit a segment with offsets from base to limit."""
         content = self._storage.read(self.name) or b""
         if not content:
             raise CorruptDataError(f"{self.name}: it is empty, and it is only made for an entry")
@@ -67,7 +67,7 @@ class TransactionIndex:
             self.save()
 
     def save(self) -> None:
-        """Write what the file does not have yet; StorageError when it cannot be."""
+        """Write the entries that the file does not have yet. StorageError when that fails."""
         if self._saved == len(self.entries):
             return
         file = self._storage.open(self.name, create=True)
@@ -97,7 +97,7 @@ class TransactionIndex:
             self.entries = kept
 
     def overlapping(self, from_offset: int, end_offset: int) -> tuple[list[AbortedTxn], bool]:
-        """Transactions aborted here with records in [from_offset, end_offset), and whether to look further."""
+        """Transactions aborted here with records in [from_offset, end_offset); whether later segments may have more."""
         entries = self.entries
         first = bisect_left(entries, from_offset, key=lambda entry: entry.last_offset)
         found = []

@@ -1,7 +1,7 @@
-"""What a client's batch must be before it is appended: everything Kafka's LogValidator asks that a header can answer.
+"""Checks a client's batch before it is appended: all checks of Kafka's LogValidator that need only the batch's header.
 
-Only a compacted topic opens the batch, because each of its records must have a key; and a topic with a lower bound on
-timestamps is checked by the batch's first record. All refusals here are the client's fault and change nothing.
+Only for a compacted topic the batch is opened, because each record must have a key there. A lower bound on timestamps
+is compared with the batch's first record. A refused batch is the client's fault, and nothing has changed.
 """
 
 from typing import Final
@@ -59,7 +59,7 @@ def check_own_batch(records: Buffer, header: BatchHeader, config: LogConfig) -> 
 
 
 def _check_keys(records: Buffer) -> Refusal | None:
-    from ottla.wire.records import decode_batch  # only compacted topics that clients write to pay for it
+    from ottla.wire.records import decode_batch  # imported here: only compacted topics need it
 
     try:
         missing = [record.offset for record in decode_batch(records) if record.key is None]

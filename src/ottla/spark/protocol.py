@@ -152,8 +152,8 @@ def claim_sink(sink: str) -> Steps:
         listed: list[str] = yield ListOpen(pattern)
         left_open |= {name for name in listed if re.match(pattern, name)}
     for name in sorted(left_open | committed):
-        # InitProducerId does more than abort: it waits until a commit's markers are written, and fences zombie tasks. An
-        # id whose handle is gone, and that has nothing open, is used by somebody else now.
+        # InitProducerId does more than abort: it waits until a commit's markers are written, and fences zombie tasks.
+        # An id whose handle is gone, and that has nothing open, is used by somebody else now.
         yield InitProducer(name)
     if handles or left_open:
         ledger = yield ReadLedger()
