@@ -65,7 +65,7 @@ def make_node(
         GROUP_TOPIC,
         runtime,
         metadata.image,
-        lambda tp: GroupShard(group_config),
+        lambda tp: GroupShard(group_config, metadata.image.topic_id),
         apply_to_group,
         create_topic=partial(topics.create_internal, GROUP_TOPIC),
         effect=_no_effect,
@@ -123,7 +123,7 @@ def _topic_deleted(
         groups.unload()
     elif topic.name == transactions.topic:
         transactions.unload()
-    groups.tell(lambda shard, now_ms: shard.topics_deleted({topic.name: topic.topic_id}))
+    groups.tell(lambda shard, now_ms: shard.topics_deleted())
 
 
 def _no_effect(runner: ShardRunner[GroupShard], effect: Effect) -> None:

@@ -6,6 +6,7 @@ answered twice, a decision's records are what is applied, and nothing but the lo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ottla.coordinator.decision import CancelTimer, Decision, LogRecord, SetTimer, TransactionalWrite
@@ -74,7 +75,9 @@ class Rig:
         self.fail_with: ErrorCode | None = None
         self._token = 0
         self._unique = 0
-        self.shard = GroupShard(self.config)
+        #: Ids of topics, None for one that is gone; the others are there, with an id that is not known.
+        self.topic_ids: dict[str, bytes | None] = {}
+        self.shard = GroupShard(self.config, self.topic_id)
         self.run(self.shard.loaded(self.now_ms))
 
     # -- the runtime
@@ -104,6 +107,10 @@ class Rig:
                 case CancelTimer(key):
                     self.timers.pop(key, None)
 
+    def topic_id(self, name: str) -> bytes | None:
+        """What the metadata say of a topic."""
+        return self.topic_ids.get(name, bytes(16))
+
     def advance(self, delta_ms: int) -> None:
         """Let time pass, firing timers at their times."""
         until_ms = self.now_ms + delta_ms
@@ -116,7 +123,7 @@ class Rig:
 
     def crash(self) -> None:
         """kill -9 and start: whatever is not in the log is gone."""
-        self.shard = recover(self.config, self.log, self.now_ms)
+        self.shard = recover(self.config, self.log, self.now_ms, self.topic_id)
         self.timers.clear()
         self.waiting.clear()
         self.run(self.shard.loaded(self.now_ms))
@@ -302,9 +309,11 @@ class Rig:
         assert self.state() is GroupState.STABLE
 
 
-def recover(config: GroupConfig, log: list[Entry], now_ms: int) -> GroupShard:
+def recover(
+    config: GroupConfig, log: list[Entry], now_ms: int, topic_id: Callable[[str], bytes | None] = lambda name: bytes(16)
+) -> GroupShard:
     """A shard that has read `log`."""
-    shard = GroupShard(config)
+    shard = GroupShard(config, topic_id)
     for entry in log:
         if entry.record is None:
             shard.apply_marker(entry.producer_id, entry.commit)

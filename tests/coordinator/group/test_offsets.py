@@ -27,7 +27,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
 )
 from ottla.wire.offsets_records import OffsetCommitValue, decode_offset_commit_value
-from tests.coordinator.group.rig import GROUP, REBALANCE_MS, SESSION_MS, Rig, protocols
+from tests.coordinator.group.rig import GROUP, REBALANCE_MS, SESSION_MS, Rig, protocols, recover
 
 TOPIC_ID, OTHER_ID = b"\x01" * 16, b"\x02" * 16
 DAY_MS = 24 * 3_600_000
@@ -357,16 +357,80 @@ def test_a_deletion_takes_pending_offsets_with_it() -> None:
     assert rig.fetch().committed_offset == -1
 
 
-def test_offsets_of_deleted_topics_are_deleted() -> None:
+@pytest.mark.parametrize("current", [None, OTHER_ID])
+@pytest.mark.parametrize("loads", [False, True])
+def test_o2_offsets_of_deleted_topics_are_deleted(loads: bool, current: bytes | None) -> None:
     rig = Rig()
+    rig.topic_ids["words"] = TOPIC_ID
     rig.commit(1, partition=0, topic_id=TOPIC_ID)
-    rig.commit(1, partition=1)
-    rig.commit(1, partition=2, topic_id=OTHER_ID)
     rig.commit(1, topic="other", topic_id=TOPIC_ID)
     rig.commit_in_transaction(1, partition=3)
-    rig.run(rig.shard.topics_deleted({"words": TOPIC_ID}))
-    assert [rig.fetch(p).committed_offset for p in range(3)] == [-1, -1, 1]
+    rig.topic_ids["words"] = current
+    if loads:
+        rig.crash()
+    else:
+        rig.run(rig.shard.topics_deleted())
+    assert rig.fetch(0).committed_offset == -1
     assert rig.fetch(3, require_stable=True).error_code == ErrorCode.NONE
+    rig.marker(7, commit=True)
+    assert rig.fetch(3).committed_offset == -1
+    assert [record.value for record in rig.records].count(None) == 2
+
+
+def test_o2_offsets_of_the_topic_that_has_the_name_now_stay() -> None:
+    rig = Rig()
+    rig.topic_ids["words"] = TOPIC_ID
+    rig.commit_in_transaction(1, partition=1, producer_id=7)
+    rig.commit_in_transaction(1, partition=2)
+    rig.topic_ids["words"] = OTHER_ID
+    rig.commit(2, partition=0, topic_id=OTHER_ID)
+    rig.commit(2, partition=1, topic_id=OTHER_ID)
+    rig.commit(2, partition=3)  # by an older broker, which wrote no ids
+    rig.run(rig.shard.topics_deleted())
+    rig.marker(7, commit=True)
+    assert [rig.fetch(each).committed_offset for each in range(4)] == [2, 2, -1, 2]
+
+
+def test_o2_tombstones_of_a_deleted_topic_are_written_again_when_the_disk_was_full() -> None:
+    rig = Rig()
+    rig.commit(1)
+    rig.topic_ids["words"] = None
+    rig.fail_with = ErrorCode.KAFKA_STORAGE_ERROR
+    rig.run(rig.shard.topics_deleted())
+    assert rig.fetch().committed_offset == 1
+    rig.advance(rig.config.append_retry_ms)
+    assert rig.fetch().committed_offset == -1
+
+
+def test_o2_a_shard_that_cannot_write_tombstones_as_it_loads_watches_its_members_all_the_same() -> None:
+    rig = Rig()
+    (member,) = rig.stable(1)
+    rig.commit(1, topic="gone", member_id=member, generation=1)
+    rig.topic_ids["gone"] = None
+    rig.fail_with = ErrorCode.KAFKA_STORAGE_ERROR
+    rig.crash()
+    assert ("heartbeat", GROUP, member) in rig.timers
+    rig.advance(rig.config.append_retry_ms)
+    assert [record.value for record in rig.records].count(None) == 1
+
+
+def test_o2_the_offsets_of_a_deleted_topic_go_in_several_batches_each_group_looked_at_once() -> None:
+    rig = Rig()
+    for number in range(3):
+        for partition in range(2_500):
+            rig.commit(1, partition=partition, group_id=f"g{number}")
+    asked: list[str] = []
+
+    def topic_id(name: str) -> bytes | None:
+        asked.append(name)
+        return None
+
+    rig.shard = recover(rig.config, rig.log, rig.now_ms, topic_id)
+    rig.run(rig.shard.loaded(rig.now_ms))
+    assert [record.value for record in rig.records].count(None) == 5_000
+    rig.advance(0)
+    assert [record.value for record in rig.records].count(None) == 7_500
+    assert len(asked) == 3
 
 
 @pytest.mark.parametrize("state", [GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.EMPTY])

@@ -49,6 +49,11 @@ class MetadataImage:
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.next_producer_id = 0
 
+    def topic_id(self, name: str) -> bytes | None:
+        """The id of the topic that has this name now, or None."""
+        topic = self.topics.get(name)
+        return None if topic is None else topic.topic_id
+
     def topic_configs(self, name: str) -> dict[str, str]:
         """The topic's own settings; empty when it has none."""
         return self.configs.get((TOPIC_RESOURCE, name), {})

@@ -11,7 +11,8 @@ session starting anew (G17).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -49,8 +50,9 @@ from ottla.wire.offsets_records import (
     decode_offset_commit_value,
 )
 
-#: The key of the shard's own timer: offset retention.
+#: The keys of the shard's own timers: offset retention, and the offsets of topics that are gone.
 RETENTION: Final = ("retention",)
+GONE_TOPICS: Final = ("gone-topics",)
 
 #: Makes the Decision that answers those who wait when the append failed with an error.
 _Failure: TypeAlias = Callable[[ErrorCode], Decision]
@@ -68,10 +70,18 @@ class _Prepared:
 
 
 class GroupShard:
-    """See the module. `now_ms` is the wall clock everywhere, in ms: it goes into records and is compared with them."""
+    """See the module. `now_ms` is the wall clock everywhere, in ms: it goes into records and is compared with them.
 
-    def __init__(self, config: GroupConfig) -> None:
+    `topic_id` gives the id that a topic has now (the null uuid where it is not known), or None when there is no topic
+    of this name.
+    """
+
+    def __init__(self, config: GroupConfig, topic_id: Callable[[str], bytes | None]) -> None:
         self._config = config
+        self._topic_id = topic_id
+        #: Groups that the present pass of retention, or for offsets of deleted topics, has still to look at.
+        self._to_expire: deque[str] = deque()
+        self._to_compare: deque[str] = deque()
         self._groups: dict[str, Group] = {}
         self._offsets = OffsetStore()
         self._prepared: _Prepared | None = None
@@ -214,7 +224,7 @@ class GroupShard:
         if error is not ErrorCode.NONE:
             return _answer(token, commit.refuse_transactional_commit(request, error))
         limit = self._config.offset_metadata_max_bytes
-        records, response = commit.transactional_commit_records(request, now_ms, limit)
+        records, response = commit.transactional_commit_records(request, now_ms, limit, self._topic_id)
         producer = TransactionalWrite(request.producer_id, request.producer_epoch)
         decision = Decision(tuple(records), (Reply(token, response),), transactional=producer if records else None)
         return self._prepare(decision, None, lambda e: _answer(token, commit.refuse_transactional_commit(request, e)))
@@ -229,10 +239,23 @@ class GroupShard:
         decision = Decision(tuple(records), (Reply(token, response),))
         return self._prepare(decision, None, lambda e: _answer(token, OffsetDeleteResponse(error_code=e)))
 
-    def topics_deleted(self, topics: Mapping[str, bytes]) -> Decision:
-        """Topics (names to ids) are gone: their offsets go too."""
-        records = expiry.topic_tombstones(self._offsets, topics)
-        return self._prepare(Decision(tuple(records)), None, lambda _: NOTHING)
+    def topics_deleted(self) -> Decision:
+        """Topics are gone, or other ones have their names: the offsets committed in them go too."""
+        self._to_compare = deque(self._offsets.group_ids())
+        return self._forget_gone_topics(())
+
+    def _forget_gone_topics(self, timers: tuple[Timer, ...]) -> Decision:
+        """Tombstones for the next batch of such offsets; with `timers`, which are set in any case."""
+        records = _next_batch(
+            self._to_compare, lambda group_id: expiry.gone_topics_tombstones(group_id, self._offsets, self._topic_id)
+        )
+        if self._to_compare:
+            timers = (*timers, SetTimer(GONE_TOPICS, 0))
+        return self._prepare(
+            Decision(tuple(records), timers=timers),
+            None,
+            lambda _: Decision(timers=(*timers, SetTimer(GONE_TOPICS, self._config.append_retry_ms))),
+        )
 
     # -- time
 
@@ -240,6 +263,8 @@ class GroupShard:
         """A timer that a decision of this shard set has fired."""
         if key == RETENTION:
             return self._expire(now_ms)
+        if key == GONE_TOPICS:
+            return self._forget_gone_topics(()) if self._to_compare else self.topics_deleted()
         group = self._groups.get(key[1])
         if group is None or group.state is GroupState.DEAD:
             return NOTHING
@@ -255,20 +280,27 @@ class GroupShard:
 
     def _expire(self, now_ms: int) -> Decision:
         """O2: tombstones for offsets that have outlived their retention, and for groups with nothing left."""
-        records: list[LogRecord] = []
-        delay_ms = self._config.offsets_retention_check_interval_ms
-        for group in self._groups.values():
-            gone = expiry.expired(group, self._offsets, now_ms, self._config.offsets_retention_ms)
-            records += [commit.offset_tombstone(group.group_id, *partition) for partition in gone.partitions]
-            if gone.nothing_left and group.state is GroupState.EMPTY and not group.pending_members:
-                records.append(group_tombstone(group.group_id))
-            if len(records) > MAX_TOMBSTONES_PER_BATCH:
-                del records[MAX_TOMBSTONES_PER_BATCH:]
-                delay_ms = 0
-                break
+        if not self._to_expire:
+            self._to_expire = deque(self._groups)
+        records = _next_batch(self._to_expire, lambda group_id: self._expired(group_id, now_ms))
+        delay_ms = 0 if self._to_expire else self._config.offsets_retention_check_interval_ms
         decision = Decision(tuple(records), timers=(SetTimer(RETENTION, delay_ms),))
-        retry = Decision(timers=(SetTimer(RETENTION, self._config.append_retry_ms),))
-        return self._prepare(decision, None, lambda _: retry)
+
+        def failure(error: ErrorCode) -> Decision:
+            self._to_expire.clear()
+            return Decision(timers=(SetTimer(RETENTION, self._config.append_retry_ms),))
+
+        return self._prepare(decision, None, failure)
+
+    def _expired(self, group_id: str, now_ms: int) -> list[LogRecord]:
+        group = self._groups.get(group_id)
+        if group is None:
+            return []
+        gone = expiry.expired(group, self._offsets, now_ms, self._config.offsets_retention_ms)
+        records = [commit.offset_tombstone(group_id, *partition) for partition in gone.partitions]
+        if gone.nothing_left and group.state is GroupState.EMPTY and not group.pending_members:
+            records.append(group_tombstone(group_id))
+        return records
 
     # -- the log
 
@@ -327,7 +359,9 @@ class GroupShard:
                 rebalance.prepare(draft, "the group is larger than group.max.size")
             self._groups[group_id] = draft.group
             timers += draft.timers
-        return Decision(timers=tuple(timers))
+        # A topic may have been deleted while nobody listened: before the last stop, or while this was loading.
+        self._to_compare = deque(self._offsets.group_ids())
+        return self._forget_gone_topics(tuple(timers))
 
     def unloaded(self) -> Decision:
         """This node is no longer the coordinator: whoever waits is sent to look for the new one."""
@@ -372,6 +406,17 @@ class GroupShard:
         """Offsets without a group make a simple one: no protocol type, no members."""
         if group_id not in self._groups:
             self._groups[group_id] = Group(group_id, state_timestamp_ms=now_ms)
+
+
+def _next_batch(groups: deque[str], tombstones: Callable[[str], list[LogRecord]]) -> list[LogRecord]:
+    """The tombstones of the groups that come first in the queue; those looked at to the end leave it."""
+    records: list[LogRecord] = []
+    while groups and len(records) < MAX_TOMBSTONES_PER_BATCH:
+        records += tombstones(groups[0])
+        if len(records) <= MAX_TOMBSTONES_PER_BATCH:
+            groups.popleft()
+    del records[MAX_TOMBSTONES_PER_BATCH:]
+    return records
 
 
 def _answer(token: int, response: object) -> Decision:

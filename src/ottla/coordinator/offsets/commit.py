@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ottla.coordinator.decision import LogRecord
 from ottla.coordinator.group.state import Group, GroupState
 from ottla.wire.codec import NULL_UUID
@@ -93,18 +95,23 @@ def commit_records(
 
 
 def transactional_commit_records(
-    request: TxnOffsetCommitRequest, now_ms: int, metadata_limit: int
+    request: TxnOffsetCommitRequest, now_ms: int, metadata_limit: int, topic_id: Callable[[str], bytes | None]
 ) -> tuple[list[LogRecord], TxnOffsetCommitResponse]:
-    """The same for a commit inside a transaction. Its records carry no topic id, as Apache Kafka 4.3's do not."""
+    """The same for a commit inside a transaction.
+
+    The request has no topic ids, and Apache Kafka 4.3's records have none then. Ours have those that the broker knows:
+    otherwise the offsets could not be told from those of the next topic of the name.
+    """
     records: list[LogRecord] = []
     topics: list[TxnOffsetCommitResponseTopic] = []
     for topic in request.topics:
+        known_id = topic_id(topic.name) or NULL_UUID
         answers: list[TxnOffsetCommitResponsePartition] = []
         for partition in topic.partitions:
             error = _check_metadata(partition.committed_metadata, metadata_limit)
             answers.append(TxnOffsetCommitResponsePartition(partition.partition_index, error))
             if error is ErrorCode.NONE:
-                value = _value(partition, now_ms, -1, NULL_UUID)
+                value = _value(partition, now_ms, -1, known_id)
                 records.append(offset_record(request.group_id, topic.name, partition.partition_index, value))
         topics.append(TxnOffsetCommitResponseTopic(topic.name, tuple(answers)))
     return records, TxnOffsetCommitResponse(topics=tuple(topics))

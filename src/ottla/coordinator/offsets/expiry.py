@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
 from ottla.coordinator.decision import LogRecord
 from ottla.coordinator.group.state import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from ottla.coordinator.offsets.commit import offset_tombstone
-from ottla.coordinator.offsets.store import Committed, OffsetStore
+from ottla.coordinator.offsets.store import OffsetStore
 from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_delete import (
@@ -73,21 +73,28 @@ def all_tombstones(group_id: str, store: OffsetStore) -> list[LogRecord]:
     return [offset_tombstone(group_id, *partition) for partition in partitions]
 
 
-def topic_tombstones(store: OffsetStore, topics: Mapping[str, bytes]) -> list[LogRecord]:
-    """Deletes the offsets of deleted topics (names to ids), pending ones too.
+def gone_topics_tombstones(
+    group_id: str, store: OffsetStore, topic_id: Callable[[str], bytes | None]
+) -> list[LogRecord]:
+    """Deletes a group's offsets, pending ones too, of topics that are not there any more.
 
-    An offset that names another topic id belongs to a topic made since and stays.
+    `topic_id` gives the id that a topic of this name has now, or None. Offsets that name another id belong to an older
+    topic of the name. A partition with offsets of both keeps them: the newer ones win.
     """
-    return [
-        offset_tombstone(group_id, *partition)
-        for group_id in dict.fromkeys([*store.group_ids(), *store.groups_with_pending()])
-        for partition in dict.fromkeys([*store.of_group(group_id), *store.pending_partitions(group_id)])
-        if partition.topic in topics and _is_of(store.of_group(group_id).get(partition), topics[partition.topic])
-    ]
+    current: dict[str, bytes | None] = {}
+    records = []
+    for partition in dict.fromkeys([*store.of_group(group_id), *store.pending_partitions(group_id)]):
+        if partition.topic not in current:
+            current[partition.topic] = topic_id(partition.topic)
+        there = current[partition.topic]
+        if there is None or all(are_different(value.topic_id, there) for value in store.values(group_id, partition)):
+            records.append(offset_tombstone(group_id, *partition))
+    return records
 
 
-def _is_of(committed: Committed | None, topic_id: bytes) -> bool:
-    return committed is None or committed.value.topic_id in (NULL_UUID, topic_id)
+def are_different(topic_id: bytes, other_id: bytes) -> bool:
+    """Whether these are ids of two topics; an id that is not known may be any."""
+    return NULL_UUID not in (topic_id, other_id) and topic_id != other_id
 
 
 def check_delete(group: Group | None) -> ErrorCode:

@@ -10,8 +10,8 @@ from collections import defaultdict
 from typing import Final
 
 from ottla.base.types import TopicPartition
+from ottla.coordinator.offsets.expiry import are_different
 from ottla.coordinator.offsets.store import OffsetStore
-from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -64,7 +64,7 @@ def _one(
         return _without(partition.partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     committed = store.of_group(group_id).get(partition)
     # A topic deleted and made again has another id; what was committed for its namesake does not count (KIP-848).
-    if committed is None or _differ(committed.value.topic_id, topic_id):
+    if committed is None or are_different(committed.value.topic_id, topic_id):
         return _without(partition.partition, ErrorCode.NONE)
     value = committed.value
     return OffsetFetchResponsePartitions(
@@ -73,10 +73,6 @@ def _one(
         committed_leader_epoch=value.leader_epoch,
         metadata=value.metadata,
     )
-
-
-def _differ(committed_id: bytes, topic_id: bytes) -> bool:
-    return NULL_UUID not in (committed_id, topic_id) and committed_id != topic_id
 
 
 def _without(partition: int, error: ErrorCode) -> OffsetFetchResponsePartitions:

@@ -55,17 +55,18 @@ class OffsetStore:
         """The partitions for which open transactions have offsets."""
         yield from self._open.get(group_id, ())
 
+    def values(self, group_id: str, partition: TopicPartition) -> Iterator[OffsetCommitValue]:
+        """What is committed for a partition, and what waits in open transactions."""
+        committed = self._committed.get(group_id, _NONE).get(partition)
+        if committed is not None:
+            yield committed.value
+        for producer_id in self._open.get(group_id, {}).get(partition, ()):
+            yield self._pending[producer_id][OffsetCommitKey(group_id, *partition)].value
+
     def group_ids(self) -> Iterator[str]:
-        """Groups with committed offsets."""
+        """Groups with offsets, committed or in open transactions."""
         yield from self._committed
-
-    def groups_with_pending(self) -> Iterator[str]:
-        """Groups with offsets in open transactions."""
-        yield from self._open
-
-    def pending_producers(self) -> Iterator[int]:
-        """Producer ids of open transactions."""
-        yield from self._pending
+        yield from self._open.keys() - self._committed.keys()
 
     # -- changes
 
