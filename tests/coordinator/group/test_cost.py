@@ -4,10 +4,8 @@ A rebalance of n members ends with n answers, so its end may cost n steps. What 
 table of members, which is a fast one, but no step for each of them.
 """
 
-import sys
 from collections.abc import Callable
-from types import FrameType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -15,6 +13,7 @@ from ottla.coordinator.group.config import GroupConfig
 from ottla.coordinator.group.state import Group
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import MemberIdentity
+from tests.coordinator.cost import steps
 from tests.coordinator.group.rig import REBALANCE_MS, SESSION_MS, Rig, protocols
 
 _FEW, _MANY = 40, 80
@@ -28,32 +27,9 @@ class Cost(NamedTuple):
 
 
 def _cost(act: Callable[[], object]) -> Cost:
-    steps = 0
-    tables: dict[int, Any] = {}
-
-    def line(frame: FrameType, event: str, argument: object) -> Any:
-        nonlocal steps
-        steps += event == "line"
-        return line
-
-    def made(frame: FrameType, event: str, argument: object) -> Any:
-        if event == "return":
-            members = frame.f_locals["self"].members
-            tables[id(members)] = members
-        return made
-
-    def call(frame: FrameType, event: str, argument: object) -> Any:
-        if frame.f_code.co_name == "__init__" and isinstance(frame.f_locals.get("self"), Group):
-            return made
-        return line if "ottla/coordinator" in frame.f_code.co_filename else None
-
-    before = sys.gettrace()
-    sys.settrace(call)
-    try:
-        act()
-    finally:
-        sys.settrace(before)
-    return Cost(steps, sum(map(len, tables.values())))
+    count, groups = steps(act, Group)
+    tables = {id(group.members): group.members for group in groups}
+    return Cost(count, sum(map(len, tables.values())))
 
 
 def _joining(count: int, *, instances: bool = False) -> tuple[Rig, list[str], list[int]]:

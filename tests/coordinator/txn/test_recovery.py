@@ -15,6 +15,7 @@ from ottla.coordinator.txn.store import EXPIRATION_TIMER, MARKERS_TIMER, TIMEOUT
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.end_txn import EndTxnResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tests.coordinator.cost import steps
 from tests.coordinator.txn.requests import add, add_decision, end, end_decision, init, init_decision, ongoing
 from tests.coordinator.txn.runtime import T0, T1, ShardRuntime
 
@@ -183,6 +184,19 @@ def test_p7_expiration_goes_in_batches_and_survives_a_failed_append() -> None:
     assert runtime.states().count("-") == count - 1
     assert runtime.carry_out(busy) == [InitProducerIdResponse(0, 0, 1000, 1)]
     assert runtime.timers[(EXPIRATION_TIMER,)] > runtime.now_ms
+
+
+def test_p7_every_idle_id_is_looked_at_once_however_many_batches_it_takes() -> None:
+    def cost(batches: int) -> int:
+        runtime = ShardRuntime(TransactionConfig(id_expiration_ms=1_000, expiration_interval_ms=500))
+        for number in range(batches * MAX_EXPIRED_IDS_PER_BATCH):
+            init(runtime, InitProducerIdRequest(f"x{number}", 60_000))
+        runtime.reload()
+        count, _ = steps(lambda: runtime.pass_time(1_000))
+        assert not list(runtime.shard.store.all())
+        return count
+
+    assert cost(6) <= 3.1 * cost(2)
 
 
 def test_t13_partition_added_but_not_durable_is_not_in_the_transaction() -> None:

@@ -10,14 +10,22 @@ from ottla.coordinator.txn.store import EXPIRATION_TIMER, TransactionStore
 
 def expire(store: TransactionStore, now_ms: int) -> Decision:
     """Write tombstones for ids that have been idle for too long, and look again later."""
-    oldest_ms = now_ms - store.config.id_expiration_ms
-    idle = [
-        txn.transactional_id
-        for txn in store.all()
-        if txn.last_update_ms <= oldest_ms
+    if not store.to_expire:
+        store.to_expire.extend(txn.transactional_id for txn in store.all())
+    idle: list[str] = []
+    while store.to_expire and len(idle) < MAX_EXPIRED_IDS_PER_BATCH:
+        transactional_id = store.to_expire.popleft()
+        if _is_idle(store, transactional_id, now_ms - store.config.id_expiration_ms):
+            idle.append(transactional_id)
+    delay_ms = 0 if store.to_expire else store.config.expiration_interval_ms
+    return store.forget(idle, (SetTimer((EXPIRATION_TIMER,), delay_ms),))
+
+
+def _is_idle(store: TransactionStore, transactional_id: str, since_ms: int) -> bool:
+    txn = store.get(transactional_id)
+    return (
+        txn is not None
+        and txn.last_update_ms <= since_ms
         and outcome(txn.state, Input.EXPIRE) == TransactionState.DEAD
-        and not store.is_pending(txn.transactional_id)
-    ]
-    more = len(idle) > MAX_EXPIRED_IDS_PER_BATCH
-    delay_ms = 0 if more else store.config.expiration_interval_ms
-    return store.forget(idle[:MAX_EXPIRED_IDS_PER_BATCH], (SetTimer((EXPIRATION_TIMER,), delay_ms),))
+        and not store.is_pending(transactional_id)
+    )

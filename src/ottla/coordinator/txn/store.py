@@ -10,6 +10,7 @@ that what became durable is what was decided.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
@@ -84,6 +85,8 @@ class TransactionStore:
         self._transactions: dict[str, TransactionMetadata] = {}
         self._pending: dict[str, Pending] = {}
         self._outstanding: dict[str, set[TopicPartition]] = {}
+        #: Ids that the present pass of `expiration` has still to look at.
+        self.to_expire: deque[str] = deque()
 
     def get(self, transactional_id: str) -> TransactionMetadata | None:
         """What the log says of an id, or None when it says nothing."""
@@ -185,6 +188,8 @@ class TransactionStore:
             for timer in decision.timers
             if isinstance(timer, SetTimer) and timer.key == (EXPIRATION_TIMER,)
         ]
+        if timers:
+            self.to_expire.clear()  # the next pass begins from the first id
         for transactional_id in dict.fromkeys(decode_key(record.key) for record in decision.records):
             pending = self._pending.pop(transactional_id or "", None)
             if transactional_id is None or pending is None:
