@@ -1,0 +1,212 @@
+"""The cluster: three brokers, a controller, and what happens to them."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from ottla.base.types import TopicPartition
+from ottla.wire.apis import API, ApiKey
+from sim.cluster.controller import Controller
+from sim.cluster.coordinators import INTERNAL_TOPICS, CoordinatorLog, assign
+from sim.cluster.node import PORT, Node
+from sim.cluster.producers import REMEMBERED
+from sim.history import History
+from sim.loop import SimLoop
+from sim.network import Network
+
+T = TypeVar("T")
+
+#: Partitions of each internal topic.
+COORDINATORS = 3
+#: What a broker waits for another one's answer.
+_RPC_TIMEOUT_S = 3.0
+_SPOKEN = tuple(API)
+
+
+@dataclass(slots=True)
+class Rules:
+    """What this cluster is like."""
+
+    min_isr: int = 2
+    #: Batches remembered of a producer.
+    window: int = REMEMBERED
+    #: How long a replica may lag and stay in sync, and a broker be silent and not be fenced.
+    max_lag_s: float = 4.0
+    session_s: float = 3.0
+    #: Mean time of a copy between brokers, and of news from the controller.
+    replication_s: float = 0.002
+    news_s: float = 0.02
+    #: Level of `transaction.version`: 2 is KIP-890's protocol.
+    transaction_version: int = 2
+    #: Whether fetches get sessions.
+    fetch_sessions: bool = True
+    #: How often a produce or fetch is throttled.
+    throttle: float = 0.0
+    #: Highest version of an API, where it is not the newest.
+    caps: dict[ApiKey, int] = field(default_factory=dict)
+    rebalance_delay_ms: int = 300
+
+
+class Cluster:
+    """See the module."""
+
+    def __init__(
+        self, loop: SimLoop, network: Network, history: History, rng: random.Random, rules: Rules | None = None
+    ) -> None:
+        self.loop = loop
+        self.network = network
+        self.history = history
+        self.rng = rng
+        self.rules = rules or Rules()
+        self.counts: Counter[str] = Counter()
+        self.nodes = {node_id: Node(self, node_id) for node_id in (1, 2, 3)}
+        self.controller = Controller(self, rng, session_s=self.rules.session_s)
+        self.controller.register(tuple(self.nodes))
+        self.logs: dict[TopicPartition, CoordinatorLog] = {}
+        self.versions = self._spoken()
+        self._unique = 0
+        self._when_joined: list[Callable[[], None]] = []
+
+    @property
+    def bootstrap(self) -> str:
+        """`bootstrap.servers`."""
+        return ",".join(f"{node.host}:{PORT}" for node in self.nodes.values())
+
+    async def start(self) -> None:
+        """Start every broker."""
+        for topic in INTERNAL_TOPICS:
+            self.controller.create_topic(topic, COORDINATORS)
+            for number in range(COORDINATORS):
+                self.logs[TopicPartition(topic, number)] = CoordinatorLog()
+        for node in self.nodes.values():
+            await asyncio.create_task(node.start())
+        self._watch()
+
+    def _spoken(self) -> dict[ApiKey, tuple[int, int]]:
+        """What brokers of this cluster speak."""
+        return {
+            API[key].key: (API[key].min_version, min(API[key].max_version, self.rules.caps.get(API[key].key, 99)))
+            for key in _SPOKEN
+        }
+
+    def is_internal(self, topic: str) -> bool:
+        """Whether it is a coordinators' log."""
+        return topic in INTERNAL_TOPICS
+
+    def unique(self) -> int:
+        """A number that was not given out before: fetch sessions, member ids."""
+        self._unique += 1
+        return self._unique
+
+    def note(self, what: str, text: str) -> None:
+        """Something happened in the cluster."""
+        self.counts[what] += 1
+        self.history.add("cluster", what, text)
+
+    # time
+
+    def replication_s(self) -> float:
+        """How long a copy takes, this time."""
+        return self.rng.expovariate(1.0 / self.rules.replication_s)
+
+    def news_s(self) -> float:
+        """How long news take from the controller, this time."""
+        return self.rng.expovariate(1.0 / self.rules.news_s)
+
+    def _watch(self) -> None:
+        self.controller.watch()
+        self.loop.call_later(0.5, self._watch)
+
+    # between brokers
+
+    def joined(self, one: Node, other: Node) -> bool:
+        """Whether both are there, and bytes get both ways."""
+        if not (one.alive and other.alive) or one.is_frozen or other.is_frozen:
+            return False
+        return self.network.reaches(one.host, other.host) and self.network.reaches(other.host, one.host)
+
+    def ask(
+        self,
+        asker: Node,
+        node_id: int,
+        call: Callable[[Node, Callable[[T], None]], None],
+        done: Callable[[T | None], None],
+    ) -> None:
+        """`call` on another broker; `done` hears its answer, or None when none came in time."""
+        answered = False
+
+        def finish(answer: T | None) -> None:
+            nonlocal answered
+            if not answered:
+                answered = True
+                done(answer)
+
+        asker.later(_RPC_TIMEOUT_S, finish, None)
+        other = self.nodes.get(node_id)
+        if other is None or not (self.network.reaches(asker.host, other.host)):
+            return
+
+        def back(answer: T) -> None:
+            if self.network.reaches(other.host, asker.host):
+                asker.later(self.replication_s(), finish, answer)
+
+        other.later(self.replication_s(), call, other, back)
+
+    def when_joined(self, call: Callable[[], None]) -> None:
+        """`call` once the network is better."""
+        self._when_joined.append(call)
+
+    def changed(self) -> None:
+        """A broker or a way is back."""
+        calls, self._when_joined = self._when_joined, []
+        for call in calls:
+            call()
+        for node in self.nodes.values():
+            if node.alive:
+                node.will_hear()
+                node.catch_up()
+
+    def assign_coordinators(self, node: Node) -> None:
+        """Start and stop what the broker coordinates, by its picture."""
+        assign(self, node)
+
+    # faults
+
+    def freeze(self, node_id: int) -> None:
+        """The broker's process stops."""
+        self.note("freeze", f"broker {node_id}")
+        self.network.freeze(self.nodes[node_id].host)
+
+    def thaw(self, node_id: int) -> None:
+        """It goes on, and does not know that time has passed."""
+        self.note("thaw", f"broker {node_id}")
+        node = self.nodes[node_id]
+        self.network.thaw(node.host)
+        node.thawed()
+        self.changed()
+
+    def kill(self, node_id: int) -> None:
+        """The broker's process ends."""
+        self.note("kill", f"broker {node_id}")
+        self.nodes[node_id].kill()
+
+    async def restart(self, node_id: int) -> None:
+        """A killed broker comes back, with what it had written."""
+        self.note("restart", f"broker {node_id}")
+        await asyncio.create_task(self.nodes[node_id].start())
+        self.changed()
+
+    def fail_disk(self, node_id: int, tp: TopicPartition) -> None:
+        """The broker cannot write or read the partition; the controller hears of it."""
+        self.note("disk failed", f"{tp} on broker {node_id}")
+        self.nodes[node_id].replica(tp).fail_disk()
+        self.loop.call_later(self.news_s(), self.controller.disk_failed, tp, node_id)
+
+    def repair_disk(self, node_id: int, tp: TopicPartition) -> None:
+        """It can again."""
+        self.note("disk repaired", f"{tp} on broker {node_id}")
+        self.nodes[node_id].replica(tp).repair_disk()
+        self.changed()

@@ -1,0 +1,171 @@
+"""The controller: who leads what, in which epoch, with whom in sync. Brokers hear of it some time later.
+
+The controller itself never fails here: elections are clean, and each broker's picture is a whole image of some moment
+that is not before the one it had.
+"""
+
+import random
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from ottla.base.types import TopicPartition
+
+if TYPE_CHECKING:
+    from sim.cluster.cluster import Cluster
+
+NO_LEADER = -1
+
+
+class PartitionState(NamedTuple):
+    """One partition as the controller sees it."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+
+
+class Topic(NamedTuple):
+    """A topic and its settings."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+    max_message_bytes: int = 1_048_588
+
+
+class Image(NamedTuple):
+    """What is true at one moment."""
+
+    partitions: Mapping[TopicPartition, PartitionState]
+    topics: Mapping[str, Topic]
+    #: Brokers that are not fenced.
+    live: tuple[int, ...]
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """The topic's name."""
+        return next((topic.name for topic in self.topics.values() if topic.topic_id == topic_id), None)
+
+
+class Controller:
+    """See the module."""
+
+    def __init__(self, cluster: "Cluster", rng: random.Random, *, session_s: float) -> None:
+        self._cluster = cluster
+        self._rng = rng
+        self._session_s = session_s
+        self._last_producer_id = 0
+        #: Since when a broker has not been heard of.
+        self._silent_since: dict[int, float] = {}
+        self.image = Image({}, {}, ())
+
+    def register(self, node_ids: tuple[int, ...]) -> None:
+        """The brokers of the cluster."""
+        self.image = self.image._replace(live=node_ids)
+
+    def new_producer_id(self) -> int:
+        """One that was never given out."""
+        self._last_producer_id += 1
+        return self._last_producer_id
+
+    # topics
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        """With a replica on every broker; leaders are spread."""
+        topic_id = self._rng.randbytes(16)
+        states = dict(self.image.partitions)
+        ids = tuple(sorted(self._cluster.nodes))
+        first = self._rng.randrange(len(ids))
+        for number in range(partitions):
+            at = (first + number) % len(ids)
+            replicas = ids[at:] + ids[:at]
+            states[TopicPartition(name, number)] = PartitionState(replicas[0], 0, replicas, replicas)
+        topics = {**self.image.topics, name: Topic(name, topic_id, partitions)}
+        self._publish(self.image._replace(partitions=states, topics=topics))
+
+    def set_max_message_bytes(self, name: str, size: int) -> None:
+        """`max.message.bytes` of a topic."""
+        changed = self.image.topics[name]._replace(max_message_bytes=size)
+        self._publish(self.image._replace(topics={**self.image.topics, name: changed}))
+
+    # leaders
+
+    def elect(self, tp: TopicPartition, wanted: int | None = None) -> bool:
+        """Give the partition a leader out of those in sync, `wanted` if it may; whether it got another one."""
+        state = self.image.partitions[tp]
+        able = [n for n in state.isr if n in self.image.live and not self._cluster.nodes[n].is_offline(tp)]
+        others = [n for n in able if n != state.leader]
+        if wanted is not None and wanted in others:
+            leader = wanted
+        elif state.leader in able and wanted is None:
+            return False
+        else:
+            leader = self._rng.choice(others) if others else (able[0] if able else NO_LEADER)
+        if leader == state.leader:
+            return False
+        self._set(tp, state._replace(leader=leader, leader_epoch=state.leader_epoch + 1))
+        self._cluster.note("election", f"{tp}: {state.leader} -> {leader}, epoch {state.leader_epoch + 1}")
+        return True
+
+    def alter_isr(self, tp: TopicPartition, node_id: int, leader_epoch: int, isr: tuple[int, ...]) -> bool:
+        """A leader asks for other replicas in sync; refused unless it leads, or for one that is fenced."""
+        state = self.image.partitions[tp]
+        if state.leader != node_id or state.leader_epoch != leader_epoch:
+            return False
+        if any(n not in self.image.live for n in isr if n not in state.isr):
+            return False
+        self._set(tp, state._replace(isr=isr))
+        self._cluster.note("isr", f"{tp}: {list(state.isr)} -> {list(isr)}")
+        return True
+
+    def disk_failed(self, tp: TopicPartition, node_id: int) -> None:
+        """A replica is offline: another one leads."""
+        state = self.image.partitions[tp]
+        isr = tuple(n for n in state.isr if n != node_id) or state.isr
+        self._set(tp, state._replace(isr=isr))
+        self.elect(tp)
+
+    def watch(self) -> None:
+        """Fence brokers that are silent for too long, and take back those that are heard again."""
+        now_s = self._cluster.loop.time()
+        for node_id, node in self._cluster.nodes.items():
+            if node.is_up:
+                self._silent_since.pop(node_id, None)
+                if node_id not in self.image.live:
+                    self._unfence(node_id)
+            elif now_s - self._silent_since.setdefault(node_id, now_s) >= self._session_s:
+                self.fence(node_id)
+
+    def fence(self, node_id: int) -> None:
+        """The broker is taken to be gone: others lead what it led, and it is in sync only where it is the last."""
+        if node_id not in self.image.live:
+            return
+        self._cluster.note("fenced", f"broker {node_id}")
+        self.image = self.image._replace(live=tuple(n for n in self.image.live if n != node_id))
+        for tp, state in self.image.partitions.items():
+            isr = tuple(n for n in state.isr if n != node_id) or state.isr
+            if isr != state.isr:
+                self._set(tp, state._replace(isr=isr), publish=False)
+            if state.leader == node_id:
+                self.elect(tp)
+        self._publish(self.image)
+
+    def _unfence(self, node_id: int) -> None:
+        self._cluster.note("unfenced", f"broker {node_id}")
+        self.image = self.image._replace(live=tuple(sorted((*self.image.live, node_id))))
+        for tp, state in self.image.partitions.items():
+            if state.leader == NO_LEADER:
+                self.elect(tp)
+        self._publish(self.image)
+
+    def _set(self, tp: TopicPartition, state: PartitionState, *, publish: bool = True) -> None:
+        image = self.image._replace(partitions={**self.image.partitions, tp: state})
+        if publish:
+            self._publish(image)
+        else:
+            self.image = image
+
+    def _publish(self, image: Image) -> None:
+        self.image = image
+        for node in self._cluster.nodes.values():
+            node.will_hear()

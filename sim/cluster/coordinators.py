@@ -1,0 +1,318 @@
+"""Coordinators of groups and transactions, which live where their partition's leader is.
+
+The logs of the internal topics are kept once, not per replica: an append is there for every later coordinator or it is
+refused, and it is refused to a broker that does not lead any more, whatever it believes. Such a broker answers from its
+memory until it hears of its successor. What a coordinator decides is `ottla.coordinator`'s.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from ottla.base.types import TopicPartition
+from ottla.coordinator.decision import Decision, LogRecord, SetTimer, WriteMarkers
+from ottla.coordinator.group.config import GroupConfig
+from ottla.coordinator.group.shard import GroupShard
+from ottla.coordinator.txn.shard import TransactionShard
+from ottla.wire.batch import CURRENT_MAGIC, TRANSACTIONAL_FLAG, BatchHeader
+from ottla.wire.errors import ErrorCode
+from ottla.wire.hashing import coordinator_partition
+from sim.cluster.producers import ProducerTable
+
+if TYPE_CHECKING:
+    from sim.cluster.cluster import Cluster
+    from sim.cluster.node import Node
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+
+S = TypeVar("S", GroupShard, TransactionShard)
+
+
+class LoggedBatch(NamedTuple):
+    """What one append wrote: records, as whom, or the end of a transaction."""
+
+    records: tuple[LogRecord, ...]
+    producer_id: int | None = None
+    commit: bool | None = None
+
+
+class CoordinatorLog:
+    """One partition of an internal topic."""
+
+    def __init__(self) -> None:
+        self.batches: list[LoggedBatch] = []
+        self.producers = ProducerTable()
+
+    def write(self, records: tuple[LogRecord, ...]) -> None:
+        """A plain batch."""
+        self.batches.append(LoggedBatch(records))
+
+    def write_transactional(
+        self, records: tuple[LogRecord, ...], producer_id: int, epoch: int, guard: int
+    ) -> ErrorCode:
+        """A batch that waits for its transaction's end."""
+        header = BatchHeader(
+            0, 0, 0, CURRENT_MAGIC, 0, TRANSACTIONAL_FLAG, len(records) - 1, 0, 0, producer_id, epoch, -1, len(records)
+        )
+        error = self.producers.refusal(header, guard, check_sequence=False)
+        if error is ErrorCode.NONE:
+            self.producers.appended(header, len(self.batches))
+            self.batches.append(LoggedBatch(records, producer_id))
+        return error
+
+    def write_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, *, commit: bool, bumps_epoch: bool
+    ) -> ErrorCode:
+        """The end of a transaction."""
+        error = self.producers.marker_refusal(producer_id, epoch, coordinator_epoch, bumps_epoch=bumps_epoch)
+        if error is ErrorCode.NONE:
+            self.producers.ended(producer_id, epoch, coordinator_epoch, len(self.batches), commit=commit)
+            self.batches.append(LoggedBatch((), producer_id, commit))
+        return error
+
+
+class Phase(Enum):
+    """Whether a coordinator can be asked."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    STOPPED = "stopped"
+
+
+class Coordinator(Generic[S]):
+    """The shard of one partition on the broker that leads it, or believes to: decide, append, apply, reply."""
+
+    def __init__(self, node: "Node", tp: TopicPartition, epoch: int, shard: S) -> None:
+        self.node = node
+        self.tp = tp
+        self.epoch = epoch
+        self.shard: S = shard
+        self.phase = Phase.LOADING
+        self.log = node.cluster.logs[tp]
+        self._inbox: deque[tuple[Callable[[int], Decision], int]] = deque()
+        self._busy = False
+        self._guard = 0
+        self._token = 0
+        self._waiting: dict[int, Callable[[Any], None]] = {}
+        self._timers: dict[tuple[str, ...], Any] = {}
+        node.later(node.cluster.news_s(), self._load)
+
+    # inputs
+
+    def submit(self, call: Callable[[int, int], Decision], answer: Callable[[Any], None], *, guard: int = 0) -> None:
+        """A request: `call(token, now_ms)`; `answer` gets its response. `guard` is of a transactional append."""
+        self._token += 1
+        token = self._token
+        self._waiting[token] = answer
+        self._take(lambda now_ms: call(token, now_ms), guard)
+
+    def tell(self, call: Callable[[int], Decision]) -> None:
+        """An input that nobody waits for."""
+        if self.phase is Phase.ACTIVE:
+            self._take(call, 0)
+
+    def write_marker(
+        self, producer_id: int, epoch: int, coordinator_epoch: int, *, commit: bool, bumps_epoch: bool
+    ) -> ErrorCode:
+        """The end of a transaction reaches a group's offsets."""
+        error = self._append_error()
+        if error is ErrorCode.NONE:
+            error = self.log.write_marker(producer_id, epoch, coordinator_epoch, commit=commit, bumps_epoch=bumps_epoch)
+        if error is ErrorCode.NONE and isinstance(self.shard, GroupShard):
+            self.shard.apply_marker(producer_id, commit)
+        return error
+
+    def step_down(self) -> None:
+        """Another broker coordinates now: who waits is told so."""
+        if self.phase is Phase.ACTIVE and isinstance(self.shard, GroupShard):
+            for reply in self.shard.unloaded().replies:
+                self._reply(reply.token, reply.response)
+        self.phase = Phase.STOPPED  # what is decided is still answered: it is in the log
+        self._inbox.clear()
+
+    def stop(self) -> None:
+        """The broker's process ends."""
+        self.phase = Phase.STOPPED
+        self._waiting.clear()
+        self._inbox.clear()
+
+    # the engine
+
+    def _load(self) -> None:
+        if self.phase is not Phase.LOADING:
+            return
+        now_ms = self.node.cluster.loop.now_ms()
+        for batch in self.log.batches:
+            self._apply(batch, now_ms)
+        self.phase = Phase.ACTIVE
+        self._take(self.shard.loaded, 0)
+
+    def _take(self, call: Callable[[int], Decision], guard: int) -> None:
+        self._inbox.append((call, guard))
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while self._inbox:
+                following, self._guard = self._inbox.popleft()
+                self._carry_out(following(self.node.cluster.loop.now_ms()))
+        finally:
+            self._busy = False
+
+    def _carry_out(self, decision: Decision) -> None:
+        delay_s = 0.0
+        if decision.records:
+            error = self._append(decision)
+            if error is ErrorCode.NONE:
+                delay_s = self.node.cluster.replication_s()
+            else:
+                decision = self.shard.append_failed(decision, error)
+        for reply in decision.replies:
+            if delay_s:
+                self.node.later(delay_s, self._reply, reply.token, reply.response)
+            else:
+                self._reply(reply.token, reply.response)
+        for timer in decision.timers:
+            self._forget_timer(timer.key)
+            if isinstance(timer, SetTimer):
+                wait_s = max(0.0, (timer.at_ms - self.node.cluster.loop.now_ms()) / 1000)
+                self._timers[timer.key] = self.node.later(wait_s, self._fired, timer.key)
+        for effect in decision.effects:
+            write_markers(self, effect)
+
+    def _fired(self, key: tuple[str, ...]) -> None:
+        self._timers.pop(key, None)
+        self.tell(lambda now_ms: self.shard.timer(key, now_ms))
+
+    def _forget_timer(self, key: tuple[str, ...]) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _reply(self, token: int, response: Any) -> None:
+        answer = self._waiting.pop(token, None)
+        if answer is not None:
+            answer(response)
+
+    def _append_error(self) -> ErrorCode:
+        """Why this broker cannot append; NONE when it can."""
+        cluster = self.node.cluster
+        state = cluster.controller.image.partitions[self.tp]
+        if state.leader_epoch != self.epoch or not self.node.alive:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        joined = sum(cluster.joined(self.node, other) for other in cluster.nodes.values())
+        return ErrorCode.NONE if joined >= cluster.rules.min_isr else ErrorCode.NOT_ENOUGH_REPLICAS
+
+    def _append(self, decision: Decision) -> ErrorCode:
+        error = self._append_error()
+        if error is not ErrorCode.NONE:
+            return error
+        as_whom = decision.transactional
+        if as_whom is None:
+            self.log.write(decision.records)
+        else:
+            error = self.log.write_transactional(
+                decision.records, as_whom.producer_id, as_whom.producer_epoch, self._guard
+            )
+            if error is not ErrorCode.NONE:
+                return error
+        self._apply(self.log.batches[-1], self.node.cluster.loop.now_ms())
+        return ErrorCode.NONE
+
+    def _apply(self, batch: LoggedBatch, now_ms: int) -> None:
+        shard = self.shard
+        if isinstance(shard, TransactionShard):
+            for record in batch.records:
+                shard.apply(record, now_ms)
+        elif batch.commit is not None and batch.producer_id is not None:
+            shard.apply_marker(batch.producer_id, batch.commit)
+        else:
+            for record in batch.records:
+                if batch.producer_id is None:
+                    shard.apply(record, now_ms)
+                else:
+                    shard.apply_transactional(batch.producer_id, record)
+
+
+def assign(cluster: "Cluster", node: "Node") -> None:
+    """Start what the broker coordinates by its picture, stop what it does not any more."""
+    for tp, state in node.image.partitions.items():
+        if tp.topic not in INTERNAL_TOPICS:
+            continue
+        running = node.coordinators.get(tp)
+        wanted = state.leader == node.node_id
+        if running is not None and (not wanted or running.epoch != state.leader_epoch):
+            running.step_down()
+            del node.coordinators[tp]
+            running = None
+        if wanted and running is None:
+            node.coordinators[tp] = _start(cluster, node, tp, state.leader_epoch)
+
+
+def _start(cluster: "Cluster", node: "Node", tp: TopicPartition, epoch: int) -> Coordinator[Any]:
+    if tp.topic == OFFSETS_TOPIC:
+        config = GroupConfig(group_initial_rebalance_delay_ms=cluster.rules.rebalance_delay_ms)
+        return Coordinator(node, tp, epoch, GroupShard(config))
+    return Coordinator(node, tp, epoch, TransactionShard(epoch, cluster.controller.new_producer_id))
+
+
+def find(node: "Node", topic: str, name: str) -> "Coordinator[Any] | ErrorCode":
+    """The broker's coordinator of a group or transactional id, or why it cannot be asked."""
+    running = node.coordinators.get(partition_of(topic, name))
+    if running is None or running.phase is Phase.STOPPED:
+        return ErrorCode.NOT_COORDINATOR
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if running.phase is Phase.LOADING else running
+
+
+def partition_of(topic: str, name: str) -> TopicPartition:
+    """The partition of an internal topic that coordinates `name`."""
+    from sim.cluster.cluster import COORDINATORS
+
+    return TopicPartition(topic, coordinator_partition(name, COORDINATORS))
+
+
+def write_markers(coordinator: Coordinator[Any], effect: WriteMarkers) -> None:
+    """Send a transaction's end to the leader of each of its partitions."""
+    node = coordinator.node
+    bumps = effect.transaction_version >= 2
+
+    for tp in effect.partitions:
+
+        def write(there: "Node", back: Callable[[ErrorCode], None], tp: TopicPartition = tp) -> None:
+            if tp.topic in INTERNAL_TOPICS:
+                running = there.coordinators.get(tp)
+                if running is None or running.phase is not Phase.ACTIVE:
+                    back(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                    return
+                back(
+                    running.write_marker(
+                        effect.producer_id,
+                        effect.producer_epoch,
+                        effect.coordinator_epoch,
+                        commit=effect.commit,
+                        bumps_epoch=bumps,
+                    )
+                )
+                return
+            there.replica(tp).append_marker(
+                effect.producer_id,
+                effect.producer_epoch,
+                effect.coordinator_epoch,
+                commit=effect.commit,
+                bumps_epoch=bumps,
+                answer=lambda error, offset: back(error),
+            )
+
+        def written(error: ErrorCode | None, tp: TopicPartition = tp) -> None:
+            result = {tp: ErrorCode.NETWORK_EXCEPTION if error is None else error}
+            coordinator.tell(
+                lambda now_ms: coordinator.shard.markers_written(
+                    effect.transactional_id, effect.producer_id, effect.producer_epoch, result, now_ms
+                )
+            )
+
+        state = node.image.partitions.get(tp)
+        node.cluster.ask(node, -1 if state is None else state.leader, write, written)
