@@ -1,8 +1,76 @@
 """What happened in a world, in order: the table that a person reads, and what the checkers judge."""
 
+import re
 from typing import Any, NamedTuple
 
+from ottla.base.types import TopicPartition
+from ottla.wire.batch import parse_header
+from ottla.wire.records import decode_batch
 from sim.loop import START_S, SimLoop
+
+
+class Sent(NamedTuple):
+    """A producer was given a record. `uid` is the record's value; `txn` names its transaction."""
+
+    uid: str
+    txn: str | None = None
+
+
+class Settled(NamedTuple):
+    """A record's Delivery is done: where it is, or why it is nowhere."""
+
+    uid: str
+    tp: TopicPartition | None
+    offset: int
+    error: str | None = None
+
+
+class Ended(NamedTuple):
+    """The user was told how a transaction ended: "committed", "aborted", or "unknown"."""
+
+    txn: str
+    outcome: str
+
+
+class Polled(NamedTuple):
+    """A consumer was given records: (partition, offset, uid)."""
+
+    group: str | None
+    records: tuple[tuple[TopicPartition, int, str], ...]
+    read_committed: bool
+
+
+class Assigned(NamedTuple):
+    """A consumer's partitions came ("assigned"), went ("revoked"), or were lost ("lost")."""
+
+    group: str
+    what: str
+    generation: int
+    partitions: tuple[TopicPartition, ...]
+
+
+class Answered(NamedTuple):
+    """A broker answered a Produce for one partition, or would have if somebody were there to hear it."""
+
+    tp: TopicPartition
+    payload: bytes
+    error: str
+    offset: int
+
+    @property
+    def epoch(self) -> int:
+        """Of the producer, as the batch was sent."""
+        return parse_header(self.payload).producer_epoch
+
+    def uids(self) -> list[str]:
+        """The records."""
+        return [bytes(record.value or b"").rstrip(b".").decode() for record in decode_batch(self.payload)]
+
+    def __str__(self) -> str:
+        header = parse_header(self.payload)
+        sent_as = f"{header.producer_id}/{header.producer_epoch} sequence {header.base_sequence}"
+        end = f"at {self.offset}" if self.error == "NONE" else self.error
+        return f"{self.tp}: producer {sent_as}, {' '.join(self.uids())}: {end}"
 
 
 class Event(NamedTuple):
@@ -21,17 +89,34 @@ class History:
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop
         self.events: list[Event] = []
+        self._closed = False
+
+    def close(self) -> None:
+        """The world is over; what comes of ending it is no part of it."""
+        self._closed = True
 
     def add(self, who: str, what: str, text: str = "", data: Any = None) -> None:
         """Note an event now."""
+        if self._closed:
+            return
         self.events.append(Event(self._loop.time() - START_S, who, what, text, data))
+
+
+#: Whose events are always in a table: they say what the world was like.
+SURROUNDINGS = ("cluster", "nemesis", "world")
 
 
 def table(events: list[Event], *, around: list[str] | None = None) -> str:
     """The events as lines. With `around`, of the users' own only those that mention one of these texts."""
-    lines = [f"{'time':>9}  {'who':<14} {'what':<18} details"]
+    lines = [f"{'time':>9}  {'who':<16} {'what':<18} details"]
     for event in events:
-        mentioned = around is None or event.who in ("cluster", "nemesis")
-        if mentioned or any(text in event.text for text in around or ()):
-            lines.append(f"{event.at_s:9.3f}  {event.who:<14} {event.what:<18} {event.text}")
+        text = event.text or str(event.data if isinstance(event.data, Answered) else "")
+        shown = around is None or event.who in SURROUNDINGS
+        if shown or any(_mentions(text, wanted) or wanted == event.who for wanted in around or ()):
+            lines.append(f"{event.at_s:9.3f}  {event.who:<16} {event.what:<18} {text}")
     return "\n".join(lines)
+
+
+def _mentions(text: str, wanted: str) -> bool:
+    """Whether `wanted` stands in `text` as a whole word."""
+    return wanted in text and re.search(rf"(?<![\w.-]){re.escape(wanted)}(?![\w.-])", text) is not None

@@ -4,29 +4,41 @@ When nothing is ready, the time jumps to the next timer, so a world of minutes r
 Nothing here reads a real clock, opens a socket or starts a thread: connections go to the simulated network, and what
 is given to an executor runs in the loop, a drawn moment later. One seed gives one history.
 
+Every callback belongs to the host that its context names, HOST. A host can be frozen, then its callbacks wait until it
+is thawed, and killed, then they never run: so a client dies in the middle of anything, as a process does.
+
 A loop that has nothing ready and no timer can never go on: it raises DeadlockError with the tasks that wait. One that
-does a million steps without any time passing raises LivelockError.
+does a hundred thousand steps without any time passing raises LivelockError.
 """
 
 import asyncio
+import contextlib
 import gc
 import heapq
 import random
 import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
 from ottla.base.errors import OttlaError
 
 T = TypeVar("T")
 
+#: The host (a simulated process and its machine) on which the running code lives. Set it in the process's first task.
+HOST: ContextVar[str] = ContextVar("host", default="nowhere")
+
 #: Virtual seconds at the beginning. Not 0, which some code takes for "never".
 START_S = 1_000.0
 #: Wall clock of the worlds, milliseconds since the epoch, at START_S.
 _EPOCH_MS = 1_700_000_000_000
+#: No clock stands still while code runs: timer after timer that is due at once moves the time by so much.
+_STEP_S = 1e-6
+#: How long tasks may take to end after the world's end, in virtual seconds.
+_MOST_FOR_CANCELLING_S = 5.0
 #: Steps without any time passing after which the loop is taken to turn in a circle.
-_MOST_STEPS_AT_ONCE = 1_000_000
+_MOST_STEPS_AT_ONCE = 100_000
 
 
 class DeadlockError(OttlaError):
@@ -63,6 +75,10 @@ class SimLoop(asyncio.BaseEventLoop):
         self._rng = rng
         self._steps_at_once = 0
         self.network: Connector | None = None
+        #: Frozen hosts with the callbacks that wait, and hosts that were killed.
+        self._frozen: dict[str, deque[asyncio.Handle]] = {}
+        self._killed: set[str] = set()
+        self._buried: deque[asyncio.Handle] = deque()
         #: Exceptions that nobody heard: of tasks that were forgotten, and of callbacks.
         self.unheard: list[str] = []
         self.set_exception_handler(self._note)
@@ -80,6 +96,33 @@ class SimLoop(asyncio.BaseEventLoop):
     def monotonic_ms(self) -> int:
         """The loop's time in whole milliseconds (ottla.base.clock.Clock)."""
         return int(self._now_s * 1000)
+
+    # hosts
+
+    def freeze(self, host: str) -> None:
+        """Nothing of this host runs until it is thawed."""
+        self._frozen.setdefault(host, deque())
+
+    def thaw(self, host: str) -> None:
+        """It goes on with what has become due meanwhile."""
+        self._ready.extend(self._frozen.pop(host, ()))
+
+    def kill(self, host: str) -> None:
+        """Nothing of this host runs any more."""
+        self._buried.extend(self._frozen.pop(host, ()))
+        self._killed.add(host)
+
+    def host_runs(self, host: str) -> bool:
+        """Whether its code runs."""
+        return host not in self._killed and host not in self._frozen
+
+    def raise_the_dead(self) -> None:
+        """The world is over: let killed hosts run, so that their tasks can be cancelled."""
+        self._killed.clear()
+        self._ready.extend(self._buried)
+        self._buried.clear()
+        for host in list(self._frozen):
+            self.thaw(host)
 
     # what is simulated
 
@@ -133,8 +176,20 @@ class SimLoop(asyncio.BaseEventLoop):
             raise LivelockError(f"{self._steps_at_once} steps at {self._now_s - START_S:.6f} s:\n{self.waiting()}")
         for _ in range(count):
             handle = ready.popleft()
-            if not handle._cancelled:
+            if not handle._cancelled and not ((self._frozen or self._killed) and self._stopped(handle)):
                 handle._run()
+
+    def _stopped(self, handle: asyncio.Handle) -> bool:
+        """Whether the callback's host does not run; one that is frozen has it later."""
+        host = handle._context.get(HOST)  # type: ignore[attr-defined]
+        if host in self._killed:
+            self._buried.append(handle)
+            return True
+        waiting = self._frozen.get(host)
+        if waiting is None:
+            return False
+        waiting.append(handle)
+        return True
 
     def _advance(self) -> None:
         """Jump to the next timer, and make everything ready that is due then."""
@@ -152,6 +207,8 @@ class SimLoop(asyncio.BaseEventLoop):
             if timer.when() > self._now_s:
                 self._now_s = timer.when()
                 self._steps_at_once = 0
+            else:
+                self._now_s += _STEP_S
             self._ready.append(timer)
             return
         raise DeadlockError(f"nothing will ever happen again; these tasks wait:\n{self.waiting()}")
@@ -166,6 +223,9 @@ class SimLoop(asyncio.BaseEventLoop):
         heapq.heapify(kept)
         self._scheduled[:] = kept
         self._timer_cancelled_count = 0
+
+    def _check_closed(self) -> None:
+        """What is collected after the world may still call; nothing comes of it."""
 
     def _write_to_self(self) -> None:
         """Nobody waits in a selector: what another thread would wake is looked at in the next step."""
@@ -193,19 +253,23 @@ class SimLoop(asyncio.BaseEventLoop):
 def run(main: Coroutine[Any, Any, T], loop: SimLoop) -> T:
     """Run `main` to its end in `loop`, then cancel what is left of it, and close the loop."""
     try:
-        return loop.run_until_complete(main)
+        result = loop.run_until_complete(main)
+        gc.collect()  # so that `unheard` has the exceptions of forgotten tasks
+        return result
     finally:
-        try:
+        loop.set_exception_handler(lambda loop, context: None)
+        with contextlib.suppress(DeadlockError, LivelockError):
             _cancel_all(loop)
-        finally:
-            loop.close()
+        loop.close()
 
 
 def _cancel_all(loop: SimLoop) -> None:
+    """End what still runs, so that nothing is said of it when it is collected."""
+    loop.raise_the_dead()
     tasks = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
     for task in tasks:
         task.cancel()
     if tasks:
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-    del tasks
-    gc.collect()  # so that what nobody heard is heard in the world that it belongs to
+        ended = loop.create_future()
+        loop.call_later(_MOST_FOR_CANCELLING_S, ended.set_result, None)
+        loop.run_until_complete(ended)

@@ -11,6 +11,7 @@ from ottla.base.types import TopicPartition
 from ottla.wire.apis import API, ApiKey
 from sim.cluster.controller import Controller
 from sim.cluster.coordinators import INTERNAL_TOPICS, CoordinatorLog, assign
+from sim.cluster.log import Entry
 from sim.cluster.node import PORT, Node
 from sim.cluster.producers import REMEMBERED
 from sim.history import History
@@ -209,4 +210,13 @@ class Cluster:
         """It can again."""
         self.note("disk repaired", f"{tp} on broker {node_id}")
         self.nodes[node_id].replica(tp).repair_disk()
+        self.controller.elect_missing()
         self.changed()
+
+    def final_log(self, tp: TopicPartition) -> list[Entry]:
+        """What readers can see in the end: the leader's log up to the high watermark."""
+        state = self.controller.image.partitions[tp]
+        if state.leader < 0:
+            return []
+        replica = self.nodes[state.leader].replica(tp)
+        return [entry for entry in replica.log.entries if entry.last_offset < replica.high_watermark]

@@ -93,7 +93,7 @@ class Controller:
     def elect(self, tp: TopicPartition, wanted: int | None = None) -> bool:
         """Give the partition a leader out of those in sync, `wanted` if it may; whether it got another one."""
         state = self.image.partitions[tp]
-        able = [n for n in state.isr if n in self.image.live and not self._cluster.nodes[n].is_offline(tp)]
+        able = [n for n in self.electable(state) if n in self.image.live and not self._cluster.nodes[n].is_offline(tp)]
         others = [n for n in able if n != state.leader]
         if wanted is not None and wanted in others:
             leader = wanted
@@ -106,6 +106,10 @@ class Controller:
         self._set(tp, state._replace(leader=leader, leader_epoch=state.leader_epoch + 1))
         self._cluster.note("election", f"{tp}: {state.leader} -> {leader}, epoch {state.leader_epoch + 1}")
         return True
+
+    def electable(self, state: PartitionState) -> tuple[int, ...]:
+        """Who may lead, if it is alive: elections are clean."""
+        return state.isr
 
     def alter_isr(self, tp: TopicPartition, node_id: int, leader_epoch: int, isr: tuple[int, ...]) -> bool:
         """A leader asks for other replicas in sync; refused unless it leads, or for one that is fenced."""
@@ -153,10 +157,14 @@ class Controller:
     def _unfence(self, node_id: int) -> None:
         self._cluster.note("unfenced", f"broker {node_id}")
         self.image = self.image._replace(live=tuple(sorted((*self.image.live, node_id))))
+        self.elect_missing()
+        self._publish(self.image)
+
+    def elect_missing(self) -> None:
+        """Somebody is back: lead what nobody leads."""
         for tp, state in self.image.partitions.items():
             if state.leader == NO_LEADER:
                 self.elect(tp)
-        self._publish(self.image)
 
     def _set(self, tp: TopicPartition, state: PartitionState, *, publish: bool = True) -> None:
         image = self.image._replace(partitions={**self.image.partitions, tp: state})

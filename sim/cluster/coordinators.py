@@ -178,8 +178,7 @@ class Coordinator(Generic[S]):
         for timer in decision.timers:
             self._forget_timer(timer.key)
             if isinstance(timer, SetTimer):
-                wait_s = max(0.0, (timer.at_ms - self.node.cluster.loop.now_ms()) / 1000)
-                self._timers[timer.key] = self.node.later(wait_s, self._fired, timer.key)
+                self._timers[timer.key] = self.node.later(timer.delay_ms / 1000, self._fired, timer.key)
         for effect in decision.effects:
             write_markers(self, effect)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.types import TopicPartition
 from sim.cluster.controller import Image
 from sim.cluster.replica import Replica
-from sim.network import HOST
+from sim.loop import HOST
 
 if TYPE_CHECKING:
     from sim.cluster.cluster import Cluster

@@ -25,6 +25,7 @@ from ottla.wire.messages.produce import (
 )
 from sim.cluster.coordinators import TRANSACTIONS_TOPIC, find, partition_of
 from sim.cluster.server import Answer, Context
+from sim.history import Answered
 
 if TYPE_CHECKING:
     from sim.cluster.node import Node
@@ -131,6 +132,11 @@ class _Produce:
         )
 
     def _done(self, at: tuple[int, int], index: int, error: ErrorCode, base_offset: int) -> None:
+        data = self._request.topic_data[at[0]].partition_data[at[1]]
+        seen = Answered(
+            TopicPartition(self._name(at[0]) or "?", index), bytes(data.records or b""), error.name, base_offset
+        )
+        self._node.cluster.history.add(self._node.host, "produce", "", seen)
         response = PartitionProduceResponse(index, error, base_offset, log_start_offset=0 if base_offset >= 0 else -1)
         if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and self._context.version >= _TELLS_LEADER_FROM:
             name = self._name(at[0])

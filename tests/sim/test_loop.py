@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from sim.loop import START_S, DeadlockError, LivelockError, SimLoop, run
+from sim.loop import HOST, START_S, DeadlockError, LivelockError, SimLoop, run
 
 
 def _loop() -> SimLoop:
@@ -119,3 +119,29 @@ def test_no_resolver_and_no_socket() -> None:
             await loop.create_connection(asyncio.Protocol, "localhost", 80)
 
     run(main(), loop)
+
+
+def test_a_frozen_host_goes_on_later_and_a_killed_one_never() -> None:
+    loop = _loop()
+    ticks: dict[str, list[float]] = {"frozen": [], "killed": [], "free": []}
+
+    async def tick(host: str) -> None:
+        HOST.set(host)
+        while True:
+            ticks[host].append(loop.time() - START_S)
+            await _until(loop, 1.0)
+
+    async def main() -> None:
+        for host in ticks:
+            asyncio.create_task(tick(host))  # noqa: RUF006 - the loop ends them
+        await _until(loop, 2.5)
+        loop.freeze("frozen")
+        loop.kill("killed")
+        await _until(loop, 3.0)
+        loop.thaw("frozen")
+        await _until(loop, 2.0)
+
+    run(main(), loop)
+    assert ticks["free"] == pytest.approx([0, 1, 2, 3, 4, 5, 6, 7], abs=1e-3)
+    assert ticks["frozen"] == pytest.approx([0, 1, 2, 5.5, 6.5], abs=1e-3)
+    assert ticks["killed"] == pytest.approx([0, 1, 2], abs=1e-3)

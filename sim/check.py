@@ -1,0 +1,147 @@
+"""Checkers: what a world's history and its logs may not show. Names are Jepsen's for Kafka, where it has one."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from ottla.base.types import TopicPartition
+from ottla.wire.records import decode_batch
+from sim.cluster.log import Entry
+from sim.history import Event, Sent, Settled
+
+
+class Anomaly(NamedTuple):
+    """Something that must not be. `around` are the texts whose events tell the story."""
+
+    name: str
+    text: str
+    around: tuple[str, ...] = ()
+
+
+class LogRecord(NamedTuple):
+    """One record of a partition in the end. `visible` is for readers of what is committed."""
+
+    offset: int
+    uid: str
+    producer_id: int
+    epoch: int
+    transactional: bool
+    visible: bool
+
+
+class Evidence(NamedTuple):
+    """All that the checkers look at."""
+
+    events: list[Event]
+    logs: Mapping[TopicPartition, list[LogRecord]]
+    #: Lives that were killed: nothing is expected of them.
+    killed: frozenset[str]
+
+
+def records_of(entries: list[Entry]) -> list[LogRecord]:
+    """The data records of a log, each with its transaction's end."""
+    found: list[LogRecord] = []
+    open_at: dict[int, list[int]] = {}
+    for entry in entries:
+        header = entry.header
+        if header.is_control:
+            from ottla.wire.batch import parse_end_txn_marker
+
+            commit, _ = parse_end_txn_marker(entry.payload)
+            for at in open_at.pop(header.producer_id, ()):
+                found[at] = found[at]._replace(visible=commit)
+            continue
+        for record in decode_batch(entry.payload):
+            uid = bytes(record.value or b"").rstrip(b".").decode()
+            if header.is_transactional:
+                open_at.setdefault(header.producer_id, []).append(len(found))
+            found.append(
+                LogRecord(
+                    record.offset,
+                    uid,
+                    header.producer_id,
+                    header.producer_epoch,
+                    header.is_transactional,
+                    visible=not header.is_transactional,
+                )
+            )
+    return found
+
+
+def check(evidence: Evidence) -> list[Anomaly]:
+    """Everything that is wrong."""
+    return [anomaly for checker in _CHECKERS for anomaly in checker(evidence)]
+
+
+def lost_write(evidence: Evidence) -> Iterator[Anomaly]:
+    """A record was acknowledged and is not where it was said to be."""
+    where = {(tp, record.offset): record.uid for tp, log in evidence.logs.items() for record in log}
+    for event in evidence.events:
+        told = event.data
+        if isinstance(told, Settled) and told.tp is not None and told.offset >= 0:
+            there = where.get((told.tp, told.offset))
+            if there != told.uid:
+                yield Anomaly(
+                    "lost-write",
+                    f"{told.uid} was acknowledged at {told.tp}@{told.offset}, where {there or 'nothing'} is",
+                    (told.uid, event.who),
+                )
+
+
+def duplicate(evidence: Evidence) -> Iterator[Anomaly]:
+    """A record that was sent once is in the log twice (SPEC P4, P6)."""
+    seen: dict[str, str] = {}
+    for tp, log in evidence.logs.items():
+        for record in log:
+            here = f"{tp}@{record.offset}"
+            if record.uid in seen:
+                text = f"{record.uid} is at {seen[record.uid]} and at {here}"
+                yield Anomaly("duplicate", text, (record.uid, _life(record.uid)))
+            seen[record.uid] = here
+
+
+def nonmonotonic_send(evidence: Evidence) -> Iterator[Anomaly]:
+    """Records of one producer are in a partition in another order than they were sent in."""
+    order = {event.data.uid: at for at, event in enumerate(evidence.events) if isinstance(event.data, Sent)}
+    for tp, log in evidence.logs.items():
+        last: dict[str, LogRecord] = {}
+        for record in log:
+            producer = record.uid.rpartition("-")[0]
+            before = last.get(producer)
+            if before is not None and order.get(before.uid, -1) > order.get(record.uid, -1):
+                yield Anomaly(
+                    "nonmonotonic-send",
+                    f"{tp}: {before.uid}@{before.offset} is before {record.uid}@{record.offset}, and was sent after it",
+                    (before.uid, record.uid, _life(record.uid)),
+                )
+            last[producer] = record
+
+
+def never_settled(evidence: Evidence) -> Iterator[Anomaly]:
+    """A record's fate stays open although all faults are over."""
+    done = {event.data.uid for event in evidence.events if isinstance(event.data, Settled)}
+    for event in evidence.events:
+        if isinstance(event.data, Sent) and event.who not in evidence.killed and event.data.uid not in done:
+            yield Anomaly("never-settled", f"{event.data.uid}: nobody knows", (event.data.uid, event.who))
+
+
+def unknown_record(evidence: Evidence) -> Iterator[Anomaly]:
+    """A record is in the log that nobody has sent."""
+    sent = {event.data.uid for event in evidence.events if isinstance(event.data, Sent)}
+    for tp, log in evidence.logs.items():
+        for record in log:
+            if record.uid not in sent:
+                yield Anomaly("unknown-record", f"{tp}@{record.offset}: {record.uid!r}")
+
+
+def _life(uid: str) -> str:
+    """Who sent it: `name.life` of `name.life.client-number`."""
+    return ".".join(uid.split(".")[:2])
+
+
+_CHECKERS: tuple[Callable[[Evidence], Iterator[Anomaly]], ...] = (
+    lost_write,
+    duplicate,
+    nonmonotonic_send,
+    never_settled,
+    unknown_record,
+)

@@ -1,0 +1,31 @@
+"""Bugs put in on purpose, in memory, to show that the checkers can fail. A test holds who catches which."""
+
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+from sim.mutants import cluster, sequencing
+from sim.world import Kind
+
+
+class Mutant(NamedTuple):
+    """One bug: in which worlds it is looked for, and which anomaly tells of it."""
+
+    kind: Kind
+    caught_as: frozenset[str]
+    #: Puts the bug in; leaving takes it out.
+    bug: AbstractContextManager[None]
+
+
+def mutants() -> dict[str, Mutant]:
+    """All of them, by name; each may be entered once."""
+    twice = frozenset({"duplicate"})
+    return {
+        "epoch-raised-in-doubt": Mutant(Kind.PLAIN, twice, sequencing.epoch_raised_in_doubt()),
+        "retried-with-a-new-sequence": Mutant(Kind.PLAIN, twice, sequencing.retried_with_a_new_sequence()),
+        "twenty-in-flight": Mutant(Kind.PLAIN, twice, sequencing.twenty_in_flight()),
+        "broker-remembers-no-batch": Mutant(Kind.PLAIN, twice, cluster.remembers_no_batch()),
+        "unclean-election": Mutant(Kind.PLAIN, frozenset({"lost-write"}), cluster.unclean_election()),
+        "acknowledged-by-the-leader-alone": Mutant(
+            Kind.PLAIN, frozenset({"lost-write"}), cluster.acknowledged_by_the_leader_alone()
+        ),
+    }

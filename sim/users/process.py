@@ -1,0 +1,87 @@
+"""A simulated process: it lives, it may be killed or frozen in the middle of anything, and it is started again."""
+
+import asyncio
+import random
+from contextvars import copy_context
+from typing import TYPE_CHECKING
+
+from ottla.client.consumer.consumer import AsyncConsumer
+from ottla.client.producer.producer import AsyncProducer
+from sim.loop import HOST
+from sim.seam import buried
+
+if TYPE_CHECKING:
+    from sim.world import World
+
+
+class Process:
+    """One program of a user. Each life runs `live` on a host of its own, whose name is `name.life`."""
+
+    def __init__(self, world: "World", name: str) -> None:
+        self.world = world
+        self.name = name
+        self.life = 0
+        self.rng: random.Random = world.stream(name)
+        #: What this life has made, for when it is killed.
+        self.clients: list[AsyncProducer | AsyncConsumer] = []
+        self._task: asyncio.Task[None] | None = None
+        self._killed: asyncio.Future[None] | None = None
+
+    @property
+    def who(self) -> str:
+        """This life's name, and its host's."""
+        return f"{self.name}.{self.life}"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a life is going on."""
+        return self._task is not None and not self._task.done()
+
+    async def live(self) -> None:
+        """One life; returns when the users stop."""
+        raise AssertionError("a process does something")
+
+    def note(self, what: str, text: str = "", data: object = None) -> None:
+        """Something happened to this life."""
+        self.world.history.add(self.who, what, text, data)
+
+    def kill(self) -> None:
+        """The process ends, between two steps of whatever it does; it is started again some time later."""
+        if self.is_alive and self._killed is not None and not self._killed.done():
+            self.note("killed")
+            self.world.loop.kill(self.who)
+            self.world.network.drop(self.who)
+            self.bury()
+            self._killed.set_result(None)
+
+    def bury(self) -> None:
+        """What this life has made is forgotten."""
+        for client in self.clients:
+            buried(client)
+
+    async def run(self) -> None:
+        """Live, again and again, until the users stop."""
+        again = True
+        while again:
+            self.life += 1
+            self.clients = []
+            self._killed = self.world.loop.create_future()
+            context = copy_context()
+            context.run(HOST.set, self.who)
+            self._task = asyncio.create_task(self._whole_life(), name=self.who, context=context)
+            await asyncio.wait({self._task, self._killed}, return_when=asyncio.FIRST_COMPLETED)
+            again = not self._task.done() and not self.world.users_stopped
+            self._task = None
+            if again:
+                await asyncio.sleep(self.rng.uniform(0.01, 4.0))
+                again = not self.world.users_stopped
+
+    async def _whole_life(self) -> None:
+        try:
+            await self.live()
+        except Exception as error:  # noqa: BLE001 - told as an anomaly
+            self.world.unexpected(self.who, error)
+
+    async def pause(self, mean_s: float) -> None:
+        """Do nothing for a while."""
+        await asyncio.sleep(self.rng.expovariate(1.0 / mean_s))

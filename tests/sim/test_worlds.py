@@ -1,0 +1,83 @@
+"""Worlds: one seed is one history, in any process; the short run; and the checkers can fail."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from sim.__main__ import one
+from sim.mutants import mutants
+from sim.world import Kind, World
+from tests.house.tree import ROOT
+
+#: Seeds of every run; and how many more are drawn.
+_FIXED = range(15)
+_DRAWN = 5
+#: A bug that was put in is found within so many worlds.
+_MOST_SEEDS = 150
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """What the clients log of faults is no news."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    yield
+    logging.disable(before)
+
+
+def _drawn() -> list[int]:
+    first = random.SystemRandom().randrange(10**9)
+    return [first + at for at in range(_DRAWN)]
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_the_short_run_shows_no_anomaly(kind: Kind) -> None:
+    for seed in [*_FIXED, *_drawn()]:
+        print(f"{kind.value} world {seed}")
+        summary = one(seed, kind)
+        assert not summary.names, f"make sim SEED={seed} KIND={kind.value}\n{summary.text}"
+
+
+_DIGESTS = """
+import logging
+logging.disable(logging.ERROR)
+from sim.world import Kind, World
+for kind in Kind:
+    for seed in (1, 2, 3):
+        print(kind.value, seed, World(seed, kind).run().digest)
+"""
+
+
+def test_one_seed_is_one_history_in_any_process() -> None:
+    """No order of hashes, no address, no clock of the machine has a say."""
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", _DIGESTS],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            cwd=ROOT,
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "77")
+    ]
+    assert outputs[0] == outputs[1]
+    assert len(set(outputs[0].splitlines())) == 3 * len(Kind)
+
+
+@pytest.mark.parametrize("name", mutants())
+def test_a_bug_that_is_put_in_is_caught(name: str) -> None:
+    mutant = mutants()[name]
+    with mutant.bug:
+        for seed in range(_MOST_SEEDS):
+            found = {anomaly.name for anomaly in World(seed, mutant.kind).run().anomalies}
+            if found & mutant.caught_as:
+                return
+    pytest.fail(f"{name}: no {' or '.join(sorted(mutant.caught_as))} in {_MOST_SEEDS} worlds")
