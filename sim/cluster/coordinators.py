@@ -254,7 +254,12 @@ def assign(cluster: "Cluster", node: "Node") -> None:
 def _start(cluster: "Cluster", node: "Node", tp: TopicPartition, epoch: int) -> Coordinator[Any]:
     if tp.topic == OFFSETS_TOPIC:
         config = GroupConfig(group_initial_rebalance_delay_ms=cluster.rules.rebalance_delay_ms)
-        return Coordinator(node, tp, epoch, GroupShard(config))
+
+        def topic_id(name: str) -> bytes | None:
+            topic = node.image.topics.get(name)
+            return None if topic is None else topic.topic_id
+
+        return Coordinator(node, tp, epoch, GroupShard(config, topic_id))
     return Coordinator(node, tp, epoch, TransactionShard(epoch, cluster.controller.new_producer_id))
 
 
