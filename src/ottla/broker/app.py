@@ -1,4 +1,4 @@
-"""The broker put together: data directory, metadata, partitions, coordinators, listener; and its regular work."""
+"""Puts the broker together: data directory, metadata, partitions, coordinators, listener, and its regular work."""
 
 import asyncio
 import fcntl
@@ -47,9 +47,9 @@ class BrokerApp:
         self.node: Node | None = None
 
     async def start(self) -> tuple[str, int]:
-        """Recover the data directory and listen; the host and port bound.
+        """Recover the data directory and listen. Returns the host and port.
 
-        Raises StorageError for a directory that cannot be used, OSError for an address that cannot be had.
+        Raises StorageError for a directory that cannot be used, OSError for an address that cannot be used.
         """
         started = time.monotonic()
         config = self._config
@@ -88,7 +88,7 @@ class BrokerApp:
     async def stop(self) -> None:
         """Stop in order: no more requests, everything flushed, the mark of a clean shutdown left.
 
-        StorageError when the disk does not take what must be written; the broker has stopped all the same.
+        StorageError when the disk refuses a write; the broker has stopped nevertheless.
         """
         if self._listener is not None:
             await self._listener.close()
@@ -136,7 +136,7 @@ class BrokerApp:
 
 
 def _lock(data_dir: Path) -> IO[bytes]:
-    """Take the directory for this process; StorageError when another broker has it, or it cannot be made."""
+    """Lock the directory for this process. StorageError when another broker has it, or it cannot be made."""
     try:
         new = [path for path in (data_dir, *data_dir.parents) if not path.exists()]
         data_dir.mkdir(parents=True, exist_ok=True)
@@ -154,5 +154,5 @@ def _lock(data_dir: Path) -> IO[bytes]:
 
 
 def _told(host: str) -> str:
-    """What clients are told of a listener: the machine's name when it listens everywhere."""
+    """The host that clients are told: the machine's name when the listener is on every interface."""
     return os.uname().nodename if host in EVERYWHERE else host

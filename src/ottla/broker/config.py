@@ -28,7 +28,7 @@ _FOREIGN: Final[Mapping[str, str]] = {
     "log.message.timestamp.difference.max.ms": f"{_REMOVED}; log.message.timestamp.before.max.ms is its successor",
 }
 
-#: 16 bytes in base64 without padding; as in Kafka, the bits that the last character has too many are not looked at.
+#: 16 bytes in base64 without padding. The last character has more bits than needed; as in Kafka, they are ignored.
 _CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 #: Other spellings of keys (`broker.id`, `log.dir`).
 _SPELLINGS = {name: key.name for key in BROKER_CONFIG.keys.values() for name in key.synonyms}
@@ -76,16 +76,16 @@ class BrokerConfig:
     def __getitem__(self, name: str) -> object:
         return self._values[name]
 
-    # A key's value, by its type; a key that does not exist is a KeyError. Units are in the keys' names.
+    # One method for each type of value. A key that does not exist raises KeyError. Units are in the keys' names.
 
     def int(self, name: str) -> int:
-        """A whole number that has a value."""
+        """A whole number, of a key that always has a value."""
         value = self._values[name]
         assert isinstance(value, int), name
         return value
 
     def float(self, name: str) -> float:
-        """A number that has a value."""
+        """A number, of a key that always has a value."""
         value = self._values[name]
         assert isinstance(value, int | float), name
         return value
@@ -107,7 +107,7 @@ class BrokerConfig:
         return tuple(str(each) for each in value or ())
 
     def without_effect(self) -> tuple[str, ...]:
-        """The keys that somebody set to something else than the default, for nothing."""
+        """The keys that somebody set to another value than the default although they have no effect."""
         return tuple(
             sorted(
                 name
@@ -119,7 +119,7 @@ class BrokerConfig:
 
 
 def canonical(given: Mapping[str, object]) -> dict[str, object]:
-    """One source's keys by their own names, which win over other spellings; two ids must agree, as in Kafka."""
+    """One source's keys by their main names. A main name wins over other spellings; two ids must agree, as in Kafka."""
     found = dict(given)
     for spelling, name in _SPELLINGS.items():
         if spelling not in found:
@@ -132,7 +132,7 @@ def canonical(given: Mapping[str, object]) -> dict[str, object]:
 
 
 def _reject_foreign(given: Mapping[str, object]) -> None:
-    """Keys that are none of Kafka's own, but whose meaning is known, get a better reason than "unknown"."""
+    """Refuse keys that Kafka does not have but whose meaning is known, with a better reason than "unknown"."""
     for name in given:
         for prefix, reason in _FOREIGN.items():
             if name.startswith(prefix) and name not in BROKER_CONFIG.keys:
@@ -140,7 +140,7 @@ def _reject_foreign(given: Mapping[str, object]) -> None:
 
 
 def from_environment(environ: Mapping[str, str], keys: ConfigSet = BROKER_CONFIG) -> dict[str, object]:
-    """Keys given as OTTLA_ variables; a variable that is no key's is refused with the nearest name."""
+    """Keys given as OTTLA_ variables. A variable that names no key is refused, and the error names the nearest one."""
     found: dict[str, object] = {}
     for name, value in environ.items():
         if name.startswith(ENVIRONMENT_PREFIX) and name not in _NOT_KEYS:
@@ -152,8 +152,8 @@ def from_environment(environ: Mapping[str, str], keys: ConfigSet = BROKER_CONFIG
 def from_file(path: Path) -> dict[str, object]:
     """Read a Java properties file: `key=value` or `key: value` lines, # and ! comments, `\\` continues a line.
 
-    As `Properties.store` writes it, a backslash before one of `:=#!`, a blank or a backslash makes it the character
-    itself; other escapes are refused.
+    A backslash before one of `:=#!`, a blank or a backslash means that character itself, as `Properties.store` writes
+    it; other escapes are refused.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -199,7 +199,7 @@ def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
 
 
 def _without_end(line: str) -> str:
-    """Blanks at a line's end are no part of a value here, unless they are escaped."""
+    """The line without blanks at its end, unless they are escaped: they are not part of a value here."""
     bare = line.rstrip()
     return f"{bare} " if _ends_escaped(bare) and bare != line else bare
 

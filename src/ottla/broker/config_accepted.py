@@ -1,11 +1,11 @@
-"""Kafka 4.3's broker keys that Ottla has no use for, as one table: names, types, defaults and ranges.
+"""Kafka 4.3's broker keys that Ottla does not use, as one table: names, types, defaults and ranges.
 
-Under `[why]` are keys that are accepted, without effect: their absence hurts nothing that a user relies on. Under
-`[!why]` are keys whose value must be the default: to take another one in silence would break a promise.
+Under `[why]` are keys that are accepted and have no effect; no user relies on what they do. Under `[!why]` are keys
+that must keep their default: to accept another value and ignore it would break a promise.
 
-A line is: name, type, default (`-` for none, `""` for empty), then, where not every value is good, which are:
-`low..high` (either may be missing), `one|of|these` (`~` in front: in any case), or `some` for not empty; and `internal`
-for keys that DescribeConfigs does not tell.
+A line is: name, type, default (`-` for none, `""` for empty). Then come the values that are allowed, if not all are:
+`low..high` (either may be missing), `one|of|these` (with `~` in front: upper or lower case), or `some` for not empty.
+`internal` marks keys that DescribeConfigs does not show.
 """
 
 from collections.abc import Iterator

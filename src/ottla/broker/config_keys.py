@@ -1,9 +1,9 @@
 """The broker's configuration keys: Kafka's names, types and defaults.
 
-Every key of Kafka 4.3 is here, so that a `server.properties` can be used as it is: those in force below, the others in
-`config_accepted`. Deviations from Kafka's defaults, because one node is the whole cluster: replication factors default
-to 1, `node.id` to 1, `log.dirs` to `ottla-data`; and because nobody is asked who they are, `listeners` is this machine
-alone.
+Every key of Kafka 4.3 is known, so that a `server.properties` can be used as it is: keys with an effect are below, the
+others in `config_accepted`. Some defaults differ from Kafka's. One node is the whole cluster, so replication factors
+default to 1, `node.id` to 1, and `log.dirs` to `ottla-data`. Clients do not say who they are, so `listeners` is only
+reachable from this machine.
 """
 
 from typing import Final
@@ -23,7 +23,7 @@ _LONG_MAX: Final = 2**63 - 1
 _INT_MAX: Final = 2**31 - 1
 _HOUR_MS: Final = 3_600_000
 _at_least_0, _at_least_1 = between(0), between(1)
-#: Of `log.segment.bytes` and `segment.bytes`.
+#: The smallest value of `log.segment.bytes` and `segment.bytes`.
 SMALLEST_SEGMENT_BYTES: Final = 1_048_576
 CLEANUP_POLICY: Final = each_of("compact", "delete")
 
@@ -167,7 +167,7 @@ TRANSACTION: Final = (
     ConfigKey("transaction.partition.verification.enable", BOOL, True, "Check older clients' writes (KIP-890)."),
 )
 
-#: Keys that are one setting in several units; the first that has a value is in force.
+#: Keys that are one setting in several units. The first one that has a value counts.
 FAMILIES: Final = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     ("log.roll.ms", "log.roll.hours"),

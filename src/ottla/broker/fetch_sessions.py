@@ -1,8 +1,9 @@
-"""Incremental fetch sessions (KIP-227): a client names its partitions once and then only what changes.
+"""Incremental fetch sessions (KIP-227): a client names its partitions once, and after that only what changes.
 
-A session remembers what each partition was asked and what was last told, so a request carries changes and a response
-carries partitions that have news. Limits: `max.incremental.fetch.session.cache.slots` sessions; a full cache gives up
-the least recently used one that was idle for two minutes, or else answers without a session.
+A session remembers for each partition what the client asked and what it was told last. So a request carries only
+changes, and a response only partitions with news. There are `max.incremental.fetch.session.cache.slots` sessions at
+most. When the cache is full, the least recently used session goes if it was idle for two minutes; otherwise the request
+is answered without a session.
 """
 
 import random
@@ -66,7 +67,7 @@ class FetchContext:
         self.session_id = session.session_id if session is not None else NO_SESSION
 
     def is_news(self, cached: Cached, high_watermark: int, log_start_offset: int) -> bool:
-        """Whether a partition without records and errors must be told all the same; remembers that it was."""
+        """Whether the response must name a partition that has no records and no error. Remembers what it says."""
         if self._session is None:
             return True
         news = self._full or cached.high_watermark != high_watermark or cached.log_start_offset != log_start_offset
@@ -74,7 +75,7 @@ class FetchContext:
         return news
 
     def served(self, key: PartitionKey) -> None:
-        """A partition that gave records goes to the end, so that others come first next time."""
+        """Move a partition that gave records to the end, so that others come first next time."""
         if self._session is not None and key in self._session.partitions:
             self._session.partitions.move_to_end(key)
 

@@ -1,8 +1,7 @@
-"""Which of the configured listeners is the one for clients, and which address they are told.
+"""Which of the configured listeners is the one for clients, and which address clients are told.
 
-A Kafka node of both roles has a listener for controllers beside its own: here one node is its own quorum, and nobody
-asks it. Only PLAINTEXT is spoken as yet, by one listener; anything else is refused, since who configures it counts on
-it.
+A Kafka node with both roles also has a listener for controllers. Here one node is its own quorum, so that listener is
+not served. There is one listener and it speaks PLAINTEXT. Any other setting is refused: who sets TLS relies on it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +12,7 @@ from ottla.base.errors import ConfigError
 _MAX_PORT: Final = 65_535
 #: Addresses that mean "every interface": nobody can connect to them.
 EVERYWHERE: Final = ("", "0.0.0.0", "::")
-#: Whose listener this is where `controller.listener.names` is not set.
+#: The name of the controllers' listener when `controller.listener.names` is not set.
 _CONTROLLER: Final = "CONTROLLER"
 
 
@@ -39,7 +38,8 @@ def client_listener(
 ) -> Listener:
     """The one listener that is for clients; ConfigError when there is none, several, or one that is not PLAINTEXT.
 
-    `protocols` is `listener.security.protocol.map`. As in Kafka, controllers need not be in it when it is not given.
+    `protocols` is `listener.security.protocol.map`. As in Kafka, if it is not given, the controllers' listener needs no
+    entry.
     """
     spoken = _protocols(protocols)
     of_controllers = {name.upper() for name in controllers} or {_CONTROLLER}
@@ -65,7 +65,7 @@ def client_listener(
 
 
 def advertised_endpoint(addresses: Sequence[str], name: str) -> Endpoint:
-    """What clients of the listener `name` are told; ConfigError when it is not there or nobody can connect to it."""
+    """The address that clients of the listener `name` are told. ConfigError when there is none that works."""
     for listener in map(_parse, addresses):
         if listener.name != name:
             continue

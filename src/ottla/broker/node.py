@@ -55,7 +55,7 @@ def make_node(
     metadata: ClusterMetadata,
     partitions: Partitions,
 ) -> Node:
-    """The ports over a recovered data directory; the coordinators are still to be loaded."""
+    """The ports over a recovered data directory. The coordinators must be loaded afterwards."""
     topics = Topics(config, metadata, partitions, properties.directory_id)
     producer_ids = ProducerIds(metadata, partitions.faults)
     slices = Slices(clock)

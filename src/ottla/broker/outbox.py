@@ -1,7 +1,7 @@
-"""What a connection sends: bytes as they are, and runs of files that the kernel moves to the socket itself.
+"""What a connection sends: bytes, and slices of files that the kernel copies to the socket.
 
-The event loop's transport cannot send files (uvloop has no sendfile, asyncio's wants a task), so a connection writes to
-a duplicate of its socket: at once while the socket takes it, and when it does not, as soon as the loop says it does.
+The event loop's transport cannot send files (uvloop has no sendfile, asyncio's needs a task). So a connection writes to
+a duplicate of its socket: at once while the socket takes bytes, and later when the loop says that it takes bytes again.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ Piece: TypeAlias = bytes | memoryview | Slice
 
 #: Buffers of one sendmsg; the system's own limit (IOV_MAX) is 1024.
 _MAX_BUFFERS: Final = 512
-#: "More follows": the header of a response and the file behind it leave in full packets. Linux only.
+#: Tells the kernel that more follows, so that a response's header and the file after it fill packets. Linux only.
 _MORE: Final = getattr(socket, "MSG_MORE", 0)
 
 
@@ -26,7 +26,7 @@ class Outbox:
     """The sending half of one connection."""
 
     def __init__(self, descriptor: int, drained: Callable[[], None], lost: Callable[[OSError], None]) -> None:
-        """`descriptor` is the connection's; `drained` is called when a send that had to wait is through."""
+        """`descriptor` is the connection's. `drained` is called when a send that had to wait is complete."""
         self._socket = socket.socket(fileno=os.dup(descriptor))
         self._socket.setblocking(False)
         self._loop = asyncio.get_running_loop()
@@ -41,7 +41,7 @@ class Outbox:
         return bool(self._queue)
 
     def send(self, pieces: Sequence[Piece]) -> None:
-        """Send `pieces` in order, behind what is still waiting."""
+        """Send `pieces` in order, after what is still waiting."""
         self._queue.extend(pieces)
         if not self._waiting:
             self._push()
@@ -117,9 +117,9 @@ class Outbox:
 
 
 def sendable(piece: Slice, at_least_bytes: int) -> Piece:
-    """The slice itself when the kernel can send it and that is worth a system call, else its bytes.
+    """The slice itself if the kernel can send it and it is large enough for a system call; else its bytes.
 
-    Raises StorageError when the file does not give what the log said is there.
+    Raises StorageError when the file has fewer bytes than the log says.
     """
     if piece.length_bytes >= at_least_bytes and piece.file.fileno() >= 0:
         return piece

@@ -1,4 +1,4 @@
-"""The broker as a process: `main` is what `ottla serve` and `ottla.testing` run. Imports are kept few and late.
+"""The broker as a process. `ottla serve` and `ottla.testing` run `main`. It imports little, and late, to start fast.
 
 Prints `ottla ready host:port` on stdout once it listens. SIGTERM and SIGINT stop it in order. Exit codes: 0 after a
 stop (130 when Ctrl-C comes before it listens), 1 for a directory or address that cannot be used, 2 for a wrong
@@ -61,21 +61,21 @@ def configure(
     port: int | None = None,
     options: Sequence[str] = (),
 ) -> BrokerConfig:
-    """A configuration from everywhere: file, then environment, then options, then the arguments of their own.
+    """The configuration from all sources: file, then environment, then options, then the command's own arguments.
 
-    Raises ConfigError. Keys that were set for nothing are named in the log.
+    Raises ConfigError. The log names the keys that were set but have no effect.
     """
     given: dict[str, object] = {}
     if config_file is not None:
         given |= from_file(config_file)
         if host is not None or port is not None:
-            given.pop("advertised.listeners", None)  # it tells of the file's own listener
+            given.pop("advertised.listeners", None)  # it belongs to the listener in the file, which is replaced
     given |= from_environment(os.environ)
     given |= from_options(options)
     if data_dir is not None:
         given["log.dirs"] = (str(data_dir),)
     if host is not None or port is not None:
-        BrokerConfig(given)  # what the listeners were to speak (TLS, SASL) must not be dropped in silence
+        BrokerConfig(given)  # checked before they are replaced: TLS or SASL in them must not be dropped in silence
         given["listeners"] = (f"PLAINTEXT://{host or '127.0.0.1'}:{9092 if port is None else port}",)
     config = BrokerConfig(given)
     ignored = config.without_effect()
@@ -112,7 +112,7 @@ async def _serve(config: BrokerConfig) -> None:
 
 
 def _allow_many_files() -> None:
-    """A partition is several open files, a connection one: take what the system allows."""
+    """Raise the limit of open files to what the system allows: a partition needs several, a connection one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):

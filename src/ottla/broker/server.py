@@ -1,10 +1,10 @@
 """The listener: cuts frames out of each connection's bytes and answers them in order, one at a time.
 
 Theory of operation. A connection reads into one growing buffer (`asyncio.BufferedProtocol`); whole frames go to
-`dispatch`. Like Kafka's muted channel, a connection has one request in work: while an answer is outstanding, or the
-peer does not read what it was sent, later frames wait, and when too many wait the socket is not read.
-A frame that is larger than `socket.request.max.bytes` is refused from its length alone. Whatever cannot be understood
-closes the connection, as Kafka does; nothing a peer sends can raise out of here.
+`dispatch`. As in Kafka a connection works on one request at a time. While an answer is outstanding, or the peer does
+not read its answers, later frames wait; when too many wait, the socket is not read.
+A frame larger than `socket.request.max.bytes` is refused as soon as its length is known. As in Kafka, a frame that
+cannot be understood closes the connection. Nothing that a peer sends can raise an exception out of this module.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ from ottla.wire.frames import FrameBuffer
 _log = logging.getLogger(__name__)
 
 Frame: TypeAlias = bytes | bytearray | memoryview
-#: Encoded bytes (one piece or several, files among them), or nothing at all (acks=0).
+#: An encoded answer: one piece or several, some of them slices of files; or None for no answer (acks=0).
 Encoded: TypeAlias = bytes | list[Piece] | None
 
 
 class Later:
-    """An answer that is still being worked on: `future` gives a result that `encode` turns into bytes."""
+    """An answer that is not ready yet: `future` gives a result that `encode` turns into bytes."""
 
     __slots__ = ("encode", "future")
 
@@ -62,7 +62,7 @@ class Connection(asyncio.BufferedProtocol):
         self.active_ms = listener.clock.monotonic_ms()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports have the methods of asyncio.Transport without being one.
+        # uvloop's transports have the methods of asyncio.Transport but are no subclass of it.
         self._transport = cast(asyncio.Transport, transport)
         self._outbox = Outbox(transport.get_extra_info("socket").fileno(), self._work, self._lost)
         peer = transport.get_extra_info("peername")
@@ -104,9 +104,9 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _work(self) -> None:
-        """Answer waiting frames until one has to wait, then see whether the socket should be read.
+        """Answer waiting frames until one has to wait. Then decide whether the socket should be read.
 
-        After a few of them the other connections have their turn.
+        After a few frames in a row the other connections have their turn.
         """
         handled = 0
         while self._waiting and self._later is None and self._outbox is not None and not self._outbox.busy:
@@ -207,7 +207,7 @@ class Listener:
             self._server = None
 
     def opened(self, connection: Connection) -> None:
-        """Take a new connection in, or close it when there are too many."""
+        """Accept a new connection, or close it when there are too many."""
         self._connections.add(connection)
         if len(self._connections) > self._max_connections:
             _log.warning("max.connections reached: refusing %s", connection.client_host)

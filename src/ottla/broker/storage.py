@@ -1,8 +1,8 @@
-"""Storage in files: a partition's directory on disk (the log room's port).
+"""Storage in files: a partition's directory on disk. It implements the port of the room `log`.
 
-Log files are written with one `pwritev` per batch at a position we keep, read with `pread`, and stay readable after
-their name is gone, for as long as a Slice holds the file. Small files are replaced by rename. A flush syncs the
-directory only when a name in it has changed since it was last synced.
+A batch is written by one `pwritev` at a position that we keep, and read by `pread`. After a file's name is deleted, the
+file stays readable as long as a Slice holds it. Small files are replaced by rename. A flush syncs the directory only if
+a name in it has changed since the last sync.
 """
 
 import mmap
@@ -23,7 +23,7 @@ class DiskFile:
 
     def __init__(self, path: str, *, create: bool) -> None:
         flags = os.O_RDWR | os.O_CLOEXEC
-        #: There was no such file before.
+        #: Whether this call has created the file.
         self.made = False
         try:
             try:
@@ -50,7 +50,7 @@ class DiskFile:
             if written_bytes != wanted_bytes:
                 self._write_rest(b"".join(buffers), written_bytes)
         except OSError as fault:
-            with suppress(OSError):  # what was written in part must not lie under the next append
+            with suppress(OSError):  # the next append must not follow a batch that was written in part
                 os.ftruncate(self._descriptor, position)
             raise StorageError(f"{self._path}: {fault.strerror}") from fault
         self._size_bytes = position + wanted_bytes
@@ -73,7 +73,7 @@ class DiskFile:
             return
         try:
             mapping = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
-        except (OSError, ValueError) as fault:  # ValueError: somebody else has emptied the file
+        except (OSError, ValueError) as fault:  # ValueError: another program has emptied the file
             raise StorageError(f"{self._path}: cannot be mapped: {fault}") from fault
         with mapping as mapped:
             mapped.madvise(mmap.MADV_SEQUENTIAL)
@@ -106,9 +106,9 @@ class DirectoryStorage:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # Plain strings below: ten thousand partitions made at once show what a Path costs.
+        # Plain strings and no Path below: the difference shows when ten thousand partitions are made at once.
         self._prefix = f"{path}/"
-        #: A name may not be on the device. At first all may be: who knows how the process before this one ended.
+        #: Whether a name may be missing on the device. True at first: the process before this one may have crashed.
         self._names_changed = self._parent_changed = True
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -162,7 +162,7 @@ class DirectoryStorage:
         self._names_changed = True
 
     def sync_names(self) -> None:
-        # The marks are taken off first: what another thread changes meanwhile is synced the next time.
+        # The marks are cleared before the sync: what another thread changes during it is synced the next time.
         try:
             if self._names_changed:
                 self._names_changed = False

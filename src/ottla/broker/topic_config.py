@@ -31,7 +31,7 @@ class TopicKey(NamedTuple):
 
 
 def _key(name: str, kind: ConfigType, doc: str, *synonyms: str, check: Validator | None = None) -> TopicKey:
-    """A key in force, or one that is as its broker key is."""
+    """A key with an effect, or one that has as much effect as its broker key."""
     first = BROKER_CONFIG.keys[synonyms[0]]
     units = {"minutes": _MINUTE_MS, "hours": _HOUR_MS}
     factors = tuple((each, units.get(each.rpartition(".")[2], 1)) for each in synonyms)
@@ -42,13 +42,13 @@ def _key(name: str, kind: ConfigType, doc: str, *synonyms: str, check: Validator
 def _alone(
     name: str, kind: ConfigType, default: object, doc: str, check: Validator | None = None, *, only: bool = False
 ) -> TopicKey:
-    """A key without a broker key behind it, which is for nothing here."""
+    """A key that falls back on no broker key and has no effect here."""
     standing = Standing.DEFAULT_ONLY if only else Standing.WITHOUT_EFFECT
     return TopicKey(ConfigKey(name, kind, default, doc, check, standing=standing))
 
 
 def _replicas(value: object) -> str | None:
-    """Kafka's form of a list of replicas: `*`, or `partition:broker` of each."""
+    """Accept Kafka's form of a list of replicas: `*`, or `partition:broker` for each."""
     words = value if isinstance(value, tuple) else ()
     good = words == ("*",) or all(_REPLICA.fullmatch(str(word)) for word in words)
     return None if good else "must be * or partition:broker, partition:broker and so on"
@@ -182,7 +182,7 @@ def render(value: object) -> str | None:
 
 
 def _java_double(value: float) -> str:
-    """As Java writes it: from a thousandth to ten million plainly, else with an exponent."""
+    """A number as Java writes it: with an exponent below a thousandth and from ten million on."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     from decimal import Decimal

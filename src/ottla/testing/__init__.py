@@ -20,7 +20,7 @@ _HOMES = {"Broker": "broker", "BrokerError": "broker", "AsyncBroker": "in_loop"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use, so that the pytest plugin costs nothing to those who do not ask for a broker."""
+    """Import on first use, so that the pytest plugin costs nothing to tests that need no broker."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

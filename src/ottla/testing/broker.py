@@ -1,4 +1,4 @@
-"""A real broker for a test: its own process and directory, up in a fraction of a second, gone without a trace."""
+"""A real broker for a test, in a process of its own. It starts in a fraction of a second and leaves nothing behind."""
 
 import os
 import select
@@ -14,7 +14,7 @@ from typing import IO, Final
 
 from ottla.base.errors import OttlaError
 
-#: What a test wants of a broker; `config` overrides each.
+#: Settings that suit tests. The argument `config` overrides each.
 TEST_DEFAULTS: Final[Mapping[str, str]] = {
     # A group in a test has all its members at once.
     "group.initial.rebalance.delay.ms": "0",
@@ -22,14 +22,14 @@ TEST_DEFAULTS: Final[Mapping[str, str]] = {
     # 50 partitions each would be a hundred directories that no test needs.
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
-    # A test's records may have any timestamp: those of 1970 must not be deleted at the next look, in the middle of it.
+    # A test's records may have any timestamp. Retention must not delete records of 1970 in the middle of a test.
     "log.retention.hours": "-1",
 }
 _READY: Final = "ottla ready "
 
 
 class BrokerError(OttlaError):
-    """The broker did not start, or has died; the message carries what it said."""
+    """The broker did not start, or has died. The message holds the broker's output."""
 
 
 class Broker:
@@ -116,7 +116,7 @@ class Broker:
         self.close()
 
     def _first_line(self, process: subprocess.Popen[bytes]) -> str:
-        """The process's first line, or what came until it ended or the time was over."""
+        """The first line of the process's output, or less when it ended or the time was over before."""
         assert process.stdout is not None
         descriptor, deadline, said = process.stdout.fileno(), time.monotonic() + self._start_timeout_s, b""
         while b"\n" not in said:

@@ -1,4 +1,4 @@
-"""A broker in the running event loop, for tests that look inside or hold the clock."""
+"""A broker in the running event loop, for tests that look inside it or move its clock by hand."""
 
 import tempfile
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class AsyncBroker:
 
     @property
     def node(self) -> Node:
-        """The broker's inside: configuration, metadata, partitions, coordinators."""
+        """The broker's parts: configuration, metadata, partitions, coordinators."""
         assert self._app is not None, "the broker does not run"
         assert self._app.node is not None, "the broker does not run"
         return self._app.node

@@ -20,7 +20,7 @@ class _Node(HasGroups, HasTransactions, Protocol):
 
 
 def handle(node: _Node, request: AddOffsetsToTxnRequest, context: RequestContext) -> Any:
-    """What older clients send before TxnOffsetCommit."""
+    """Older clients send this before TxnOffsetCommit."""
     runner = node.transactions.find(request.transactional_id)
     if isinstance(runner, ErrorCode):
         return AddOffsetsToTxnResponse(error_code=runner)

@@ -71,7 +71,7 @@ def _ask(node: _Node, transaction: AddPartitionsToTxnTransaction, version: Trans
     runner = node.transactions.find(transaction.transactional_id)
     error: ErrorCode | None = runner if isinstance(runner, ErrorCode) else None
     if unknown and error is None:
-        # As in Kafka: one partition that is not there keeps the others out.
+        # As in Kafka: if one partition does not exist, none is added.
         error = ErrorCode.OPERATION_NOT_ATTEMPTED
     if error is not None or isinstance(runner, ErrorCode):
         missing = frozenset(unknown)

@@ -17,8 +17,8 @@ from ottla.wire.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-#: Older librdkafkas compress only for brokers that say they know Produce version 0 (its issue 4956), which they never
-#: send. Apache Kafka says so too (KAFKA-18659).
+#: Older librdkafkas compress only if the broker claims to know Produce version 0 (their issue 4956), although they
+#: never send it. Apache Kafka claims it too (KAFKA-18659).
 _TOLD_FROM = {ApiKey.PRODUCE: 0}
 _KEYS = tuple(
     ApiVersion(int(entry.key), _TOLD_FROM.get(entry.key, entry.min_version), entry.max_version)
@@ -34,14 +34,14 @@ _RESPONSE = ApiVersionsResponse(
 
 
 def handle(node: object, frame: Frame, offset: int, context: RequestContext) -> Answer:
-    """The table; INVALID_REQUEST when a client names itself with characters that Kafka refuses."""
+    """The table of APIs. INVALID_REQUEST when the client's name has characters that Kafka refuses."""
     version = context.api_version
     request: ApiVersionsRequest = decode_message(context, frame, offset)
     response = _RESPONSE
     if version >= 3 and not (_is_name(request.client_software_name) and _is_name(request.client_software_version)):
         response = ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     if version == 3:
-        # A feature whose lowest version is 0 cannot be told before version 4 (KAFKA-17011).
+        # Before version 4 the answer cannot hold a feature whose lowest version is 0 (KAFKA-17011).
         told = tuple(each for each in response.supported_features if each.min_version > 0)
         response = response._replace(supported_features=told)
     return encode_response(context.api_key, version, context.correlation_id, response)

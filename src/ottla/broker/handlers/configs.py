@@ -1,4 +1,4 @@
-"""Settings as DescribeConfigs and CreateTopics tell them: value, where it comes from, what stands behind it."""
+"""Settings as DescribeConfigs and CreateTopics show them: value, source, and what the setting would fall back on."""
 
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
@@ -84,9 +84,9 @@ def broker_entries(broker: BrokerConfig) -> Iterator[ConfigEntry]:
 
 
 def _layers(broker: BrokerConfig, name: str) -> tuple[Synonym, ...]:
-    """What stands behind a broker key, from the key itself on: what was set, then what is by default.
+    """The layers of a broker key, the key's own first: values that were set, then defaults.
 
-    As in Kafka, `log.retention.hours` is told behind `log.retention.ms`, but only where the latter has a value.
+    As in Kafka, `log.retention.hours` comes after `log.retention.ms`, but only if the latter has a value.
     """
     family = next((each for each in FAMILIES if name in each), (name,))
     keys = [BROKER_CONFIG.keys[each] for each in family]

@@ -52,7 +52,7 @@ def _grow(node: _Node, wanted: CreatePartitionsTopic, *, validate_only: bool) ->
         )
     check_partitions(want - have)
     if topic.internal:
-        # Which coordinator a group or transactional id has depends on the number: Kafka's documentation forbids it.
+        # A group's or transactional id's coordinator depends on this number. Kafka's documentation forbids changing it.
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"The partitions of {topic.name} cannot be changed.")
     if wanted.assignments is not None:
         if len(wanted.assignments) != want - have:

@@ -62,7 +62,7 @@ def _create(node: _Node, topic: CreatableTopic, *, validate_only: bool) -> Creat
 
 
 def _partitions(node: _Node, topic: CreatableTopic) -> int:
-    """How many partitions; RefusedError for a wrong number, and for replicas that are not there."""
+    """How many partitions. RefusedError for a wrong number, and for replicas on nodes that do not exist."""
     if not topic.assignments:
         wanted = topic.num_partitions
         check_replicas(node.config.int("default.replication.factor"), topic.replication_factor)

@@ -17,7 +17,7 @@ _NO_OFFSET = -1
 
 
 def handle(node: HasPartitions, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    """Each partition's new start; it survives the process from here on, and the machine from the next checkpoint."""
+    """Each partition's new start. It survives the process at once, and a loss of power from the next checkpoint on."""
     topics = tuple(
         DeleteRecordsTopicResult(topic.name, tuple(_delete(node, topic.name, each) for each in topic.partitions))
         for topic in request.topics
@@ -37,7 +37,7 @@ def _delete(node: HasPartitions, topic: str, asked: DeleteRecordsPartition) -> D
     if topic in INTERNAL_TOPICS:
         return DeleteRecordsPartitionResult(index, _NO_OFFSET, ErrorCode.INVALID_TOPIC_EXCEPTION)
     if not partition.log.config.deletes:
-        # Records of a topic that is only compacted go by compaction alone.
+        # In a topic that is only compacted, nothing but compaction deletes records.
         return DeleteRecordsPartitionResult(index, _NO_OFFSET, ErrorCode.POLICY_VIOLATION)
     deleted = partition.log.delete_records_before(asked.offset)
     return DeleteRecordsPartitionResult(index, deleted.low_watermark, deleted.error)

@@ -22,7 +22,7 @@ class _Node(HasConfig, HasImage, HasTopics, Protocol):
 
 
 def handle(node: _Node, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    """Delete each; its name is free at once. A topic that is asked for twice, in whatever way, is not deleted."""
+    """Delete each topic; its name is free at once. A topic that is named twice, by name or id, is not deleted."""
     wanted = request.topics or tuple(DeleteTopicState(name) for name in request.topic_names)
     topics = node.image.topics
     named = {topics[each.name].topic_id for each in wanted if each.name in topics}
@@ -30,7 +30,7 @@ def handle(node: _Node, request: DeleteTopicsRequest, context: RequestContext) -
     responses = []
     for each, count in Counter(wanted).items():
         if each.name is None and each.topic_id in both_ways:
-            continue  # told with the name
+            continue  # answered with the name
         problem = _problem(each, count)
         topic = topics.get(each.name or "")
         if problem is not None:

@@ -14,7 +14,7 @@ _BROKERS, _CONTROLLERS = 1, 2
 
 
 def handle(node: HasIdentity, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
-    """The cluster; MISMATCHED_ENDPOINT_TYPE for who asks a broker as if it were a controller (KIP-919)."""
+    """The cluster. MISMATCHED_ENDPOINT_TYPE if the client takes this broker for a controller (KIP-919)."""
     if request.endpoint_type == _CONTROLLERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,

@@ -31,7 +31,7 @@ class _Node(HasConfig, HasIdentity, HasImage, Protocol):
 
 
 def handle(node: _Node, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
-    """Each resource's settings, or why not; an unknown kind of resource spoils the request."""
+    """Each resource's settings, or an error. An unknown kind of resource is an error for the whole request."""
     unknown = [each.resource_type for each in request.resources if each.resource_type not in _KINDS]
     if unknown:
         problem = f"Unexpected resource type {unknown[0]}"
@@ -69,7 +69,7 @@ def _entries(node: _Node, kind: int, name: str) -> Iterator[ConfigEntry]:
                 ErrorCode.INVALID_REQUEST,
                 f"Unexpected broker id, expected {own_id} or empty string, got {name}",
             )
-        # Without an id: what was set for all brokers while they ran, which is nothing.
+        # A request without an id asks for what was set for all brokers while they ran. That is nothing.
         return broker_entries(node.config) if name else iter(())
     return iter(())
 

@@ -37,7 +37,7 @@ class _Outcome(NamedTuple):
 
     results: list[tuple[PartitionKey, Cached, PartitionResult]]
     size_bytes: int
-    #: Something that must be told at once: an error or a diverging epoch.
+    #: Whether the answer must go out at once: it has an error or a diverging epoch.
     urgent: bool
 
 
@@ -62,14 +62,14 @@ class _Fetch:
         self._request = request
         self._context = context
         self._fetch = fetch
-        #: No other broker has a replica of anything; consumers are -1 (-2 in debug tools of old).
+        #: No other broker has replicas, so only consumers may ask: -1 (-2 in old debug tools).
         self._from_replica = max(request.replica_id, request.replica_state.replica_id) >= 0
         self._isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
         self._max_bytes = min(request.max_bytes, node.config.int("fetch.max.bytes"))
-        #: More than fits into the response will never be there: as in Kafka, nobody waits for it.
+        #: The response cannot hold more than this, so, as in Kafka, nobody waits for more.
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._outcome = _Outcome([], 0, urgent=False)
-        #: Where each partition's results are, while the request waits; one may be asked for twice.
+        #: While the request waits: where each partition's results are. A request may name a partition twice.
         self._places: dict[Partition, list[int]] = {}
 
     def start(self) -> Answer:
@@ -86,7 +86,7 @@ class _Fetch:
         return Later(future, lambda _: self._encode())
 
     def read_again(self, changed: Iterable[Partition] | None) -> int:
-        """Read these partitions, or all (None); how many bytes are missing, none when there is something urgent."""
+        """Read these partitions, or all (None). Returns how many bytes are missing; 0 when the answer must go out."""
         if changed is None:
             self._outcome = self._read()
         else:
@@ -96,7 +96,7 @@ class _Fetch:
         return 0 if self._outcome.urgent else self._min_bytes - self._outcome.size_bytes
 
     def _replace(self, at: int) -> None:
-        """Read one partition again; what the others gave stays, and takes its part of the response's size."""
+        """Read one partition again. The others keep their results and their share of the response's size."""
         results, size_bytes, urgent = self._outcome
         key, cached, before = results[at]
         others = size_bytes - before.read.size_bytes
@@ -150,7 +150,7 @@ class _Fetch:
         self, key: PartitionKey, partition: Partition, asked: FetchPartition, left: int, *, first: bool
     ) -> PartitionResult:
         if asked.last_fetched_epoch > partition.leader_epoch:
-            # There is no telling where such a reader's log left ours.
+            # For such a reader it cannot be told where its log and ours part.
             return PartitionResult(key.topic, key.topic_id, key.partition, _failed(ErrorCode.OFFSET_OUT_OF_RANGE))
         diverging = _diverging(partition, asked)
         if diverging is not None:
@@ -186,7 +186,7 @@ def _failed(error: ErrorCode) -> Read:
 
 
 def _diverging(partition: Partition, asked: FetchPartition) -> tuple[int, int] | None:
-    """Where the reader's log leaves ours, when it names the epoch of what it has (KIP-595)."""
+    """Where the reader's log and ours part, if the reader names the epoch of its last record (KIP-595)."""
     if asked.last_fetched_epoch < 0:
         return None
     end = partition.log.end_offset_for_epoch(asked.last_fetched_epoch)

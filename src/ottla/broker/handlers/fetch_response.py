@@ -15,7 +15,7 @@ _SIZE = struct.Struct(">i")
 _INT16 = struct.Struct(">h")
 _HEAD = struct.Struct(">i")
 _BODY = struct.Struct(">ihi")
-#: throttle_time_ms only, up to version 6.
+#: What comes before the topics, up to version 6: throttle_time_ms only.
 _OLD_BODY = struct.Struct(">i")
 #: index, error, high watermark, last stable offset, log start offset (from version 5).
 _PARTITION = struct.Struct(">ihqqq")
@@ -23,7 +23,7 @@ _PARTITION_V4 = struct.Struct(">ihqq")
 _ABORTED = struct.Struct(">qq")
 _REPLICA = struct.Struct(">i")
 _NO_REPLICA: Final = _REPLICA.pack(-1)
-#: A smaller run of a file is read and goes out with the bytes around it: one system call less, and one packet.
+#: A smaller piece of a file is read and sent together with the bytes around it: one system call and one packet less.
 _SENDFILE_FROM_BYTES: Final = 65_536
 
 
@@ -43,7 +43,7 @@ class PartitionResult(NamedTuple):
 def encode_fetch(
     version: int, correlation_id: int, error: ErrorCode, session_id: int, results: Sequence[PartitionResult]
 ) -> list[Piece]:
-    """A whole response frame, in pieces: header bytes and, between them, what the files hold."""
+    """A whole response frame in pieces: header bytes and, between them, slices of files."""
     flexible = version >= _FLEXIBLE_FROM
     head = bytearray(_HEAD.pack(correlation_id))
     if flexible:
@@ -119,7 +119,7 @@ def _tags(head: bytearray, result: PartitionResult) -> None:
 
 
 def _by_topic(results: Sequence[PartitionResult]) -> list[list[PartitionResult]]:
-    """Neighbours of one topic together; the order is kept."""
+    """Results of one topic that stand next to each other form a group. The order is kept."""
     groups: list[list[PartitionResult]] = []
     for result in results:
         if groups and groups[-1][0].topic_id == result.topic_id and groups[-1][0].topic == result.topic:

@@ -9,7 +9,7 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(node: HasGroups, request: HeartbeatRequest, context: RequestContext) -> Any:
-    """The member lives; while the group is loaded, as in Kafka, every member is taken to live."""
+    """The member is alive. While the group is being loaded every heartbeat succeeds, as in Kafka."""
     runner = node.groups.find(request.group_id)
     if isinstance(runner, ErrorCode):
         loading = runner is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

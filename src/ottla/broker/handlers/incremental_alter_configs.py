@@ -30,7 +30,7 @@ class _Node(HasConfig, HasImage, HasTopics, Protocol):
 def handle(
     node: _Node, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
-    """Each resource is changed as a whole or not at all; one that is named twice is not changed."""
+    """Each resource is changed as a whole or not at all. A resource that is named twice is not changed."""
     counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
     responses = tuple(
         _alter(
@@ -72,7 +72,7 @@ def _changes(node: _Node, topic: str, operations: Sequence[AlterableConfig]) -> 
         raise RefusedError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     own = node.image.topic_configs(topic)
     changes = {each.name: _operate(node, own, each) for each in operations}
-    # Nothing is taken away that is not there, so also keys that nobody knows.
+    # Removing a setting that does not exist is no error, so the key need not be known either.
     return {name: value for name, value in changes.items() if value is not None or name in own}
 
 

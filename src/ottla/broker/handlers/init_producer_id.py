@@ -19,7 +19,7 @@ class _Node(HasProducerIds, HasTransactions, Protocol):
 
 
 def handle(node: _Node, request: InitProducerIdRequest, context: RequestContext) -> Any:
-    """Any broker serves an idempotent producer, the id's coordinator a transactional one."""
+    """Any broker serves an idempotent producer. A transactional one is served by its id's coordinator."""
     if request.transactional_id is None:
         return idempotent_producer_id(request, node.producer_ids.new)
     runner = node.transactions.find(request.transactional_id)

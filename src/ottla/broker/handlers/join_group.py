@@ -1,4 +1,4 @@
-"""JoinGroup, versions 0–9. From version 4 on a client without member id is told one first (KIP-394)."""
+"""JoinGroup, versions 0–9. From version 4 on a client without a member id is given one first (KIP-394)."""
 
 import uuid
 from typing import Any

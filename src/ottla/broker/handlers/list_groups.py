@@ -7,7 +7,7 @@ from ottla.wire.messages.list_groups import ListGroupsRequest, ListGroupsRespons
 
 
 def handle(node: HasGroups, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
-    """All groups of this node; an incomplete list says so."""
+    """All groups of this node. If some are not loaded yet, the answer says that it is incomplete."""
     groups = tuple(
         group
         for runner in node.groups.active()

@@ -1,4 +1,4 @@
-"""ListOffsets, versions 1–11: an offset by time, or by one of the questions that negative timestamps are.
+"""ListOffsets, versions 1–11: an offset by time. Negative timestamps are special questions:
 
 -1 latest, -2 earliest, -3 max timestamp (version 7, KIP-734), -4 earliest local (8), -5 latest tiered (9, KIP-1005),
 -6 earliest pending upload (11, KIP-1023). With READ_COMMITTED the end is the last stable offset.
@@ -25,7 +25,7 @@ _SPECIAL_FROM: Final = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 
 
 def handle(node: HasPartitions, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    """One offset per partition that is named once; -1 where nothing is as new as the timestamp."""
+    """One offset for each partition; -1 where no record is at or after the timestamp. Naming one twice is an error."""
     isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
     counts = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     topics = tuple(

@@ -26,5 +26,5 @@ def handle(
     pattern = request.transactional_id_pattern
     if not pattern:
         return listed
-    # A slow pattern over many ids takes seconds, and the loop serves everybody.
+    # A slow pattern over many ids takes seconds. That runs in a thread, because the loop serves every client.
     return asyncio.get_running_loop().run_in_executor(None, only_matching, pattern, listed)

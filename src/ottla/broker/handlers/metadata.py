@@ -23,7 +23,7 @@ from ottla.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
-#: Versions 10 and 11 have topic ids, and cannot be asked with them yet.
+#: Versions 10 and 11 have topic ids in their answers but do not take them in requests yet.
 _ANSWERS_IDS_FROM = 12
 
 
@@ -59,7 +59,7 @@ def handle(node: _Node, request: MetadataRequest, context: RequestContext) -> Me
 def _asked(
     node: _Node, request: MetadataRequest, topics: Sequence[MetadataRequestTopic]
 ) -> list[MetadataResponseTopic]:
-    """Each topic once; where any is asked for by its id, names are not looked at."""
+    """Each topic once. If any topic is asked for by id, names are ignored."""
     by_id = [each for each in topics if each.topic_id != NULL_UUID]
     if by_id:
         return [_find_id(node, topic_id) for topic_id in dict.fromkeys(each.topic_id for each in by_id)]

@@ -25,7 +25,7 @@ class _Node(HasGroups, HasImage, Protocol):
 
 
 def handle(node: _Node, request: OffsetCommitRequest, context: RequestContext) -> Any:
-    """Commit what belongs to topics that exist; the answers keep the request's order."""
+    """Commit the offsets of topics that exist. The answers keep the request's order."""
     runner = node.groups.find(request.group_id)
     if isinstance(runner, ErrorCode):
         return refuse_commit(request, runner)
@@ -39,7 +39,7 @@ def handle(node: _Node, request: OffsetCommitRequest, context: RequestContext) -
 
 
 def _named(node: _Node, topic: OffsetCommitRequestTopic, *, by_id: bool) -> OffsetCommitRequestTopic:
-    """The topic with both its name and its id; the one that is missing stays empty when it is not known."""
+    """The topic with both its name and its id. What the request does not give stays empty if it is not known."""
     image = node.image
     found = image.topics_by_id.get(topic.topic_id) if by_id else image.topics.get(topic.name)
     return topic if found is None else topic._replace(name=found.name, topic_id=found.topic_id)

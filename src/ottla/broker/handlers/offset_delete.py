@@ -29,7 +29,7 @@ def handle(node: _Node, request: OffsetDeleteRequest, context: RequestContext) -
 
 
 def _with_unknown(node: _Node, answer: OffsetDeleteResponse) -> OffsetDeleteResponse:
-    """Partitions that do not exist are told as such; their offsets, if there were any, are gone all the same."""
+    """The answer with errors for partitions that do not exist. Their offsets, if any, are deleted nevertheless."""
     topics = node.image.topics
     told = []
     for topic in answer.topics:

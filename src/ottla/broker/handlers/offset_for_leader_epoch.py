@@ -15,7 +15,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 def handle(
     node: HasPartitions, request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
-    """The largest epoch up to the one asked for, and its end."""
+    """The largest epoch that is not above the one asked for, and where it ends."""
     return OffsetForLeaderEpochResponse(
         topics=tuple(
             OffsetForLeaderTopicResult(topic.topic, tuple(_one(node, topic.topic, each) for each in topic.partitions))

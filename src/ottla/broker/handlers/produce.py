@@ -1,8 +1,9 @@
-"""Produce, versions 3–13: the hot path in. Batches are checked by header and CRC and written as they are.
+"""Produce, versions 3–13. Batches are checked by header and CRC and written as they are.
 
-Transactional batches (KIP-98, KIP-890): a partition that has no open transaction of the producer is first added to it
-(version 12 on) or verified to be in it (older clients) with the transaction coordinator; the log demands the guard of
-that verification. Topic ids instead of names from version 13 on (KIP-516). KIP-467: refused records are named.
+Transactional batches (KIP-98, KIP-890): if the partition has no open transaction of the producer, the transaction
+coordinator is asked first. It adds the partition to the transaction (version 12 on), or verifies that it is in it
+(older clients); the log demands the guard of that verification. Topic ids instead of names from version 13 on
+(KIP-516). KIP-467: refused records are named.
 """
 
 import asyncio
@@ -41,11 +42,11 @@ _TOPIC_IDS_FROM = 13
 _ADDS_PARTITIONS_FROM = 12
 #: From here on a client knows TRANSACTION_ABORTABLE.
 _KNOWS_ABORTABLE_FROM = 11
-#: KIP-110: older clients cannot have meant it.
+#: The first version that may use zstd (KIP-110).
 _ZSTD_FROM = 7
 _ACKS = (-1, 0, 1)
 _REFUSED_RECORDS = (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
-#: Refused before the log has a say; other answers tell where it begins.
+#: Errors from before the log is asked. Answers with other errors also say where the log begins.
 _WITHOUT_LOG_START = (
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.MESSAGE_TOO_LARGE,
@@ -79,7 +80,7 @@ def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> A
     request: ProduceRequest = decode_message(context, frame, offset)
     produce = _Produce(node, request, context)
     if request.transactional_id is None and produce.has_transactional_batch():
-        # Who may write in whose name is asked of the transactional id.
+        # The request's transactional id says for which transaction its batches may be written.
         return produce.append({}, {}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if request.transactional_id is None or request.acks not in _ACKS:
         return produce.append({}, {})
@@ -133,7 +134,7 @@ class _Produce:
         return False
 
     def unverified(self) -> list[_Unverified]:
-        """The partitions with transactional batches of a transaction they do not know yet."""
+        """The partitions with transactional batches whose transaction is not open in the partition yet."""
         found = []
         bumps = self._context.api_version >= _ADDS_PARTITIONS_FROM
         now_ms = self._node.clock.now_ms()
@@ -159,7 +160,7 @@ class _Produce:
         refused: dict[TopicPartition, ErrorCode],
         all_refused: ErrorCode = ErrorCode.NONE,
     ) -> bytes | None:
-        """Append every partition's batch that is not refused; the encoded answer, or None for acks=0."""
+        """Append each partition's batch unless it is refused. Returns the encoded answer, or None for acks=0."""
         topics = []
         failed = False
         for topic in self._request.topic_data:
@@ -174,7 +175,7 @@ class _Produce:
             topics.append(TopicProduceResponse(topic.topic_id, topic.name, tuple(answers)))
         if self._request.acks == 0:
             if failed:
-                # Nobody waits for an answer: as in Kafka, a closed connection tells the client to look again.
+                # With acks=0 there is no answer. As in Kafka, the connection is closed, so that the client notices.
                 raise CorruptDataError("a produce with acks=0 was refused")
             return None
         context = self._context
@@ -194,7 +195,7 @@ class _Produce:
             return _error(index, partition)
         if self._request.acks not in _ACKS:
             return _error(index, ErrorCode.INVALID_REQUIRED_ACKS)
-        if partition.tp.topic in INTERNAL_TOPICS:  # the coordinators' own: what they cannot read would stop them
+        if partition.tp.topic in INTERNAL_TOPICS:  # a record that a coordinator cannot read would stop it
             return _error(index, ErrorCode.INVALID_TOPIC_EXCEPTION, "only the broker writes to its internal topics")
         error = refused.get(partition.tp)
         if error is not None:

@@ -1,4 +1,4 @@
-"""SyncGroup, versions 0–5: the leader brings the assignment, everybody fetches their own."""
+"""SyncGroup, versions 0–5: the leader brings the assignment, and every member fetches its own part."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _PROTOCOL_FROM = 5
 def handle(node: HasGroups, request: SyncGroupRequest, context: RequestContext) -> Any:
     """Wait for the leader's assignment."""
     if context.api_version >= _PROTOCOL_FROM and None in (request.protocol_type, request.protocol_name):
-        # KIP-559: from version 5 on both must be said.
+        # KIP-559: from version 5 on a member must name both, protocol type and protocol.
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     runner = node.groups.find(request.group_id)
     if isinstance(runner, ErrorCode):
@@ -23,5 +23,5 @@ def handle(node: HasGroups, request: SyncGroupRequest, context: RequestContext) 
 
 
 def _known(error: ErrorCode) -> ErrorCode:
-    """Kafka: members do not know COORDINATOR_LOAD_IN_PROGRESS here, and are told to rejoin."""
+    """The error as members know it. As in Kafka, COORDINATOR_LOAD_IN_PROGRESS becomes a request to rejoin."""
     return ErrorCode.REBALANCE_IN_PROGRESS if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error

@@ -1,9 +1,9 @@
 """The one table of APIs: it drives dispatch, ApiVersions and `docs/apis.md`.
 
 A handler module has one function `handle`. A plain one gets the decoded request and returns the response, or a future
-of it; a raw one (`raw=True`) gets the frame itself and returns bytes, for the two hot paths and for ApiVersions, whose
-answer to an unknown version is in another version (KIP-511). Modules are imported at their first request, so a broker
-starts fast.
+of it. A raw one (`raw=True`) gets the frame itself and returns bytes. Produce and Fetch are raw to be fast, ApiVersions
+because it answers an unknown version in another version (KIP-511). Modules are imported at their first request, so that
+a broker starts fast.
 """
 
 from collections.abc import Callable
@@ -26,9 +26,9 @@ class RequestContext(NamedTuple):
 
 
 def decode_message(context: RequestContext, frame: Frame, offset: int) -> Any:
-    """The request's body; WireError when it is not one. Bytes after it are ignored, as Kafka does.
+    """The request's body; WireError when it cannot be read. Bytes after it are ignored, as in Kafka.
 
-    librdkafka asks for all topics with an array in the old form, which reads as null and three bytes too many.
+    That is needed: librdkafka asks for all topics with an array in an old form, which leaves three bytes too many.
     """
     return decode(API[context.api_key].request, context.api_version, frame, offset, exact=False)
 

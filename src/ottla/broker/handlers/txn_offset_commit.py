@@ -1,7 +1,7 @@
 """TxnOffsetCommit, versions 0–5 (KIP-98, KIP-447): offsets that become visible with their transaction.
 
-From version 5 on the partition of `__consumer_offsets` is added to the transaction here (KIP-890); for older clients
-it is verified to be in it.
+From version 5 on this adds the partition of `__consumer_offsets` to the transaction (KIP-890). For older clients it
+verifies that the partition is in the transaction.
 """
 
 from typing import Any, Protocol
@@ -34,7 +34,7 @@ class _Node(HasClock, HasConfig, HasGroups, HasImage, HasPartitions, HasVerifica
 
 
 def handle(node: _Node, request: TxnOffsetCommitRequest, context: RequestContext) -> Any:
-    """Write the offsets once the transaction coordinator has said yes."""
+    """Write the offsets once the transaction coordinator has agreed."""
     if not request.group_id:
         return refuse_transactional_commit(request, ErrorCode.INVALID_GROUP_ID)
     runner = node.groups.find(request.group_id)

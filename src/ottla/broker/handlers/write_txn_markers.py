@@ -1,4 +1,4 @@
-"""WriteTxnMarkers, versions 1–2: what a coordinator tells leaders, and `kafka-transactions abort` too."""
+"""WriteTxnMarkers, versions 1–2. Coordinators send it to leaders, and `kafka-transactions abort` sends it too."""
 
 from ottla.base.types import TopicPartition
 from ottla.broker.handlers.table import RequestContext

@@ -1,4 +1,4 @@
-"""The metadata log and the image it makes: every change is a batch in `__cluster_metadata-0` before anybody sees it."""
+"""The metadata log and its image. Every change is a batch in `__cluster_metadata-0` before anybody sees it."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from ottla.wire.records import Record, encode_batch
 
 _log = logging.getLogger(__name__)
 
-#: `metadata.version` 4.0-IV3, whose records these are.
+#: `metadata.version` 4.0-IV3. Our records are those of that version.
 _METADATA_VERSION: Final = 25
 
 
@@ -68,20 +68,20 @@ class ClusterMetadata:
         return self.image.topics[name]
 
     def delete_topic(self, topic: TopicImage) -> None:
-        """Forget a topic; its configuration goes with it."""
+        """Forget a topic and its configuration."""
         self._append((RemoveTopicRecord(topic.topic_id),))
 
     def add_partitions(self, topic: TopicImage, count: int, *, directory_id: bytes) -> None:
-        """Give the topic `count` partitions altogether."""
+        """Give the topic more partitions; `count` is the new total."""
         more = range(len(topic.partitions), count)
         self._append([self._partition(topic.topic_id, number, directory_id) for number in more])
 
     def set_configs(self, resource_type: int, resource_name: str, changes: Mapping[str, str | None]) -> None:
-        """Set, or with None take away, settings that were checked."""
+        """Set or, with None, remove settings. They were checked before."""
         self._append([ConfigRecord(resource_type, resource_name, key, value) for key, value in changes.items()])
 
     def next_producer_id(self) -> int:
-        """A producer id that nobody ever had (P2); raises StorageError when its block cannot be made durable."""
+        """A producer id that was never used (P2). Raises StorageError when its block cannot be made durable."""
         if self._producer_ids.wants_block:
             decision = self._producer_ids.reserve()
             values = [record.value for record in decision.records if record.value is not None]
@@ -125,7 +125,7 @@ class ClusterMetadata:
             raise StorageError(f"the metadata log refused a change: {appended.message}")
         try:
             self._log.flush()
-        except StorageError as fault:  # it is in the log, and stands; only a loss of power could undo it
+        except StorageError as fault:  # the batch is in the log and counts; only a loss of power could undo it
             _log.error("a change of the metadata is not on the device yet: %s", fault)
         for value in values:
             self._apply(value, now_ms)

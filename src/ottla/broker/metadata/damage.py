@@ -1,9 +1,9 @@
 """Is the metadata log torn at its end, as a crash may leave it, or damaged in its middle?
 
-Every change of the metadata is on the device before anybody sees it, so a crash leaves at most one batch that was
-written in part, the last. Recovery cuts a log at the first batch that is not whole; cut in its middle, the metadata log
-would forget topics, and their records would be put aside as strays. So a whole batch behind a broken one is a damage
-which a person must look at, and the log is left as it is.
+Every change of the metadata is on the device before anybody sees it. So a crash leaves at most one batch in part: the
+last. Recovery cuts a log at the first batch that is not whole. If it cut the metadata log in its middle, the log would
+forget topics, and their records would be set aside as strays. So a whole batch after a broken one means damage that a
+person must look at, and the log is left as it is.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from ottla.wire.batch import check_integrity, parse_header
 
 
 def refuse_damage(segment: Path) -> None:
-    """StorageError when batches of the metadata log's `segment` are broken and others behind them are whole."""
+    """StorageError when the metadata log's `segment` has a whole batch after a broken one."""
     try:
         content = segment.read_bytes()
     except OSError as fault:

@@ -1,4 +1,4 @@
-"""What the metadata log says: a pure state that only `apply` changes."""
+"""What the metadata log says, as a state in memory. Pure; only `apply` changes it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -65,7 +65,7 @@ class MetadataImage:
                 yield topic, number
 
     def apply(self, record: MetadataRecord) -> None:
-        """Take one record in, live and at recovery alike."""
+        """Take in one record of the log, in operation and at recovery alike."""
         match record:
             case TopicRecord(name, topic_id):
                 require(name not in self.topics, f"topic {name} exists already")

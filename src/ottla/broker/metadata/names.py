@@ -5,7 +5,7 @@ from typing import Final
 
 GROUP_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_TOPIC: Final = "__transaction_state"
-#: Of share groups, which are not there: only its name is taken.
+#: The topic of share groups. There are no share groups here; the name is only reserved.
 SHARE_TOPIC: Final = "__share_group_state"
 METADATA_TOPIC: Final = "__cluster_metadata"
 INTERNAL_TOPICS: Final = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
@@ -29,5 +29,5 @@ def name_problem(name: str) -> str | None:
 
 
 def collision_key(name: str) -> str:
-    """Two topics whose keys are equal collide in metric names (`.` and `_` are one there)."""
+    """Two topics with equal keys would have the same name in metrics, where `.` becomes `_`."""
     return name.replace(".", "_")

@@ -10,7 +10,7 @@ from ottla.base.types import topic_id_bytes, topic_id_text
 from ottla.broker.storage import DirectoryStorage
 
 _FILE = "meta.properties"
-#: What Apache Kafka leaves in a directory that it has formatted or run on: its quorum's vote, and its first metadata.
+#: Files that Apache Kafka leaves in a directory that it has formatted or used: its quorum's vote, its first metadata.
 _APACHE_KAFKAS = ("__cluster_metadata-0/quorum-state", "bootstrap.checkpoint")
 
 
@@ -35,8 +35,8 @@ class MetaProperties(NamedTuple):
 def load_or_create(data_dir: Path, *, node_id: int, cluster_id: str | None) -> MetaProperties:
     """The directory's properties; a new directory gets the ids given, or fresh ones.
 
-    Raises StorageError when the directory belongs to another node or cluster, or to Apache Kafka: its metadata log
-    holds a quorum's records, which only a quorum continues. The way there is open, the way back is not.
+    Raises StorageError when the directory belongs to another node or cluster, or to Apache Kafka. Kafka's metadata log
+    holds a quorum's records, and only a quorum can continue it: a directory can move to Apache Kafka, but not back.
     """
     for mark in _APACHE_KAFKAS:
         if (data_dir / mark).exists():
@@ -72,9 +72,9 @@ def _decode(path: Path) -> MetaProperties:
 
 
 def new_uuid(draw: Callable[[], uuid.UUID] = uuid.uuid4) -> bytes:
-    """A uuid that Kafka accepts: its text form must not begin with a dash (it would look like an option).
+    """A uuid that Kafka accepts: its text must not begin with a dash, which would look like an option.
 
-    Drawn again until it does not, as Kafka's `Uuid.randomUuid` does.
+    It is drawn again until that is so, as Kafka's `Uuid.randomUuid` does.
     """
     while True:
         made = draw().bytes

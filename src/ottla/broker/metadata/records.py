@@ -11,7 +11,7 @@ from ottla.wire.producer_ids_record import ProducerIdsRecord
 from ottla.wire.schema import LATEST, Field, declare, decode, encode
 
 _FRAME_VERSION: Final = 1
-#: Frame version, key and version: varints, each of one byte as long as it is below 128, as all of ours are.
+#: Frame version, key and version are varints. All of ours are below 128, and so one byte each.
 _PREFIX_BYTES: Final = 3
 
 
@@ -39,7 +39,7 @@ class PartitionRecord(NamedTuple):
 
 
 class ConfigRecord(NamedTuple):
-    """A resource's setting; a value of None takes it away."""
+    """A resource's setting; the value None removes it."""
 
     resource_type: int = 0
     resource_name: str = ""
@@ -114,7 +114,7 @@ def encode_record(record: MetadataRecord) -> bytes:
 
 
 def decode_record(value: bytes) -> MetadataRecord:
-    """The reverse; WireError for a record that this version of Ottla does not know."""
+    """A record from its value. WireError for a record that this version of Ottla does not know."""
     if len(value) < _PREFIX_BYTES or value[0] != _FRAME_VERSION:
         raise WireError(f"not a metadata record of frame version {_FRAME_VERSION}: {value[:4].hex()}")
     _, key, version = value[:_PREFIX_BYTES]

@@ -1,4 +1,4 @@
-"""What a change of metadata must satisfy before it is written. Messages are worded so that a user knows what to do."""
+"""Checks a change of metadata before it is written. The messages tell a user what to do."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from ottla.wire.errors import ErrorCode
 
 
 class RefusedError(OttlaError):
-    """A change that is not made; `error` is what the client is told, beside the message."""
+    """A change is refused. `error` is the code that the client gets beside the message."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -20,7 +20,7 @@ class RefusedError(OttlaError):
 
 
 def check_name(name: str, image: MetadataImage) -> None:
-    """A new topic's name: legal, new, and not to be confused with another in metrics."""
+    """Refuse a new topic's name unless it is legal, new, and different from all others in metrics."""
     problem = name_problem(name)
     if problem is not None:
         raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
@@ -38,7 +38,7 @@ def check_name(name: str, image: MetadataImage) -> None:
 
 
 def check_partitions(count: int) -> int:
-    """A number of partitions."""
+    """Refuse a bad number of partitions; returns it."""
     if count <= 0:
         raise RefusedError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
     if count > MAX_NEW_PARTITIONS:
@@ -49,7 +49,7 @@ def check_partitions(count: int) -> int:
 
 
 def check_replicas(default: int, wanted: int) -> None:
-    """A replication factor, -1 for the broker's default."""
+    """Refuse a replication factor that one node cannot give; -1 means the broker's default."""
     factor = default if wanted == -1 else wanted
     if factor <= 0:
         raise RefusedError(ErrorCode.INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0.")

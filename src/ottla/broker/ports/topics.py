@@ -37,11 +37,11 @@ class Topics:
         self._deleted: Callable[[TopicImage], None] = _nobody
 
     def tell(self, *, made: Callable[[TopicImage], None], deleted: Callable[[TopicImage], None]) -> None:
-        """From now on call these: the coordinators, which are made after this port, begin and end with their topics."""
+        """Call these from now on. The coordinators begin and end with their topics, and are made after this port."""
         self._made, self._deleted = made, deleted
 
     def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> TopicImage:
-        """Make a topic whose name and settings were checked: first its directories, so that a full disk makes none."""
+        """Make a topic; name and settings were checked. Directories come first: on a full disk no topic is made."""
         topic_id, numbers = new_uuid(), range(partitions)
         with self._telling(f"topic {name} cannot be made"):
             self._partitions.make(name, topic_id, numbers, configs)
@@ -77,11 +77,11 @@ class Topics:
         except RefusedError as fault:
             _log.warning("topic %s was not made: %s", name, fault)
         except StorageError:
-            pass  # told already
+            pass  # the fault was reported already
         return None
 
     def delete(self, topic: TopicImage) -> None:
-        """Forget a topic, its records and the offsets committed in it; the files go in another thread."""
+        """Forget a topic, its records and the offsets committed for it. Another thread deletes the files."""
         with self._telling(f"topic {topic.name} cannot be deleted"):
             self._metadata.delete_topic(topic)
         doomed = self._partitions.delete_topic(topic)
@@ -89,7 +89,7 @@ class Topics:
         self._deleted(topic)
 
     def add_partitions(self, topic: TopicImage, count: int) -> None:
-        """Give a topic `count` partitions altogether."""
+        """Give a topic more partitions; `count` is the new total."""
         more = range(len(topic.partitions), count)
         with self._telling(f"topic {topic.name} cannot be given {count} partitions"):
             self._partitions.make(topic.name, topic.topic_id, more, self._metadata.image.topic_configs(topic.name))
@@ -111,7 +111,7 @@ class Topics:
             raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
     def alter(self, name: str, changes: Mapping[str, str | None]) -> None:
-        """Change settings that were checked."""
+        """Change a topic's settings. They were checked before."""
         with self._telling(f"the settings of topic {name} cannot be changed"):
             self._metadata.set_configs(TOPIC_RESOURCE, name, changes)
         image = self._metadata.image
@@ -119,7 +119,7 @@ class Topics:
 
     @contextmanager
     def _telling(self, what: str) -> Iterator[None]:
-        """Tell the operator of a fault of the disk, and whoever asked too."""
+        """Report a fault of the disk to the operator, and raise it for the request too."""
         try:
             yield
         except StorageError as fault:

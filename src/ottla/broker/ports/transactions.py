@@ -22,7 +22,7 @@ from ottla.wire.messages.add_partitions_to_txn import (
 
 
 class Verification:
-    """What a partition's leader asks the transaction coordinator (KIP-890)."""
+    """Asks the transaction coordinator on behalf of a partition's leader (KIP-890)."""
 
     def __init__(self, transactions: Coordinators[TransactionShard]) -> None:
         self._transactions = transactions
@@ -59,14 +59,14 @@ class Verification:
 
 
 class ProducerIds:
-    """Producer ids for whoever asks."""
+    """Gives out producer ids."""
 
     def __init__(self, metadata: ClusterMetadata, faults: DiskFaults) -> None:
         self._metadata = metadata
         self._faults = faults
 
     def new(self) -> int | None:
-        """A producer id nobody ever had, or None when none can be made durable now."""
+        """A producer id that was never used, or None when none can be made durable now."""
         try:
             return self._metadata.next_producer_id()
         except StorageError as fault:

@@ -1,1 +1,1 @@
-"""The shell around the pure rooms: partitions and who waits for them, coordinator shards, timers."""
+"""The shell around the pure rooms: partitions and the fetches that wait for them, coordinator shards, timers."""

@@ -1,4 +1,4 @@
-"""Answers that wait: handlers chain futures instead of being coroutines, so that nothing that is ready waits a turn."""
+"""Answers that wait. Handlers chain futures instead of being coroutines: a ready answer then goes out at once."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,9 +13,9 @@ def ready(result: Any) -> "asyncio.Future[Any]":
 
 
 def then(future: "asyncio.Future[Any]", finish: Callable[[Any], Any]) -> Any:
-    """`finish` of the future's result: at once when that is there already, else as another future.
+    """`finish` of the future's result: at once if the future is done, else as another future.
 
-    `finish` may itself return a future, whose result then is the result.
+    `finish` may return a future itself; then that future's result counts.
     """
     if future.done():
         return finish(future.result())
@@ -26,7 +26,7 @@ def then(future: "asyncio.Future[Any]", finish: Callable[[Any], Any]) -> Any:
 
 
 def gather(futures: "list[asyncio.Future[Any]]", finish: Callable[[list[Any]], Any]) -> Any:
-    """Like `then` for several; they usually are all done already."""
+    """Like `then` for several futures, which are usually all done already."""
     if all(future.done() for future in futures):
         return finish([future.result() for future in futures])
     return then(asyncio.gather(*futures), finish)

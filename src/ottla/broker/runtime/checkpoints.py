@@ -19,7 +19,7 @@ from ottla.log.storage import Storage
 
 
 class PartitionOffsets(NamedTuple):
-    """What the files tell of one partition."""
+    """What the files say about one partition."""
 
     tp: TopicPartition
     recovery_point: int
@@ -36,16 +36,16 @@ class CheckpointPlan(NamedTuple):
 
 
 class Checkpoints:
-    """What the directory said when the broker started, and the writing of the next.
+    """Reads the directory's files when the broker starts, and writes them again.
 
-    `write` may run in another thread; whichever thread comes late does not bring back what was true before.
+    `write` may run in another thread. A thread that comes late does not overwrite newer contents.
     """
 
     def __init__(self, storage: Storage) -> None:
         """`storage` is the data directory."""
         self._storage = storage
-        #: Whether the last broker stopped in order. From now on a crash is a crash again, and a loss of power too: the
-        #: marker must not come back, for what it says is believed unseen.
+        #: Whether the last broker stopped in order. The marker is removed now, and the removal synced, so that even
+        #: after a loss of power the next start does not find it: that start would check nothing.
         self.clean = storage.read(CLEAN_SHUTDOWN_MARKER) is not None
         storage.delete(CLEAN_SHUTDOWN_MARKER)
         storage.sync_names()
@@ -57,11 +57,11 @@ class Checkpoints:
         self._planned = self._written = 0
 
     def names(self, tp: TopicPartition) -> bool:
-        """Whether the files tell something of `tp`, which would be believed of a new partition of that name."""
+        """Whether the files name `tp`. A new partition with this name would inherit what they say."""
         return tp in self._named
 
     def plan(self, partitions: Iterable[PartitionOffsets]) -> CheckpointPlan:
-        """What should be in the three files now."""
+        """What the three files should hold now."""
         known = tuple(partitions)
         self._planned += 1
         contents = {
@@ -72,7 +72,7 @@ class Checkpoints:
         return CheckpointPlan(self._planned, contents, frozenset(each.tp for each in known))
 
     def write(self, plan: CheckpointPlan, *, sync: bool = True) -> None:
-        """Replace the files, each atomically; StorageError when one cannot be."""
+        """Replace the files, each atomically. StorageError when one cannot be replaced."""
         with self._writing:
             if plan.number > self._written:
                 for name, content in plan.contents.items():
@@ -81,12 +81,12 @@ class Checkpoints:
                 self._named = plan.named if sync else self._named | plan.named
 
     def mark_clean(self) -> None:
-        """Everything is on the device."""
+        """Leave the mark of a clean shutdown: everything is on the device."""
         self._storage.write(CLEAN_SHUTDOWN_MARKER, encode_clean_shutdown())
 
     def _read(self, name: str) -> Mapping[TopicPartition, int]:
         try:
             return decode_offsets(self._storage.read(name) or b"")
         except CorruptDataError:
-            # Without it everything is checked again: slower, never wrong.
+            # Without the mark the next start checks everything: that is slower, but not wrong.
             return {}

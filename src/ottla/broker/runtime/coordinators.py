@@ -1,7 +1,7 @@
 """The coordinators of this node: a shard per partition of `__consumer_offsets` and of `__transaction_state`.
 
-A group or transactional id belongs to one partition by its hash; whoever leads that partition coordinates it. The
-shards are loaded from their partitions after a start, in steps that leave the loop free for other requests.
+By its hash a group or transactional id belongs to one partition; the leader of that partition coordinates it. After a
+start the shards are loaded from their partitions, in steps that leave the loop free for other requests.
 """
 
 from collections.abc import Callable, Iterator
@@ -56,7 +56,7 @@ class Coordinators(Generic[S]):
         return TopicPartition(self.topic, coordinator_partition(name, len(topic.partitions)))
 
     def begin(self, topic: TopicImage) -> None:
-        """The internal topic was made just now, by a group's first member or by anybody: coordinate it."""
+        """Begin to coordinate: the internal topic was made just now, for a first group or by a user."""
         for number in range(len(topic.partitions)):
             for _ in self._add(number).load():
                 pass
@@ -65,7 +65,7 @@ class Coordinators(Generic[S]):
         """The runner that coordinates `name`, or why it cannot be asked now."""
         try:
             runner = self._runners.get(self.partition_of(name).partition)
-        except StorageError:  # told where the topic could not be made
+        except StorageError:  # the fault was reported where the topic could not be made
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if runner is None:
             return ErrorCode.NOT_COORDINATOR
@@ -86,7 +86,7 @@ class Coordinators(Generic[S]):
 
     @property
     def loading(self) -> bool:
-        """Whether some shard is not read yet."""
+        """Whether a shard's log is still being read."""
         return any(runner.state is ShardState.LOADING for runner in self._runners.values())
 
     def runner(self, partition: int) -> ShardRunner[S] | None:
@@ -94,7 +94,7 @@ class Coordinators(Generic[S]):
         return self._runners.get(partition)
 
     async def load(self) -> None:
-        """Read the partitions that are there at the start."""
+        """Read the partitions that exist at the start."""
         topic = self._image.topics.get(self.topic)
         if topic is None:
             return

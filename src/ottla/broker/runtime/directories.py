@@ -1,7 +1,7 @@
-"""What lies in a data directory beside the metadata's partitions: ours to remove, ours to keep, or somebody else's.
+"""Folders in a data directory that are no partitions of the metadata: what we remove, set aside, or leave alone.
 
-A data directory may be one in which people keep other things too (`--data-dir .`). Only what holds nothing but a log's
-files is ever touched, and only empty logs and what is named as deleted are removed.
+People may keep other things in a data directory too (`--data-dir .`). We only touch a folder that holds nothing but a
+log's files. We only remove it if the log is empty or if the folder's name says that it is deleted.
 """
 
 import logging
@@ -29,7 +29,7 @@ _LOG_FILE: Final = re.compile(
 
 
 def must_be_free(path: Path) -> None:
-    """StorageError for a directory that a new partition would share with files which are there already."""
+    """StorageError if a new partition's directory holds files already."""
     try:
         found = next(path.iterdir(), None)
     except (FileNotFoundError, NotADirectoryError):
@@ -41,12 +41,12 @@ def must_be_free(path: Path) -> None:
 
 
 def mark_deleted(path: Path) -> Path:
-    """Take a partition's directory out of use; what it is called now."""
+    """Rename a partition's directory, to be deleted. Returns its new path."""
     return _rename(path, _DELETED)
 
 
 def remove_partition(path: Path) -> None:
-    """Remove a log's files, and the directory (or the link to it) when it holds nothing else; what cannot be, stays."""
+    """Remove a log's files, and then the directory (or the link to it) if it is empty. What cannot go, stays."""
     with suppress(OSError):
         for file in path.iterdir():
             if _LOG_FILE.fullmatch(file.name) and not file.is_dir():
@@ -61,7 +61,7 @@ def remove_directories(paths: Iterable[Path]) -> None:
 
 
 def must_hold_no_partitions(data_dir: Path) -> None:
-    """StorageError when there are logs though the metadata knows of nothing: its own log was lost, not theirs."""
+    """StorageError if there are partitions although the metadata is empty: then the metadata log was lost."""
     for path in _entries(data_dir):
         name, _, number = path.name.rpartition("-")
         if name and name != METADATA_TOPIC and number.isdecimal() and _holds_records(path):
@@ -72,7 +72,7 @@ def must_hold_no_partitions(data_dir: Path) -> None:
 
 
 def set_strays_aside(data_dir: Path, image: MetadataImage) -> None:
-    """A partition's directory that no topic owns would come back to life with the next topic of its name."""
+    """Rename directories of partitions that no topic has: the next topic with that name would get their records."""
     for path in _entries(data_dir):
         if path.is_symlink() or not path.is_dir():
             continue
@@ -105,7 +105,7 @@ def _set_aside(path: Path) -> None:
     elif _holds_records(path):
         _log.warning("%s belongs to no topic; kept as %s", path.name, _rename(path, _STRAY).name)
     else:
-        remove_partition(path)  # the broker was killed while it made the topic
+        remove_partition(path)  # an empty log: the broker was killed while it made the topic
 
 
 def _holds_records(path: Path) -> bool:

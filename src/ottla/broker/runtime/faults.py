@@ -1,4 +1,4 @@
-"""Faults of the disk, told to the operator: one line when they begin and one every while, however many there are."""
+"""Reports faults of the disk to the operator: a line in the log at the first one, and then at most one in a while."""
 
 import logging
 from typing import Final
@@ -9,12 +9,12 @@ from ottla.wire.errors import ErrorCode
 
 _log = logging.getLogger(__name__)
 
-#: A full disk fails every request of every client; one line in so many milliseconds is enough to see that it goes on.
+#: The shortest time between two lines. A full disk fails every request of every client.
 _QUIET_MS: Final = 10_000
 
 
 class DiskFaults:
-    """What the disk refuses. `report` is called for each fault and gives the error that clients are answered."""
+    """Counts what the disk refuses. `report` is called for each fault and returns the error code for the client."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

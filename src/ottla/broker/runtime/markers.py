@@ -1,4 +1,4 @@
-"""Transaction markers on their way to the leaders of partitions, through the port keyed by partition."""
+"""Writes transaction markers to the leaders of partitions, through the port that finds a partition by its name."""
 
 from collections.abc import Iterable
 
@@ -10,7 +10,7 @@ from ottla.wire.errors import ErrorCode
 
 
 class Markers:
-    """Writes markers; a partition of `__consumer_offsets` passes its marker on to the group shard behind it."""
+    """Writes markers. A marker in a partition of `__consumer_offsets` is also told to that partition's group shard."""
 
     def __init__(self, partitions: Partitions, groups: Coordinators[GroupShard]) -> None:
         self._partitions = partitions
@@ -26,7 +26,7 @@ class Markers:
         coordinator_epoch: int,
         transaction_version: int,
     ) -> dict[TopicPartition, ErrorCode]:
-        """End the producer's transaction in each partition; what became of each."""
+        """End the producer's transaction in each partition. Returns the outcome for each."""
         results = {}
         for tp in partitions:
             appended = self._partitions.append_marker(

@@ -1,7 +1,7 @@
-"""The partitions this node leads, and the port through which everything else reaches one: by topic and number.
+"""The partitions that this node leads, and the port through which other code reaches one: by topic and number.
 
-Nothing outside keeps a partition: it is asked for by name each time, so that tomorrow the answer may come from another
-process (DESIGN, idea 7). Appends wake the fetches that wait for data.
+Other code never keeps a partition. It asks for it by name each time, so that one day another process may answer
+(DESIGN, idea 7). Appends wake the fetches that wait for data.
 """
 
 import logging
@@ -31,10 +31,10 @@ _log = logging.getLogger(__name__)
 
 
 class Watcher(Protocol):
-    """Who waits for a partition to change: a fetch (`runtime.purgatory`)."""
+    """Something that waits for a partition to change: a fetch (`runtime.purgatory`)."""
 
     def appended(self, partition: "Partition", size_bytes: int, /) -> None:
-        """So many bytes were appended."""
+        """`size_bytes` were appended."""
         ...
 
     def gone(self, partition: "Partition", /) -> None:
@@ -55,17 +55,17 @@ class Partition:
         self._watchers: set[Watcher] = set()
 
     def check_leader_epoch(self, current: int) -> ErrorCode:
-        """Whether a client's idea of the leader epoch is right (KIP-320); -1 is no idea."""
+        """Compare the leader epoch that a client believes in with ours (KIP-320); -1 means that it names none."""
         if current in (-1, self.leader_epoch):
             return ErrorCode.NONE
         return ErrorCode.FENCED_LEADER_EPOCH if current < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def watch(self, watcher: Watcher) -> None:
-        """Tell `watcher` what happens here, until `unwatch`."""
+        """Tell `watcher` about changes, until `unwatch`."""
         self._watchers.add(watcher)
 
     def unwatch(self, watcher: Watcher) -> None:
-        """Stop; no-op for one that does not watch."""
+        """Stop telling it. No-op for a watcher that does not watch."""
         self._watchers.discard(watcher)
 
     @property
@@ -74,7 +74,7 @@ class Partition:
         return bool(self._watchers)
 
     def appended(self, size_bytes: int) -> None:
-        """Tell the watchers of a batch, or of a transaction's end."""
+        """Tell the watchers that a batch was appended or a transaction ended."""
         if self._watchers:
             for watcher in tuple(self._watchers):
                 watcher.appended(self, size_bytes)
@@ -94,12 +94,12 @@ class Partitions:
         self._data_dir = data_dir
         self._directory = DirectoryStorage(data_dir)
         self._checkpoints = Checkpoints(self._directory)
-        #: Where every fault of the disk is told.
+        #: Every fault of the disk is reported here.
         self.faults = DiskFaults(clock)
         self._partitions: dict[tuple[str, int], Partition] = {}
 
     def find(self, topic: str, partition: int) -> Partition | None:
-        """The partition when this node leads it."""
+        """The partition if this node leads it, else None."""
         return self._partitions.get((topic, partition))
 
     def all(self) -> Iterable[Partition]:
@@ -179,7 +179,7 @@ class Partitions:
         return log
 
     def recover(self, image: MetadataImage) -> None:
-        """Open every partition of the image; put directories that belong to no topic aside."""
+        """Open every partition of the image, and set aside directories that belong to no topic."""
         set_strays_aside(self._data_dir, image)
         for topic in list(image.topics.values()):
             self.open_topic(topic, image.topic_configs(topic.name))
@@ -193,18 +193,18 @@ class Partitions:
             self._forget_checkpointed(name, numbers)
             for number in numbers:
                 tp = TopicPartition(name, number)
-                # What the checkpoints know of this name is of an older topic.
+                # The checkpoints name this partition: what they say is about an older topic.
                 log = self._open(tp, topic_id, config, None)
                 self._partitions[tp] = Partition(tp, topic_id, log, leader_epoch=0)
-            # Once for all: after a loss of power a directory of this name must not be that of an older topic, which was
-            # renamed or removed just before.
+            # One sync for all. An older topic's directory with this name may have been renamed or removed just before;
+            # after a loss of power it must not be there again.
             sync_directory(self._data_dir)
         except StorageError:
             self.unmake(name, numbers)
             raise
 
     def unmake(self, name: str, numbers: Iterable[int]) -> None:
-        """Take back what `make` made: the metadata could not be written."""
+        """Remove what `make` has made, because the metadata could not be written."""
         for number in numbers:
             self._partitions.pop((name, number), None)
             remove_partition(self._data_dir / str(TopicPartition(name, number)))
@@ -219,7 +219,7 @@ class Partitions:
                 self._partitions[tp] = Partition(tp, topic.topic_id, log, image.leader_epoch)
 
     def reconfigure(self, topic: TopicImage, overrides: dict[str, str]) -> None:
-        """The topic's settings have changed."""
+        """Use the topic's changed settings."""
         config = self._log_config(overrides)
         for number in range(len(topic.partitions)):
             partition = self._partitions.get((topic.name, number))
@@ -227,30 +227,30 @@ class Partitions:
                 partition.log.config = config
 
     def delete_topic(self, topic: TopicImage) -> list[Path]:
-        """Close a topic's partitions; the renamed directories, whose files the caller removes when it suits."""
+        """Close a topic's partitions. Returns their renamed directories, whose files the caller removes later."""
         doomed = []
         for number in range(len(topic.partitions)):
             partition = self._partitions.pop((topic.name, number), None)
             if partition is not None:
-                # Not closed: a fetch may be sending of its files, which close when the last slice is gone.
+                # Do not close the log: a fetch may still send its files. They close when the last slice is gone.
                 try:
                     doomed.append(mark_deleted(self._data_dir / str(partition.tp)))
-                except OSError as fault:  # the metadata has let it go; the next start sets it aside
+                except OSError as fault:  # the topic is deleted in the metadata; the next start sets this aside
                     _log.warning("%s cannot be removed: %s", partition.tp, fault.strerror)
                 partition.gone()
         return doomed
 
     def _forget_checkpointed(self, name: str, numbers: Iterable[int]) -> None:
-        """After a crash, what checkpoints say of an older topic would be believed of the next one of its name."""
+        """Take partitions out of the checkpoints: else, after a crash, a new topic would inherit their offsets."""
         if any(self._checkpoints.names(TopicPartition(name, number)) for number in numbers):
             self.checkpoint()
 
     def checkpoint(self, *, sync: bool = True) -> None:
-        """Write down what is durable, so that a crash need not check it again; StorageError when that fails."""
+        """Write down what is durable, so that a start after a crash need not check it. StorageError when that fails."""
         self._checkpoints.write(self._checkpoint_plan(), sync=sync)
 
     def checkpoint_plan(self) -> Callable[[], None]:
-        """The same, of what is durable now, for another thread."""
+        """Like `checkpoint`, for what is durable now; another thread may call the result."""
         return partial(self._checkpoints.write, self._checkpoint_plan())
 
     def _checkpoint_plan(self) -> CheckpointPlan:
@@ -277,7 +277,7 @@ class Partitions:
 
 
 def _tell(tp: TopicPartition, findings: Findings) -> None:
-    """What opening a log brought to light."""
+    """Log what opening a partition's log has found."""
     if findings.truncated_bytes:
         _log.warning("%s: cut %d bytes that are no whole batches", tp, findings.truncated_bytes)
     if findings.rebuilt:

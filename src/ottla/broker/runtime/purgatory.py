@@ -1,4 +1,4 @@
-"""Fetches that wait for data: woken by what can change their answer, or by their time."""
+"""Fetches that wait for data. They wake when something can change their answer, or when their time is over."""
 
 import asyncio
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from ottla.broker.runtime.partitions import Partition
 
 
 class Waiting(Protocol):
-    """A fetch that was read once and has not enough to be answered."""
+    """A fetch that was read once and has not enough bytes for an answer."""
 
     def read_again(self, changed: Iterable[Partition] | None, /) -> int:
         """Read these partitions again (None: all of them); how many bytes are still missing, 0 or less for none."""
@@ -16,12 +16,12 @@ class Waiting(Protocol):
 
 
 class DelayedFetch:
-    """One waiting fetch; resolves `future` once it has been read for the last time.
+    """One waiting fetch. It resolves `future` after it was read for the last time.
 
-    A read_uncommitted fetch waits until as many bytes are appended to its partitions as it misses. A read_committed one
-    gains nothing from an append behind an open transaction: it wakes when the last stable offset of a partition moves.
-    What happens in one turn of the loop wakes a fetch once, after the last of it, and only the partitions that have
-    changed are read again. (Until its time is up: then all are, so that the answer tells how things are.)
+    A read_uncommitted fetch waits until enough bytes are appended to its partitions. A read_committed fetch cannot read
+    what comes after an open transaction; so it wakes when the last stable offset of a partition moves. All changes of
+    one turn of the loop wake a fetch once, and only the partitions that have changed are read again. When the fetch's
+    time is over, all its partitions are read again, so that the answer is up to date.
     """
 
     __slots__ = ("_changed", "_fetch", "_future", "_missing_bytes", "_partitions", "_scheduled", "_stable", "_timeout")
@@ -56,7 +56,7 @@ class DelayedFetch:
             stable = partition.log.last_stable_offset
             if stable == self._stable[partition]:
                 return
-            # How many bytes became readable is seen by reading: a marker may free any number of them.
+            # A marker may make any number of bytes readable. Only reading shows how many.
             self._stable[partition] = stable
             self._missing_bytes = 0
         self._changed[partition] = None
@@ -64,7 +64,7 @@ class DelayedFetch:
         self._wake()
 
     def gone(self, partition: Partition) -> None:
-        """For the partition: it was deleted, which must be told."""
+        """For the partition: it was deleted, and the client must be told."""
         self._changed[partition] = None
         self._missing_bytes = 0
         self._wake()
@@ -94,7 +94,7 @@ class DelayedFetch:
             self._future.set_result(None)
 
     def _forget(self, future: asyncio.Future[object]) -> None:
-        """Answered, or the client has gone."""
+        """Stop watching: the fetch is answered, or its client has gone."""
         self._timeout.cancel()
         for partition in self._partitions:
             partition.unwatch(self)

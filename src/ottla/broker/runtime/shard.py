@@ -1,12 +1,13 @@
 """Runs one coordinator shard: decide, append, apply, then reply (DESIGN, idea 1).
 
 Theory of operation. Every input of a shard (a request, a timer, a marker, the outcome of an effect) is a call that
-returns a Decision. The runner takes inputs one at a time, in order, also when carrying out one brings the next: it
-appends the decision's records as one batch to the shard's partition, gives each to `apply`, and only then answers and
-sets timers. A failed append goes back to the shard, which says what to answer.
+returns a Decision. The runner takes one input at a time and in order, even if carrying out one input causes the next.
+It appends the decision's records as one batch to the shard's partition, gives each record to `apply`, and only then
+answers and sets timers. When the append fails, the shard says what to answer.
 
-A shard whose log is not read yet takes no request; the caller answers COORDINATOR_LOAD_IN_PROGRESS. What it is told
-meanwhile waits until it is loaded. It is read in slices (`runtime.slices`), at the start and after a fault alike.
+While a shard's log is being read it takes no request, and the caller answers COORDINATOR_LOAD_IN_PROGRESS. Inputs that
+nobody waits for are kept until the shard is loaded. The log is read in slices (`runtime.slices`), at the start and
+after a fault.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class ShardUnloadedError(OttlaError):
-    """A request waited in a shard that is gone; its connection is closed, and the client asks again."""
+    """A request waited in a shard that is gone. Its connection is closed, and the client asks again."""
 
 
 class Shard(Protocol):
@@ -63,7 +64,7 @@ class ShardState(Enum):
 
     LOADING = "loading"
     ACTIVE = "active"
-    #: The partition is led elsewhere, or the broker stops.
+    #: Another node leads the partition, or the broker stops.
     UNLOADED = "unloaded"
 
 
@@ -91,7 +92,7 @@ class ShardRunner(Generic[S]):
         self._told: list[Callable[[int], Decision]] = []
         #: Requests that wait for their reply, by token.
         self._waiting: dict[int, asyncio.Future[object]] = {}
-        #: How often the log was read again since a request last went well.
+        #: How often the log was read again since the last request that succeeded.
         self._fresh_starts = 0
 
     def submit(self, call: Callable[[int, int], Decision]) -> "asyncio.Future[object]":
@@ -137,7 +138,7 @@ class ShardRunner(Generic[S]):
                 self.tell(call)
 
     def unload(self, state: ShardState = ShardState.UNLOADED) -> None:
-        """Take no more input; who waits is disconnected, and looks for the coordinator again."""
+        """Take no more input. Clients that wait are disconnected, and look for the coordinator again."""
         self.state = state
         self._runtime.timers.cancel_all(lambda key: isinstance(key, tuple) and key[:2] == self.tp)
         self._inbox.clear()
@@ -184,9 +185,10 @@ class ShardRunner(Generic[S]):
                     self._fresh_starts = 0
 
     def _start_over(self, fault: Exception) -> None:
-        """The shard's memory cannot be trusted any more; its log can. Read it again, while others are served.
+        """Read the log again, because the shard's memory cannot be trusted any more. Other requests go on meanwhile.
 
-        What fails again and again, without a request in between that does not, would keep the loop for ever.
+        This has a limit: a fault that comes back each time, with no successful request in between, would keep the loop
+        busy for ever.
         """
         self._fresh_starts += 1
         if self._fresh_starts > MAX_FRESH_STARTS:
@@ -220,7 +222,7 @@ class ShardRunner(Generic[S]):
             self._carry_out(follow_up)
 
     def _resolve(self, token: int, response: object) -> None:
-        """Answer; nothing happens when the request's connection has gone."""
+        """Answer a request. Does nothing when its connection has gone."""
         future = self._waiting.pop(token, None)
         if future is not None and not future.done():
             future.set_result(response)
@@ -242,7 +244,7 @@ class ShardRunner(Generic[S]):
             transactional=producer is not None,
         )
         appended = self._runtime.partitions.append(self.tp, batch, origin=Origin.COORDINATOR)
-        if appended.error not in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):  # that one was told already
+        if appended.error not in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):  # the latter was reported already
             _log.warning("%s: append failed: %s %s", self.tp, appended.error.name, appended.message)
         return appended.error
 
@@ -254,7 +256,7 @@ class ShardRunner(Generic[S]):
 
 
 class ShardRuntime:
-    """What all runners of a broker share."""
+    """What all shard runners of a broker share."""
 
     def __init__(self, partitions: Partitions, timers: Timers, clock: Clock, slices: Slices) -> None:
         self.partitions = partitions

@@ -1,10 +1,10 @@
 """Keyed timers on the monotonic clock, all driven by one callback of the event loop.
 
-Coordinators set a timer by key and replace it again and again (a session timeout at every heartbeat), so replacing
-must cost next to nothing: an entry of the heap that its key no longer points to is dropped when it comes up.
+Coordinators set a timer by key and replace it very often (a session timeout at every heartbeat). So replacing must be
+cheap: the old entry stays in the heap, and is dropped when its turn comes because its key no longer points to it.
 
-Nobody can set the monotonic clock, so a step of the wall clock fires nothing. While the machine is suspended it stands
-still (see `Clock`): after the resume every timer has as much time left as before.
+Nobody can set the monotonic clock, so a step of the wall clock fires nothing. The monotonic clock stands still while
+the machine is suspended (see `Clock`): after the resume every timer has as much time left as before.
 
 An event loop runs timers before it reads sockets. When the process stood still (it was stopped, or a request took
 long), the heartbeats that came meanwhile are read first, so that nobody is expelled for the broker's own silence.
@@ -54,7 +54,7 @@ class Timers:
         self._expected_ms = 0
 
     def set(self, key: Hashable, delay_ms: int, action: Callable[[], None]) -> None:
-        """Run `action` once, after `delay_ms` or as soon after as the loop gets to it."""
+        """Run `action` once, after `delay_ms` or as soon after that as the loop can."""
         at_ms = self._clock.monotonic_ms() + delay_ms
         self._count += 1
         self._live[key] = (self._count, action)
@@ -82,7 +82,7 @@ class Timers:
             self._handle = None
 
     def fire(self) -> None:
-        """Run what is due; called by the scheduler, and by tests that move the clock by hand."""
+        """Run what is due. The scheduler calls this, and so do tests that move the clock by hand."""
         now_ms = self._clock.monotonic_ms()
         while self._heap and self._heap[0][0] <= now_ms:
             _, count, key = heapq.heappop(self._heap)

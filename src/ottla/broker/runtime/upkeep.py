@@ -1,4 +1,4 @@
-"""Regular work: retention, producers to forget, recovery points, idle connections."""
+"""Regular work: retention, forgetting producers, recovery points, closing idle connections."""
 
 import asyncio
 import logging
@@ -16,12 +16,12 @@ _log = logging.getLogger(__name__)
 
 #: How often the recovery points are written (`log.flush.offset.checkpoint.interval.ms` of Kafka).
 _CHECKPOINT_MS: Final = 60_000
-#: How often idle connections are looked for.
+#: The longest time between two looks for idle connections.
 _IDLE_MS: Final = 10_000
 
 
 def idle_check_interval_ms(max_idle_ms: int) -> int:
-    """How often to look for idle connections; seldom where they may stay (a negative limit)."""
+    """How often to look for idle connections; seldom if they may stay (a negative limit)."""
     return _IDLE_MS if max_idle_ms < 0 else min(_IDLE_MS, max(max_idle_ms, 1))
 
 
@@ -53,12 +53,12 @@ class Upkeep:
             await asyncio.gather(self._flushing, return_exceptions=True)
 
     def apply_retention(self) -> None:
-        """Delete the segments whose time has come."""
+        """Delete the segments that retention allows to delete."""
         now_ms = self._clock.now_ms()
         for partition in self._partitions.all():
             try:
                 deleted = partition.log.apply_retention(now_ms)
-            except StorageError as fault:  # the others may still make room
+            except StorageError as fault:  # other partitions may still make room
                 self._partitions.faults.report(f"retention of {partition.tp}", fault)
                 continue
             if deleted:
@@ -77,13 +77,14 @@ class Upkeep:
     async def flush(self) -> None:
         """Make everything durable, the slow part in another thread, and write the recovery points.
 
-        What is in the page cache survives the process; this is for the machine, and makes the next recovery short.
+        Bytes in the page cache survive the end of the process, but not a loss of power. Flushing them also shortens the
+        next recovery.
         """
         loop = asyncio.get_running_loop()
         partitions = self._partitions
         for partition in partitions.all():
             log = partition.log
-            # While others were flushed it may have been deleted; its names may be those of a new topic by now.
+            # While others were flushed, this partition may have been deleted, and a new topic may have its names.
             if log.recovery_point == log.end_offset or partitions.find(*partition.tp) is not partition:
                 continue
             try:
