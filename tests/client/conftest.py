@@ -1,7 +1,8 @@
 """What the client's tests share."""
 
 import asyncio
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Generator
 
 import pytest
 
@@ -18,3 +19,17 @@ def watchdog(request: pytest.FixtureRequest) -> Watchdog:
     """`async with watchdog():` — a hang is a failure."""
     known = request.node.get_closest_marker("xfail") is not None
     return lambda: asyncio.timeout(_KNOWN_TO_HANG_S if known else _PATIENCE_S)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """No garbage is collected while pytest reads the source of a failed test.
+
+    A task whose exception nobody has retrieved says so when it is collected, and formats a traceback for it; in
+    CPython 3.11 that is a second use of the parser inside the first, which ends the whole run with a SystemError.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()

@@ -15,7 +15,7 @@ is held waits too. It reads ahead, so that a test sees (`saw`) what waits there.
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any
@@ -119,7 +119,7 @@ class ScriptedBroker:
         self._scripts: dict[ApiKey, deque[Step]] = {}
         self._always: dict[ApiKey, Step] = {}
         self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._connected = 0
         self._arrived = asyncio.Event()
         self._faults: list[Exception] = []
@@ -154,12 +154,12 @@ class ScriptedBroker:
         host, port = self._server.sockets[0].getsockname()[:2]
         return f"{host}:{port}"
 
-    def config(self, config: dict[str, object] | None = None) -> dict[str, object]:
+    def config(self, config: Mapping[str, object] | None = None) -> dict[str, object]:
         """A client's configuration: this broker, short pauses, and `config`."""
         return {"bootstrap.servers": self.bootstrap_servers, **QUICK, **(config or {})}
 
     @asynccontextmanager
-    async def producer(self, config: dict[str, object] | None = None) -> AsyncIterator[AsyncProducer]:
+    async def producer(self, config: Mapping[str, object] | None = None) -> AsyncIterator[AsyncProducer]:
         """A producer that is closed at once, also when it hangs."""
         producer = AsyncProducer(self.config({"linger.ms": 0, **(config or {})}))
         try:
@@ -169,7 +169,7 @@ class ScriptedBroker:
                 await producer.close(0)
 
     @asynccontextmanager
-    async def consumer(self, config: dict[str, object] | None = None) -> AsyncIterator[AsyncConsumer]:
+    async def consumer(self, config: Mapping[str, object] | None = None) -> AsyncIterator[AsyncConsumer]:
         """A consumer that leaves without a commit, also when it hangs."""
         reading = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "fetch.max.wait.ms": 10}
         consumer = AsyncConsumer(self.config({**reading, **(config or {})}))
@@ -192,32 +192,31 @@ class ScriptedBroker:
     ) -> None:
         assert self._server is not None
         self._server.close()
-        for task in self._connections:
-            task.cancel()
+        self.cut()
         await asyncio.gather(*self._connections, return_exceptions=True)
         if self._faults and fault is None:
             raise self._faults[0]  # the fake itself is wrong, or was asked what it does not know
 
     def cut(self) -> None:
         """Close every connection, whatever waits there."""
-        for task in self._connections:
-            task.cancel()
+        for writer in self._connections.values():
+            writer.transport.abort()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._connections.add(task)
+        self._connections[task] = writer
         self._connected += 1
         waiting: asyncio.Queue[tuple[Asked, int]] = asyncio.Queue()
         answering = asyncio.create_task(self._answer_all(waiting, writer))
         try:
             await self._read(self._connected, reader, waiting)
-        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+        except (asyncio.IncompleteReadError, ConnectionError):
             pass  # the client has gone, or the test is over
         finally:
             answering.cancel()
             await asyncio.gather(answering, return_exceptions=True)
-            self._connections.discard(task)
+            del self._connections[task]
             writer.transport.abort()
 
     async def _read(

@@ -1,0 +1,110 @@
+"""Commits keep the time they are given, and what goes wrong with one is told to whoever asked for it."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from ottla import AsyncConsumer, OffsetAndMetadata, OffsetReset, RequestTimeoutError, TopicPartition
+from ottla.wire.apis import ApiKey
+from tests.client.conftest import Watchdog
+from tests.client.scripted_broker import Hold, ScriptedBroker, silence
+
+_T0 = TopicPartition("t", 0)
+_OFFSETS = {_T0: OffsetAndMetadata(5)}
+_BY_HAND: dict[str, object] = {"group.id": "g"}
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+async def reads_by_hand(consumer: AsyncConsumer) -> None:
+    """It has its partition, and knows the cluster."""
+    consumer.assign([_T0])
+    assert await consumer.position(_T0) == 0
+
+
+@pytest.mark.xfail(
+    strict=True, raises=TimeoutError, reason="issue 8, suspicion 14: 0 is taken for none given, so 60 s are waited"
+)
+@pytest.mark.parametrize("timeout_s", [0, 0.0])
+async def test_a_commit_without_time_does_not_wait(watchdog: Watchdog, timeout_s: float) -> None:
+    async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.consumer(_BY_HAND) as consumer:
+        await reads_by_hand(consumer)
+        broker.always(ApiKey.OFFSET_COMMIT, silence)
+        with pytest.raises(RequestTimeoutError):
+            await consumer.commit(_OFFSETS, timeout_s=timeout_s)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=TimeoutError,
+    reason="beyond issue 8: a commit waits for the asynchronous ones before it, and its own time does not run",
+)
+async def test_a_commits_time_runs_while_it_waits_for_those_before_it(watchdog: Watchdog) -> None:
+    async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.consumer(_BY_HAND) as consumer:
+        await reads_by_hand(consumer)
+        held = Hold()
+        broker.script(ApiKey.OFFSET_COMMIT, held)
+        consumer.commit_async(_OFFSETS)
+        await held.reached.wait()
+        with pytest.raises(RequestTimeoutError):
+            await consumer.commit(_OFFSETS, timeout_s=0.02)
+
+
+@pytest.mark.parametrize("note", ["\ud800", "x" * 40_000], ids=["no text", "too long"])
+async def test_a_commit_that_cannot_be_said_is_told_to_who_asked(watchdog: Watchdog, note: str) -> None:
+    """The wire holds it, or whoever asked hears that it does not."""
+    async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.consumer(_BY_HAND) as consumer:
+        await reads_by_hand(consumer)
+        heard: list[Exception | None] = []
+        consumer.commit_async({_T0: OffsetAndMetadata(5, note)}, lambda offsets, error: heard.append(error))
+        while not heard:
+            await consumer.poll(0.001)
+
+
+@pytest.mark.xfail(
+    strict=True, raises=TimeoutError, reason="beyond issue 8: what a commit's callback raises is heard by nobody"
+)
+async def test_what_a_commits_callback_raises_is_raised_by_poll(watchdog: Watchdog) -> None:
+    def callback(offsets: Offsets, error: Exception | None) -> None:
+        raise ZeroDivisionError
+
+    async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.consumer(_BY_HAND) as consumer:
+        await reads_by_hand(consumer)
+        consumer.commit_async(_OFFSETS, callback)
+        with pytest.raises(ZeroDivisionError):
+            while True:
+                await consumer.poll(0.001)
+
+
+@pytest.mark.xfail(strict=True, raises=TimeoutError, reason="beyond issue 8: what on_reset raises is heard by nobody")
+async def test_what_on_reset_raises_is_raised_by_poll(watchdog: Watchdog) -> None:
+    def on_reset(reset: OffsetReset) -> None:
+        raise ZeroDivisionError
+
+    async with watchdog(), ScriptedBroker({"t": 1}) as broker:
+        consumer = AsyncConsumer(broker.config({"auto.offset.reset": "earliest"}), on_reset=on_reset)
+        try:
+            consumer.assign([_T0])
+            with pytest.raises(ZeroDivisionError):
+                while True:
+                    await consumer.poll(0.001)
+        finally:
+            await consumer.abandon()
+
+
+@pytest.mark.parametrize("poll_first", [False, True])
+async def test_a_commits_callback_is_called_at_the_latest_by_close(watchdog: Watchdog, poll_first: bool) -> None:
+    async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.consumer(_BY_HAND) as consumer:
+        await reads_by_hand(consumer)
+        held = Hold()
+        broker.script(ApiKey.OFFSET_COMMIT, held)
+        heard: list[Exception | None] = []
+        consumer.commit_async(_OFFSETS, lambda offsets, error: heard.append(error))
+        await held.reached.wait()
+        if poll_first:
+            await consumer.poll(0)
+        closing = asyncio.create_task(consumer.close())
+        await asyncio.sleep(0)
+        held.release()
+        await closing
+        assert heard == [None]

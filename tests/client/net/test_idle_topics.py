@@ -1,0 +1,93 @@
+"""A topic that a producer has not used for `metadata.max.idle.ms` (five minutes) is forgotten, and not made again.
+
+A deleted topic must not come back because somebody wrote to it once; and what is used again goes on where it was.
+"""
+
+import pytest
+
+from ottla import RequestTimeoutError
+from ottla.wire.apis import ApiKey
+from tests.client.conftest import Watchdog
+from tests.client.moved_time import MovableLoop, in_moved_time
+from tests.client.scripted_broker import ScriptedBroker
+
+#: Both `metadata.max.age.ms` and `metadata.max.idle.ms`, and a little.
+_FIVE_MINUTES_S = 301.0
+
+
+async def minutes_pass(loop: MovableLoop, broker: ScriptedBroker) -> None:
+    """Five minutes later metadata is asked for."""
+    asked = len(broker.asked(ApiKey.METADATA))
+    await loop.move(_FIVE_MINUTES_S)
+    assert len(broker.asked(ApiKey.METADATA)) > asked
+
+
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 8, suspicion 5: a topic used once is asked for, for good"
+)
+def test_a_topic_that_was_deleted_is_not_made_again_by_a_producer_that_is_idle() -> None:
+    async def test(loop: MovableLoop) -> None:
+        async with ScriptedBroker({"t": 1}) as broker, broker.producer() as producer:
+            await (await producer.send("t", b"v"))
+            await minutes_pass(loop, broker)
+            broker.kafka.delete("t")
+            await minutes_pass(loop, broker)
+            await minutes_pass(loop, broker)
+            assert "t" not in {topic.name for topic in broker.asked(ApiKey.METADATA)[-1].topics}
+            assert "t" not in broker.kafka.topics
+
+    in_moved_time(test)
+
+
+_TWO_CLOCKS = pytest.mark.xfail(
+    strict=True,
+    raises=RequestTimeoutError,
+    reason="beyond issue 8: batches are dated by another clock than the loop's, so here they are late at once",
+)
+
+
+@_TWO_CLOCKS
+def test_a_topic_that_was_forgotten_goes_on_with_the_next_sequence() -> None:
+    """The broker remembers the producer longer than that: a sequence begun again would be taken for a repetition."""
+
+    async def test(loop: MovableLoop) -> None:
+        async with ScriptedBroker({"t": 1}) as broker, broker.producer() as producer:
+            for value in (b"1", b"2"):
+                await (await producer.send("t", value))
+            for _ in range(3):
+                await minutes_pass(loop, broker)
+            offset = (await (await producer.send("t", b"3"))).offset
+            assert broker.kafka.log("t").values() == [b"1", b"2", b"3"]
+            assert offset == 2
+
+    in_moved_time(test)
+
+
+@_TWO_CLOCKS
+def test_a_topic_in_use_is_kept() -> None:
+    async def test(loop: MovableLoop) -> None:
+        async with ScriptedBroker({"t": 1}) as broker, broker.producer() as producer:
+            for _ in range(4):
+                await (await producer.send("t", b"v"))
+                await loop.move(_FIVE_MINUTES_S / 2)
+            assert len(broker.asked(ApiKey.METADATA)) > 1
+            assert {topic.name for topic in broker.asked(ApiKey.METADATA)[-1].topics} == {"t"}
+
+    in_moved_time(test)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=RequestTimeoutError,
+    reason="beyond issue 8: a topic made again with fewer partitions is written to as if it had the old ones",
+)
+async def test_keys_go_to_the_partitions_that_a_topic_has_now(watchdog: Watchdog) -> None:
+    config = {"metadata.max.age.ms": 5, "request.timeout.ms": 200, "delivery.timeout.ms": 300}
+    async with watchdog(), ScriptedBroker({"t": 8}) as broker, broker.producer(config) as producer:
+        await (await producer.send("t", b"v"))
+        broker.kafka.delete("t")
+        broker.kafka.create("t", 1)
+        asked = len(broker.asked(ApiKey.METADATA))
+        await broker.saw(ApiKey.METADATA, asked + 2)  # the first of them may be on its way already
+        sent = [await producer.send("t", b"v", key=b"%d" % number) for number in range(20)]
+        assert {(await delivery).partition for delivery in sent} == {0}
