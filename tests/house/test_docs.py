@@ -48,3 +48,10 @@ def test_every_decision_record_has_its_parts() -> None:
         for heading in ("## Context", "## Decision", "## Consequences"):
             assert heading in text, f"{record.name}: no {heading!r}"
         assert re.search(r"^Status: ", text, re.MULTILINE), f"{record.name}: no status"
+
+
+def test_every_file_that_the_glossary_names_is_there() -> None:
+    rows = [line for line in (ROOT / "docs" / "glossary.md").read_text().splitlines() if line.startswith("| ")]
+    named = {name for row in rows for name in re.findall(r"`([\w/]+\.py)`", row)}
+    assert len(named) > 20
+    assert not [name for name in named if not any((ROOT / folder / name).exists() for folder in ("src/ottla", "."))]
