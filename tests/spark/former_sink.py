@@ -44,6 +44,6 @@ def claim_sink(sink: str) -> Steps:
 def encode_record(sink: str, record: LedgerRecord) -> tuple[bytes, bytes]:
     """A record of the ledger as that sink wrote it: nothing says which form its ids have."""
     key, value = encode(sink, record)
-    body = json.loads(value)
+    body = json.loads(value or b"")
     del body["ids"]
     return key, json.dumps(body, sort_keys=True, separators=(",", ":")).encode()

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 from ottla.spark.ids import PREFIX
-from ottla.spark.ledger import Handle, Ledger, LedgerBatch, encode
+from ottla.spark.ledger import Handle, Ledger, LedgerBatch, LedgerRecord, SlotMarker, encode
 from ottla.spark.protocol import (
     Append,
     Appended,
@@ -55,15 +55,17 @@ class Transaction:
 class Produce:
     """A task's request: rows, and at the end its marker."""
 
-    def __init__(self, handle: Handle, rows: list[str], marker: Any = None) -> None:
-        self.handle, self.rows, self.marker = handle, rows, marker
+    def __init__(self, handle: Handle, rows: list[str], *markers: SlotMarker) -> None:
+        self.handle, self.rows, self.markers = handle, rows, markers
 
 
 class ModelKafka:
     """Everything durable. Each method is one request, done at once and in whole."""
 
-    def __init__(self, sink: str, *, second_protocol: bool) -> None:
+    def __init__(self, sink: str, *, second_protocol: bool, compacting: bool = False) -> None:
         self.sink = sink
+        self.compacting = compacting
+        self._end = 0
         self.second_protocol = second_protocol
         self.transactions: dict[str, Transaction] = {}
         self.ledger: list[LedgerBatch] = []
@@ -76,24 +78,29 @@ class ModelKafka:
             case InitProducer(transactional_id):
                 return self.init(transactional_id)
             case ReadLedger():
-                ledger = Ledger(self.sink)
-                ledger.apply(self.ledger)
-                return ledger
+                return self.ledger_now()
             case ListOpen():
                 return sorted(name for name, t in self.transactions.items() if t.state is not State.EMPTY)
             case EndTransactions(handles, commit):
                 return [self.end(handle, commit) for handle in handles]
-            case AppendInTransaction(handle, record, offsets):
-                if not self.write(handle, [], record):
+            case AppendInTransaction(handle, records, offsets):
+                if not self.write(handle, [], *records):
                     return Appended.FENCED
                 self.transactions[handle.transactional_id].offsets = offsets
                 return Appended.YES
             case Append(record):
                 self._log(-1, encode(self.sink, record))
+                self.compact()
                 return None
             case Produce():
-                return self.write(request.handle, request.rows, request.marker)
+                return self.write(request.handle, request.rows, *request.markers)
         raise AssertionError(request)
+
+    def ledger_now(self) -> Ledger:
+        """The ledger as a new process reads it."""
+        ledger = Ledger(self.sink)
+        ledger.apply(self.ledger)
+        return ledger
 
     def init(self, transactional_id: str) -> Handle:
         """InitProducerId."""
@@ -112,7 +119,7 @@ class ModelKafka:
         t.state, t.commit, t.ended = State.PREPARED, False, None
         t.epoch += 1
 
-    def write(self, handle: Handle, rows: list[str], record: Any) -> bool:
+    def write(self, handle: Handle, rows: list[str], *records: LedgerRecord) -> bool:
         """Produce; False when fenced."""
         t = self.transactions[handle.transactional_id]
         if t.epoch != handle.producer_epoch:
@@ -121,9 +128,9 @@ class ModelKafka:
             raise Busy
         t.state = State.ONGOING
         t.rows += rows
-        if record is not None:
+        if records:
             form = encode if handle.transactional_id.startswith(PREFIX) else former_sink.encode_record
-            self._log(t.producer_id, form(self.sink, record))
+            self._log(t.producer_id, *(form(self.sink, record) for record in records))
             t.in_ledger = True
         return True
 
@@ -153,8 +160,8 @@ class ModelKafka:
         """The coordinator finishes a prepared end."""
         t = self.transactions[transactional_id]
         if t.in_ledger:
-            at = len(self.ledger)
-            self.ledger.append(LedgerBatch(at, at, t.producer_id, True, t.commit, ()))
+            self.ledger.append(LedgerBatch(self._end, self._end, t.producer_id, True, t.commit, ()))
+            self._end += 1
         if t.commit:
             self.output += t.rows
             for group, topics in t.offsets.items():
@@ -162,6 +169,7 @@ class ModelKafka:
                     for partition, offset in partitions.items():
                         self.group[group, topic, partition] = offset
         t.rows, t.in_ledger, t.offsets, t.state = [], False, {}, State.EMPTY
+        self.compact()
 
     def prepared(self) -> list[str]:
         """Ids whose markers are still to be written."""
@@ -171,6 +179,45 @@ class ModelKafka:
         """Ids that may time out."""
         return [name for name, t in self.transactions.items() if t.state is State.ONGOING]
 
-    def _log(self, producer_id: int, *records: tuple[bytes, bytes]) -> None:
-        at = len(self.ledger)
+    def compact(self) -> None:
+        """The log cleaner at its keenest, if there is one: up to the last stable offset only the last record of each
+        key stays, and no tombstone. Records of aborted transactions never were there."""
+        if not self.compacting:
+            return
+        committed = self._committed()
+        last = {key: at for at, is_in in enumerate(committed) for key, _ in self.ledger[at].records if is_in}
+        for at, is_in in enumerate(committed):
+            batch = self.ledger[at]
+            kept = tuple(
+                (key, value) for key, value in batch.records if is_in and value is not None and last[key] == at
+            )
+            self.ledger[at] = batch._replace(records=kept)
+        self.ledger = [
+            batch
+            for at, batch in enumerate(self.ledger)
+            if batch.records or batch.commit is not None or at >= len(committed)
+        ]
+
+    def _committed(self) -> list[bool]:
+        """For each batch below the last stable offset, whether its records are committed."""
+        committed = [True] * len(self.ledger)
+        waiting: dict[int, list[int]] = {}
+        for at, batch in enumerate(self.ledger):
+            if batch.commit is not None:
+                for data in waiting.pop(batch.producer_id, []):
+                    committed[data] = batch.commit
+            elif batch.transactional:
+                waiting.setdefault(batch.producer_id, []).append(at)
+        return committed[: min((data for batches in waiting.values() for data in batches), default=len(committed))]
+
+    def live_keys(self) -> set[bytes | None]:
+        """The keys that compaction keeps, once nothing is open."""
+        live: dict[bytes | None, bytes | None] = {}
+        for batch, committed in zip(self.ledger, self._committed(), strict=False):
+            live |= dict(batch.records) if committed else {}
+        return {key for key, value in live.items() if value is not None}
+
+    def _log(self, producer_id: int, *records: tuple[bytes, bytes | None]) -> None:
+        at = self._end
+        self._end += 1
         self.ledger.append(LedgerBatch(at, at, producer_id, producer_id >= 0, None, records))

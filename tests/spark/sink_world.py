@@ -58,13 +58,21 @@ class SinkWorld(NamedTuple):
         }
         return KafkaSink(sink_options(given), SCHEMA, on_driver=on_driver)
 
-    def task(self, driver: KafkaSink, batch: int, slot: int, words: str, attempt: int | None = None) -> SlotMessage:
+    def task(
+        self,
+        driver: KafkaSink,
+        batch: int,
+        slot: int,
+        words: str,
+        attempt: int | None = None,
+        query: str = QUERY,
+    ) -> SlotMessage:
         """An attempt at a slot, to its end; `attempt` is its number with Spark's speculation."""
         values = [word.encode() for word in words.split()]
         rows = pa.RecordBatch.from_pydict(
             {"key": pa.array([None] * len(values), pa.binary()), "value": pa.array(values, pa.binary())}
         )
-        return driver.write(BatchKey(QUERY, batch), slot, iter([rows.slice(0, 1), rows.slice(1)]), attempt)
+        return driver.write(BatchKey(query, batch), slot, iter([rows.slice(0, 1), rows.slice(1)]), attempt)
 
     def batch(self, driver: KafkaSink, batch: int, *slots: str) -> list[Any]:
         """All tasks of a batch."""
@@ -92,6 +100,20 @@ class SinkWorld(NamedTuple):
             while any(consumer.position(tp) < ends[tp] for tp in tps):
                 found.update(bytes(record.value or b"").decode() for record in consumer.poll(0.1))
         return found
+
+    def live_keys(self, ledger: str) -> set[bytes]:
+        """The keys in the topic `ledger` that compaction keeps."""
+        config = {"bootstrap.servers": self.bootstrap, "isolation.level": "read_committed"}
+        live: dict[bytes, object] = {}
+        self.settle()
+        with Consumer(config) as consumer:
+            tp = TopicPartition(ledger, 0)
+            consumer.assign([tp])
+            consumer.seek_to_beginning([tp])
+            end = consumer.end_offsets([tp])[tp]
+            while consumer.position(tp) < end:
+                live |= {bytes(record.key or b""): record.value for record in consumer.poll(0.1)}
+        return {key for key, value in live.items() if value is not None}
 
     def open_transactions(self) -> list[str]:
         """Ids of the sink's transactions that nobody has ended."""

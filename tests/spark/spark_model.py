@@ -38,8 +38,18 @@ class TaskFailedError(Exception):
 class WaitForTasks:
     """A driver's pseudo-request: answered when every slot has reported."""
 
-    def __init__(self, claim: Claim, batch: int, variant: int) -> None:
-        self.claim, self.batch, self.variant = claim, batch, variant
+    def __init__(self, claim: Claim, key: BatchKey, variant: int, more: int) -> None:
+        self.claim, self.key, self.variant, self.more = claim, key, variant, more
+
+
+@dataclass(eq=False)
+class Checkpoint:
+    """What outlives the drivers of one query."""
+
+    #: The batches in Spark's commit log.
+    commits: set[int] = field(default_factory=set)
+    #: The offset log: for each batch that was ever planned, how much more there was to read than at first.
+    offsets: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -63,18 +73,18 @@ class Process:
         return not isinstance(self.request, WaitForTasks) or len(self.reports) == SLOTS
 
 
-def rows_of(batch: int, slot: int, variant: int, more: int = 0) -> list[str]:
+def rows_of(batch: int, slot: int, variant: int, more: int = 0, query: str = QUERY) -> list[str]:
     """The rows of a slot. Batch 1 has an empty slot; with variant 1 a row moves from slot 0 to slot 1.
 
     `more` rows have come in when the batch was planned anew.
     """
-    rows = [f"{batch}.{slot}.{row}" for row in range(2 + more)]
+    rows = [f"{query}.{batch}.{slot}.{row}" for row in range(2 + more)]
     if batch == 1 and slot == 2:
         return []
     if variant and slot == 0:
         return rows[:1]
     if variant and slot == 1:
-        return [*rows, f"{batch}.0.1"]
+        return [*rows, f"{query}.{batch}.0.1"]
     return rows
 
 
@@ -89,31 +99,47 @@ class World:
         variants: Iterator[int],
         speculation: bool = False,
         former: bool = False,
+        compacting: bool = False,
     ) -> None:
         """With `speculation`, as Spark's setting of that name, every attempt has a transactional id of its own.
 
-        With `former`, drivers and tasks are those of the former version until `upgrade`.
+        With `former`, drivers and tasks are those of the former version until `upgrade`. With `compacting` the ledger
+        is compacted whenever it can be.
         """
         self.speculation = speculation
         self.former = former
-        self.kafka = ModelKafka(SINK, second_protocol=second_protocol)
+        self.kafka = ModelKafka(SINK, second_protocol=second_protocol, compacting=compacting)
         self.batches = batches
         self.variants = variants
-        self.commits: set[int] = set()
-        #: The offset log: for each batch that was ever planned, how much more there was to read than at first.
-        self.offsets: dict[int, int] = {}
+        self.query = QUERY
+        self.checkpoints = {QUERY: Checkpoint()}
         self.more = 0
         self.drivers: list[Process] = []
         self.tasks: list[Process] = []
         self.on_the_wire: list[Any] = []
         self.start_driver()
 
+    @property
+    def commits(self) -> set[int]:
+        """The commit log of the query that is started now."""
+        return self.checkpoints[self.query].commits
+
+    @property
+    def offsets(self) -> dict[int, int]:
+        """The offset log of the query that is started now."""
+        return self.checkpoints[self.query].offsets
+
     # what can happen
+
+    def switch(self, query: str) -> None:
+        """From now on drivers are started for `query`, through the same sink. What runs goes on as a zombie."""
+        self.query = query
+        self.checkpoints.setdefault(query, Checkpoint())
 
     def start_driver(self) -> None:
         """A new driver on the same checkpoint; one that is still there goes on as a zombie."""
         first = next(b for b in range(self.batches + 1) if b not in self.commits)
-        driver = Process(self._driver(first), former=self.former)
+        driver = Process(self._driver(self.query, self.checkpoints[self.query], first), former=self.former)
         self.drivers.append(driver)
         self._advance(driver, None)
 
@@ -257,27 +283,27 @@ class World:
         self.tasks.append(task)
         self._advance(task, None)
 
-    def _driver(self, first: int) -> Generator[Any, Any, None]:
+    def _driver(self, query: str, checkpoint: Checkpoint, first: int) -> Generator[Any, Any, None]:
         claim_it = former_sink.claim_sink if self.former else claim_sink
         for batch in range(first, self.batches):
-            self.offsets.setdefault(batch, self.more)
+            more = checkpoint.offsets.setdefault(batch, self.more)
             claim = yield from claim_it(SINK)
             process = next(p for p in self.drivers if inspect.getgeneratorstate(p.steps) == inspect.GEN_RUNNING)
             process.reports = {}
-            reports = yield WaitForTasks(claim, batch, next(self.variants))
+            reports = yield WaitForTasks(claim, BatchKey(query, batch), next(self.variants), more)
             try:
-                plan = Plan(f"offsets {batch} with {self.offsets[batch]} more", TOPIC)
+                plan = Plan(f"offsets {batch} with {more} more", TOPIC)
                 yield from commit_batch(reports, {GROUP: {"in": {0: (batch + 1) * 10}}}, plan)
             except PipelineError:
                 yield from abort_batch(reports)
                 raise
-            if batch in self.commits:
+            if batch in checkpoint.commits:
                 return  # Spark: another query has written this batch to the commit log
-            self.commits.add(batch)
+            checkpoint.commits.add(batch)
 
     def _task(self, driver: Process, job: WaitForTasks, slot: int, attempt: int) -> Generator[Any, Any, None]:
-        key = BatchKey(QUERY, job.batch)
-        rows = rows_of(job.batch, slot, job.variant, self.offsets[job.batch])
+        key = job.key
+        rows = rows_of(key.batch, slot, job.variant, job.more, key.query)
         digest = ",".join(sorted(rows))
         what, marker = slot_task(job.claim, key, slot, TOPIC)
         handle: Handle | None = None

@@ -107,6 +107,8 @@ def test_s2_the_sink_has_the_same_id_after_a_restart(given: dict[str, str], sink
         (SERVERS, "set the option sink.id"),
         ({**SINK, "sink.id": "a b"}, "letters, digits"),
         ({**SINK, "queryId": "job"}, "option queryId says nothing without batchId: give both"),
+        ({**SINK, "queryId": "", "batchId": "0"}, "queryId '': it must not be empty"),
+        ({**SINK, "queryId": "__ottla/unnamed", "batchId": "0"}, "names that begin with __ottla/ are Ottla's own"),
         ({**SINK, "batchId": "20261121"}, "option batchId says nothing without queryId: give both"),
         ({**SINK, "kafka.transactional.id": "x"}, "is set by the sink itself"),
         ({**SINK, "kafka.acks": "1"}, "idempoten"),

@@ -1,5 +1,6 @@
 """SPEC S2 and S3 on our broker and on Apache Kafka: driver and tasks are called as Spark does, and die in between."""
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -13,12 +14,12 @@ from ottla import Admin, NewTopic, Producer
 from ottla.base.errors import ConfigError
 from ottla.client.errors import ProducerFencedError
 from ottla.spark.errors import InDoubtError, PipelineError, SinkFencedError, SlotsLostError
-from ottla.spark.ledger import BatchKey, Plan, SlotMarker
+from ottla.spark.ledger import UNNAMED, BatchKey, Plan, SlotMarker
 from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import link
 from ottla.spark.options import sink_options
 from ottla.spark.pipeline import planned
-from ottla.spark.protocol import EndTransactions, commit_batch
+from ottla.spark.protocol import EndTransactions, SlotTask, commit_batch
 from ottla.spark.sink import KafkaSink, OttlaWriter
 from tests.spark import former_sink
 from tests.spark.brokers import on_either_broker
@@ -347,9 +348,31 @@ def test_s2_a_half_committed_batch_does_not_go_on_to_another_topic(
 def test_s2_tasks_of_a_batch_write_carry_nothing_of_the_complete_ones_before(world: SinkWorld) -> None:
     world.committer().commit(world.batch(world.driver(), 0, "a b", "c"), 0)
     given = {"kafka.bootstrap.servers": world.bootstrap, "topic": world.topic, "sink.id": world.sink}
-    writer = OttlaWriter(sink_options(given), SCHEMA, False, BatchKey("another", 0))
+    writer = OttlaWriter(sink_options({**given, "queryId": "another", "batchId": "0"}), SCHEMA, False)
     message = writer._sink.write(BatchKey("another", 0), 0, iter([]))
     assert message.report is not None and message.report.claim.past == {}
+
+
+def test_s2_batch_writes_without_query_id_do_not_make_the_ledger_grow(
+    world: SinkWorld, fresh_name: Callable[[str], str]
+) -> None:
+    options = {"kafka.bootstrap.servers": world.bootstrap, "topic": world.topic, "sink.id": world.sink}
+    options["ledger.topic"] = ledger = fresh_name("ledger")
+    for _ in range(3):
+        writer = OttlaWriter(sink_options(options), SCHEMA, False)
+        messages = [world.task(writer._sink, writer._key.batch, slot, "a", query=UNNAMED) for slot in range(2)]
+        writer.commit(messages)
+        assert len(world.live_keys(ledger)) == 4  # decision, done, two slots
+    for query in ("x", "y"):
+        writer = OttlaWriter(sink_options({**options, "queryId": query, "batchId": "0"}), SCHEMA, False)
+        writer.commit([world.task(writer._sink, 0, 0, "b", query=query)])
+    assert world.output() == Counter(a=6, b=2)
+    kinds = Counter((key["query"], key["kind"]) for key in map(json.loads, world.live_keys(ledger)))
+    last = {("y", "decision"): 1, ("y", "done"): 1, ("y", "slot"): 1}
+    assert kinds == {(UNNAMED, "decision"): 1, ("x", "decision"): 1, ("x", "done"): 1, ("x", "slot"): 1, **last}
+    for query, batch in ((UNNAMED, 2), ("x", 0), ("y", 0)):
+        replay = world.task(world.driver(**{"ledger.topic": ledger}), batch, 0, "other", query=query)
+        assert replay.report is not None and replay.report.task is SlotTask.SKIP
 
 
 def test_s2_a_new_query_may_follow_through_the_same_sink(world: SinkWorld) -> None:

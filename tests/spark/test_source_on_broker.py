@@ -38,6 +38,15 @@ def test_s1_a_batch_read_of_nothing_is_empty(world: World, fresh_name: Callable[
     assert batch_values(empty.reader(subscribePattern="nothing-is-called-so")) == []
 
 
+def test_s1_a_pattern_reads_no_ledger_and_a_name_does(world: World) -> None:
+    ledger = World(world.bootstrap, f"__ottla_ledger.of-{world.topic}")
+    ledger.make(1)
+    fresh = {"kafka__metadata__max__age__ms": 59_999}  # a link of its own, which knows no topics of before
+    reader = world.reader(subscribePattern=f".*{world.topic}", **fresh)
+    assert batch_values(reader) == world.rows(range(5), range(5))
+    assert batch_values(ledger.reader()) == ledger.rows(range(1), range(1))
+
+
 def test_s1_bounds_by_offset(world: World) -> None:
     reader = world.reader(startingOffsets=world.json(1, -2), endingOffsets=world.json(3, -1))
     assert batch_values(reader) == world.rows(range(1, 3), range(5))

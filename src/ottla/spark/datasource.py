@@ -1,12 +1,10 @@
 """`format("ottla")`, as Spark sees it."""
 
-import uuid
 from typing import Any
 
 from pyspark.sql.datasource import DataSource
 
 from ottla.spark.columns import HEADERS_SCHEMA, SOURCE_SCHEMA
-from ottla.spark.ledger import BatchKey
 from ottla.spark.options import SOURCE_OPTIONS, sink_options, source_options
 from ottla.spark.sink import OttlaStreamWriter, OttlaWriter
 from ottla.spark.source import OttlaReader, OttlaStreamReader
@@ -43,14 +41,12 @@ class OttlaDataSource(DataSource):  # type: ignore[misc]
         return OttlaStreamReader(source_options(self.options, streaming=True), schema)
 
     def writer(self, schema: Any, overwrite: bool) -> OttlaWriter:
-        """A batch write. Without `queryId` and `batchId` each write counts as a query of its own.
+        """A batch write. All writes without `queryId` and `batchId` count as one query, which the sink numbers.
 
         An exactly-once write needs a `sink.id`, as a stream does. A driver may die after its decision; the next driver
         finds the slots of that write by the sink's id and by nothing else.
         """
-        options = sink_options(self.options)
-        key = BatchKey(options.query_id or uuid.uuid4().hex, options.batch_id or 0)
-        return OttlaWriter(options, schema, overwrite, key)
+        return OttlaWriter(sink_options(self.options), schema, overwrite)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> OttlaStreamWriter:  # noqa: N802
         """A streaming write."""

@@ -1,4 +1,4 @@
-"""The transactional ids of exactly-once sinks. Pure.
+"""The names that are Ottla's own: the transactional ids of exactly-once sinks, and the topics of ledgers. Pure.
 
     __ottla/SINK/driver              the driver's
     __ottla/SINK/slot-N              slot N's
@@ -16,6 +16,9 @@ from typing import Final
 
 #: What all ids of ours begin with. An ACL of the type PREFIXED can name it, or `__ottla/SINK/` for one sink.
 PREFIX: Final = "__ottla/"
+#: What the names of our own topics begin with (a topic's name has no slash). No pattern of the source means them: a
+#: query that read the ledger which it writes would never come to an end.
+TOPIC_PREFIX: Final = "__ottla_"
 
 
 def driver_id(sink: str) -> str:

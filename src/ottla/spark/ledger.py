@@ -12,7 +12,8 @@ A reader of the ledger reads up to the high watermark and not only up to the las
 although slots' transactions that began earlier are still open. So `Ledger` applies control records itself.
 
 Batches use the same keys again, and only the last record of a key is needed. So the topic may be compacted, and Ottla
-creates it so. This module is pure.
+creates it so. When another query has decided, only one small record of a complete query stays: its last decision,
+without the slots. `Ledger.forgettable` says how the other records go. This module is pure.
 """
 
 import json
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from ottla.spark.errors import LedgerFormatError
+from ottla.spark.ids import PREFIX
 
 #: The version of the JSON forms below, written into every value.
 FORMAT_VERSION = 1
@@ -77,12 +79,19 @@ class Plan(NamedTuple):
     topic: str | None = None
 
 
+#: The query of all batch writes without the option queryId; the sink numbers them itself. They share one name so that
+#: their keys repeat. No query of Spark's, and no queryId, begins like that.
+UNNAMED: Final = f"{PREFIX}unnamed"
+
 #: The plan of a batch of which nothing is known.
 NO_PLAN: Final = Plan()
 
 
 class Decision(NamedTuple):
-    """The commit point of a batch. `driver` is the handle of the claim under which the decision was made."""
+    """The commit point of a batch. `driver` is the handle of the claim under which the decision was made.
+
+    A decision without slots is what a later claim has left of the decision of a complete batch.
+    """
 
     key: BatchKey
     driver: Handle
@@ -96,15 +105,22 @@ class Done(NamedTuple):
     key: BatchKey
 
 
-LedgerRecord = SlotMarker | Decision | Done
+class Forgotten(NamedTuple):
+    """A tombstone: for compaction, no record of `query` of this kind (and slot) was ever there."""
+
+    query: str
+    kind: str
+    slot: int | None = None
+
+
+LedgerRecord = SlotMarker | Decision | Done | Forgotten
 
 
 class Entry(NamedTuple):
     """What one record of the ledger topic says."""
 
     sink: str
-    #: None for a tombstone.
-    record: LedgerRecord | None
+    record: LedgerRecord
     #: Whether the writer's transactional ids have the former form.
     former_ids: bool = False
 
@@ -124,8 +140,11 @@ def _json(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
-def encode(sink: str, record: LedgerRecord) -> tuple[bytes, bytes]:
+def encode(sink: str, record: LedgerRecord) -> tuple[bytes, bytes | None]:
     """The key and value of `record` in the ledger topic, for the sink with id `sink`."""
+    if isinstance(record, Forgotten):
+        slot_of = {} if record.slot is None else {"slot": record.slot}
+        return _json({"sink": sink, "query": record.query, "kind": record.kind, **slot_of}), None
     key: dict[str, object] = {"sink": sink, "query": record.key.query}
     value: dict[str, object] = {"v": FORMAT_VERSION, "ids": ID_FORM, "batch": record.key.batch}
     match record:
@@ -146,7 +165,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry:
         name = json.loads(key or b"null")
         sink: str = name["sink"]
         if value is None:
-            return Entry(sink, None)
+            return Entry(sink, Forgotten(name["query"], name["kind"], name.get("slot")))
         body = json.loads(value)
         if body["v"] != FORMAT_VERSION:
             raise LedgerFormatError(f"ledger record {name} has format {body['v']}: a newer Ottla has written it")
@@ -202,6 +221,26 @@ class _QueryLedger:
             for slot in decision.slots
         )
 
+    def forget(self, kind: str, slot: int | None) -> None:
+        match kind:
+            case "slot" if slot is not None:
+                self.markers.pop(slot, None)
+            case "decision":
+                self.decision = None
+            case "done":
+                self.done = -1
+
+    def shorter(self) -> list[LedgerRecord]:
+        """What makes a complete query one record, in an order in which each beginning of the list does no harm."""
+        decision = self.decision
+        if decision is None:
+            return []
+        query = decision.key.query
+        shorter: list[LedgerRecord] = [decision._replace(slots=())] if decision.slots else []
+        if self.done >= 0:
+            shorter.append(Forgotten(query, "done"))
+        return shorter + [Forgotten(query, "slot", slot) for slot in sorted(self.markers)]
+
     def past(self) -> QueryPast:
         complete, latest, plan = self.done, max((m.key.batch for m in self.markers.values()), default=-1), NO_PLAN
         if self.decision is not None:
@@ -226,6 +265,8 @@ class Ledger:
         #: Whether a sink with transactional ids of the former form may have something open: it has written here since
         #: the last decision under ids of today's form. Records of open and aborted transactions tell so, too.
         self.has_former_ids = False
+        #: The query of the last committed decision.
+        self._last: str | None = None
         self._queries: dict[str, _QueryLedger] = {}
         self._pending: dict[int, list[Entry]] = {}
 
@@ -251,22 +292,48 @@ class Ledger:
 
     def _commit(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
-            if entry.record is None:
-                continue
-            query = self._queries.setdefault(entry.record.key.query, _QueryLedger())
+            name = entry.record.query if isinstance(entry.record, Forgotten) else entry.record.key.query
+            query = self._queries.setdefault(name, _QueryLedger())
             match entry.record:
                 case SlotMarker() as marker:
                     query.markers[marker.slot] = marker
                 case Decision() as decision:
                     query.decision = decision
-                    self.has_former_ids = entry.former_ids
+                    if decision.slots:
+                        self._last, self.has_former_ids = name, entry.former_ids
                 case Done(key):
                     query.done = max(query.done, key.batch)
+                case Forgotten(_, kind, slot):
+                    query.forget(kind, slot)
 
     def undone(self) -> list[Decision]:
         """Committed decisions without a Done record: their slots' transactions may still be open."""
         decisions = [query.decision for query in self._queries.values() if query.decision is not None]
-        return [d for d in decisions if d.key.batch > self._queries[d.key.query].done]
+        return [d for d in decisions if d.slots and d.key.batch > self._queries[d.key.query].done]
+
+    def forgettable(self, most_bytes: int) -> tuple[LedgerRecord, ...]:
+        """Records that make the ledger shorter and change nothing of what it tells; as many as have `most_bytes`.
+
+        They concern complete queries, all but the one that decided last. The decision of each stays, without its slots:
+        a replay is known by it for good. The other records get tombstones.
+
+        Only the holder of a claim may write them, in its decision's transaction. The claim has ended whatever these
+        queries had open, so no marker can come after its tombstone and still count. A decision's key is written in such
+        transactions alone, so no earlier driver can put an older decision in its place. With a done it could, as that
+        is written in no transaction: therefore the done goes, and the decision stays.
+        """
+        found: list[LedgerRecord] = []
+        for name, query in self._queries.items():
+            past = query.past()
+            if name == self._last or past.latest > past.complete:
+                continue
+            for record in query.shorter():
+                key, value = encode(self.sink, record)
+                most_bytes -= len(key) + len(value or b"")
+                if most_bytes < 0:
+                    return tuple(found)
+                found.append(record)
+        return tuple(found)
 
     def decision(self, query: str) -> Decision | None:
         """The last committed decision of `query`."""

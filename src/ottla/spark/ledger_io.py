@@ -82,9 +82,9 @@ class LedgerKafka:
             case ListOpen(pattern):
                 listed = await self._link.list_transactions(pattern, _OPEN_STATES)
                 return [transaction.transactional_id for transaction in listed]
-            case AppendInTransaction(handle, record, offsets):
+            case AppendInTransaction(handle, records, offsets):
                 faults.reach("sink.before-decision", batch)
-                return await self._append_in_transaction(handle, record, offsets)
+                return await self._append_in_transaction(handle, records, offsets)
             case EndTransactions(handles, commit):
                 return await self._end_all(handles, commit, batch)
             case Append(record):
@@ -125,7 +125,10 @@ class LedgerKafka:
         return Ended.YES
 
     async def _append_in_transaction(
-        self, handle: Handle, record: LedgerRecord, offsets: Mapping[str, Mapping[str, Mapping[int, int]]]
+        self,
+        handle: Handle,
+        ledger_records: tuple[LedgerRecord, ...],
+        offsets: Mapping[str, Mapping[str, Mapping[int, int]]],
     ) -> Appended:
         identity = ProducerIdentity(handle.producer_id, handle.producer_epoch)
         name = handle.transactional_id
@@ -135,7 +138,7 @@ class LedgerKafka:
             add = requests.add_partitions(name, identity, [self._tp])
             codes.append(await self._code(name, ApiKey.ADD_PARTITIONS_TO_TXN, add, requests.worst_partition_error))
         if not set(codes) - _WRITTEN:
-            sealed = self._batch(record, identity)
+            sealed = self._batch(ledger_records, identity)
             codes.append(await self._link.produce(self._tp, sealed, name))
         for group, topics in offsets.items():
             if set(codes) - _WRITTEN:
@@ -162,22 +165,19 @@ class LedgerKafka:
         code, _ = await self._link.ask_coordinator(name, api, message, error_of, group=group)
         return code
 
-    def _batch(self, record: LedgerRecord, identity: ProducerIdentity | None) -> bytes:
-        key, value = encode(self._sink, record)
-        line = Record(0, time.time_ns() // 1_000_000, key, value, ())
+    def _batch(self, ledger_records: tuple[LedgerRecord, ...], identity: ProducerIdentity | None) -> bytes:
+        now_ms = time.time_ns() // 1_000_000
+        encoded = [encode(self._sink, record) for record in ledger_records]
+        lines = [Record(at, now_ms, key, value, ()) for at, (key, value) in enumerate(encoded)]
         if identity is None:
-            return encode_batch([line])
+            return encode_batch(lines)
         # Every claim has an epoch of its own and this is the first batch of that epoch, so its sequence is 0.
         return encode_batch(
-            [line],
-            producer_id=identity.producer_id,
-            producer_epoch=identity.epoch,
-            base_sequence=0,
-            transactional=True,
+            lines, producer_id=identity.producer_id, producer_epoch=identity.epoch, base_sequence=0, transactional=True
         )
 
     async def _append(self, record: LedgerRecord) -> None:
-        raise_for(await self._link.produce(self._tp, self._batch(record, None), None), f"ledger {self._tp}")
+        raise_for(await self._link.produce(self._tp, self._batch((record,), None), None), f"ledger {self._tp}")
 
     async def _read(self) -> Ledger:
         """The ledger up to its present end. What was read before is not read again."""

@@ -18,6 +18,7 @@ from ottla.base.types import TopicPartition
 from ottla.client.config import CommonConfig, build, client_keys
 from ottla.client.producer.config import PRODUCER_CONFIG, producer_config
 from ottla.spark.bounds import EARLIEST, LATEST, AtOffsets, AtTimes, Bound
+from ottla.spark.ids import PREFIX, TOPIC_PREFIX
 from ottla.spark.plan import Offsets, offsets_from_json
 
 _TEXT, _WHOLE, _FLAG = ConfigType.STRING, ConfigType.LONG, ConfigType.BOOLEAN
@@ -64,7 +65,7 @@ SINK_OPTIONS = ConfigSet.of(
         ConfigKey("topic", _TEXT, None, "Where rows go, unless they have a topic column"),
         ConfigKey("semantics", _TEXT, "exactly-once", "What a crash may do", one_of("exactly-once", "at-least-once")),
         ConfigKey("sink.id", _TEXT, None, "Names the sink over restarts; default: from the query's name or checkpoint"),
-        ConfigKey("ledger.topic", _TEXT, "__ottla_ledger", "Where sinks note what they have committed"),
+        ConfigKey("ledger.topic", _TEXT, f"{TOPIC_PREFIX}ledger", "Where sinks note what they have committed"),
         ConfigKey(
             "ledger.replication.factor", _WHOLE, -1, "If the ledger topic has to be made; -1: the broker's default"
         ),
@@ -225,6 +226,11 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
             f"the option {alone} says nothing without {other}: give both, and a write that is run again under the same "
             "two is skipped, or neither"
         )
+    query_id = _text(own["queryId"])
+    if query_id is not None and (not query_id or query_id.startswith(PREFIX)):
+        raise ConfigError(
+            f"queryId {query_id!r}: it must not be empty, and names that begin with {PREFIX} are Ottla's own"
+        )
     client = {**_SINK_DEFAULTS, **kafka, "enable.idempotence": True}
     producer_config(client)
     semantics = Semantics(own["semantics"])
@@ -239,7 +245,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         group_id=_text(group),
         checkpoint=_text(own["checkpointLocation"]),
         query_name=_text(own["queryName"]),
-        query_id=_text(own["queryId"]),
+        query_id=query_id,
         batch_id=_int(own["batchId"]),
     )
 

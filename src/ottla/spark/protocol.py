@@ -44,6 +44,7 @@ from ottla.spark.errors import InDoubtError, SinkFencedError, SlotsLostError
 from ottla.spark.ids import driver_id, former_driver_id, former_slot_pattern, slot_pattern
 from ottla.spark.ledger import (
     NO_PLAN,
+    UNNAMED,
     BatchKey,
     Decision,
     Done,
@@ -56,6 +57,8 @@ from ottla.spark.ledger import (
     SlotMarker,
 )
 
+#: Most bytes of old records that one decision makes shorter. They travel with the claim, to every task and back.
+_FORGET_BYTES = 8_192
 #: Offsets of the source to commit: group id → topic → partition → the offset of the next record to read.
 GroupOffsets = Mapping[str, Mapping[str, Mapping[int, int]]]
 
@@ -84,10 +87,10 @@ class EndTransactions(NamedTuple):
 
 
 class AppendInTransaction(NamedTuple):
-    """Begin `handle`'s transaction: write the record to the ledger, the offsets to their groups. Answer: Appended."""
+    """Begin `handle`'s transaction: write the records to the ledger, the offsets to their groups. Answer: Appended."""
 
     handle: Handle
-    record: LedgerRecord
+    records: tuple[LedgerRecord, ...]
     offsets: GroupOffsets
 
 
@@ -125,6 +128,8 @@ class Claim(NamedTuple):
     #: What recovery did, for logs: slots committed for earlier decisions, and open transactions aborted.
     recovered: int = 0
     aborted: int = 0
+    #: What the decision makes of the ledger besides: see `Ledger.forgettable`.
+    forget: tuple[LedgerRecord, ...] = ()
 
     def only_for(self, query: str) -> "Claim":
         """The claim with only that part of the past which a batch of `query` needs."""
@@ -161,7 +166,12 @@ def claim_sink(sink: str) -> Steps:
     for decision in finished:
         yield Append(Done(decision.key))
     aborted = len(left_open - {handle.transactional_id for handle in handles})
-    return Claim(sink, driver, ledger.past(), len(committed), aborted)
+    return Claim(sink, driver, ledger.past(), len(committed), aborted, ledger.forgettable(_FORGET_BYTES))
+
+
+def unnamed_batch(claim: Claim) -> BatchKey:
+    """What a batch write without queryId is called in the ledger. Run again it is another write, with a new number."""
+    return BatchKey(UNNAMED, claim.past.get(UNNAMED, QueryPast()).latest + 1)
 
 
 class SlotTask(Enum):
@@ -193,7 +203,7 @@ def slot_task(
         raise InDoubtError(claim.sink, key.query, key.batch, why)
     if key.batch == past.complete:
         return SlotTask.SKIP, None
-    if key.batch > past.latest and past.latest > past.complete:
+    if key.batch > past.latest and past.latest > past.complete and key.query != UNNAMED:
         why = "not all of its slots are committed, and Spark went on without it"
         raise InDoubtError(claim.sink, key.query, past.latest, why)
     if past.committed and past.plan.topic != topic:
@@ -209,13 +219,20 @@ def slot_task(
 def _check_nothing_is_left_behind(claim: Claim, key: BatchKey) -> None:
     """Raise if another query's batch is half committed: only its own query can complete it, and nothing may hide it."""
     for query, past in claim.past.items():
-        if query != key.query and past.committed:
-            why = (
-                f"slots {[marker.slot for marker in past.committed]} are committed, the transactions of others were "
-                f"lost, and {key.query} is another query. Run {query} again from its checkpoint to complete the batch; "
-                "what cannot be run again has to be repaired in the output, before a write under a new sink.id"
+        if not past.committed or query == key.query != UNNAMED:
+            continue
+        slots = [marker.slot for marker in past.committed]
+        what_to_do = (
+            f"{key.query} is another query. Run {query} again from its checkpoint to complete the batch; what cannot "
+            "be run again has to be repaired in the output, before a write under a new sink.id"
+        )
+        if query == UNNAMED:
+            what_to_do = (
+                "a write without queryId has no replay that could complete it. Repair the output, then write under a "
+                "new sink.id"
             )
-            raise InDoubtError(claim.sink, query, past.latest, why)
+        why = f"slots {slots} are committed, the transactions of others were lost, and {what_to_do}"
+        raise InDoubtError(claim.sink, query, past.latest, why)
 
 
 def _target(topic: str | None) -> str:
@@ -336,7 +353,7 @@ def _check_no_slot_is_missing(claim: Claim, key: BatchKey, reports: Sequence[Slo
 
 
 def _decide(claim: Claim, decision: Decision, offsets: GroupOffsets) -> Steps:
-    appended: Appended = yield AppendInTransaction(claim.driver, decision, offsets)
+    appended: Appended = yield AppendInTransaction(claim.driver, (decision, *claim.forget), offsets)
     if appended is Appended.YES:
         outcomes: Sequence[Ended] = yield EndTransactions((claim.driver,), commit=True)
         if outcomes[0] is Ended.YES:

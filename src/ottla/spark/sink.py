@@ -20,7 +20,7 @@ from ottla.base.require import require
 from ottla.spark import faults
 from ottla.spark.columns import RowDigest, check_writable
 from ottla.spark.errors import PipelineError
-from ottla.spark.ledger import BatchKey, Plan, SlotMarker
+from ottla.spark.ledger import UNNAMED, BatchKey, Plan, SlotMarker
 from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import link
 from ottla.spark.options import Semantics, SinkOptions
@@ -35,6 +35,7 @@ from ottla.spark.protocol import (
     commit_batch,
     committed_plan,
     slot_task,
+    unnamed_batch,
 )
 from ottla.spark.slot_writer import PlainWriter, SlotWriter
 
@@ -81,6 +82,7 @@ class KafkaSink:
         claim = self.claim
         require(claim is not None, "the sink was claimed before its tasks started")
         assert claim is not None
+        claim = claim.only_for(key.query)  # the claim goes back to the driver with every task's message
         options = self.options
         by_option = options.batch_id is not None and options.checkpoint is None
         task, marker = slot_task(claim, key, slot, options.topic, by_option=by_option)
@@ -138,6 +140,8 @@ class KafkaSink:
         """What the checkpoint says of the batch. Raises PipelineError if the batch needs that and it cannot be read."""
         options, key = self.options, reports[0].key
         decided = committed_plan(reports[0].claim, key).offsets is not None
+        if key.query == UNNAMED:
+            checkpoint = None  # it has none; the option may be there to name the sink
         if batch is None and checkpoint is None:
             found = Planned(None, {}, "checkpointLocation is not an option of the writer")
         else:
@@ -233,13 +237,18 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 class OttlaWriter(DataSourceArrowWriter):  # type: ignore[misc]
     """A batch write: nothing is seen before the decision. With `queryId` and `batchId`, once over restarts."""
 
-    def __init__(self, options: SinkOptions, schema: Any, overwrite: bool, key: BatchKey) -> None:
+    def __init__(self, options: SinkOptions, schema: Any, overwrite: bool) -> None:
         if overwrite:
             raise ConfigError("a topic cannot be overwritten: use mode append")
-        self._key = key
         self._sink = KafkaSink(options, schema, on_driver=True)
-        if self._sink.claim is not None:  # the claim goes to every task, and comes back in its message
-            self._sink.claim = self._sink.claim.only_for(key.query)
+        claim = self._sink.claim
+        self._key = BatchKey(UNNAMED, 0)
+        if options.query_id is not None:
+            self._key = BatchKey(options.query_id, options.batch_id or 0)
+        elif claim is not None:
+            self._key = unnamed_batch(claim)
+        if claim is not None:
+            self._sink.claim = claim.only_for(self._key.query)  # the claim goes to every task
 
     def write(self, iterator: Iterator[Any]) -> SlotMessage:
         """A task."""

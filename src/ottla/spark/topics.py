@@ -11,6 +11,7 @@ from ottla.client.errors import ClientError
 from ottla.spark import bounds, plan
 from ottla.spark.bounds import EARLIEST, LATEST, AtTimes, Bound
 from ottla.spark.errors import OpenTransactionError
+from ottla.spark.ids import TOPIC_PREFIX
 from ottla.spark.link import KafkaLink, link
 from ottla.spark.options import SourceOptions
 from ottla.spark.plan import Logs, Offsets
@@ -23,6 +24,10 @@ class There(NamedTuple):
 
     partitions: list[TopicPartition]
     ids: dict[str, str]
+
+
+def _matches(pattern: re.Pattern[str], topic: str) -> bool:
+    return not topic.startswith(TOPIC_PREFIX) and pattern.fullmatch(topic) is not None
 
 
 class Topics:
@@ -46,7 +51,7 @@ class Topics:
         topics = {
             topic: info
             for topic, info in snapshot.topics.items()
-            if (pattern.fullmatch(topic) if pattern is not None else topic in named) and not info.is_internal
+            if (_matches(pattern, topic) if pattern is not None else topic in named) and not info.is_internal
         }
         found = {TopicPartition(topic, partition) for topic, info in topics.items() for partition in info.partitions}
         ids = {topic: topic_id_text(info.topic_id) for topic, info in topics.items() if info.topic_id != NO_TOPIC_ID}

@@ -1,0 +1,246 @@
+"""What stays in the ledger for good, and that nothing that went makes a replay look new (ADR 0012)."""
+
+from collections import Counter
+from itertools import cycle
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.spark.errors import InDoubtError, SlotsLostError
+from ottla.spark.ids import driver_id, slot_id
+from ottla.spark.ledger import (
+    UNNAMED,
+    BatchKey,
+    Decision,
+    Done,
+    Forgotten,
+    Handle,
+    Ledger,
+    LedgerRecord,
+    Plan,
+    QueryPast,
+    SlotDecision,
+    SlotMarker,
+    encode,
+)
+from ottla.spark.protocol import (
+    Append,
+    Claim,
+    SlotReport,
+    SlotTask,
+    Steps,
+    claim_sink,
+    commit_batch,
+    slot_task,
+    unnamed_batch,
+)
+from tests.spark.kafka_model import Busy, ModelKafka, Produce
+from tests.spark.spark_model import SLOTS, World, rows_of
+
+BATCHES = 2
+QUERIES = ("q", "r", "t")
+CHOICES = st.lists(st.integers(0, 9_999), min_size=40, max_size=200)
+#: Of the query that decided last: a decision, a done, and a marker for each slot with rows.
+OF_THE_LAST = 2 + SLOTS
+
+
+def finish(world: World, queries: tuple[str, ...]) -> None:
+    """Run every query to its end. One that stops in doubt for another one's half committed batch is started again."""
+    left = list(queries)
+    for query in 2 * queries:
+        if query in left:
+            world.switch(query)
+            failed = world.calm_down().failed
+            assert failed is None or isinstance(failed, InDoubtError)
+            if failed is None:
+                left.remove(query)
+    assert left == []
+
+
+def expected(queries: tuple[str, ...]) -> Counter[str]:
+    batches = [(query, batch, slot) for query in queries for batch in range(BATCHES) for slot in range(SLOTS)]
+    return Counter(row for query, batch, slot in batches for row in rows_of(batch, slot, 0, 0, query))
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    choices=CHOICES,
+    switches=st.dictionaries(st.integers(0, 200), st.sampled_from(QUERIES), max_size=6),
+    second_protocol=st.booleans(),
+    former=st.booleans(),
+)
+def test_s2_a_replay_is_known_whatever_queries_wrote_in_between_and_whatever_was_compacted(
+    choices: list[int], switches: dict[int, str], second_protocol: bool, former: bool
+) -> None:
+    world = World(BATCHES, second_protocol=second_protocol, variants=cycle([0]), former=former, compacting=True)
+    for at, choice in enumerate(choices):
+        if at in switches:
+            world.switch(switches[at])
+            if world.former:
+                world.upgrade()
+        world.act(choice)
+    if world.former:
+        world.upgrade()
+    finish(world, QUERIES)
+    assert Counter(world.kafka.output) == expected(QUERIES)
+    while world.on_the_wire:  # the dead are heard of for the last time
+        world.deliver(world.on_the_wire[0])
+        for name in world.kafka.prepared():
+            world.kafka.write_markers(name)
+    for query in QUERIES:  # Spark's commit log has lost its last file
+        world.switch(query)
+        world.commits.discard(BATCHES - 1)
+    finish(world, QUERIES)
+    assert Counter(world.kafka.output) == expected(QUERIES)
+
+
+def test_s2_of_a_query_that_was_followed_by_others_one_small_record_stays() -> None:
+    world = World(BATCHES, second_protocol=True, variants=cycle([0]))
+    for number in range(12):
+        world.switch(f"query {number}")
+        assert world.calm_down().failed is None
+        assert len(world.kafka.live_keys()) <= number + OF_THE_LAST
+    plan = Plan("offsets 1 with 0 more", "t")
+    assert set(world.kafka.ledger_now().past().values()) == {QueryPast(BATCHES - 1, BATCHES - 1, (), plan)}
+
+
+def test_s2_a_late_word_of_a_driver_that_died_long_ago_does_not_bring_an_older_batch_back() -> None:
+    world = World(BATCHES, second_protocol=True, variants=cycle([0]), compacting=True)
+    (driver,) = world.drivers
+    while not isinstance(driver.request, Append):
+        for name in world.kafka.prepared():
+            world.kafka.write_markers(name)
+        for process in [p for p in world.drivers + world.tasks if p.alive]:
+            if not isinstance(process.request, Append):
+                world.step(process)
+    world.kill_with_request_on_the_wire(driver)  # "batch 0 is done"
+    for query in ("q", "r"):
+        world.switch(query)
+        assert world.calm_down().failed is None
+    world.deliver(world.on_the_wire[0])
+    world.switch("q")
+    world.commits.clear()
+    world.commits.add(0)
+    assert world.calm_down().failed is None
+    assert Counter(world.kafka.output) == expected(("q", "r"))
+
+
+# batch writes without queryId
+
+
+def answered(kafka: ModelKafka, steps: Steps) -> Any:
+    """Run `steps` with nobody else about; markers are written when it has to wait for them."""
+    answer = None
+    while True:
+        try:
+            request = steps.send(answer)
+        except StopIteration as finished:
+            return finished.value
+        try:
+            answer = kafka.answer(request)
+        except Busy:
+            for name in kafka.prepared():
+                kafka.write_markers(name)
+            answer = kafka.answer(request)
+
+
+def write(kafka: ModelKafka, rows: list[str], lost: tuple[int, ...] = ()) -> None:
+    """A batch write: a row to each slot. The slots `lost` are taken over by a zombie before the commit."""
+    claim: Claim = answered(kafka, claim_sink("s"))
+    key = unnamed_batch(claim)
+    reports = []
+    for slot, row in enumerate(rows):
+        assert slot_task(claim, key, slot, "t") == (SlotTask.WRITE, None)
+        handle = kafka.init(slot_id("s", slot))
+        kafka.answer(Produce(handle, [row], SlotMarker(key, slot, 1, row)))
+        reports.append(SlotReport(claim, key, slot, SlotTask.WRITE, 1, row, handle))
+    for slot in lost:
+        kafka.abort_for_good(slot_id("s", slot))
+    answered(kafka, commit_batch(reports, {}, Plan(None, "t")))
+    for name in kafka.prepared():
+        kafka.write_markers(name)
+
+
+def test_s2_the_ledger_does_not_grow_with_batch_writes_without_query_id() -> None:
+    kafka = ModelKafka("s", second_protocol=True, compacting=True)
+    sizes = set()
+    for number in range(20):
+        write(kafka, [f"{number} a", f"{number} b"])
+        sizes.add(len(kafka.live_keys()))
+    assert sizes == {4}
+    assert Counter(kafka.output) == Counter(f"{number} {row}" for number in range(20) for row in "ab")
+
+
+def test_s2_a_batch_write_that_was_lost_in_whole_is_followed_by_the_next() -> None:
+    kafka = ModelKafka("s", second_protocol=True, compacting=True)
+    with pytest.raises(SlotsLostError):
+        write(kafka, ["a", "b"], lost=(0, 1))
+    write(kafka, ["a", "b"])
+    assert Counter(kafka.output) == Counter("ab")
+
+
+def test_s2_a_batch_write_without_query_id_that_stayed_half_committed_is_told_by_the_next() -> None:
+    kafka = ModelKafka("s", second_protocol=True, compacting=True)
+    write(kafka, ["a", "b"])
+    with pytest.raises(SlotsLostError):
+        write(kafka, ["c", "d"], lost=(1,))
+    for _ in range(2):
+        with pytest.raises(InDoubtError, match=r"batch 1 .* slots \[0\] are committed, .* has no replay") as told:
+            write(kafka, ["c", "d"])
+        assert told.value.query == UNNAMED
+
+
+# the records themselves
+
+KEY = BatchKey("q", 7)
+DRIVER = Handle(driver_id("s"), 1, 0)
+WHOLE = Decision(KEY, DRIVER, (SlotDecision(0, 3, "aa", Handle(slot_id("s", 0), 5, 1)),), Plan("ab", "t"))
+MARKER = SlotMarker(KEY, 0, 3, "aa")
+OTHER = WHOLE._replace(key=BatchKey("r", 0), slots=(SlotDecision(0, 0, "", None),))
+
+
+def ledger_of(*records: LedgerRecord) -> Ledger:
+    kafka = ModelKafka("s", second_protocol=True)
+    for record in records:
+        kafka.answer(Append(record))
+    return kafka.ledger_now()
+
+
+def test_s2_a_complete_query_becomes_its_decision_without_slots() -> None:
+    ledger = ledger_of(MARKER, WHOLE, Done(KEY), OTHER)
+    settled = WHOLE._replace(slots=())
+    assert ledger.forgettable(10_000) == (settled, Forgotten("q", "done"), Forgotten("q", "slot", 0))
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        pytest.param((MARKER, WHOLE, Done(KEY)), id="it decided last"),
+        pytest.param((WHOLE, OTHER), id="it is not complete"),
+        pytest.param((MARKER, WHOLE._replace(slots=()), Forgotten("q", "slot", 0), OTHER), id="it is short already"),
+    ],
+)
+def test_s2_what_may_be_needed_stays(records: tuple[LedgerRecord, ...]) -> None:
+    assert ledger_of(*records).forgettable(10_000) == ()
+
+
+def test_s2_a_done_that_comes_late_goes_again() -> None:
+    ledger = ledger_of(WHOLE._replace(slots=()), OTHER, Done(BatchKey("q", 6)))
+    assert ledger.past()["q"] == QueryPast(7, 7, (), WHOLE.plan)
+    assert ledger.forgettable(10_000) == (Forgotten("q", "done"),)
+
+
+@given(st.lists(st.tuples(st.sampled_from("qrt"), st.integers(0, 3), st.booleans()), max_size=12), st.integers(0, 900))
+def test_s2_what_is_forgotten_changes_nothing_that_is_told(writes: list[tuple[str, int, bool]], most: int) -> None:
+    records: list[LedgerRecord] = []
+    for query, batch, done in writes:
+        key = BatchKey(query, batch)
+        records += [MARKER._replace(key=key), WHOLE._replace(key=key), *([Done(key)] if done else [])]
+    before = ledger_of(*records)
+    forgotten = before.forgettable(most)
+    assert sum(len(key) + len(value or b"") for key, value in (encode("s", record) for record in forgotten)) <= most
+    after = ledger_of(*records, *forgotten)
+    assert after.past() == before.past()
+    assert not set(after.undone()) - set(before.undone())
