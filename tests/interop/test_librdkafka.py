@@ -189,3 +189,23 @@ def test_admin_creates_alters_and_deletes_topics(any_broker: str, fresh: Fresh) 
         admin.create_topics([NewTopic(name, 1, 1)])[name].result(_WAIT_S)
     admin.delete_topics([name])[name].result(_WAIT_S)
     assert name not in admin.list_topics(timeout=_WAIT_S).topics
+
+
+def test_records_without_a_key_are_told_from_those_that_went_with_them(any_broker: str, fresh: Fresh) -> None:
+    """KIP-467: the application mends the records at fault, and sends the others again."""
+    topic = fresh("compacted")
+    admin = AdminClient({"bootstrap.servers": any_broker})
+    admin.create_topics([NewTopic(topic, 1, 1, config={"cleanup.policy": "compact"})])[topic].result(_WAIT_S)
+    told: dict[bytes, str | None] = {}
+    producer = Producer({"bootstrap.servers": any_broker, "linger.ms": 500, "enable.idempotence": False})
+    for key, value in ((b"k", b"a"), (None, b"b"), (b"k", b"c"), (None, b"d")):
+        producer.produce(
+            topic, value, key, on_delivery=lambda error, m: told.update({m.value(): error and error.name()})
+        )
+    assert producer.flush(_WAIT_S) == 0
+    assert told == {
+        b"a": "_INVALID_DIFFERENT_RECORD",
+        b"b": "INVALID_RECORD",
+        b"c": "_INVALID_DIFFERENT_RECORD",
+        b"d": "INVALID_RECORD",
+    }

@@ -62,3 +62,11 @@ MAX_DESCRIBED_PARTITIONS: Final = 2_000
 #: Times that a coordinator shard is read again from its log, with no request going well in between, before it is given
 #: up: once would do for a fault that passes, and each costs as much as loading it at the start.
 MAX_FRESH_STARTS: Final = 3
+
+#: Records of a produced batch that are looked at one by one, which only a compacted topic and a refusal need. A batch
+#: of a mebibyte, the usual `max.message.bytes`, holds 150,000 of the smallest records before it is compressed.
+MAX_OPENED_RECORDS: Final = 200_000
+
+#: Records that the answer to a produce names as refused; each takes about 100 bytes. librdkafka sends batches of at
+#: most 10,000 records by default.
+MAX_RECORD_ERRORS: Final = 10_000

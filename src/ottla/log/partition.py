@@ -159,7 +159,7 @@ class PartitionLog:
             return self._refused(Refusal(ErrorCode(fault.error_code), str(fault)))
         refusal: Refusal | None
         if origin is Origin.CLIENT:
-            refusal = check_client_batch(records, header, self.config, now_ms)
+            refusal = check_client_batch(records, header, self.config, self.tp, now_ms)
         else:
             require(not header.is_control, "markers are written by append_control")
             refusal = check_own_batch(records, header, self.config)
@@ -249,7 +249,7 @@ class PartitionLog:
         return self.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
 
     def _refused(self, refusal: Refusal) -> Appended:
-        return Appended(-1, -1, -1, self.log_start_offset, False, refusal.error, refusal.message)
+        return Appended(-1, -1, -1, self.log_start_offset, False, *refusal)
 
     def _write(
         self, records: Buffer, header: BatchHeader, leader_epoch: int, timestamp_ms: int, now_ms: int

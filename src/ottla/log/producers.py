@@ -16,7 +16,7 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from ottla.base.require import require
-from ottla.log.results import NO_GUARD, ActiveProducer, Origin, VerificationGuard
+from ottla.log.results import NO_GUARD, ActiveProducer, Origin, RecordError, VerificationGuard
 from ottla.wire.batch import BatchHeader
 from ottla.wire.errors import ErrorCode
 
@@ -30,6 +30,7 @@ class Refusal(NamedTuple):
 
     error: ErrorCode
     message: str
+    record_errors: tuple[RecordError, ...] = ()
 
 
 class BatchMetadata(NamedTuple):
@@ -184,7 +185,8 @@ class ProducerState:
         """
         entry = self.producers.get(producer_id)
         if entry is not None and producer_epoch < entry.producer_epoch:
-            return VerificationGuard(NO_GUARD, *_old_epoch(producer_id, producer_epoch, entry.producer_epoch))
+            refusal = _old_epoch(producer_id, producer_epoch, entry.producer_epoch)
+            return VerificationGuard(NO_GUARD, refusal.error, refusal.message)
         if self.has_ongoing_transaction(producer_id, producer_epoch):
             return VerificationGuard(NO_GUARD)
         waiting = self._verifications.get(producer_id)

@@ -37,6 +37,18 @@ class SpecialTimestamp(IntEnum):
     EARLIEST_PENDING_UPLOAD = -6
 
 
+class RecordError(NamedTuple):
+    """Why one record of a refused batch is refused (KIP-467)."""
+
+    #: The record's place in the batch, counted from 0.
+    batch_index: int
+    message: str
+
+    def __str__(self) -> str:
+        """As Apache Kafka shows it in the batch's own message."""
+        return f"RecordError(batchIndex={self.batch_index}, message='{self.message}')"
+
+
 class Appended(NamedTuple):
     """An append's answer: what a Produce response says about one partition."""
 
@@ -49,6 +61,8 @@ class Appended(NamedTuple):
     duplicate: bool = False
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
+    #: The records that are at fault, where the batch is refused because of them.
+    record_errors: tuple[RecordError, ...] = ()
 
 
 class VerificationGuard(NamedTuple):

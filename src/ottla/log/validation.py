@@ -1,13 +1,16 @@
 """Checks a client's batch before it is appended: all checks of Kafka's LogValidator that need only the batch's header.
 
-Only for a compacted topic the batch is opened, because each record must have a key there. A lower bound on timestamps
-is compared with the batch's first record. A refused batch is the client's fault, and nothing has changed.
+The batch is opened only for a compacted topic, because each record must have a key there, and where the header's
+timestamps are out of range (`record_checks`). A lower bound on timestamps is compared with the batch's first record
+otherwise. A refused batch is the client's fault, and nothing has changed.
 """
 
 from typing import Final
 
+from ottla.base.types import TopicPartition
 from ottla.log.config import LogConfig, TimestampType
 from ottla.log.producers import Refusal
+from ottla.log.record_checks import check_records, stamped_by_producer
 from ottla.log.storage import Buffer
 from ottla.wire.batch import BatchHeader, check_integrity, validate
 from ottla.wire.batch_errors import BatchTooLargeError, CorruptBatchError
@@ -17,7 +20,9 @@ _LOG_APPEND_TIME: Final = 0x08
 _CONTROL: Final = 0x20
 
 
-def check_client_batch(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> Refusal | None:
+def check_client_batch(
+    records: Buffer, header: BatchHeader, config: LogConfig, tp: TopicPartition, now_ms: int
+) -> Refusal | None:
     """Why a produced batch is refused, or None."""
     try:
         validate(records, 0, header, config.max_message_bytes)
@@ -32,13 +37,23 @@ def check_client_batch(records: Buffer, header: BatchHeader, config: LogConfig, 
     if header.attributes & (_CONTROL | _LOG_APPEND_TIME):
         if header.attributes & _CONTROL:
             return Refusal(ErrorCode.INVALID_RECORD, "clients are not allowed to write control records")
-        return Refusal(ErrorCode.INVALID_TIMESTAMP, "a producer must not set the timestamp type to LogAppendTime")
-    if config.message_timestamp_type is TimestampType.CREATE_TIME and header.max_timestamp_ms != -1:
-        if header.max_timestamp_ms - now_ms > config.message_timestamp_after_max_ms:
-            return _out_of_range(header.max_timestamp_ms, config, now_ms)
-        if now_ms - header.base_timestamp_ms > config.message_timestamp_before_max_ms:
-            return _out_of_range(header.base_timestamp_ms, config, now_ms)
-    return _check_keys(records) if config.compacts else None
+        return stamped_by_producer(records, header)
+    in_range = _has_timestamps_in_range(header, config, now_ms)
+    refusal = None if in_range and not config.compacts else check_records(records, header, config, tp, now_ms)
+    if refusal is None and header.max_timestamp_ms - now_ms > config.message_timestamp_after_max_ms and not in_range:
+        # No record is at fault: the header lies. Retention and the time index would believe it.
+        return Refusal(ErrorCode.INVALID_TIMESTAMP, f"the batch's newest timestamp {header.max_timestamp_ms} is none")
+    return refusal
+
+
+def _has_timestamps_in_range(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    """Whether the header shows that no record is too young, nor the first one too old."""
+    if config.message_timestamp_type is not TimestampType.CREATE_TIME or header.max_timestamp_ms == -1:
+        return True
+    return (
+        header.max_timestamp_ms - now_ms <= config.message_timestamp_after_max_ms
+        and now_ms - header.base_timestamp_ms <= config.message_timestamp_before_max_ms
+    )
 
 
 def check_own_batch(records: Buffer, header: BatchHeader, config: LogConfig) -> Refusal | None:
@@ -58,28 +73,8 @@ def check_own_batch(records: Buffer, header: BatchHeader, config: LogConfig) -> 
     return None
 
 
-def _check_keys(records: Buffer) -> Refusal | None:
-    from ottla.wire.records import decode_batch  # imported here: only compacted topics need it
-
-    try:
-        missing = [record.offset for record in decode_batch(records) if record.key is None]
-    except CorruptBatchError as fault:
-        return Refusal(ErrorCode(fault.error_code), str(fault))
-    if missing:
-        return Refusal(
-            ErrorCode.INVALID_RECORD, f"Compacted topic cannot accept message without key: records {missing[:3]}"
-        )
-    return None
-
-
 def _too_large_for_segment(header: BatchHeader, config: LogConfig) -> Refusal:
     return Refusal(
         ErrorCode.RECORD_LIST_TOO_LARGE,
         f"the batch takes {header.size_bytes} bytes, a segment at most {config.segment_bytes}",
     )
-
-
-def _out_of_range(timestamp_ms: int, config: LogConfig, now_ms: int) -> Refusal:
-    low = now_ms - config.message_timestamp_before_max_ms
-    high = now_ms + config.message_timestamp_after_max_ms
-    return Refusal(ErrorCode.INVALID_TIMESTAMP, f"Timestamp {timestamp_ms} is out of range: [{low}, {high}]")

@@ -22,8 +22,8 @@ from ottla.broker.runtime.answers import then
 from ottla.broker.runtime.partitions import Partition
 from ottla.broker.server import Answer, Encoded, Frame, Later
 from ottla.coordinator.txn.add_partitions_to_txn import produce_error
-from ottla.log.results import NO_GUARD
-from ottla.wire.batch import COMPRESSION_MASK, HEADER_BYTES
+from ottla.log.results import NO_GUARD, RecordError
+from ottla.wire.batch import COMPRESSION_MASK, HEADER_BYTES, parse_header
 from ottla.wire.codec import Buffer
 from ottla.wire.compression import Compression
 from ottla.wire.errors import ErrorCode
@@ -45,13 +45,11 @@ _KNOWS_ABORTABLE_FROM = 11
 #: The first version that may use zstd (KIP-110).
 _ZSTD_FROM = 7
 _ACKS = (-1, 0, 1)
-_REFUSED_RECORDS = (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP)
 #: Errors from before the log is asked. Answers with other errors also say where the log begins.
 _WITHOUT_LOG_START = (
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.MESSAGE_TOO_LARGE,
     ErrorCode.RECORD_LIST_TOO_LARGE,
-    ErrorCode.INVALID_RECORD,
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
@@ -214,8 +212,9 @@ class _Produce:
         except StorageError as fault:
             return _error(index, self._node.partitions.faults.report(partition.tp, fault), str(fault))
         if appended.error is not ErrorCode.NONE:
-            answer = _error(index, appended.error, appended.message)
-            if appended.error not in _WITHOUT_LOG_START:
+            answer = _error(index, appended.error, appended.message, appended.record_errors)
+            early = appended.error is ErrorCode.INVALID_RECORD and not _is_one_batch(records)
+            if appended.error not in _WITHOUT_LOG_START and not early:
                 answer = answer._replace(log_start_offset=partition.log.log_start_offset)
             return answer
         if not appended.duplicate:
@@ -234,6 +233,10 @@ class _Produce:
         return self._node.partitions.find(name, index) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def _is_one_batch(records: Buffer) -> bool:
+    return len(records) >= HEADER_BYTES and parse_header(records).size_bytes == len(records)
+
+
 def _is_transactional(records: Buffer) -> bool:
     return bool(_ATTRIBUTES.unpack_from(records)[0] & _TRANSACTIONAL)
 
@@ -242,6 +245,8 @@ def _is_zstd(records: Buffer) -> bool:
     return len(records) >= HEADER_BYTES and _ATTRIBUTES.unpack_from(records)[0] & COMPRESSION_MASK == Compression.ZSTD
 
 
-def _error(index: int, error: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
-    record_errors = (BatchIndexAndErrorMessage(0, message),) if error in _REFUSED_RECORDS else ()
+def _error(
+    index: int, error: ErrorCode, message: str | None = None, refused: tuple[RecordError, ...] = ()
+) -> PartitionProduceResponse:
+    record_errors = tuple(BatchIndexAndErrorMessage(*each) for each in refused)
     return PartitionProduceResponse(index, error, -1, record_errors=record_errors, error_message=message)
