@@ -1,9 +1,9 @@
-"""Range (SPEC A1): per topic, partitions in order divided by members in order, the remainder to the first members.
+"""Range (SPEC A1): each topic's partitions in order are divided among the members in order; the first get the rest.
 
-Topics with as many partitions and the same members line up: whoever has partition 3 of one has partition 3 of the
-other. Where members and replicas name racks, members first get partitions that have a replica in their own rack, as
-far as the shares and the lining-up allow (KIP-881); what is left is then divided as if there were no racks.
-Outcome for outcome Apache Kafka's RangeAssignor.
+Topics with the same members and the same number of partitions line up: the member that has partition 3 of one topic has
+partition 3 of the others. If members and replicas name racks, members first get partitions with a replica in their own
+rack, as far as their shares and the lining-up allow (KIP-881). What is left is divided as if there were no racks. Every
+result is the same as that of Apache Kafka's RangeAssignor.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RangeAssignor(BaseAssignor):
 
 
 class _TopicShares:
-    """One topic being divided: who may still take how many, and what is left."""
+    """One topic that is being divided: how many each member may still take, and what is left."""
 
     def __init__(self, topic: str, partitions: Sequence[PartitionInfo], rack_of: dict[str, str | None]) -> None:
         self.topic = topic
@@ -54,7 +54,7 @@ class _TopicShares:
         consumer_racks = {rack for rack in rack_of.values() if rack}
         self.racks = {info.partition: frozenset(info.replica_racks) for info in partitions} if consumer_racks else {}
         all_racks = frozenset[str]().union(*self.racks.values())
-        #: Racks decide nothing where no member's rack has a replica, or where every partition is in every rack.
+        #: Racks do not matter if no member's rack has a replica, or if every partition is in every rack.
         self.needs_racks = bool(consumer_racks & all_racks) and any(r != all_racks for r in self.racks.values())
 
     def may_take(self, member: str) -> int:
@@ -62,7 +62,7 @@ class _TopicShares:
         return max(0, self._share + (1 if self._extras > 0 else 0) - len(self.given[member]))
 
     def in_rack(self, member: str, partition: int) -> bool:
-        """Whether `partition` has a replica in the member's rack; a member without a rack is at home everywhere."""
+        """Whether `partition` has a replica in the member's rack. A member without a rack is in every rack."""
         rack = self.rack_of[member]
         return rack is None or rack in self.racks.get(partition, ())
 
@@ -73,7 +73,7 @@ class _TopicShares:
         self.left = [partition for partition in self.left if partition not in partitions]
 
     def divide(self, allowed: Callable[[str, int], bool]) -> None:
-        """Give each member in turn as many as it may take of those that are left and `allowed`."""
+        """Give each member in turn as many partitions as it may take, of those that are left and `allowed`."""
         for member in self.rack_of:
             partitions = [p for p in self.left if allowed(member, p)][: self.may_take(member)]
             if partitions:
@@ -92,7 +92,7 @@ def _assign_by_racks(shares: Sequence[_TopicShares]) -> None:
 
 
 def _assign_alike_by_racks(alike: Sequence[_TopicShares], partition_count: int) -> None:
-    """Topics with the same members and as many partitions: a number goes to one member in all of them, or to none."""
+    """Divide topics with the same members and number of partitions alike: partition n of all goes to one member."""
     waiting = list(alike[0].rack_of)
     for partition in range(partition_count):
         fitting = (m for m in waiting if all(s.in_rack(m, partition) and s.may_take(m) > 0 for s in alike))

@@ -1,7 +1,7 @@
 """RoundRobin (SPEC A2, A3): all partitions in order, dealt to the members in a circle.
 
-A member that does not subscribe to a partition's topic is passed over, and the circle goes on from there: with unequal
-subscriptions the outcome may be lopsided, as Apache Kafka's RoundRobinAssignor is.
+A member that does not subscribe to a partition's topic is skipped, and the circle goes on from there. With unequal
+subscriptions the result may be uneven, as with Apache Kafka's RoundRobinAssignor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class RoundRobinAssignor(BaseAssignor):
         given: dict[str, list[TopicPartition]] = {member: [] for member in members}
         turn = 0
         for partition in cluster.partitions(topic for topics in topics_of.values() for topic in topics):
-            # Ends: some member subscribes to the topic, or the partition would not be here.
+            # This loop ends: the partition is only here because some member subscribes to its topic.
             while partition.topic not in topics_of[members[turn]]:
                 turn = (turn + 1) % len(members)
             given[members[turn]].append(partition)

@@ -1,8 +1,8 @@
-"""What an assignor is given, what it answers, and the protocol it follows (SPEC A7).
+"""What an assignor gets, what it answers, and the protocol that it follows (SPEC A7).
 
-An assignor runs in the member that leads a classic group (`ConsumerPartitionAssignor` in Apache Kafka). Before every
-join each member says its `Subscription`; the leader gets all of them with a `Cluster` and answers with one
-`Assignment` per member. To write your own, implement `Assignor`, most easily by subclassing `BaseAssignor`:
+An assignor runs in the member that leads a classic group (`ConsumerPartitionAssignor` in Apache Kafka). At every join
+each member sends its `Subscription`. The leader gets all of them and a `Cluster`, and answers with one `Assignment` for
+each member. To write your own, implement `Assignor`; the easiest way is a subclass of `BaseAssignor`:
 
     class Everything(BaseAssignor):
         name = "everything"
@@ -36,7 +36,7 @@ class PartitionInfo(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """The topics known to the leader. A topic that is subscribed but missing here gets nobody."""
+    """The topics that the leader knows. A topic that is missing here is not assigned, even if it is subscribed."""
 
     topics: Mapping[str, tuple[PartitionInfo, ...]]
 
@@ -48,7 +48,7 @@ class Cluster(NamedTuple):
         )
 
     def partitions(self, topics: Iterable[str]) -> tuple[TopicPartition, ...]:
-        """Every partition of the known ones among `topics`, by topic, then number."""
+        """Every partition of those `topics` that are known, sorted by topic and number."""
         known = sorted({topic for topic in topics if topic in self.topics}, key=java_order)
         return tuple(
             TopicPartition(topic, info.partition)
@@ -81,7 +81,7 @@ class Assignor(Protocol):
 
     @property
     def name(self) -> str:
-        """What members vote with; all members of a group must have one assignor of the same name in common."""
+        """The name that members vote for. All members of a group must have at least one assignor name in common."""
         ...
 
     @property
@@ -103,7 +103,7 @@ class Assignor(Protocol):
 
 
 class BaseAssignor(ABC):
-    """Eager, without user data and without memory: what is left to write is `name` and `assign`."""
+    """An eager assignor without user data and memory. A subclass adds `name` and `assign`."""
 
     name: str = ""
     protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)

@@ -5,7 +5,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where a shell reads the time. Both readings are in milliseconds."""
+    """Where a shell reads the time. Both clocks are in milliseconds."""
 
     def now_ms(self) -> int:
         """Wall clock, milliseconds since the epoch: what Kafka writes into records. People and NTP may set it."""

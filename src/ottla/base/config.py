@@ -32,7 +32,7 @@ class ConfigType(Enum):
     OBJECT = "object"
 
 
-#: Returns None when the value is good, else what would be ("must be at least 0").
+#: Returns None when the value is good, else what a good value must be ("must be at least 0").
 Validator = Callable[[object], str | None]
 
 
@@ -50,7 +50,7 @@ def between(low: float | None = None, high: float | None = None) -> Validator:
 
 
 def one_of(*choices: str, any_case: bool = False) -> Validator:
-    """Accept one of `choices`, in capitals or not where `any_case`."""
+    """Accept one of `choices`; with `any_case` in upper or lower case."""
     accepted = {choice.upper() for choice in choices} if any_case else set(choices)
 
     def check(value: object) -> str | None:
@@ -79,15 +79,15 @@ class _Required(Enum):
     REQUIRED = "required"
 
 
-#: The default of a key that has none.
+#: Stands for the default of a key that has none: the key must be given.
 REQUIRED = _Required.REQUIRED
 
 
 class Standing(Enum):
-    """What becomes of a key's value."""
+    """Whether a key's value has an effect."""
 
     IN_FORCE = "in force"
-    #: Accepted and checked, for nothing.
+    #: Accepted and checked, but without effect.
     WITHOUT_EFFECT = "accepted, without effect"
     #: A value other than the default is refused: to ignore it would break a promise. `doc` says why.
     DEFAULT_ONLY = "only the default"
@@ -99,7 +99,7 @@ _RANGES = {
     ConfigType.LONG: (-(2**63), 2**63 - 1),
 }
 _TRUE, _FALSE = ("true",), ("false",)
-#: Numbers as Java reads them: no underscores; whole ones also in other scripts' digits.
+#: Numbers as Java reads them: no underscores. Whole numbers may use the digits of other scripts.
 _WHOLE = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
@@ -116,7 +116,7 @@ class ConfigKey:
     #: Other names accepted for the same setting (a broker's `log.retention.hours` beside `log.retention.ms`).
     synonyms: tuple[str, ...] = ()
     sensitive: bool = False
-    #: Kafka's "internal" keys: accepted, but not told by DescribeConfigs.
+    #: Kafka's "internal" keys: accepted, but not shown by DescribeConfigs.
     internal: bool = False
     standing: Standing = Standing.IN_FORCE
 
@@ -153,7 +153,7 @@ class ConfigKey:
 
 
 def convert(kind: ConfigType, value: object) -> object:
-    """`value`, perhaps as it is written in a file, in the key's type; TypeError or ValueError when it is not that."""
+    """`value`, which may be a text from a file, in the key's type. TypeError or ValueError when it does not fit."""
     if value is None or kind is ConfigType.OBJECT:
         return value
     text = value.strip() if isinstance(value, str) else value
@@ -202,7 +202,7 @@ def _to_float(value: object) -> float:
 
 def _to_list(value: object) -> tuple[object, ...]:
     if isinstance(value, str):
-        # A name said twice counts once, as in Kafka. Kafka refuses empty names; here they are no names.
+        # A name that is given twice counts once, as in Kafka. Kafka refuses empty names; here they are left out.
         return tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
     if isinstance(value, Iterable):
         return tuple(value)
@@ -211,7 +211,7 @@ def _to_list(value: object) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSet:
-    """All keys of one kind of thing (a broker, a topic, a producer), by name."""
+    """All keys of a broker, a topic, a producer or the like, by name."""
 
     what: str
     keys: Mapping[str, ConfigKey] = field(default_factory=dict)

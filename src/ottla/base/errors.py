@@ -3,8 +3,8 @@
     OttlaError
     ├── ConfigError        a configuration key, its value, or two keys that contradict each other
     ├── CorruptDataError   bytes that are not what Kafka's formats say (frames, batches, files)
-    ├── StorageError       the data directory: missing, locked, full, unreadable
-    └── (client.errors)    what a broker answered, see `ottla.client.errors`
+    ├── StorageError       the data directory is missing, locked, full or unreadable
+    └── (client.errors)    a broker's answer is an error, see `ottla.client.errors`
 
 Broken invariants are not faults: `ottla.base.require` raises InvariantError, which nobody catches.
 """

@@ -5,11 +5,11 @@ from typing import Final
 #: A request frame on the wire; Kafka's default of `socket.request.max.bytes`. Checked before a byte is allocated.
 MAX_REQUEST_BYTES: Final = 104_857_600
 
-#: A response frame the client accepts; a fetch of `fetch.max.bytes` (50 MiB) with one oversized batch fits twice.
+#: A response frame that the client accepts. It has room for two fetches of `fetch.max.bytes` (50 MiB).
 MAX_RESPONSE_BYTES: Final = 268_435_456
 
-#: Elements of one array in a decoded message. Every element takes at least one byte on the wire, so a count larger
-#: than the bytes left is refused before anything is built; this bounds structs that take no bytes at all.
+#: Elements of one array in a decoded message. Elements take at least one byte on the wire, so a count above the number
+#: of bytes left is refused before anything is built. This limit is for structs that take no bytes at all.
 MAX_ARRAY_ELEMENTS: Final = 4_000_000
 
 #: Nested tagged fields of one struct; Kafka itself uses fewer than ten.
@@ -29,15 +29,15 @@ MAX_TOMBSTONES_PER_BATCH: Final = 5_000
 #: below `max.message.bytes` (1 MB) with ids of up to 1,000 bytes; what is left over follows at once.
 MAX_EXPIRED_IDS_PER_BATCH: Final = 1_000
 
-#: Characters of a pattern that a client sent. The slowest that was found of this length takes RE2 a fifteenth of a
-#: second to read: one character class of Unicode after the other.
+#: Characters of a pattern that a client sends. RE2 needs a fifteenth of a second to read the slowest pattern that was
+#: found with this length: one character class of Unicode after the other.
 MAX_PATTERN_CHARACTERS: Final = 2_000
 
-#: Memory of such a pattern while it is compiled and used. RE2 refuses what does not fit.
+#: Memory of such a pattern while it is compiled and used. RE2 refuses a pattern that needs more.
 MAX_PATTERN_MEMORY_BYTES: Final = 1_048_576
 
-#: Steps of such a pattern, compiled. A match costs at most so many steps a character: two milliseconds for an id of
-#: 100 characters in the slowest case that was found, a few microseconds in usual ones.
+#: Steps of such a pattern when compiled. A match costs at most this many steps for each character: two milliseconds for
+#: an id of 100 characters in the slowest case that was found, and usually a few microseconds.
 MAX_PATTERN_PROGRAM: Final = 5_000
 
 #: Frames of one connection that wait for their turn before a broker stops reading its socket: a client with
@@ -46,11 +46,11 @@ MAX_WAITING_FRAMES: Final = 64
 #: Requests of one connection answered in a row while others wait for their turn.
 FRAMES_AT_ONCE: Final = 8
 
-#: Bytes of such frames, likewise: with produce requests of a megabyte the count alone would hold too much memory.
+#: Bytes of such frames: with produce requests of a megabyte, the limit on their number alone would allow too much.
 MAX_WAITING_BYTES: Final = 8_388_608
 
-#: Room that a broker keeps for a connection's next request; what a larger one needed is given back after it. A produce
-#: request of a megabyte (`max.request.size` of Kafka's producer) with its headers fits, so that none is made each time.
+#: Buffer that a broker keeps for a connection's next request; a larger buffer is released after its request. A produce
+#: request of a megabyte (`max.request.size` of Kafka's producer) fits with its headers, so it needs no new buffer.
 MAX_KEPT_BUFFER_BYTES: Final = 2_097_152
 
 #: Partitions made in one request (Kafka's `MAX_PARTITIONS_PER_BATCH`); each is several open files.
@@ -59,8 +59,8 @@ MAX_NEW_PARTITIONS: Final = 10_000
 #: Partitions of one page of DescribeTopicPartitions (Kafka's `max.request.partition.size.limit`).
 MAX_DESCRIBED_PARTITIONS: Final = 2_000
 
-#: Times that a coordinator shard is read again from its log, with no request going well in between, before it is given
-#: up: once would do for a fault that passes, and each costs as much as loading it at the start.
+#: How often a coordinator shard is read again from its log, with no successful request in between, before it is given
+#: up. For a fault that passes once would do, and each time costs as much as loading the shard at the start.
 MAX_FRESH_STARTS: Final = 3
 
 #: Records of a produced batch that are looked at one by one, which only a compacted topic and a refusal need. A batch

@@ -23,7 +23,7 @@ def topic_id_text(topic_id: bytes) -> str:
 
 
 def topic_id_bytes(text: str) -> bytes:
-    """The 16 bytes of a printed topic id; CorruptDataError when it is not one."""
+    """The 16 bytes of a printed topic id; CorruptDataError when the text is no topic id."""
     try:
         topic_id = base64.urlsafe_b64decode(text + "==")
     except (binascii.Error, ValueError):

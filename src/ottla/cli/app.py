@@ -1,4 +1,4 @@
-"""The command tree, and what turns any fault into one sentence and a non-zero exit code."""
+"""The command tree. It turns every fault into one sentence and a non-zero exit code."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ottla.cli import bench, consume, dump_log, groups, produce, run_script, ser
 from ottla.cli.demo import command as demo
 from ottla.cli.signals import interrupts
 
-#: As shells count them: 128 + the signal's number.
+#: Exit codes as shells count them: 128 + the signal's number.
 _EXIT_INTERRUPTED = 130
 
-#: What to do next about answers of a broker, by Kafka's name of the error.
+#: What a user can do about a broker's error, by Kafka's name of the error.
 _HINTS = {
     "UNKNOWN_TOPIC_OR_PARTITION": "`ottla topics list` shows which there are, `ottla topics create` makes one",
     "TOPIC_ALREADY_EXISTS": "choose another name, or `ottla topics alter` changes this one",
@@ -78,8 +78,8 @@ def run(arguments: Sequence[str]) -> int:
         except KeyboardInterrupt:
             code = _EXIT_INTERRUPTED
     if code == _EXIT_INTERRUPTED:
-        # CPython notes an interrupt inside a string that is evaluated (a NamedTuple's, at an import) as never handled,
-        # and would end this process by SIGINT instead of by our exit code; evaluating another one takes it back.
+        # When an interrupt comes while CPython evaluates a string (of a NamedTuple, at an import), CPython remembers it
+        # as not handled and ends the process by SIGINT instead of our exit code. Evaluating another string undoes that.
         eval("None")
     return interrupts.exit_code if code == _EXIT_INTERRUPTED else code
 
@@ -98,7 +98,7 @@ def _run(arguments: Sequence[str]) -> int:
         print(f"ottla: {said}{next_step}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # The reader of our output went away (`| head`): not a fault, but nothing more can be written either.
+        # The reader of our output has gone (`| head`). That is no fault, but nothing more can be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as fault:
@@ -108,9 +108,9 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _next_step(fault: OttlaError) -> str:
-    """What to do about faults that every command can meet."""
+    """What a user can do about faults that may happen in every command."""
     why = fault.__cause__ if isinstance(fault, TimeoutError) else fault
-    if why is None or isinstance(why, ConnectionError):  # nothing was heard at all, or nobody is there
+    if why is None or isinstance(why, ConnectionError):  # no answer came, or no broker listens there
         return ". Is a broker running there? `ottla serve` starts one; --bootstrap HOST:PORT names another."
     hint = _HINTS.get(getattr(getattr(fault, "code", None), "name", ""))
     return f"; {hint}" if hint else ""

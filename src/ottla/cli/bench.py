@@ -71,7 +71,7 @@ def _broker(bootstrap: str | None) -> Iterator[str]:
 
 
 class _Settings(NamedTuple):
-    """What each client is given: of the user's settings, those that it has."""
+    """The user's settings, divided among the clients: each gets those that it knows."""
 
     admin: dict[str, object]
     producer: dict[str, object]

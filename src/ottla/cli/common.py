@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ottla import Admin, TopicPartition
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
-#: Somebody waits at a terminal: so long for an answer, where Kafka's clients wait sixty seconds.
+#: How long a command waits for an answer. Kafka's clients wait sixty seconds; a person at a terminal should not.
 PATIENCE_MS = 10_000
 
 Bootstrap = Annotated[
@@ -34,7 +34,7 @@ Config = Annotated[
 
 
 class CommandError(OttlaError):
-    """A command cannot do what it was asked; the message says why and what to do."""
+    """A command cannot do what the user asked. The message says why and what to do."""
 
 
 def pairs(options: Sequence[str] | None) -> dict[str, str]:
@@ -55,14 +55,14 @@ def client_config(bootstrap: str, options: Sequence[str] | None = None, **more: 
 
 
 def admin_config(bootstrap: str, options: Sequence[str] | None = None) -> dict[str, object]:
-    """An admin client's configuration, with a person's patience."""
+    """An admin client's configuration, with time-outs for a person who waits."""
     return client_config(bootstrap, options, default_api_timeout_ms=PATIENCE_MS, request_timeout_ms=PATIENCE_MS)
 
 
 def producer_config(bootstrap: str, options: Sequence[str] | None = None, **more: object) -> dict[str, object]:
-    """A producer's configuration, with a person's patience.
+    """A producer's configuration, with time-outs for a person who waits.
 
-    The limits of a delivery go together, so they are left alone when the user sets one.
+    The time-outs of a delivery depend on each other. If the user sets one of them, all are left as they are.
     """
     waits: dict[str, object] = {"max_block_ms": PATIENCE_MS}
     if not pairs(options).keys() & {"delivery.timeout.ms", "request.timeout.ms", "linger.ms"}:
@@ -71,12 +71,12 @@ def producer_config(bootstrap: str, options: Sequence[str] | None = None, **more
 
 
 def consumer_config(bootstrap: str, options: Sequence[str] | None = None, **more: object) -> dict[str, object]:
-    """A consumer's configuration, with a person's patience for a single call."""
+    """A consumer's configuration, with time-outs for a person who waits for a single call."""
     return client_config(bootstrap, options, default_api_timeout_ms=PATIENCE_MS, **more)
 
 
 def only(settings: Mapping[str, object], known: ConfigSet) -> dict[str, object]:
-    """Those of the settings that this kind of client has."""
+    """Those settings that this kind of client knows."""
     return {name: value for name, value in settings.items() if name in known.keys}
 
 
@@ -104,7 +104,7 @@ def _plain(value: object) -> object:
 
 
 def print_rows(rows: Iterable[Mapping[str, object]], columns: Sequence[str], *, as_json: bool, none: str) -> None:
-    """Rows as a table of `columns`, or as a JSON array; `none` is the sentence for a person when there are none."""
+    """Print rows as a table of `columns`, or as a JSON array. Without rows a person gets the sentence `none`."""
     listed = list(rows)
     if as_json:
         print_json(listed)
@@ -122,7 +122,7 @@ def print_rows(rows: Iterable[Mapping[str, object]], columns: Sequence[str], *, 
         table.add_column(column.replace("_", " "), justify="right" if numbers else "left", overflow="fold")
     for row in listed:
         table.add_row(*(_cell(row.get(column)) for column in columns))
-    # A pipe or file has no width: nothing is cut or folded there.
+    # A pipe or a file has no width, so nothing is cut or wrapped there.
     width = None if sys.stdout.isatty() else 10_000
     Console(width=width, highlight=False, soft_wrap=width is not None).print(table)
 
@@ -148,7 +148,7 @@ def topic_partition(text: str) -> tuple[str, int]:
 
 
 def existing_partitions(admin: Admin, names: Sequence[str]) -> list[TopicPartition]:
-    """Every partition of the topics, or the one that TOPIC:PARTITION names. CommandError when there is none such."""
+    """Every partition of the topics, or the one that TOPIC:PARTITION names. CommandError when one does not exist."""
     from ottla import TopicPartition
 
     single = {TopicPartition(*topic_partition(name)) for name in names if ":" in name}
@@ -168,5 +168,5 @@ def utc(timestamp_ms: int) -> str | None:
 
 
 def say(message: str) -> None:
-    """A sentence for the person at the terminal: standard error, so that standard output stays data."""
+    """Print a sentence for a person. It goes to standard error, so that standard output holds only data."""
     print(message, file=sys.stderr, flush=True)

@@ -81,7 +81,7 @@ def consume(
 
 @contextmanager
 def _closed(consumer: Consumer) -> Iterator[Consumer]:
-    """Close it at the end; says what it waits for when that takes long, because the broker is gone."""
+    """Close the consumer at the end. Says what it waits for if that takes long because the broker is gone."""
     late = threading.Timer(_CLOSES_SOON_S, say, ["ottla: committing and leaving the group; Ctrl-C to not wait for it"])
     late.daemon = True
     try:
@@ -101,7 +101,7 @@ def _refuse_single_partitions(topics: list[str]) -> None:
 
 
 def _at_end(consumer: Consumer, watch: Watch, ends: dict[TopicPartition, int] | None) -> bool:
-    """Whether everything that was there at the start has been printed (of a group: of what is assigned now)."""
+    """Whether everything that existed at the start has been printed. In a group: of the partitions assigned now."""
     assigned = consumer.assignment()
     if ends is not None:
         return all(consumer.position(tp) >= ends[tp] for tp in assigned)

@@ -1,4 +1,4 @@
-"""`ottla dump-log`: what is in a log directory's files, ours or Apache Kafka's, without any broker running."""
+"""`ottla dump-log`: shows what is in a log directory's files, ours or Apache Kafka's. It needs no broker."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def _base_offset(path: Path) -> int:
 
 
 class _Segment:
-    """What the batches beside an index say that its entries must agree with."""
+    """The batches beside an index, with which the index's entries must agree."""
 
     def __init__(self, index: Path) -> None:
         from ottla.wire.batch import iter_headers
@@ -216,7 +216,7 @@ class _Segment:
         return cls(index) if index.with_suffix(".log").exists() else None
 
     def check_offset(self, index: Path, offset: int, position: int) -> None:
-        """CorruptDataError unless whoever looks for `offset` may begin at `position`."""
+        """CorruptDataError unless a search for `offset` may begin at `position`."""
         first = self._first_at.get(position)
         if first is None:
             raise CorruptDataError(f"{index}: no batch starts at position {position}, where the index points")

@@ -103,7 +103,7 @@ def offsets(
 
 
 def _committed(admin: Admin, group: str) -> list[dict[str, object]]:
-    """What the group has committed, a row a partition."""
+    """What the group has committed: a row for each partition."""
     from ottla.client.admin.types import OffsetSpec
 
     committed = admin.list_group_offsets(group)

@@ -1,4 +1,4 @@
-"""What `ottla consume` prints, so that its group's offsets never get ahead of it."""
+"""Prints for `ottla consume`, and makes sure that its group never commits records that were not printed."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from ottla.cli.watch import Watch
 
 _POLL_S = 0.5
-#: The reader has gone away, nobody waits for us any more.
+#: The reader of our output has gone: there is no reason to wait long.
 _ASK_COMMITTED_S = 2.0
 
 
 class Printer:
-    """Polls and prints. The consumer commits its positions by itself, so what is not printed is given back: its
-    position goes back there, and the group's next reader gets it.
+    """Polls and prints. The consumer commits its positions by itself. So when a record was not printed, its position is
+    moved back, and the group's next reader gets the record.
 
-    Printed means written to standard output without a fault. What a pipe's reader has done with it, and what is still
-    in the pipe when that reader ends, cannot be known: when it is gone, nothing since the last commit is committed.
-    A poll that is interrupted while it is printed is given back whole.
+    Printed means written to standard output without a fault. When a pipe's reader ends, nobody knows what it has
+    processed and what is still in the pipe; then nothing since the last commit is committed. When a poll's records are
+    being printed and an interrupt comes, the whole poll is given back.
     """
 
     def __init__(self, consumer: Consumer, watch: Watch, *, in_group: bool, as_json: bool) -> None:
@@ -32,14 +32,14 @@ class Printer:
         self._watch = watch
         self._in_group = in_group
         self._as_json = as_json
-        #: The first offset that came of each partition.
+        #: For each partition the first offset that was received.
         self._begun: dict[TopicPartition, int] = {}
 
     def poll(self, limit: int | None) -> int:
         """Print what one poll brings, at most `limit` records; how many there were."""
         records: list[ConsumerRecord] = []
         try:
-            with interrupts.held():  # records that have come and are in nobody's hands would be lost
+            with interrupts.held():  # an interrupt between poll() and the assignment would lose the records
                 records = self._consumer.poll(_POLL_S)
             self._begun = _first_offsets(records) | self._begun
             if records:
@@ -68,7 +68,7 @@ class Printer:
                 committed = self._consumer.committed(self._consumer.assignment(), _ASK_COMMITTED_S)
                 offsets |= {tp: each.offset for tp, each in committed.items()}
         except ClientError:
-            pass  # then what this command began with is read again
+            pass  # then the next reader gets again what this command has printed
         finally:
             self._go_back(offsets)
 

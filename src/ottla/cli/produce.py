@@ -63,7 +63,7 @@ def produce(
                 producer.init_transactions()
                 with producer.transaction():
                     count = _send_all(producer, topic, records)
-        except BaseException:  # Ctrl-C, too: what a broker that is gone has not taken is not waited for
+        except BaseException:  # also Ctrl-C: do not wait for a broker that is gone
             producer.close(_CLOSE_S)
             raise
     say(f"{count} records written to {topic}.")
@@ -72,7 +72,7 @@ def produce(
 def _send_all(producer: Producer, topic: str, records: Iterator[Input]) -> int:
     """Send every record and wait until it is acknowledged; how many there were.
 
-    Raises what befell the first one that was not, as soon as that is known.
+    Raises the error of the first record that fails, as soon as it is known.
     """
     count = 0
     waiting: deque[Delivery] = deque()
@@ -133,7 +133,7 @@ def _from_json(line: bytes, number: int) -> Input:
 
 
 def _name(name: str) -> str:
-    """A header's name. Raises ValueError when it is none in UTF-8: JSON can write half a character."""
+    """A header's name. Raises ValueError when it cannot be UTF-8: JSON can hold half a character."""
     name.encode()
     return name
 

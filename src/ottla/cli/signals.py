@@ -13,9 +13,9 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """The signals that are to end this command; `install` makes them do so.
+    """The signals that end this command, once `install` has set them up.
 
-    Only the main thread hears of signals: in another one nothing is changed, and nothing is heard.
+    Only the main thread can handle signals: in another thread `install` changes nothing.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Interrupts:
 
     @contextmanager
     def install(self) -> Iterator[None]:
-        """Hear the signals, but those that are ignored already, as under nohup and in a shell's background job."""
+        """Handle the signals, except those that are ignored already, as under nohup or in a shell's background job."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -47,7 +47,7 @@ class Interrupts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let nothing interrupt the block: what arrives meanwhile is raised at its end. Of the main thread alone."""
+        """Let no signal interrupt the block: a signal that arrives meanwhile is raised at its end. Main thread only."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -68,5 +68,5 @@ class Interrupts:
             raise KeyboardInterrupt
 
 
-#: Of this process.
+#: The interrupts of this process.
 interrupts = Interrupts()

@@ -113,7 +113,7 @@ def abort(
         raise CommandError("give either a transactional id, or --partition TOPIC:PARTITION with --start-offset N")
     with Admin(admin_config(bootstrap, config)) as admin:
         if transactional_id is not None:
-            # Asked first: fencing would make an id that nobody has, and stop a producer that has nothing open.
+            # Ask first: fencing would create an id that does not exist, and stop a producer that has nothing open.
             state = admin.describe_transactions([transactional_id])[transactional_id].state
             if state != "Ongoing":
                 raise CommandError(f"{transactional_id} has no open transaction, it is {state}; nothing was aborted")

@@ -1,4 +1,4 @@
-"""What `ottla consume` says when nothing comes because nobody answers, instead of waiting in silence."""
+"""Tells the user of `ottla consume` when no records come because no broker answers."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ottla.cli.common import PATIENCE_MS, say
 if TYPE_CHECKING:
     from ottla import Admin, TopicPartition
 
-#: So long nothing may come before somebody is asked why.
+#: How long no record may come before the watch asks why.
 _ASK_EVERY_S = 3.0
-#: So long the answer may take.
+#: How long the answer may take.
 ANSWER_WITHIN_MS = 3_000
-#: A group waits by itself for members that come together (group.initial.rebalance.delay.ms); then it is others' doing.
+#: A new group waits for its members anyway (group.initial.rebalance.delay.ms). After this time something else is wrong.
 _MEMBERS_AFTER_S = 6.0
 
 
 class Watch:
-    """Asks leaders and coordinator for a sign of life while no records come.
+    """Asks leaders and coordinator whether they are alive while no records come.
 
-    Says once that there is none, and once that they are back. With `give_up` the fault is raised when it lasts: a
-    command that is to end must not wait for ever. `admin` is the watch's own: the consumer's connection to the
-    coordinator answers nothing else while a JoinGroup waits there.
+    It says once that they do not answer, and once that they are back. With `give_up` a lasting fault is raised: a
+    command that shall end must not wait for ever. `admin` is a client of the watch's own, because the consumer's
+    connection to the coordinator answers nothing else while a JoinGroup waits there.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Watch:
         self._asked_s = self._started_s = clock_s()
         self._failing_since_s: float | None = None
         self._said_waiting = False
-        #: Whether the group has said what this member reads, be it nothing.
+        #: Whether the group has given this member an assignment, even an empty one.
         self.assigned = group is None
 
     def on_assigned(self, _partitions: Sequence[TopicPartition]) -> None:
@@ -57,7 +57,7 @@ class Watch:
         self._is_back()
 
     def heard_nothing(self) -> None:
-        """No records came; ask why, now and then. Raises the fault that ends the command."""
+        """No records came: ask why from time to time. Raises the fault that ends the command."""
         from ottla.client.errors import ClientError
 
         now_s = self._clock_s()

@@ -1,4 +1,4 @@
-"""What a coordinator shard hands back: decide, append, apply.
+"""What a coordinator shard returns for an input: decide, append, apply.
 
 Theory of operation. A shard is the state of one partition of a coordinator's log (`__consumer_offsets`,
 `__transaction_state`, the producer ids in the metadata log). A handler reads that state and returns a
@@ -42,8 +42,7 @@ class Reply(NamedTuple):
 class SetTimer(NamedTuple):
     """Call `shard.timer(key, now_ms)` after `delay_ms`; replaces a timer that has the same key.
 
-    A delay and not a time of day: somebody may set the wall clock meanwhile, and that must expel no member and abort no
-    transaction.
+    It is a delay and not a time of day: a wall clock that somebody sets must expel no member and abort no transaction.
     """
 
     key: tuple[str, ...]
@@ -57,7 +56,7 @@ class CancelTimer(NamedTuple):
 
 
 class TransactionalWrite(NamedTuple):
-    """The producer as whose transactional batch a decision's records are appended (TxnOffsetCommit)."""
+    """A decision's records are appended as a transactional batch of this producer (TxnOffsetCommit)."""
 
     producer_id: int
     producer_epoch: int
@@ -76,7 +75,7 @@ class WriteMarkers(NamedTuple):
     commit: bool
     partitions: tuple[TopicPartition, ...]
     coordinator_epoch: int
-    #: The protocol the transaction is ended with: 0, or 2 for KIP-890's (`TransactionVersion` of WriteTxnMarkers v2).
+    #: In which protocol the transaction ends: 0, or 2 for KIP-890's (`TransactionVersion` of WriteTxnMarkers v2).
     transaction_version: int = 2
 
 
@@ -85,7 +84,7 @@ Effect: TypeAlias = WriteMarkers
 
 
 class Decision(NamedTuple):
-    """What one input leads to. The runtime carries the parts out in the order they are declared here."""
+    """What follows from one input. The runtime carries out the parts in the order in which they are declared here."""
 
     records: tuple[LogRecord, ...] = ()
     replies: tuple[Reply, ...] = ()

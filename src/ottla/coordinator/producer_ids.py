@@ -1,8 +1,8 @@
-"""Producer ids: handed out in blocks of 1,000 that are durable before the first of them is used (P2).
+"""Producer ids: given out in blocks of 1,000; a block is durable before its first id is used (P2).
 
 Theory of operation. `reserve` decides the next block; the runtime appends the record to the metadata log and gives it
-to `apply`; only then can `next_producer_id` hand out its ids, from memory. A crash forgets what was left of a block,
-so an id is never handed out twice, and ids have gaps, as in Apache Kafka (`ProducerIdControlManager`,
+to `apply`. Only then can `next_producer_id` give out its ids, from memory. A crash forgets what was left of a block. So
+no id is given out twice, and there are gaps between ids, as in Apache Kafka (`ProducerIdControlManager`,
 `RPCProducerIdManager`).
 """
 
@@ -15,24 +15,24 @@ from ottla.coordinator.decision import NOTHING, Decision, LogRecord
 from ottla.wire.errors import ErrorCode
 from ottla.wire.producer_ids_record import ProducerIdsRecord, decode_producer_ids, encode_producer_ids
 
-#: `ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`: one durable write for so many ids.
+#: `ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`: how many ids one durable write gives.
 PRODUCER_ID_BLOCK_SIZE: Final = 1_000
 
-#: The next block is wanted while this many ids are left, so that no request waits for it (Kafka prefetches at 90 %).
+#: With this many ids left the next block is reserved, so that no request waits for it (Kafka: after 90 % of a block).
 PREFETCH_BELOW: Final = PRODUCER_ID_BLOCK_SIZE // 10
 
 _MAX_PRODUCER_ID: Final = 2**63 - 1
 
 
 class ProducerIds:
-    """The producer ids of one broker, and how far the cluster has handed them out."""
+    """The producer ids of one broker, and the first id that the cluster has not given to a broker."""
 
     def __init__(self, broker_id: int, broker_epoch: int = -1) -> None:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
-        #: Durable: every id below has been given to a broker.
+        #: Durable: every id below this has been given to a broker.
         self._next_block_start = 0
-        #: Soft: the blocks this broker may use, the first one in use.
+        #: Not durable: the blocks that this broker may use; the first one is in use.
         self._blocks: list[range] = []
         self._reserving: range | None = None
 
@@ -57,7 +57,7 @@ class ProducerIds:
         return Decision(records=(LogRecord(b"", encode_producer_ids(record)),))
 
     def apply(self, record: LogRecord, now_ms: int) -> None:
-        """Take in a durable record, live or at recovery; an earlier life's block is not used again."""
+        """Take in a durable record, in operation or at recovery. A block from before a restart is not used again."""
         value = record.value
         require(value is not None, "a ProducerIdsRecord has no tombstone")
         assert value is not None
@@ -69,12 +69,12 @@ class ProducerIds:
         self._next_block_start = next_start
 
     def append_failed(self, decision: Decision, error: ErrorCode) -> Decision:
-        """The block did not become durable: it may be asked for again."""
+        """The block did not become durable: it may be reserved again."""
         self._reserving = None
         return NOTHING
 
     def next_producer_id(self) -> int | None:
-        """A producer id that was never handed out before, or None until a reserved block is durable.
+        """A producer id that was never given out before, or None until a reserved block is durable.
 
         A request that gets None is answered COORDINATOR_LOAD_IN_PROGRESS, which every client retries.
         """

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 
 class ApiKey(IntEnum):
-    """Kafka's API keys, as far as Ottla speaks them."""
+    """Kafka's API keys: those that Ottla speaks."""
 
     PRODUCE = 0
     FETCH = 1

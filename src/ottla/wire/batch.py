@@ -1,4 +1,4 @@
-"""Record batches v2 from outside: headers, checksums and control batches. No record of a data batch is decoded here.
+"""Record batches v2 as a whole: headers, checksums and control batches. No record of a data batch is decoded here.
 
 A batch is a header of 61 bytes and its records, perhaps compressed (KIP-98):
 
@@ -247,7 +247,7 @@ def assign_offsets(buf: MutableBuffer, pos: int, base_offset: int, leader_epoch:
 
 
 def set_log_append_time(buf: MutableBuffer, pos: int, now_ms: int) -> None:
-    """Make the batch at `pos` one of LOG_APPEND_TIME at `now_ms` (`message.timestamp.type`) and renew its CRC."""
+    """Set the batch's timestamp type to LOG_APPEND_TIME and its time to `now_ms`, and compute its CRC anew."""
     (attributes,) = _ATTRIBUTES.unpack_from(buf, pos + CRC_START)
     _ATTRIBUTES.pack_into(buf, pos + CRC_START, attributes | TIMESTAMP_TYPE_FLAG)
     _MAX_TIMESTAMP.pack_into(buf, pos + _MAX_TIMESTAMP_AT, now_ms)
@@ -303,7 +303,7 @@ def control_batch(
 
 
 def pack_header(header: BatchHeader) -> bytes:
-    """The 61 bytes of `header`, its CRC as it stands there."""
+    """The 61 bytes of `header`. The CRC is taken from it and not computed."""
     return _HEADER.pack(*header)
 
 

@@ -173,8 +173,8 @@ class ColumnSource(NamedTuple):
 def column_source(batch: Any, *, now_ms: int = NO_TIMESTAMP) -> ColumnSource:
     """Prepare a pyarrow.RecordBatch or Table: its columns key, value, headers and timestamp_ms; others are ignored.
 
-    key and value are binary or string of any Arrow kind; a missing column is nulls. `timestamp_ms` is an integer or a
-    timestamp; where it is missing or null the record gets `now_ms`. Raises ValueError for a column of another type.
+    key and value are binary or string columns of any Arrow kind; a missing column counts as nulls. `timestamp_ms` is an
+    integer or a timestamp; where it is missing or null, the record gets `now_ms`. Raises ValueError for other types.
     """
     columns = {name: batch.column(name) for name in batch.schema.names}
     rows: int = batch.num_rows

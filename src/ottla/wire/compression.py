@@ -28,11 +28,11 @@ class Compression(IntEnum):
 
 #: `compression.gzip.level`'s default, zlib's word for its own.
 _GZIP_DEFAULT_LEVEL: Final = -1
-#: What a first output buffer holds where the data does not say its size: most shrinks less than this many times.
+#: The first output buffer is this many times the data, if the data does not say its size. Most data shrinks less.
 _USUAL_RATIO: Final = 8
 _SMALLEST_GUESS_BYTES: Final = 16_384
 _GROWTH: Final = 4
-#: A size that the data claims is believed, and allocated at once, up to this many times its own.
+#: If the data names its size, so much is allocated at once, but not more than this many times the data.
 _CREDIBLE_RATIO: Final = 1024
 #: The text in cramjam's error when the output buffer is full (the Rust standard library's words).
 _OUTPUT_FULL: Final = "failed to write whole buffer"
@@ -42,7 +42,7 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32_768
 _BIG_LENGTH: Final = struct.Struct(">I")
-#: A snappy element of three bytes gives at most 64, so a longer claim is a lie, refused before it is allocated.
+#: Three bytes of snappy give at most 64 bytes. Data that claims more is refused before anything is allocated.
 _SNAPPY_MAX_RATIO: Final = 22
 
 #: Frame header: magic, version 1 with independent blocks and no checksums, blocks of 64 KiB, header checksum.

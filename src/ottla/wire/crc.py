@@ -10,7 +10,7 @@ Buffer = bytes | bytearray | memoryview
 def _load() -> Callable[..., int]:
     """The compiled function of crc32c, without running the package's `__init__`.
 
-    That file reads its own version through importlib.metadata, 30 ms of a broker that must answer within 500.
+    That file reads its version through importlib.metadata. It takes 30 ms, and a broker must be up within 500.
     """
     package = importlib.util.find_spec("crc32c")
     if package is not None and package.submodule_search_locations is not None:

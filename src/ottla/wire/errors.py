@@ -8,7 +8,7 @@ from typing import Final
 
 
 class ErrorCode(IntEnum):
-    """What a broker answers; 0 is success."""
+    """The error code in a broker's answer; 0 is success."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

@@ -1,4 +1,4 @@
-"""Frames and headers: what stands around every request and response.
+"""Frames and headers: the bytes around every request and response.
 
 A frame is a 4-byte length and that many bytes. A request begins with its header (API key, version, correlation id,
 client id; tagged fields when the version is flexible), a response with its correlation id (and tagged fields, but
@@ -21,7 +21,7 @@ _INITIAL_BUFFER_BYTES: Final = 65_536
 
 
 class UnsupportedVersionError(WireError):
-    """A request whose API or version is not known here; the header could be read as far as this error says."""
+    """A request whose API or version is not known here. The error has as much of the header as could be read."""
 
     def __init__(self, api_key: int, api_version: int, correlation_id: int) -> None:
         api = API.get(api_key)
@@ -68,7 +68,7 @@ def decode_request(frame: Buffer) -> tuple[RequestHeader, int]:
 
 
 def decode_body(cls: type[Any], version: int, frame: Buffer, offset: int = 0) -> Any:
-    """The message behind the header; WireError when it is not a `cls` of `version`, whole and nothing more."""
+    """The message after the header. WireError unless it is exactly one `cls` of `version`."""
     return decode(cls, version, frame, offset)
 
 

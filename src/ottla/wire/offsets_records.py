@@ -147,7 +147,7 @@ def decode_key(key: Buffer) -> Key | None:
 
 
 def encode_offset_commit_value(value: OffsetCommitValue, version: int | None = None) -> bytes:
-    """The record value of a committed offset, in the version Apache Kafka 4.3 would choose unless one is given."""
+    """The record value of a committed offset. Without `version`, in the version that Apache Kafka 4.3 would choose."""
     if version is None:
         expires = value.expire_timestamp_ms != -1
         version = _EXPIRING_OFFSET_COMMIT_VALUE_VERSION if expires else _OFFSET_COMMIT_VALUE_VERSION

@@ -1,4 +1,4 @@
-"""The metadata log's record of handed-out producer ids, as KRaft writes it.
+"""The metadata log's record of producer ids that were given out, as KRaft writes it.
 
 Field table after Kafka's `ProducerIdsRecord.json` (api key 15, version 0); the frame is that of
 `AbstractApiMessageSerde`: frame version, api key and message version as unsigned varints, then the struct.
@@ -35,7 +35,7 @@ def encode_producer_ids(record: ProducerIdsRecord) -> bytes:
 
 
 def is_producer_ids(value: Buffer) -> bool:
-    """Whether a metadata log value is of this type (its api key, not its whole content, is looked at)."""
+    """Whether a value of the metadata log is of this type. Only its api key is read."""
     return len(value) >= 2 and bytes(value[:2]) == _PREFIX[:2]
 
 

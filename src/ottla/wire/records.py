@@ -1,7 +1,7 @@
-"""Record batches from inside: records out of a batch and into one, one by one.
+"""The records inside record batches: read from a batch, or written into one, record by record.
 
-`decode_batch` and `encode_batch` are the plain way in and out; `decode_consumer_records` and `BatchBuilder` are the
-consumer's and the producer's. Columns are in `columns.py`, the loops in `record_codec.py` and `record_writer.py`.
+`decode_batch` and `encode_batch` are the simple functions. The consumer uses `decode_consumer_records`, the producer
+`BatchBuilder`. Columns are in `columns.py`, the loops in `record_codec.py` and `record_writer.py`.
 """
 
 from collections.abc import Iterable
@@ -46,7 +46,7 @@ __all__ = [
 
 Header = tuple[str, bytes | None]
 _Row = TypeVar("_Row")
-#: No limit for a batch built from records that are already there; a length field holds no more.
+#: The limit of a batch that is built from given records: the largest number that its length field holds.
 _NO_LIMIT_BYTES: Final = 2**31 - 1
 
 
@@ -161,7 +161,7 @@ def encode_batch(
 
 
 class BatchBuilder(RecordWriter):
-    """The producer's batch in the making: `try_append` (or `append_rows`) until it says full, then `build`.
+    """A batch that the producer builds: `try_append` (or `append_rows`) until it is full, then `build`.
 
     `limit_bytes` bounds the batch before compression, its header included (`batch.size`); a first record is taken
     however large it is. Not safe for two threads at once.

@@ -1,8 +1,8 @@
 """How messages are declared, and how one becomes bytes and back.
 
-A message is a `typing.NamedTuple` that holds the union of all versions' fields; beside it stands a table with one
-`Field` a field: its type, the versions that carry it, the versions in which it may be null, and its tag. `declare`
-joins the two. Versions end here: whoever has the tuple need not know which version it came from.
+A message is a `typing.NamedTuple` with the fields of all versions. Beside it is a table with a `Field` for each field:
+its type, the versions that have it, the versions in which it may be null, and its tag. `declare` joins the two.
+Versions end here: code that uses the tuple need not know from which version it came.
 
 Field types are Kafka's names ("int32", "string", "uuid", "records"…), a declared class for a struct, and a list of
 one such for an array: `["int32"]`, `[FetchTopic]`.
@@ -31,7 +31,7 @@ class Field(NamedTuple):
     null_last: int = 0
     #: Its number when it is a tagged field, else -1.
     tag: int = -1
-    #: A version without the field drops a value in silence (Kafka's "ignorable"); else encoding it is an error.
+    #: True: a version without this field drops its value in silence (Kafka's "ignorable"). False: that is an error.
     ignorable: bool = True
 
 
@@ -120,7 +120,7 @@ def decode_prefix(cls: type[M], version: int, data: codec.Buffer, offset: int = 
 
 
 def encode(message: tuple[Any, ...], version: int) -> bytes:
-    """Encode a declared message as `version`; WireError when that version cannot say it."""
+    """Encode a declared message as `version`. WireError when that version cannot hold it."""
     try:
         return codec.write_struct(plan(type(message), version), message)
     except WireError as error:

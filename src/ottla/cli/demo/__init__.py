@@ -1,7 +1,7 @@
 """The main job: real text through broker, Spark and back, exactly once, across kill -9, and the count that proves it.
 
-text       what is written: lines of Python's own reference texts, or of the user's files
-expected   what must come out, computed by plain Python, and the tally of what did
+text       the input: lines of Python's own reference texts, or of the user's files
+expected   the expected output, computed by plain Python, and the comparison with the real one
 kills      when which process is killed, drawn from a seed
 processes  the broker and the pipeline as processes of their own
 check      the foreign consumer that reads the output

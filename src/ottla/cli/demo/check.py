@@ -1,4 +1,4 @@
-"""The reader of the output: confluent-kafka, so that no code of ours judges our own; ours where that is missing."""
+"""Reads the output with confluent-kafka, so that no code of ours judges our own; without it, with our consumer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOTHING_CAME = f"the check waited {_QUIET_S:.0f} s for records of {{}} and none
 
 
 class Output(NamedTuple):
-    """How much of the output topic there is at a level of isolation: data records, and each partition's end."""
+    """The output topic as read at one isolation level: the number of records, and each partition's end."""
 
     records: int
     ends: dict[int, int]
@@ -70,7 +70,7 @@ def _batches(bootstrap: str, topic: str, committed_only: bool, ends: dict[int, i
         consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
         quiet_s = 0.0
         while len(ends) < len(partitions):
-            # consume() waits for a whole batch, and the end of a partition does not wake it: so a short time, often.
+            # consume() waits for a whole batch, and the end of a partition does not wake it: wait briefly, and often.
             messages = consumer.consume(_BATCH, timeout=_WAIT_S)
             quiet_s = 0.0 if messages else quiet_s + _WAIT_S
             if quiet_s > _QUIET_S:

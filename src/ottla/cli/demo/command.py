@@ -91,7 +91,7 @@ def demo(
 
 
 def _run(options: Options, steps: Steps, *, as_json: bool) -> int:
-    """The job, its table, and what becomes of its files; the exit code."""
+    """Run the job, print its table, and keep or remove its files. Returns the exit code."""
     from ottla.cli.demo.drive import Demo
     from ottla.cli.demo.processes import ProcessError
 
@@ -116,7 +116,7 @@ def _run(options: Options, steps: Steps, *, as_json: bool) -> int:
 
 
 def _remove(directory: Path) -> None:
-    """Whatever signals arrive meanwhile."""
+    """Remove the directory, even if signals arrive meanwhile."""
     with interrupts.held():
         shutil.rmtree(directory, ignore_errors=True)
 

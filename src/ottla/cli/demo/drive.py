@@ -31,10 +31,10 @@ from ottla.cli.demo.transactions import Transactions, count_recovered, count_tra
 if TYPE_CHECKING:
     from ottla import Producer
 
-#: Longer than Spark takes to start and any request is repeated, on a busy machine.
+#: Longer than Spark's start and every repeated request take on a busy machine.
 _STANDSTILL_S = 150.0
 
-#: The system takes 107 bytes for a socket's path, of which Spark's name for it needs 42.
+#: The system allows 107 bytes for a socket's path, and Spark's file name takes 42 of them.
 _SOCKET_PATH_BYTES = 60
 
 
@@ -68,7 +68,7 @@ class Demo:
         self._kept_broker: BrokerProcess | None = None
 
     def run(self) -> Outcome:
-        """All steps. CommandError when one cannot be done; a wrong output is told by the outcome."""
+        """All steps. CommandError when a step cannot be done. The outcome says whether the output is right."""
         start = time.monotonic()
         options = self._options
         lines = options.lines
@@ -97,7 +97,7 @@ class Demo:
 
     @contextmanager
     def _broker(self) -> Iterator[tuple[str, BrokerProcess | None]]:
-        """Step 1: a broker of the demo's own, unless there is one to use."""
+        """Step 1: start a broker, unless the user has named one."""
         options = self._options
         if options.bootstrap is not None:
             yield options.bootstrap, None
@@ -118,7 +118,7 @@ class Demo:
             broker.stop()
 
     def say_what_is_kept(self) -> None:
-        """Where broker and files are, and commands for a look round that can be typed as they stand."""
+        """Say where broker and files are, and which commands show them."""
         self._steps.say(f"kept: {self._options.workdir}")
         if self._kept_broker is None:
             return
@@ -168,7 +168,7 @@ class Demo:
             planned if options.kill else [], options.workdir / "faults", pipeline, broker, self._steps.say
         )
         start = time.monotonic()
-        with ExitStack() as at_the_end:  # each of them, also when nobody waits for the one before
+        with ExitStack() as at_the_end:  # every callback runs, even if a second Ctrl-C interrupts the one before
             at_the_end.callback(kills.stop)
             at_the_end.callback(pipeline.stop)
             kills.start()
@@ -181,7 +181,7 @@ class Demo:
         return time.monotonic() - start, restarts, len(kills.done)
 
     def _run_pipeline(self, pipeline: ManagedProcess, kills: Executioner, advance: Progress) -> int:
-        """Run the pipeline to its end; how often it was started again. Only a kill of ours is a reason to do that."""
+        """Run the pipeline to its end. Returns how often it was started again, which happens only after our kills."""
         for restarts in count():
             begun = kills.begun
             pipeline.start(kills.environment)
@@ -225,7 +225,7 @@ class Demo:
         return [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
 
     def _follow(self, pipeline: ManagedProcess, advance: Progress) -> int:
-        """Show how far the pipeline is until it ends; its exit code. CommandError when it stands still."""
+        """Show the pipeline's progress until it ends. Returns its exit code. CommandError when it stands still."""
         reached, since = -1, time.monotonic()
         while (ended := pipeline.wait(0.2)) is None:
             lines = streamed_lines(self._checkpoint)[1]
@@ -237,7 +237,7 @@ class Demo:
         return ended
 
     def _check(self, bootstrap: str, expectation: Expectation) -> tuple[Tally, int, float]:
-        """Step 5: the foreign consumer reads the output, twice: what is committed, and how much was not."""
+        """Step 5: the foreign consumer reads the output twice: committed records, then all, to count the aborted."""
         start = time.monotonic()
         if reader() == "ottla":
             self._steps.say(
@@ -266,7 +266,7 @@ class Demo:
         return expectation.tally(), every.records - committed.records, seconds
 
     def _transactions(self) -> Transactions | None:
-        """Counted from the files, where the broker's are at hand."""
+        """Transactions, counted in the broker's files; None if the broker is not ours to look into."""
         return count_transactions(self._data_dir, self._target) if self._data_dir.is_dir() else None
 
 

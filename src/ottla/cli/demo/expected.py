@@ -1,4 +1,4 @@
-"""What must come out, computed by plain Python from the same lines, and the tally of what did.
+"""The expected output, computed by plain Python from the same lines, and its comparison with the real output.
 
 Every word of every line is an output record of its own: (word, how often in that line, partition and offset of the
 line). A record is identified by line and word, so a loss and a duplicate are each seen and cannot cancel out.
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-#: Words are what stands between ASCII blanks, as Java's \s in the pipeline's split() has it.
+#: Words stand between ASCII blanks: the same blanks as Java's \s in the pipeline's split().
 _WORD = re.compile(r"\S+", re.ASCII)
 
 
@@ -45,7 +45,7 @@ def words_of(line: str) -> Counter[str]:
 
 
 class Expectation:
-    """The output that belongs to lines at known places, and which of it has been seen.
+    """The output that belongs to lines at known places, and which of its records have been seen.
 
     `places` maps a partition of the input to the line at each of its offsets.
     """

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ottla.cli.demo.processes import BrokerProcess, ManagedProcess
 
-#: Between which steps of the sink's protocol the driver dies. At-least-once has no decision, only writes that are done.
+#: The points at which the driver may die. At-least-once has no decision, so there it dies after its writes.
 _DRIVER_POINTS = ("sink.before-decision", "sink.after-decision", "sink.between-slots", "sink.after-slots")
 _PLAIN_DRIVER_POINTS = ("sink.flushed",)
 _BROKER_POINTS = ("sink.write-begun", "sink.mid-write")
@@ -35,7 +35,7 @@ class Kill(NamedTuple):
 
     @property
     def action(self) -> str:
-        """What the fault switch does: a worker kills itself, for the others it waits to be killed."""
+        """What the fault switch does. A worker kills itself; for driver and broker the switch waits for the kill."""
         return "kill" if self.victim == "worker" else "pause"
 
     @property
@@ -95,7 +95,7 @@ class Executioner:
         self._thread = threading.Thread(target=self._watch, name="ottla-demo-kills", daemon=True)
         self._fault: BaseException | None = None
         self.done: list[Kill] = []
-        #: How many kills were begun: what ends while this has not grown did not end by one of them.
+        #: How many kills were begun. A process that ends while this does not grow was not killed by us.
         self.begun = 0
 
     @property
@@ -110,7 +110,7 @@ class Executioner:
         self._thread.start()
 
     def stop(self) -> None:
-        """Watch no more. Raises what went wrong when a killed broker was to be started again."""
+        """Stop watching. Raises the fault if a killed broker could not be started again."""
         self._stop.set()
         self._thread.join()
         if self._fault is not None:
@@ -121,7 +121,7 @@ class Executioner:
         carried_out: list[Kill] = []
         while not self._stop.wait(_POLL_S):
             for kill in carried_out:
-                self._release(kill)  # the other slots' tasks come to the same point
+                self._release(kill)  # tasks of other slots reach the same point
             for kill in [each for each in waiting if (self._directory / each.file_name).exists()]:
                 waiting.remove(kill)
                 self.begun += 1
@@ -139,11 +139,11 @@ class Executioner:
             self._driver.kill9()
         elif kill.victim == "broker" and self._broker is not None:
             self._broker.kill9()
-            self._release(kill)  # the task goes on, against a broker that is gone
+            self._release(kill)  # the task goes on while the broker is gone
             self._stop.wait(kill.delay_s)
             self._broker.start_and_wait(self._stop.is_set)
 
     def _release(self, kill: Kill) -> None:
-        """Let tasks go on that wait to see the broker killed. A driver is killed once: its file stays."""
+        """Let the tasks go on that wait for the kill of the broker. The driver is killed only once: its file stays."""
         if kill.victim == "broker":
             (self._directory / kill.file_name).unlink(missing_ok=True)

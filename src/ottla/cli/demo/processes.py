@@ -25,7 +25,7 @@ _PROBE = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
 class ProcessError(CommandError):
-    """A process of the demo's did what it should not; its log says more, so it is kept."""
+    """A process of the demo failed. Its log says more, so the log is kept."""
 
 
 class ManagedProcess:
@@ -49,7 +49,7 @@ class ManagedProcess:
 
     def start(self, environment: Mapping[str, str] | None = None) -> None:
         """Start the command; `environment` is added for this run alone."""
-        # A signal between the start and the assignment would leave a process that nobody knows of.
+        # A signal between the start and the assignment would leave a process that nobody ends.
         with interrupts.held(), self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -71,22 +71,22 @@ class ManagedProcess:
 
     def kill9(self) -> None:
         """SIGKILL to the process and all its children; returns when it is gone."""
-        process = self._process  # another thread may start the next one as soon as this one is gone
+        process = self._process  # another thread may start the next process as soon as this one is gone
         if process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
     def stop(self) -> None:
-        """Ask it to end, then insist. No-op when it is not running."""
+        """Ask the process to end, and kill it if it does not. No-op when it does not run."""
         if self._process is None:
             return
         try:
             if self._process.poll() is None:
                 self._process.terminate()
                 self.wait(_STOP_TIMEOUT_S)
-        finally:  # also when nobody wants to wait for it (Ctrl-C again)
-            self.kill9()  # what is left of its children, too
+        finally:  # also when a second Ctrl-C ends the wait
+            self.kill9()  # and with it what is left of its children
 
     def tail(self, lines: int = 25) -> str:
         """The last lines of its output."""
@@ -146,7 +146,7 @@ def broker_command(template: str | None, python: str, port: int, data_dir: Path)
 
 
 def ottla_command() -> str:
-    """How a person types `ottla` here: the command itself where it is on the PATH, else by way of this Python."""
+    """How a person types `ottla` here: the command if it is on the PATH, else this Python with `-m ottla`."""
     found = shutil.which("ottla")
     ours = found is not None and Path(found).parent == Path(sys.executable).parent
     return "ottla" if ours else f"{shlex.quote(sys.executable)} -m ottla"

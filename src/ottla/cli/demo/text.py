@@ -7,9 +7,9 @@ from pathlib import Path
 
 from ottla.cli.common import CommandError
 
-#: Of `max.request.size` and `message.max.bytes` (1 MiB), what is left for key and value.
+#: What `max.request.size` and `message.max.bytes` (1 MiB) leave for key and value.
 _RECORD_BYTES = 1_048_576 - 1_024
-#: A shorter line cannot be too large: twice a word, six bytes for a character that JSON escapes.
+#: A line below this length cannot be too large: a word is written twice, and JSON may need six bytes for a character.
 _WORST_CASE = 12
 
 
@@ -31,7 +31,7 @@ def input_lines(name: str) -> list[str]:
     path = Path(name)
     if not path.exists():
         raise CommandError(f"--input {shown(path)} does not exist; name a text file or a folder with text files")
-    if not path.is_dir() and not path.is_file():  # a pipe: nobody says that one is waited for
+    if not path.is_dir() and not path.is_file():  # for example a pipe: reading it could wait for ever
         raise CommandError(f"--input {shown(path)} is neither a file nor a folder; write the text to a file first")
     files = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
     lines = [line for file in files for line in _lines_of(file)]
@@ -82,5 +82,5 @@ def _lines_of(file: Path) -> list[str]:
 
 
 def repeated(lines: list[str], at_least: int) -> list[str]:
-    """`lines` as often as it takes to have `at_least` of them, the last time whole as well."""
+    """`lines` repeated until there are `at_least` of them. The last repetition is complete too."""
     return lines * max(1, -(-at_least // len(lines)))

@@ -47,5 +47,5 @@ def streamed_lines(checkpoint: Path) -> tuple[int, int]:
         *_head, offset = (checkpoint / "offsets" / str(done[-1])).read_text().splitlines()
         topics: Mapping[str, Mapping[str, int]] = json.loads(offset)["to"]
     except (OSError, ValueError, KeyError):
-        return done[-1] + 1, 0  # being written right now: the next look will find it
+        return done[-1] + 1, 0  # the file is being written: the next call will find it
     return done[-1] + 1, sum(end for partitions in topics.values() for end in partitions.values())

@@ -27,5 +27,5 @@ class GroupConfig:
     offsets_retention_ms: int = 7 * _DAY_MS
     #: `offsets.retention.check.interval.ms`
     offsets_retention_check_interval_ms: int = 10 * _MINUTE_MS
-    #: How long until an append that failed in a timer is tried again.
+    #: How long to wait before an append that failed in a timer is tried again.
     append_retry_ms: int = 1_000

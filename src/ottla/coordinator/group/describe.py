@@ -37,7 +37,7 @@ def describe(group: Group) -> DescribedGroup:
 
 
 def describe_missing(group_id: str, *, report_missing: bool) -> DescribedGroup:
-    """A group that does not exist: an error to who understands it (v6+, KIP-1043), else a dead group."""
+    """A group that does not exist: an error for clients that understand it (v6+, KIP-1043), else a dead group."""
     if not report_missing:
         return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     return DescribedGroup(
@@ -49,7 +49,7 @@ def describe_missing(group_id: str, *, report_missing: bool) -> DescribedGroup:
 
 
 def listed(groups: Iterable[Group], states: Iterable[str], types: Iterable[str]) -> tuple[ListedGroup, ...]:
-    """The groups in one of `states` and of one of `types`, in any case of letters; an empty filter takes all."""
+    """The groups in one of `states` and of one of `types`, in upper or lower case. An empty filter accepts all."""
     wanted_states = {state.lower() for state in states}
     wanted_types = {kind.lower() for kind in types}
     if wanted_types and CLASSIC.lower() not in wanted_types:

@@ -1,7 +1,7 @@
 """One input's work on one group: the group as it will be, and the answers, timers and records that go with it.
 
-A draft starts from the group as it is and is thrown away unless the shard puts its outcome in place, so the steps of
-`rebalance`, `join`, `sync` and `leave` may freely build on one another.
+A draft starts from the present group. It is thrown away unless the shard puts its outcome in place. So the steps of
+`rebalance`, `join`, `sync` and `leave` may build on one another.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SYNC: Final = "sync"
 
 
 class Draft:
-    """What one input makes of `group`; see the module.
+    """The work of one input on `group`; see the module.
 
     The members are copied once, at the first change, and then changed in place: an input may change all of them.
     """
@@ -40,7 +40,7 @@ class Draft:
         self.timers: list[Timer] = []
 
     def reply(self, token: int | None, response: object) -> None:
-        """Answer a request; None stands for nobody waiting."""
+        """Answer a request; None means that nobody waits."""
         if token is not None:
             self.replies.append(Reply(token, response))
 
@@ -83,7 +83,7 @@ class Draft:
         self.group = replace(group, pending_sync=to_sync, leader=leader)
 
     def remove(self, member_ids: Collection[str]) -> None:
-        """Remove members and pending members without a word; the first of those left leads (G4)."""
+        """Remove members and pending members without an answer. The first of those left leads (G4)."""
         if not member_ids:
             return
         members = self._members()
@@ -110,8 +110,8 @@ class Draft:
     def wait_for_join(self, member: Member, token: int) -> Member:
         """Let `token` wait for the member's join answer.
 
-        A request that waited before is answered at once: the client has given it up and sent another. (Apache Kafka
-        leaves it without an answer.)
+        If another request of the member waited, it is answered at once: the client has given it up and sent this one.
+        (Apache Kafka does not answer it.)
         """
         self.reply(member.join_token, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         member = replace(member, join_token=token)
@@ -127,7 +127,7 @@ class Draft:
     def answer_sync(self, member: Member, response: SyncGroupResponse) -> None:
         """Answer the member's waiting SyncGroup, if there is one, and give it a full session from now on.
 
-        While it waited its session could not expire, so its timer may have fired without effect.
+        While the member waited, its session could not expire, and its timer may have fired without effect.
         """
         if member.sync_token is not None:
             self.reply(member.sync_token, response)
@@ -135,7 +135,7 @@ class Draft:
             self.expect_heartbeat(member.member_id, member.session_timeout_ms)
 
     def drop(self, member_ids: Collection[str]) -> None:
-        """Remove members or pending members, telling those who wait that they are not known any more."""
+        """Remove members or pending members. Those that wait are told that they are unknown now."""
         for member_id in member_ids:
             member = self.group.members.get(member_id)
             if member is not None:

@@ -1,4 +1,4 @@
-"""What a failed append to the coordinator's partition means to those who wait."""
+"""Which error the waiting requests get when an append to the coordinator's partition fails."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ _MEANS: Final = {
 
 
 def append_error(error: ErrorCode) -> ErrorCode:
-    """The answer for an error of the log; errors about the producer (its epoch, its transaction) are passed on."""
+    """The answer for an error of the log. Errors about the producer (its epoch, its transaction) are passed on."""
     return _MEANS.get(error, error)

@@ -12,8 +12,8 @@ from ottla.coordinator.group.state import Group, GroupState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 
-#: What a heartbeat of the right generation is answered, by the group's state. In CompletingRebalance it is an ordinary
-#: one: members heartbeat as soon as they are joined.
+#: The answer to a heartbeat of the right generation, by the group's state. In CompletingRebalance the answer is NONE:
+#: members send heartbeats as soon as they have joined.
 ANSWERS: Final[Mapping[GroupState, ErrorCode]] = {
     GroupState.EMPTY: ErrorCode.UNKNOWN_MEMBER_ID,
     GroupState.PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
@@ -36,9 +36,10 @@ def check_heartbeat(group: Group, request: HeartbeatRequest) -> ErrorCode:
 
 
 def is_excused(member: Member) -> bool:
-    """Whether a member may be silent: who waits for an answer cannot heartbeat.
+    """Whether a member may be silent: while it waits for an answer it cannot send heartbeats.
 
-    The first join of a member is not an excuse: its timer is the limit on that join (see `join`).
+    This does not hold for a member's first join: there the member's timer limits how long the join may wait (see
+    `join`).
     """
     return not member.is_new and (member.join_token is not None or member.sync_token is not None)
 
@@ -48,7 +49,7 @@ def session_ended(draft: Draft, member_id: str) -> None:
     group = draft.group
     if member_id in group.pending_members:
         draft.drop((member_id,))
-        # Only a rebalance can have waited for it; a generation that does without it goes on.
+        # Only a rebalance can have waited for this member id; a generation goes on without it.
         if draft.group.state is GroupState.PREPARING_REBALANCE:
             members_removed(draft, f"{member_id} never joined")
     elif member_id in group.members and not is_excused(group.members[member_id]):

@@ -1,8 +1,8 @@
 """JoinGroup (v0–9). KIP-394: two-step joins; KIP-345: static members; KIP-800: reasons; KIP-814: skipping assignment.
 
-A member without an id gets one. A dynamic member that can is told to come again with it (MEMBER_ID_REQUIRED), so that
-a client that gave up leaves no member behind; a static member, and an old client, joins at once. A member that is
-known rejoins: what that means depends on the group's state, see `_REJOIN`.
+A member without an id gets one. A dynamic member must then come again with that id (MEMBER_ID_REQUIRED), so that a
+client that gave up leaves no member behind. A static member, and a client that does not know MEMBER_ID_REQUIRED, joins
+at once. A known member rejoins: what that means depends on the group's state, see `_REJOIN`.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ def join(draft: Draft, asked: Join, *, is_new_group: bool) -> None:
     else:
         _join_known(draft, asked)
     if is_new_group and not draft.records:
-        # The group exists from now on, so that the member id handed out is still good after a restart of the group.
+        # The group exists from now on, so that the member id that was given out stays valid after a restart.
         draft.records.append(new_group_record(draft.group))
 
 
 def _accepts(draft: Draft, member_id: str) -> bool:
-    """`group.max.size`. In a rebalance those who wait count, so that the last to come are turned away."""
+    """Whether `group.max.size` allows this member. In a rebalance only waiting members count: the last are refused."""
     group, limit = draft.group, draft.config.group_max_size
     member = group.members.get(member_id)
     match group.state:
@@ -99,7 +99,7 @@ def _join_unknown(draft: Draft, asked: Join) -> None:
 def _join_known(draft: Draft, asked: Join) -> None:
     request = asked.request
     if request.member_id in draft.group.pending_members:
-        # Ids are only ever handed out to dynamic members; one that comes back as a static member is somebody else.
+        # Ids are only given out to dynamic members, so a static member with such an id is somebody else.
         if request.group_instance_id is not None:
             draft.reply(asked.token, join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
         else:
@@ -121,7 +121,7 @@ def _rejoin_preparing(draft: Draft, asked: Join, member: Member) -> None:
 
 def _rejoin_completing(draft: Draft, asked: Join, member: Member) -> None:
     if member.protocols == asked.request.protocols:
-        # Its first answer was lost: nothing has changed, so it gets the same one again.
+        # The member's first answer was lost. Nothing has changed, so it gets the same answer again.
         draft.reply(asked.token, join_success(draft.group, member.member_id))
     else:
         _update_and_rebalance(draft, asked, member, "changed its subscription")
@@ -131,7 +131,7 @@ def _rejoin_stable(draft: Draft, asked: Join, member: Member) -> None:
     if member.protocols != asked.request.protocols:
         _update_and_rebalance(draft, asked, member, "changed its subscription")
     elif member.member_id == draft.group.leader:
-        # The leader rejoins when something beyond the members has changed: partitions were added, a topic came (G11).
+        # The leader rejoins when something else than the members has changed, such as partitions or topics (G11).
         _update_and_rebalance(draft, asked, member, "is the leader and rejoined")
     else:
         draft.reply(asked.token, join_success(draft.group, member.member_id))
@@ -174,7 +174,7 @@ def _add(draft: Draft, asked: Join, member_id: str) -> None:
     )
     draft.group = group
     draft.add(member)
-    # It cannot heartbeat before it is answered. Should its client be gone, this limit ends its place in the group.
+    # A member cannot send heartbeats before it is answered. If its client has gone, this limit removes it.
     draft.expect_heartbeat(member_id, draft.config.new_member_join_timeout_ms)
     rebalance(draft, _reason(asked, f"{member_id} joined"))
 
@@ -200,7 +200,7 @@ def _reason(asked: Join, what: str) -> str:
 
 
 def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
-    """Version 0 has none; its members have their session timeout to rejoin."""
+    """The time to rejoin. Version 0 does not have it; there it is the session timeout."""
     return request.session_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
 
 
@@ -208,9 +208,9 @@ def _rebalance_timeout_ms(request: JoinGroupRequest) -> int:
 
 
 def _replace_static(draft: Draft, asked: Join, old_member_id: str) -> None:
-    """A static member has restarted, or a second one has the same instance id: the newcomer takes the place.
+    """A static member has restarted, or a second one has the same instance id: the newcomer takes its place.
 
-    Who held it before is fenced from now on. In a stable group nobody else notices, if the elected protocol stays.
+    The former holder is fenced from now on. In a stable group nobody else notices, if the elected protocol stays.
     """
     old = draft.group.members[old_member_id]
     former_leader = draft.group.leader
@@ -225,19 +225,19 @@ def _replace_static(draft: Draft, asked: Join, old_member_id: str) -> None:
         case GroupState.STABLE if draft.group.elected_protocol() == draft.group.protocol:
             _keep_assignment(draft, asked, member, former_leader)
         case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
-            # The leader may be dividing the partitions for the old member id right now.
+            # The leader may be assigning partitions to the old member id at this moment.
             prepare(draft, _reason(asked, f"{member.member_id} took the place of {old_member_id}"))
         case _:
             complete_if_possible(draft)
 
 
 def _keep_assignment(draft: Draft, asked: Join, member: Member, former_leader: str | None) -> None:
-    """The generation goes on with the new member id, as soon as that is in the log."""
+    """The generation goes on with the new member id, once that is in the log."""
     draft.records.append(group_record(draft.group))
     answer = join_success(draft.group, member.member_id)
     if asked.skip_assignment:
         answer = answer._replace(skip_assignment=draft.group.leader == member.member_id)
     else:
-        # An old client that found itself the leader would assign again, so it is told of the leader before.
+        # An old client that is told that it leads would assign again, so it is told the former leader's id.
         answer = answer._replace(leader=former_leader or "", members=())
     draft.answer_join(member, answer)

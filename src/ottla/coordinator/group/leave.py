@@ -13,7 +13,7 @@ from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRespons
 
 
 def leave(draft: Draft, token: int, request: LeaveGroupRequest) -> None:
-    """Remove the members named, answer for each, and rebalance once if any has gone."""
+    """Remove the named members, answer for each, and rebalance once if any was removed."""
     answers: list[MemberResponse] = []
     leaving: dict[str, None] = {}
     for identity in _identities(request):
@@ -57,7 +57,7 @@ def _identities(request: LeaveGroupRequest) -> tuple[MemberIdentity, ...]:
 
 
 def _resolve(group: Group, identity: MemberIdentity) -> tuple[str, ErrorCode]:
-    """Whom the request means, and whether that one may go."""
+    """The member that the request means, and an error if it cannot be removed."""
     if identity.member_id == "":
         current = (
             None if identity.group_instance_id is None else group.members.static_member_id(identity.group_instance_id)

@@ -1,10 +1,10 @@
 """The members of a classic group in order of joining, with what would otherwise be counted over all of them each time.
 
-Groups may have thousands of members, and each of them asks for something at every rebalance. So what one request needs
-to know of all members is kept up to date with each change: who is which static member, how many support a protocol, how
-many wait for the answer to their join.
+Groups may have thousands of members, and each of them sends requests at every rebalance. So what a request needs to
+know about all members is kept up to date with each change: who is which static member, how many support a protocol,
+how many wait for the answer to their join.
 
-Only a `Draft` changes one, in place, and only a copy of its own. Everybody else takes it for a value.
+Only a `Draft` changes an object of this class, and only its own copy. All other code treats it as an immutable value.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Member:
     client_host: str
     rebalance_timeout_ms: int
     session_timeout_ms: int
-    #: In the member's order of preference: its vote goes to the first that all members support.
+    #: In the member's order of preference. It votes for the first protocol that all members support.
     protocols: tuple[JoinGroupRequestProtocol, ...]
     assignment: bytes = b""
     join_token: int | None = None
     sync_token: int | None = None
-    #: Joined and never answered: it cannot heartbeat, so only its first join's own time limit expels it.
+    #: The member has joined and was never answered. It cannot send heartbeats, so the limit of its first join holds.
     is_new: bool = False
 
     @property

@@ -1,9 +1,9 @@
-"""How a classic group gets from one generation to the next: who is asked to rejoin, who is waited for, who is dropped.
+"""How a classic group gets from one generation to the next: who must rejoin, for whom the group waits, who is dropped.
 
 `PreparingRebalance` ends when every member and every pending member has joined, or when the longest rebalance timeout
-of the members has passed; members that have not joined by then are dropped, static ones excepted, whose session alone
-decides. A group that was empty instead waits `group.initial.rebalance.delay.ms`, and as long again for each member
-that comes meanwhile, up to the rebalance timeout: a whole application starting costs one rebalance, not ten.
+of the members has passed. Members that have not joined by then are dropped; static members stay until their session
+ends. A group that was empty waits for `group.initial.rebalance.delay.ms`, and for as long again when a member comes
+meanwhile, up to the rebalance timeout. So an application that starts ten members costs one rebalance and not ten.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ottla.wire.errors import ErrorCode
 
 
 def can_rebalance(state: GroupState) -> bool:
-    """Whether a rebalance can begin in this state; in PreparingRebalance it has begun."""
+    """Whether a rebalance can begin in this state. In PreparingRebalance it has begun already."""
     return GroupState.PREPARING_REBALANCE in TRANSITIONS[state]
 
 
 def rebalance(draft: Draft, reason: str) -> None:
-    """Something changed: begin a rebalance, or see whether the one going on can be completed."""
+    """Something changed: begin a rebalance, or complete the present one if nobody is missing."""
     if can_rebalance(draft.group.state):
         prepare(draft, reason)
     else:
@@ -58,7 +58,7 @@ def complete_if_possible(draft: Draft) -> None:
 
 
 def members_removed(draft: Draft, reason: str) -> None:
-    """A member or pending member is gone by itself: rebalance without it, or stop waiting for it."""
+    """A member or pending member has left or is expelled: rebalance without it, or stop waiting for it."""
     match draft.group.state:
         case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
             prepare(draft, reason)
@@ -69,7 +69,7 @@ def members_removed(draft: Draft, reason: str) -> None:
 
 
 def join_timer(draft: Draft) -> None:
-    """The time to join is up, or the initial delay is."""
+    """The time to join is over, or the initial delay is."""
     initial = draft.group.initial_delay
     if initial is None or not initial.member_added or initial.remaining_ms == 0:
         complete(draft)
@@ -81,12 +81,12 @@ def join_timer(draft: Draft) -> None:
 
 
 def complete(draft: Draft) -> None:
-    """Drop who has not joined, and begin the next generation."""
+    """Drop members that have not joined, and begin the next generation."""
     draft.stop(JOIN)
     missing = [m.member_id for m in draft.group.members.values() if m.join_token is None and not m.is_static]
     draft.drop(missing)
     if draft.group.members and not _elect_leader(draft):
-        # Static members only, and none has come back: they keep the group waiting until their sessions end.
+        # There are only static members, and none has come back: the group waits until their sessions end.
         draft.start(JOIN, draft.group.rebalance_timeout_ms())
         return
     group = replace(draft.group, generation=draft.group.generation + 1, initial_delay=None, pending_sync=frozenset())
@@ -104,7 +104,7 @@ def complete(draft: Draft) -> None:
 
 
 def _elect_leader(draft: Draft) -> bool:
-    """Keep the leader if it has joined, else take the first who has; False when nobody has."""
+    """Keep the leader if it has joined, else take the first member that has. False when none has."""
     group = draft.group
     if group.leader is not None and group.members[group.leader].join_token is not None:
         return True
@@ -116,7 +116,7 @@ def _elect_leader(draft: Draft) -> bool:
 
 
 def _answer_joins(draft: Draft) -> None:
-    """Tell every member of the new generation, and give all of them the rebalance timeout to send SyncGroup."""
+    """Tell every member the new generation, and give all of them the rebalance timeout to send SyncGroup."""
     draft.group = replace(draft.group, pending_sync=frozenset(draft.group.members))
     answers = {member_id: join_success(draft.group, member_id) for member_id in draft.group.members}
     for member_id, answer in answers.items():
@@ -127,14 +127,14 @@ def _answer_joins(draft: Draft) -> None:
 
 
 def answer_all_syncs(draft: Draft, error: ErrorCode) -> None:
-    """This generation gets no assignment: everybody who waits for one is told why."""
+    """This generation gets no assignment: answer all members that wait for it with `error`."""
     for member in list(draft.group.members.values()):
         draft.update(replace(member, assignment=b""))
         draft.answer_sync(draft.group.members[member.member_id], sync_error(error))
 
 
 def sync_timer(draft: Draft) -> None:
-    """Members that joined this generation and never fetched their assignment are dropped."""
+    """Drop members that have joined this generation and did not fetch their assignment in time."""
     if not draft.group.pending_sync:
         return
     late = sorted(draft.group.pending_sync)

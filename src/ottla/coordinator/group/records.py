@@ -83,9 +83,9 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
 
 
 def subscribed_topics(group: Group) -> frozenset[str] | None:
-    """The topics that a group of consumers subscribes to; None for other groups and for what cannot be read.
+    """The topics that a group of consumers subscribes to; None for other groups and if a subscription cannot be read.
 
-    Subscriptions are read as version 0, of which every later version is an extension.
+    Subscriptions are read as version 0. Every later version extends it.
     """
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None

@@ -54,7 +54,7 @@ from ottla.wire.offsets_records import (
 RETENTION: Final = ("retention",)
 GONE_TOPICS: Final = ("gone-topics",)
 
-#: Makes the Decision that answers those who wait when the append failed with an error.
+#: Makes the Decision that answers the waiting requests when the append failed with an error.
 _Failure: TypeAlias = Callable[[ErrorCode], Decision]
 
 
@@ -63,7 +63,7 @@ class _Prepared:
     """A decision whose records are on their way to the log."""
 
     decision: Decision
-    #: The group as it will be, if the decision changes one beyond what the record says.
+    #: The group as it will be, if the decision changes more of it than the record says.
     target: Group | None
     failure: _Failure
     applied: int = 0
@@ -79,7 +79,7 @@ class GroupShard:
     def __init__(self, config: GroupConfig, topic_id: Callable[[str], bytes | None]) -> None:
         self._config = config
         self._topic_id = topic_id
-        #: Groups that the present pass of retention, or for offsets of deleted topics, has still to look at.
+        #: Groups that the present pass has still to look at: for retention, and for offsets of deleted topics.
         self._to_expire: deque[str] = deque()
         self._to_compare: deque[str] = deque()
         self._groups: dict[str, Group] = {}
@@ -100,7 +100,7 @@ class GroupShard:
         return describe.listed(self._groups.values(), states, types)
 
     def fetch_offsets(self, request: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
-        """OffsetFetch for one group; `offsets.fetch` has what turns a request of any version into these and back."""
+        """OffsetFetch for one group. `offsets.fetch` turns a request of any version into these, and answers back."""
         return fetch.fetch(self._offsets, request, require_stable=require_stable)
 
     def group(self, group_id: str) -> Group | None:
@@ -164,9 +164,9 @@ class GroupShard:
         return self._decide(draft, failure)
 
     def heartbeat(self, token: int, request: HeartbeatRequest) -> Decision:
-        """Heartbeat: keeps the member's session, and tells it of a rebalance."""
+        """Heartbeat: keeps the member's session alive, and tells the member about a rebalance."""
         group = self._groups.get(request.group_id)
-        if group is None or not request.group_id:  # the group without a name has offsets at most
+        if group is None or not request.group_id:  # the group without a name has no members, at most offsets
             error = ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
         else:
             error = check_heartbeat(group, request)
@@ -176,7 +176,7 @@ class GroupShard:
         return Decision(replies=(Reply(token, HeartbeatResponse(error_code=error)),), timers=timers)
 
     def leave_group(self, token: int, request: LeaveGroupRequest, now_ms: int) -> Decision:
-        """LeaveGroup: of a group that does not exist every member is unknown."""
+        """LeaveGroup. In a group that does not exist every member is unknown."""
         group = self._groups.get(request.group_id, Group(request.group_id))
         if request.group_id == "":
             return _answer(token, leave.refused(request, ErrorCode.INVALID_GROUP_ID))
@@ -240,12 +240,12 @@ class GroupShard:
         return self._prepare(decision, None, lambda e: _answer(token, OffsetDeleteResponse(error_code=e)))
 
     def topics_deleted(self) -> Decision:
-        """Topics are gone, or other ones have their names: the offsets committed in them go too."""
+        """Topics were deleted, and perhaps new ones have their names: delete the offsets committed for them."""
         self._to_compare = deque(self._offsets.group_ids())
         return self._forget_gone_topics(())
 
     def _forget_gone_topics(self, timers: tuple[Timer, ...]) -> Decision:
-        """Tombstones for the next batch of such offsets; with `timers`, which are set in any case."""
+        """Tombstones for the next batch of such offsets. `timers` are set in any case."""
         records = _next_batch(
             self._to_compare, lambda group_id: expiry.gone_topics_tombstones(group_id, self._offsets, self._topic_id)
         )
@@ -279,7 +279,7 @@ class GroupShard:
         return self._decide(draft, lambda _: retry)
 
     def _expire(self, now_ms: int) -> Decision:
-        """O2: tombstones for offsets that have outlived their retention, and for groups with nothing left."""
+        """O2: tombstones for offsets whose retention is over, and for groups that have nothing left."""
         if not self._to_expire:
             self._to_expire = deque(self._groups)
         records = _next_batch(self._to_expire, lambda group_id: self._expired(group_id, now_ms))
@@ -338,7 +338,7 @@ class GroupShard:
         self._offsets.apply_marker(producer_id, commit=commit)
 
     def append_failed(self, decision: Decision, error: ErrorCode) -> Decision:
-        """The records of `decision` could not be appended: nothing of it has happened; the waiting are told why."""
+        """The records of `decision` could not be appended. Nothing has happened; waiting requests are told why."""
         prepared = self._prepared
         require(prepared is not None and prepared.applied == 0, "no decision is being appended")
         if prepared is None or prepared.decision is not decision:
@@ -348,23 +348,23 @@ class GroupShard:
         return prepared.failure(append_error(error))
 
     def loaded(self, now_ms: int) -> Decision:
-        """The partition has been read to its end: sessions and retention begin to count (G17)."""
+        """The partition has been read to its end: sessions and retention count from now on (G17)."""
         timers: list[Timer] = [SetTimer(RETENTION, self._config.offsets_retention_check_interval_ms)]
         for group_id, group in self._groups.items():
             draft = Draft(group, self._config, now_ms)
             for member in group.members.values():
                 draft.expect_heartbeat(member.member_id, member.session_timeout_ms)
             if len(group.members) > self._config.group_max_size:
-                # The limit was lowered meanwhile: everybody rejoins, the last ones are turned away.
+                # `group.max.size` was lowered meanwhile: all members rejoin, and the last ones are refused.
                 rebalance.prepare(draft, "the group is larger than group.max.size")
             self._groups[group_id] = draft.group
             timers += draft.timers
-        # A topic may have been deleted while nobody listened: before the last stop, or while this was loading.
+        # A topic may have been deleted without this shard: before the last stop, or while this shard was loading.
         self._to_compare = deque(self._offsets.group_ids())
         return self._forget_gone_topics(tuple(timers))
 
     def unloaded(self) -> Decision:
-        """This node is no longer the coordinator: whoever waits is sent to look for the new one."""
+        """This node is no longer the coordinator: waiting clients are told to look for the new one."""
         require(self._prepared is None, "a decision is being appended")
         replies: list[Reply] = []
         for group_id, group in self._groups.items():
@@ -392,7 +392,7 @@ class GroupShard:
         return decision
 
     def _target(self, record: LogRecord) -> Group | None:
-        """Check `record` against what was decided; the group that takes its place with it, if one was prepared."""
+        """Check that `record` is what was decided. Returns the prepared group that now takes its place, if any."""
         prepared = self._prepared
         if prepared is None:
             return None
@@ -403,13 +403,13 @@ class GroupShard:
         return prepared.target
 
     def _exists(self, group_id: str, now_ms: int) -> None:
-        """Offsets without a group make a simple one: no protocol type, no members."""
+        """Make a group for offsets that have none: without protocol type and members."""
         if group_id not in self._groups:
             self._groups[group_id] = Group(group_id, state_timestamp_ms=now_ms)
 
 
 def _next_batch(groups: deque[str], tombstones: Callable[[str], list[LogRecord]]) -> list[LogRecord]:
-    """The tombstones of the groups that come first in the queue; those looked at to the end leave it."""
+    """The tombstones of the first groups in the queue. Groups that are done leave the queue."""
     records: list[LogRecord] = []
     while groups and len(records) < MAX_TOMBSTONES_PER_BATCH:
         records += tombstones(groups[0])
@@ -424,7 +424,7 @@ def _answer(token: int, response: object) -> Decision:
 
 
 def _session(group: Group, member_id: str) -> tuple[Timer, ...]:
-    """The member has shown a sign of life."""
+    """The timer of a member's session, set anew: the member is alive."""
     member = group.members.get(member_id)
     if member is None:
         return ()

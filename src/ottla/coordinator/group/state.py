@@ -4,12 +4,12 @@
       ▲                    │   ▲                                              │                                │
       └─────nobody left────┘   └──────────member joins, leaves, or is expelled┴────────────────────────────────┘
 
-Every state may go to Dead, when the shard is given up. A group that is deleted is simply no longer there.
+Every state may go to Dead, when this node gives up the shard. A deleted group has no state: it does not exist.
 
-A `Group` holds both what is durable (the last GroupMetadata record: generation, protocol, leader, members with
-subscription and assignment) and what is not: who waits for which answer, who was given a member id and has not
-joined yet. It is immutable: an input's outcome is a new Group, which takes the old one's place only when the
-records that go with it are in the log.
+A `Group` holds durable state (the last GroupMetadata record: generation, protocol, leader, members with subscription
+and assignment) and state that is not durable: who waits for which answer, and which member ids were given out but have
+not joined yet. It is immutable. The outcome of an input is a new Group, which takes the old one's place only when its
+records are in the log.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from ottla.wire.messages.join_group import JoinGroupRequestProtocol
 class GroupState(Enum):
     """The states of a classic group, named as ListGroups and DescribeGroups say them."""
 
-    #: No members; offsets may be there. Joining starts a rebalance.
+    #: No members; there may be offsets. A join starts a rebalance.
     EMPTY = "Empty"
     #: Members are asked to rejoin: heartbeats answer REBALANCE_IN_PROGRESS, joins wait.
     PREPARING_REBALANCE = "PreparingRebalance"
-    #: The generation is decided; everybody waits for the leader's assignment.
+    #: The generation is decided; all members wait for the leader's assignment.
     COMPLETING_REBALANCE = "CompletingRebalance"
-    #: Everybody has, or can fetch, an assignment of this generation.
+    #: All members have, or can fetch, an assignment of this generation.
     STABLE = "Stable"
     #: This shard is no longer the group's coordinator.
     DEAD = "Dead"
 
 
-#: The automaton: from which state to which. `docs/` draws its diagram from here, a test visits every pair.
+#: The automaton: which state may follow which. `docs/automata.md` draws it from here; a test visits every pair.
 TRANSITIONS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
     GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
     GroupState.PREPARING_REBALANCE: frozenset({GroupState.COMPLETING_REBALANCE, GroupState.EMPTY, GroupState.DEAD}),
@@ -50,12 +50,12 @@ TRANSITIONS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
     GroupState.DEAD: frozenset({GroupState.DEAD}),
 }
 
-#: The protocol type of consumers; others (Connect, Streams of old) are opaque to the coordinator.
+#: The protocol type of consumers. The coordinator does not look into other types (Connect, old Streams).
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
 
 class InitialDelay(NamedTuple):
-    """A rebalance of a group that was empty waits `delay_ms` now, and may wait `remaining_ms` more if members come."""
+    """The wait of a group that was empty: `delay_ms` now, and up to `remaining_ms` more if members come."""
 
     delay_ms: int
     remaining_ms: int
@@ -72,16 +72,16 @@ class Group:
     protocol_type: str | None = None
     protocol: str | None = None
     leader: str | None = None
-    #: When the group came into its state; None in records older than value version 2.
+    #: When the group entered its state; None in records older than value version 2.
     state_timestamp_ms: int | None = None
     members: Members = field(default_factory=Members)
-    #: Member ids that were handed out (MEMBER_ID_REQUIRED, KIP-394) and have not joined yet.
+    #: Member ids that were given out (MEMBER_ID_REQUIRED, KIP-394) and have not joined yet.
     pending_members: frozenset[str] = frozenset()
     #: Members of this generation that have not sent SyncGroup yet.
     pending_sync: frozenset[str] = frozenset()
     #: Set while the first rebalance after Empty is being prepared.
     initial_delay: InitialDelay | None = None
-    #: Why the last rebalance began, with the reason the client gave (KIP-800); "" before the first and after a load.
+    #: Why the last rebalance began, with the client's reason (KIP-800); "" before the first one and after loading.
     rebalance_reason: str = field(default="", compare=False)
     #: Topics that consumers subscribe to; None when that cannot be known.
     subscribed_topics: frozenset[str] | None = None
@@ -99,7 +99,7 @@ class Group:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def all_joined(self) -> bool:
-        """Whether nobody is missing in the rebalance being prepared."""
+        """Whether every member has joined the rebalance that is being prepared."""
         return not self.pending_members and self.members.joins_waiting == len(self.members)
 
     def rebalance_timeout_ms(self) -> int:
@@ -114,7 +114,7 @@ class Group:
         return self.protocol_type == protocol_type and bool(names & self.members.candidates())
 
     def elected_protocol(self) -> str:
-        """G6: each member votes for the first of its protocols that all support; most votes win, ties the first."""
+        """G6: each member votes for the first of its protocols that all support. Most votes win; in a tie the first."""
         candidates = self.members.candidates()
         if len(candidates) == 1:
             return next(iter(candidates))
@@ -122,7 +122,7 @@ class Group:
         return votes.most_common(1)[0][0]
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether some member reads `topic`; consumers whose subscription cannot be read are taken to read it."""
+        """Whether a member may read `topic`. A consumer whose subscription is unreadable counts as one that does."""
         if self.subscribed_topics is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.subscribed_topics

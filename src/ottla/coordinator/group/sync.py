@@ -1,7 +1,7 @@
-"""SyncGroup (v0–5): the leader hands in the assignment, everybody fetches their part (G7).
+"""SyncGroup (v0–5): the leader sends the assignment, and each member fetches its own part (G7).
 
-The generation is written to the log with its members, subscriptions and assignments before anybody is answered. Only
-then is the group Stable: after a crash in between, the generation before is what the log says, and all rejoin.
+Before any member is answered, the generation is written to the log with its members, subscriptions and assignments.
+Only then is the group Stable. After a crash in between, the log still has the generation before, and all rejoin.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _check(group: Group, request: SyncGroupRequest) -> ErrorCode:
         return error
     if request.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    # v5+ (KIP-559): a client that says what it believes was elected is held to it.
+    # v5+ (KIP-559): if the client names the elected protocol, it must name the right one.
     for said, elected in ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol)):
         if said is not None and elected is not None and said != elected:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -56,14 +56,14 @@ def _received(draft: Draft, member_id: str) -> None:
 
 
 def wait(draft: Draft, token: int, member_id: str) -> None:
-    """Let the request wait for the assignment. One that waited before was given up by its client (see Draft)."""
+    """Let the request wait for the assignment. The client has given up an earlier one of this member (see Draft)."""
     member = draft.group.members[member_id]
     draft.reply(member.sync_token, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
     draft.update(replace(member, sync_token=token))
 
 
 def _stabilize(draft: Draft, assignments: dict[str, bytes]) -> None:
-    """The leader has assigned; a member that it left out gets an empty assignment."""
+    """The leader has sent the assignment. A member that is not in it gets an empty one."""
     draft.records.append(group_record(draft.group, assignments))
     for member in list(draft.group.members.values()):
         draft.update(replace(member, assignment=assignments.get(member.member_id, b"")))
@@ -81,7 +81,7 @@ def _assignment(group: Group, member_id: str) -> SyncGroupResponse:
 
 
 def append_failed(draft: Draft, token: int, member_id: str, error: ErrorCode) -> None:
-    """The generation could not be written: everybody who waits, the leader with them, is told, and all rejoin."""
+    """The generation could not be written: all waiting members, and the leader, get the error, and all rejoin."""
     wait(draft, token, member_id)
     answer_all_syncs(draft, error)
     prepare(draft, f"{error.name} when the assignment was written")

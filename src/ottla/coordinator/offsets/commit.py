@@ -26,11 +26,11 @@ from ottla.wire.offsets_records import OffsetCommitValue, encode_offset_commit_k
 
 
 def check_commit(group: Group | None, request: OffsetCommitRequest, *, report_missing: bool) -> ErrorCode:
-    """NONE, or why this commit is refused whole.
+    """NONE, or why the whole commit is refused.
 
-    Without a generation (-1) it comes from a consumer that assigns its partitions itself, or from an administrator:
-    that is accepted while the group has no members, and makes the group if there is none. `report_missing`: the
-    client understands GROUP_ID_NOT_FOUND (v9+).
+    A commit without a generation (-1) comes from a consumer that assigns its partitions by hand, or from an
+    administrator. It is accepted while the group has no members, and makes the group if it does not exist.
+    `report_missing`: the client understands GROUP_ID_NOT_FOUND (v9+).
     """
     generation = request.generation_id_or_member_epoch
     if group is None:
@@ -42,20 +42,20 @@ def check_commit(group: Group | None, request: OffsetCommitRequest, *, report_mi
     if generation < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.NONE
     if generation < 0 and request.member_id == "" and request.group_instance_id is None:
-        # Not a member, and the group has some: its offsets are theirs.
+        # The sender is no member, and the group has members: only they may commit.
         return ErrorCode.UNKNOWN_MEMBER_ID
     error = _check_member(group, request.member_id, request.group_instance_id, generation)
     if error is ErrorCode.NONE and group.state is GroupState.COMPLETING_REBALANCE:
-        # The member has the new generation but no assignment in it yet, so it cannot own what it commits.
+        # The member is in the new generation but has no assignment yet, so it cannot own these partitions.
         return ErrorCode.REBALANCE_IN_PROGRESS
     return error
 
 
 def check_transactional_commit(group: Group | None, request: TxnOffsetCommitRequest) -> ErrorCode:
-    """NONE, or why this commit is refused whole (KIP-447: a member fenced by a rebalance cannot commit).
+    """NONE, or why the whole commit is refused (KIP-447: a member fenced by a rebalance cannot commit).
 
-    Producers older than KIP-447 say neither member nor generation: they are fenced by their epoch alone. The group's
-    state does not matter here, since the offsets count only when the transaction commits.
+    Producers older than KIP-447 name no member and no generation; only their epoch can fence them. The group's state
+    does not matter here, because the offsets only count when the transaction commits.
     """
     if group is None:
         return ErrorCode.NONE if request.generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
@@ -78,7 +78,7 @@ def _check_member(group: Group, member_id: str, group_instance_id: str | None, g
 def commit_records(
     request: OffsetCommitRequest, now_ms: int, metadata_limit: int
 ) -> tuple[list[LogRecord], OffsetCommitResponse]:
-    """The records of an accepted commit and its answer; metadata that is too long keeps its partition out."""
+    """The records of an accepted commit, and its answer. A partition with metadata that is too long is refused."""
     expire_ms = -1 if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
     records: list[LogRecord] = []
     topics: list[OffsetCommitResponseTopic] = []
@@ -99,8 +99,8 @@ def transactional_commit_records(
 ) -> tuple[list[LogRecord], TxnOffsetCommitResponse]:
     """The same for a commit inside a transaction.
 
-    The request has no topic ids, and Apache Kafka 4.3's records have none then. Ours have those that the broker knows:
-    otherwise the offsets could not be told from those of the next topic of the name.
+    The request has no topic ids, and so Apache Kafka 4.3's records have none. Ours have the ids that the broker knows:
+    otherwise these offsets would look like offsets of a later topic with the same name.
     """
     records: list[LogRecord] = []
     topics: list[TxnOffsetCommitResponseTopic] = []

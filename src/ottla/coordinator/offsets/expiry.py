@@ -1,4 +1,4 @@
-"""Which offsets go: retention (O2, KIP-211), OffsetDelete, deleted groups and deleted topics. All by tombstones."""
+"""Which offsets are deleted: by retention (O2, KIP-211), OffsetDelete, and with groups and topics. By tombstones."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from ottla.wire.offsets_records import OffsetCommitValue
 
 
 class Expired(NamedTuple):
-    """Partitions of a group whose offsets have expired, and whether nothing of the group is left without them."""
+    """Partitions of a group whose offsets have expired, and whether the group has nothing else."""
 
     partitions: tuple[TopicPartition, ...]
     nothing_left: bool
 
 
 def expired(group: Group, store: OffsetStore, now_ms: int, retention_ms: int) -> Expired:
-    """O2: the offsets of a group that have outlived their retention."""
+    """O2: the offsets of a group whose retention is over."""
     offsets = store.of_group(group.group_id)
     since = _retention_starts(group)
     if since is None:
@@ -46,9 +46,9 @@ def expired(group: Group, store: OffsetStore, now_ms: int, retention_ms: int) ->
 
 
 def _retention_starts(group: Group) -> Callable[[OffsetCommitValue], int] | None:
-    """From when the retention of a group's offsets counts; None while they do not expire.
+    """The time from which a group's offsets are retained; None while they do not expire.
 
-    Of a group with members only topics that nobody subscribes to any more expire, counted from the commit.
+    In a group with members only offsets of topics that no member subscribes to expire, counted from their commit.
     """
     if group.protocol_type is None:
         return lambda value: value.commit_timestamp_ms
@@ -62,13 +62,13 @@ def _retention_starts(group: Group) -> Callable[[OffsetCommitValue], int] | None
 
 
 def _has_expired(value: OffsetCommitValue, since_ms: int, now_ms: int, retention_ms: int) -> bool:
-    if value.expire_timestamp_ms != -1:  # an old version's own retention
+    if value.expire_timestamp_ms != -1:  # in old versions a commit could have a retention of its own
         return now_ms >= value.expire_timestamp_ms
     return now_ms - since_ms >= retention_ms
 
 
 def all_tombstones(group_id: str, store: OffsetStore) -> list[LogRecord]:
-    """Deletes every offset of a group, pending ones too."""
+    """Tombstones for every offset of a group, including those in open transactions."""
     partitions = dict.fromkeys([*store.of_group(group_id), *store.pending_partitions(group_id)])
     return [offset_tombstone(group_id, *partition) for partition in partitions]
 
@@ -76,10 +76,10 @@ def all_tombstones(group_id: str, store: OffsetStore) -> list[LogRecord]:
 def gone_topics_tombstones(
     group_id: str, store: OffsetStore, topic_id: Callable[[str], bytes | None]
 ) -> list[LogRecord]:
-    """Deletes a group's offsets, pending ones too, of topics that are not there any more.
+    """Tombstones for a group's offsets, including those in open transactions, of topics that do not exist any more.
 
-    `topic_id` gives the id that a topic of this name has now, or None. Offsets that name another id belong to an older
-    topic of the name. A partition with offsets of both keeps them: the newer ones win.
+    `topic_id` gives the id that a topic with this name has now, or None. Offsets with another id belong to an older
+    topic with the same name. A partition that has offsets of both keeps them: the newer ones win.
     """
     current: dict[str, bytes | None] = {}
     records = []
@@ -93,7 +93,7 @@ def gone_topics_tombstones(
 
 
 def are_different(topic_id: bytes, other_id: bytes) -> bool:
-    """Whether these are ids of two topics; an id that is not known may be any."""
+    """Whether these are the ids of two different topics. An unknown id may be any id, so it is not different."""
     return NULL_UUID not in (topic_id, other_id) and topic_id != other_id
 
 
@@ -109,7 +109,7 @@ def check_delete(group: Group | None) -> ErrorCode:
 def delete_records(
     group: Group, store: OffsetStore, request: OffsetDeleteRequest
 ) -> tuple[list[LogRecord], OffsetDeleteResponse]:
-    """Tombstones for the partitions named, and the answer; topics that members subscribe to keep theirs."""
+    """Tombstones for the named partitions, and the answer. Topics that members subscribe to keep their offsets."""
     records: list[LogRecord] = []
     answers: list[OffsetDeleteResponseTopic] = []
     for topic in request.topics:

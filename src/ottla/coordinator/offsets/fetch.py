@@ -25,7 +25,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
-#: What a partition without a committed offset answers.
+#: The answer for a partition without a committed offset.
 INVALID_OFFSET: Final = -1
 
 
@@ -63,7 +63,7 @@ def _one(
     if require_stable and store.is_pending(group_id, partition):
         return _without(partition.partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     committed = store.of_group(group_id).get(partition)
-    # A topic deleted and made again has another id; what was committed for its namesake does not count (KIP-848).
+    # A topic that was deleted and made again has another id; offsets of the older topic do not count (KIP-848).
     if committed is None or are_different(committed.value.topic_id, topic_id):
         return _without(partition.partition, ErrorCode.NONE)
     value = committed.value
@@ -80,7 +80,7 @@ def _without(partition: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
 
 
 def groups_of(request: OffsetFetchRequest) -> tuple[OffsetFetchRequestGroup, ...]:
-    """The groups asked for; the form of versions 1 to 7, which has one, is brought into that of the later ones."""
+    """The groups that are asked for. Versions 1 to 7 ask for one group; it is brought into the later form."""
     if request.groups:
         return request.groups
     topics = request.topics

@@ -1,9 +1,9 @@
 """The committed offsets of one shard, and those of transactions that are still open.
 
-Only `apply_*` change it, in the order of the log, live and at recovery alike. Offsets of a transaction wait under
-their producer id; its marker moves them to the committed ones or drops them. Between a plain and a transactional
-commit of one partition the later record wins, whenever the marker comes: otherwise compaction, which keeps the later
-record, would change the outcome (Apache Kafka's `recordOffset` rule, KAFKA-4851).
+Only `apply_*` change it, in the order of the log, in operation and at recovery alike. Offsets of an open transaction
+wait under their producer id; the transaction's marker makes them committed offsets or drops them. When a partition has
+a plain and a transactional commit, the later record wins, whenever the marker comes. Otherwise compaction, which keeps
+the later record, would change the outcome (Apache Kafka's `recordOffset` rule, KAFKA-4851).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class OffsetStore:
     def __init__(self) -> None:
         self._order = 0
         self._committed: dict[str, dict[TopicPartition, Committed]] = {}
-        #: By producer id.
+        #: Pending offsets, by producer id.
         self._pending: dict[int, dict[OffsetCommitKey, Committed]] = {}
-        #: Which producers have a pending offset, by group and partition; no empty collections.
+        #: Which producers have a pending offset, by group and partition. Empty collections are removed.
         self._open: dict[str, dict[TopicPartition, set[int]]] = {}
 
     # -- questions
@@ -83,7 +83,7 @@ class OffsetStore:
         producers.add(producer_id)
 
     def apply_tombstone(self, key: OffsetCommitKey) -> None:
-        """A deletion takes the committed offset and all pending ones with it."""
+        """A deletion removes the committed offset and all pending ones."""
         self._order += 1
         partition = TopicPartition(key.topic, key.partition)
         offsets = self._committed.get(key.group)

@@ -1,8 +1,8 @@
 """AddPartitionsToTxn v0-v5, AddOffsetsToTxn v0-v4, and the same question asked by a produce (KIP-890).
 
-A partition belongs to a transaction before its first record is written, so that an end knows where markers go. Older
-clients say so themselves; from KIP-890's protocol on (Produce v12, TxnOffsetCommit v5) the broker that takes the
-records adds the partition; for clients in between it verifies that the client did (`verify_only`).
+A partition joins a transaction before its first record is written, so that the end knows where markers are needed.
+Older clients add it themselves, and the broker that takes the records verifies that (`verify_only`). In KIP-890's
+protocol (Produce v12, TxnOffsetCommit v5) the broker that takes the records adds the partition.
 Order of checks after Kafka 4.3's `handleAddPartitionsToTransaction` and `handleVerifyPartitionsInTransaction`.
 """
 
@@ -116,7 +116,7 @@ def _not_the_producer(txn: TransactionMetadata | None, transaction: AddPartition
 
 
 def _verify(store: TransactionStore, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
-    """Which partitions are in the transaction, by what is durable: a record on its way does not count yet."""
+    """Which partitions are in the transaction. Only durable state counts, and no record that is on its way."""
     txn = store.get(transaction.transactional_id)
     error = _not_the_producer(txn, transaction) if transaction.transactional_id else ErrorCode.INVALID_REQUEST
     if txn is not None and error == ErrorCode.NONE and txn.state in PREPARED_STATES:
@@ -144,7 +144,7 @@ def _result(
 
 
 def produce_error(error: ErrorCode, *, adds_partitions: bool, knows_abortable: bool) -> ErrorCode:
-    """What a producer is told when its produce could not be added to, or verified in, its transaction.
+    """The error for a producer whose partition could not be added to its transaction, or is not in it.
 
     `adds_partitions`: Produce v12+ (or TxnOffsetCommit v5+), which retries CONCURRENT_TRANSACTIONS itself.
     `knows_abortable`: Produce v11+ (or TxnOffsetCommit v4+), which knows TRANSACTION_ABORTABLE. Older clients retry

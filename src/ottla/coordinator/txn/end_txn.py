@@ -1,7 +1,8 @@
-"""EndTxn v0-v5, and the ends nobody asks for: a timeout, a fence, and the last step after the markers.
+"""EndTxn v0-v5, and the ends without a request: by timeout, by fencing, and the last step after the markers.
 
-EndTxn v5 is KIP-890's protocol: an end raises the epoch, the answer carries it (with a new producer id when the epochs
-are used up), and the same request repeated with the old epoch is recognised and succeeds again. v0-v4 leave the epoch.
+EndTxn v5 is KIP-890's protocol: an end raises the epoch, and the answer carries it (with a new producer id when the
+epochs are used up). The same request with the old epoch is known as a repetition and succeeds again. v0-v4 do not
+raise the epoch.
 Order of checks and answers after Kafka 4.3's `TransactionCoordinator.endTransaction` and `endTransactionWithTV1`.
 """
 
@@ -23,7 +24,7 @@ from ottla.coordinator.txn.store import MARKERS_TIMER, TIMEOUT_TIMER, Refusal, T
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 
-#: A marker that needs no more: written, or its topic is gone, or the partition cannot hold markers.
+#: Outcomes after which a marker is not needed any more: written, topic deleted, or no place for markers.
 _MARKER_DONE = frozenset(
     {
         ErrorCode.NONE,
@@ -32,7 +33,7 @@ _MARKER_DONE = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-#: Another coordinator has taken over: this one must not go on.
+#: Outcomes that say: another coordinator has taken over, and this one must stop.
 _MARKER_FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
 
@@ -82,13 +83,13 @@ def _input_v1(store: TransactionStore, txn: TransactionMetadata | None, request:
 
 def _input_v2(store: TransactionStore, txn: TransactionMetadata | None, request: EndTxnRequest) -> Input | ErrorCode:
     if txn is None:
-        # An id whose first record is on its way counts as in transition, as in Kafka's cache.
+        # An id whose first record is still on its way to the log counts as in transition, as in Kafka's cache.
         pending = store.is_pending(request.transactional_id)
         return ErrorCode.CONCURRENT_TRANSACTIONS if pending else ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if store.in_transition(request.transactional_id):
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    # Deviation: Kafka 4.3 takes any epoch one below for a repetition, so that after an end in the older protocol, which
-    # leaves the epoch, the producer fenced before it would be let in again with its successor's epoch.
+    # Deviation: Kafka 4.3 takes every epoch that is one below the present for a repetition. After an end in the older
+    # protocol, which does not raise the epoch, a fenced producer would so get its successor's epoch.
     bumped = txn.client_version.bumps_epoch
     repeated_over_rotation = (
         txn.previous_producer_id == request.producer_id
@@ -107,7 +108,7 @@ def _input_v2(store: TransactionStore, txn: TransactionMetadata | None, request:
 def time_out(store: TransactionStore, transactional_id: str, now_ms: int) -> Decision:
     """Abort a transaction whose time is over, and fence its producer (T6).
 
-    The timer was set when the transaction began, and is cancelled when it ends. One that comes late changes nothing.
+    The timer is set when the transaction begins, and cancelled when it ends. A timer that comes late changes nothing.
     """
     txn = store.get(transactional_id)
     if txn is None or outcome(txn.state, Input.TIME_OUT) != TransactionState.PREPARE_EPOCH_FENCE:
@@ -131,9 +132,9 @@ def fence(
     done: Callable[[TransactionMetadata], tuple[Reply, ...]],
     refuse: Refusal,
 ) -> Decision:
-    """Through PREPARE_EPOCH_FENCE to PREPARE_ABORT: the old producer's epoch is over before its transaction is.
+    """Through PREPARE_EPOCH_FENCE to PREPARE_ABORT: the producer's epoch becomes invalid before its transaction ends.
 
-    The coordinator ends it in its own protocol, V2, whatever the producer speaks.
+    The coordinator ends the transaction in its own protocol, V2, whichever protocol the producer speaks.
     """
     to = outcome(TransactionState.PREPARE_EPOCH_FENCE, Input.ABORT)
     assert isinstance(to, TransactionState)
@@ -149,7 +150,7 @@ def _prepare(
     done: Callable[[TransactionMetadata], tuple[Reply, ...]],
     refuse: Refusal,
 ) -> Decision:
-    """Write PREPARE_*, and have the markers written once it is durable; `done` answers with what will be in the end."""
+    """Write PREPARE_*, and have the markers written once it is durable. `done` answers with the state at the end."""
     rotates = client_version.bumps_epoch and txn.epoch_exhausted
     next_producer_id = store.new_producer_id() if rotates else NO_PRODUCER_ID
     if next_producer_id is None:
@@ -158,14 +159,14 @@ def _prepare(
     completed = prepare_complete(prepared, _complete_state(prepared), now_ms)
     timers = (CancelTimer((TIMEOUT_TIMER, txn.transactional_id)),) if txn.state == TransactionState.ONGOING else ()
     if not prepared.partitions:
-        # No marker to wait for: both steps are one batch.
+        # There is no marker to wait for, so both steps go into one batch.
         return store.write((prepared, completed), replies=done(completed), timers=timers, refuse=refuse)
     effects = (markers(store, prepared, prepared.partitions),)
     return store.write((prepared,), replies=done(completed), timers=timers, effects=effects, refuse=refuse)
 
 
 def _complete(store: TransactionStore, prepared: TransactionMetadata, now_ms: int) -> Decision:
-    """Write COMPLETE_*; nobody would ask for it again, so a failed append is tried again by timer."""
+    """Write COMPLETE_*. No client would ask for it again, so a timer repeats an append that failed."""
     decision = store.write((prepare_complete(prepared, _complete_state(prepared), now_ms),))
     retry = SetTimer((MARKERS_TIMER, prepared.transactional_id), store.config.retry_backoff_ms)
     store.retry_if_it_fails(prepared.transactional_id, (retry,))
@@ -201,7 +202,7 @@ def markers_written(
     results: Mapping[TopicPartition, ErrorCode],
     now_ms: int,
 ) -> Decision:
-    """Take in what became of a transaction's markers, and complete it when none is outstanding.
+    """Take in the outcome of a transaction's markers, and complete the transaction when no marker is missing.
 
     A report for another epoch than the one being ended is late and changes nothing. UNKNOWN_TOPIC_OR_PARTITION means
     that the topic is gone; a leader that cannot be reached for now is any other retriable error.
@@ -222,7 +223,7 @@ def markers_written(
 
 
 def write_markers_again(store: TransactionStore, transactional_id: str, now_ms: int) -> Decision:
-    """What a prepared transaction still needs: its outstanding markers, or the record that completes it."""
+    """Do what a prepared transaction still needs: write its missing markers, or the record that completes it."""
     txn = store.get(transactional_id)
     if txn is None or txn.state not in PREPARED_STATES or store.is_pending(transactional_id):
         return NOTHING

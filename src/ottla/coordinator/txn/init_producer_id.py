@@ -1,11 +1,12 @@
 """InitProducerId v0-v6: who may write as a transactional id, and as which producer id and epoch.
 
-Without a transactional id: a fresh producer id, epoch 0 (v0+). With one: the epoch goes up, so that an older producer
-is fenced; what it left open is aborted first, and the caller told CONCURRENT_TRANSACTIONS until that is done (T3).
-With producer id and epoch given (v3+, KIP-360) the bump is for the caller alone: someone else's epoch is refused, a
-repeated request gets the same answer. When the epochs of a producer id are used up, it is replaced. v6 (KIP-939):
-`enable_2pc` takes the timeout off, if the broker allows it; `keep_prepared_txn` is answered UNSUPPORTED_VERSION, as
-Kafka 4.3 does. Order of checks after `TransactionCoordinator.handleInitProducerId`.
+Without a transactional id: a new producer id with epoch 0 (v0+). With a transactional id: the epoch goes up, which
+fences an older producer. What that producer left open is aborted first; until then the answer is
+CONCURRENT_TRANSACTIONS (T3). A request with producer id and epoch (v3+, KIP-360) asks for a higher epoch for itself: an
+epoch that is not the caller's is refused, and a repeated request gets the same answer. When the epochs of a producer id
+are used up, a new id replaces it. v6 (KIP-939): `enable_2pc` removes the timeout, if the broker allows it;
+`keep_prepared_txn` is answered UNSUPPORTED_VERSION, as in Kafka 4.3. Order of checks after
+`TransactionCoordinator.handleInitProducerId`.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def init_producer_id(store: TransactionStore, token: int, request: InitProducerI
         return Decision(replies=refuse(ErrorCode.PRODUCER_FENCED))
     to = outcome(txn.state, Input.INIT)
     if to == TransactionState.PREPARE_EPOCH_FENCE:
-        # The epoch this gives is told to nobody: the caller comes again, and gets the one after it.
+        # No client is told this epoch: the caller comes again and gets the next one.
         return fence(store, txn, now_ms, lambda completed: refuse(ErrorCode.CONCURRENT_TRANSACTIONS), refuse)
     target = _next(store, txn, None if expected == _NOTHING_EXPECTED else request.producer_epoch, timeout_ms, now_ms)
     if isinstance(target, ErrorCode):
@@ -138,7 +139,7 @@ def _next(
     if expected_epoch is not None and current not in (NO_PRODUCER_EPOCH, expected_epoch):
         if expected_epoch != txn.last_producer_epoch:
             return ErrorCode.PRODUCER_FENCED
-        # The bump this producer asked for already happened, and only its answer was lost.
+        # This producer's epoch was raised already, and only the answer was lost.
         return target(txn.producer_id, current, txn.last_producer_epoch)
     last_epoch = NO_PRODUCER_EPOCH if expected_epoch is None else current
     if not txn.epoch_exhausted:

@@ -1,4 +1,4 @@
-"""DescribeTransactions v0 and ListTransactions v0-v2: what is there, told without changing anything (T14)."""
+"""DescribeTransactions v0 and ListTransactions v0-v2. They change nothing (T14)."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def describe_transaction(store: TransactionStore, transactional_id: str) -> desc
 def list_transactions(
     stores: Iterable[TransactionStore], request: list_messages.ListTransactionsRequest, now_ms: int
 ) -> list_messages.ListTransactionsResponse:
-    """The transactions of all shards of this broker that pass every filter but the pattern (`only_matching`).
+    """The transactions of all shards of this broker that pass every filter except the pattern (`only_matching`).
 
-    `duration_filter` (v1+): longer running than so many ms, when not negative.
+    `duration_filter` (v1+), if not negative: only transactions that run longer than this, in ms.
     """
     unknown = tuple(name for name in request.state_filters if name not in STATE_BY_KAFKA_NAME)
     states = {STATE_BY_KAFKA_NAME[name] for name in request.state_filters if name in STATE_BY_KAFKA_NAME}

@@ -1,4 +1,4 @@
-"""What the coordinator knows of one transactional id, and the targets it may move to.
+"""What the coordinator knows about one transactional id, and the targets it may move to.
 
 Every `prepare_*` is a pure function from the present to the next `TransactionMetadata`; none of them decides whether
 the move is allowed (that is `states.TRANSITIONS`). Numbers as in Kafka 4.3's `TransactionMetadata`.
@@ -33,7 +33,7 @@ class TransactionMetadata(NamedTuple):
     previous_producer_id: int
     next_producer_id: int
     producer_epoch: int
-    #: The epoch before a bump its producer asked for; not in the log, so -1 after a restart, as in Kafka.
+    #: The epoch before its producer asked for a higher one. It is not in the log: -1 after a restart, as in Kafka.
     last_producer_epoch: int
     timeout_ms: int
     state: TransactionState
@@ -45,7 +45,7 @@ class TransactionMetadata(NamedTuple):
 
     @property
     def epoch_exhausted(self) -> bool:
-        """Whether another bump needs another producer id."""
+        """Whether the epoch cannot be raised any more, so that a new producer id is needed."""
         return self.producer_epoch >= LAST_CLIENT_EPOCH
 
     @property
@@ -54,17 +54,17 @@ class TransactionMetadata(NamedTuple):
         return None if self.timeout_ms == NO_TIMEOUT_MS else self.timeout_ms + 1
 
     def rest_ms(self, now_ms: int) -> int | None:
-        """What is left of `limit_ms`, for a shard that did not see the transaction begin: it was read from the log.
+        """What is left of `limit_ms`, for a transaction that was read from the log.
 
-        Only the wall clock knows how long the broker was down. It may have been set since, forward or back, so it is
-        believed within bounds: the rest is never negative, and never more than the whole.
+        Only the wall clock can tell how long the broker was down, and somebody may have set it since. So the result is
+        kept within bounds: it is never negative, and never more than `limit_ms`.
         """
         limit_ms = self.limit_ms
         return None if limit_ms is None else min(max(self.start_ms + limit_ms - now_ms, 0), limit_ms)
 
 
 def created(transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int) -> TransactionMetadata:
-    """A transactional id nobody used before; it is in no log until its first InitProducerId has raised its epoch."""
+    """A transactional id that is new. It is in no log until its first InitProducerId has raised its epoch."""
     return TransactionMetadata(
         transactional_id=transactional_id,
         producer_id=producer_id,
@@ -136,7 +136,7 @@ def prepare_end(
         next_producer_id=next_producer_id,
         producer_epoch=min(txn.producer_epoch + 1, MAX_PRODUCER_EPOCH) if bumps else txn.producer_epoch,
         last_producer_epoch=txn.producer_epoch if bumps else txn.last_producer_epoch,
-        # An abort without a transaction has no beginning of its own, and the record needs one.
+        # An abort without a transaction has no start time, but the record needs one.
         start_ms=txn.start_ms if txn.state == TransactionState.ONGOING else now_ms,
         last_update_ms=now_ms,
         client_version=client_version,
@@ -180,7 +180,7 @@ def to_record(txn: TransactionMetadata) -> LogRecord:
 
 
 def from_value(transactional_id: str, value: TransactionLogValue) -> TransactionMetadata:
-    """What a record says of `transactional_id`. Raises CorruptDataError for a state that no log can hold."""
+    """The state of `transactional_id` from its record. Raises CorruptDataError for a state that no log can hold."""
     status = value.transaction_status
     if status not in LOGGED_STATES:
         raise CorruptDataError(f"transactional id {transactional_id!r}: no log holds the transaction state {status}")

@@ -32,8 +32,8 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 class TransactionShard:
     """One partition of the transaction coordinator.
 
-    `coordinator_epoch` is the partition's leader epoch. `new_producer_id` gives a producer id that was never handed
-    out (`ProducerIds.next_producer_id`), or None when the caller should try again later.
+    `coordinator_epoch` is the partition's leader epoch. `new_producer_id` gives a producer id that was never given out
+    (`ProducerIds.next_producer_id`), or None when the caller should try again later.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class TransactionShard:
         results: Mapping[TopicPartition, ErrorCode],
         now_ms: int,
     ) -> Decision:
-        """What became of a `WriteMarkers` effect, of some of its partitions or of all."""
+        """The outcome of a `WriteMarkers` effect, for some of its partitions or for all."""
         return ending.markers_written(self.store, transactional_id, producer_id, producer_epoch, results, now_ms)
 
     def describe(self, transactional_id: str) -> DescribedTransaction:
@@ -99,7 +99,7 @@ class TransactionShard:
         self.store.apply(record)
 
     def append_failed(self, decision: Decision, error: ErrorCode) -> Decision:
-        """The records of `decision` could not be appended; none of its other parts may be carried out."""
+        """The records of `decision` could not be appended. Its other parts must not be carried out."""
         return self.store.append_failed(decision, error)
 
     def loaded(self, now_ms: int) -> Decision:

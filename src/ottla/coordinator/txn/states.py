@@ -1,13 +1,13 @@
-"""The transaction automaton: one table, from which everything else asks.
+"""The transaction automaton: one table, which everything else asks.
 
-Theory of operation. A transactional id is in one `TransactionState`. What happens to it is an `Input`; the table says
-for every pair what follows: another state (a record is written), or an answer (nothing is written, the state stays).
-`ErrorCode.NONE` as an answer means "already so": the request is repeated and succeeds again, or a timer came late.
+Theory of operation. A transactional id is in one `TransactionState`. What happens to it is an `Input`. For every pair
+the table says what follows: another state (a record is written), or an answer (nothing is written, the state stays).
+The answer `ErrorCode.NONE` means "it is so already": a request was repeated and succeeds again, or a timer came late.
 
-Two states are never written to the log. PREPARE_EPOCH_FENCE is passed through within one decision: a producer is
-fenced by raising its epoch, and its transaction aborted as that next epoch. DEAD is the time between deciding that
-an id has expired and its tombstone being durable. While a record is on its way to the log, and while markers are
-written, requests that would change the state are answered CONCURRENT_TRANSACTIONS.
+Two states are never written to the log. PREPARE_EPOCH_FENCE lasts only within one decision: a producer is fenced by
+raising its epoch, and its transaction is aborted with that new epoch. DEAD lasts from the decision that an id has
+expired until its tombstone is durable. While a record is on its way to the log, and while markers are written, requests
+that would change the state are answered CONCURRENT_TRANSACTIONS.
 
 States and ids are Kafka's (`TransactionState`); the answers to EndTxn are the two tables of KIP-890 and Kafka 4.3's
 `TransactionCoordinator.endTransaction`.
@@ -89,7 +89,7 @@ _SAME: Final = ErrorCode.NONE
 
 
 def _passing(**leads: Outcome) -> dict[Input, Outcome]:
-    """A state that is soon over: requests come again, what is not a request changes nothing."""
+    """A state that is soon over: requests are told to come again, and other inputs change nothing."""
     row: dict[Input, Outcome] = dict.fromkeys(Input, _BUSY)
     row |= dict.fromkeys((Input.TIME_OUT, Input.MARKERS_WRITTEN, Input.EXPIRE), _SAME)
     return row | {Input[name]: leads_to for name, leads_to in leads.items()}

@@ -2,9 +2,9 @@
 
 Durable state is what the records say: one `TransactionMetadata` for every id, changed by `apply` alone. Soft state is
 what only this process knows: targets on their way to the log (`Pending`), and, for a prepared transaction, the
-partitions whose marker is still outstanding. Losing it loses nothing: a restart begins with all markers again.
+partitions whose marker is still missing. Losing soft state does no harm: a restart writes all markers again.
 
-While an id is in transition nothing else may move it, so there is one target for an id at a time, and `apply` checks
+While an id is in transition nothing else may move it. So there is one target for an id at a time, and `apply` checks
 that what became durable is what was decided.
 """
 
@@ -23,14 +23,14 @@ from ottla.coordinator.txn.states import PREPARED_STATES
 from ottla.wire.errors import ErrorCode
 from ottla.wire.transaction_records import decode_key, decode_value, encode_key
 
-#: What the waiting requests are answered when the records could not be appended.
+#: The answer to waiting requests when the records could not be appended.
 Refusal: TypeAlias = Callable[[ErrorCode], tuple[Reply, ...]]
 
 #: Fires when an ONGOING transaction is too old: (TIMEOUT_TIMER, transactional id).
 TIMEOUT_TIMER = "transaction-timeout"
 #: Fires when outstanding markers, or the record after them, should be tried again: (MARKERS_TIMER, transactional id).
 MARKERS_TIMER = "transaction-markers"
-#: Fires when idle ids should be looked for.
+#: Fires when it is time to look for idle ids.
 EXPIRATION_TIMER = "transactional-id-expiration"
 
 _UNAVAILABLE = frozenset(
@@ -46,22 +46,22 @@ _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_L
 
 
 class Pending(NamedTuple):
-    """Records of one id on their way to the log, with what each of them means; None is a tombstone."""
+    """Records of one id on their way to the log, each with the state it stands for; None is a tombstone."""
 
     records: tuple[LogRecord, ...]
     targets: tuple[TransactionMetadata | None, ...]
     refuse: Refusal
-    #: Set when the records could not be appended, where no client would ask again.
+    #: Timers to set if the append fails and no client would ask again.
     retry: tuple[Timer, ...] = ()
 
 
 def no_one(error: ErrorCode) -> tuple[Reply, ...]:
-    """The refusal of a decision that no request waits for."""
+    """Refuses a decision that no request waits for: there is nobody to answer."""
     return ()
 
 
 def coordinator_error(error: ErrorCode) -> ErrorCode:
-    """What a client is told when the log said `error` (Kafka's `TransactionStateManager.appendTransactionToLog`)."""
+    """The client's error for the log's `error` (as in Kafka's `TransactionStateManager.appendTransactionToLog`)."""
     if error in _UNAVAILABLE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if error in _NOT_LEADER:
@@ -78,9 +78,9 @@ class TransactionStore:
         self, config: TransactionConfig, coordinator_epoch: int, new_producer_id: Callable[[], int | None]
     ) -> None:
         self.config = config
-        #: The leader epoch of the partition; stands in every marker, so that an older coordinator is fenced.
+        #: The leader epoch of the partition. Every marker carries it, which fences an older coordinator.
         self.coordinator_epoch = coordinator_epoch
-        #: A fresh producer id, or None while the next block of them is not durable.
+        #: Gives a new producer id, or None while the next block of them is not durable.
         self.new_producer_id = new_producer_id
         self._transactions: dict[str, TransactionMetadata] = {}
         self._pending: dict[str, Pending] = {}
@@ -89,7 +89,7 @@ class TransactionStore:
         self.to_expire: deque[str] = deque()
 
     def get(self, transactional_id: str) -> TransactionMetadata | None:
-        """What the log says of an id, or None when it says nothing."""
+        """What the log says about an id, or None when it says nothing."""
         return self._transactions.get(transactional_id)
 
     def all(self) -> Iterable[TransactionMetadata]:
@@ -108,7 +108,7 @@ class TransactionStore:
         return txn is not None and txn.state in PREPARED_STATES
 
     def outstanding(self, transactional_id: str) -> set[TopicPartition]:
-        """The partitions of a prepared transaction whose marker is not known to be written; the live set."""
+        """The partitions of a prepared transaction whose marker may be missing. This is the set itself and no copy."""
         return self._outstanding[transactional_id]
 
     def write(
@@ -128,11 +128,11 @@ class TransactionStore:
         return Decision(records, replies, timers, None, effects)
 
     def retry_if_it_fails(self, transactional_id: str, retry: tuple[Timer, ...]) -> None:
-        """Set these timers should the records on their way fail to be appended."""
+        """Set these timers if the append of the records on their way fails."""
         self._pending[transactional_id] = self._pending[transactional_id]._replace(retry=retry)
 
     def forget(self, transactional_ids: Iterable[str], timers: tuple[Timer, ...]) -> Decision:
-        """A decision that writes tombstones for ids that are in no transition; until then they are DEAD."""
+        """A decision that writes tombstones for ids that are not in transition. Until then the ids are DEAD."""
         records = []
         for transactional_id in transactional_ids:
             require(transactional_id not in self._pending, f"{transactional_id!r} is already in transition")
@@ -178,9 +178,9 @@ class TransactionStore:
     def append_failed(self, decision: Decision, error: ErrorCode) -> Decision:
         """Undo what `write` or `forget` prepared: nothing became durable, the state is what it was.
 
-        The waiting requests are answered with `error` as clients know it. What nobody would ask for again (a timed-out
-        transaction, a completion, an expiration) is tried again by timer. A transaction that stays open keeps the timer
-        of its time-out, which was not cancelled.
+        Waiting requests are answered with the client's form of `error`. A timer repeats what no client would ask for
+        again (a timed-out transaction, a completion, an expiration). A transaction that stays open keeps the timer of
+        its time-out: it was not cancelled.
         """
         replies: list[Reply] = []
         timers: list[Timer] = [
