@@ -82,7 +82,7 @@ def test_a_topic_in_use_is_kept() -> None:
     reason="beyond issue 8: a topic made again with fewer partitions is written to as if it had the old ones",
 )
 async def test_keys_go_to_the_partitions_that_a_topic_has_now(watchdog: Watchdog) -> None:
-    config = {"metadata.max.age.ms": 5, "request.timeout.ms": 200, "delivery.timeout.ms": 300}
+    config = {"metadata.max.age.ms": 5, "request.timeout.ms": 500, "delivery.timeout.ms": 900}
     async with watchdog(), ScriptedBroker({"t": 8}) as broker, broker.producer(config) as producer:
         await (await producer.send("t", b"v"))
         broker.kafka.delete("t")
