@@ -44,7 +44,7 @@ app.command("consume")(consume.consume)
 app.add_typer(groups.app, name="groups")
 app.add_typer(transactions.app, name="transactions")
 app.command("dump-log")(dump_log.dump_log)
-# What follows the script is the script's own, --help and --master too.
+# Arguments after the script belong to the script, even --help and --master.
 app.command("run", context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(run_script.run)
 app.command("demo")(demo.demo)
 app.command("bench")(bench.bench)

@@ -1,4 +1,4 @@
-"""What a client raises.
+"""The exceptions of the clients.
 
     OttlaError
     └── ClientError
@@ -10,14 +10,14 @@
         │   └── ProducerFencedError       another producer took over this `transactional.id` (fatal)
         ├── FatalProducerError            the producer cannot be used any more; `__cause__` says why
         ├── AbortableTransactionError     this transaction can only be aborted; `__cause__` says why
-        ├── CommitFailedError             the group moved on: another member owns the partitions by now
+        ├── CommitFailedError             the group has rebalanced: another member may own the partitions now
         ├── MaxPollIntervalExceededError  poll() came too late, the consumer had left its group
         ├── NoOffsetForPartitionError     no committed offset, and `auto.offset.reset` is none
-        ├── LogTruncatedError             the log no longer holds what was read before
+        ├── LogTruncatedError             the log no longer holds records that were read before
         ├── SerializationError            a serializer or deserializer failed; names topic, partition and offset
-        ├── RequestTimeoutError           nothing came back in time (also a TimeoutError)
+        ├── RequestTimeoutError           no answer came in time (also a TimeoutError)
         ├── DisconnectedError             the connection broke, or no broker could be reached (also a ConnectionError)
-        ├── UnsupportedVersionError       the broker does not speak a version that this client does
+        ├── UnsupportedVersionError       broker and client have no version of a request in common
         ├── BufferExhaustedError          `buffer.memory` stayed full for `max.block.ms` (also a TimeoutError)
         ├── InternalError                 a fault of the client itself has ended it; `__cause__` says which
         └── IllegalStateError             a call that the object's state does not allow; the message says what to do
@@ -33,7 +33,7 @@ from ottla.wire.errors import ErrorCode
 
 
 def code_of(code: int) -> ErrorCode:
-    """What a broker answered; UNKNOWN_SERVER_ERROR for a code that only a newer broker knows."""
+    """The broker's error code; UNKNOWN_SERVER_ERROR for a code that only a newer broker knows."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -47,10 +47,10 @@ class ClientError(OttlaError):
 
 
 class KafkaError(ClientError):
-    """What a broker answered. `code` is Kafka's error code; `retriable` is Kafka's own judgement of it."""
+    """An error in a broker's answer. `code` is Kafka's error code; `retriable` says what Kafka says about that code."""
 
     _by_code: ClassVar[dict[int, type["KafkaError"]]] = {}
-    #: The codes that make an answer this class.
+    #: The codes for which this class is raised.
     codes: ClassVar[tuple[ErrorCode, ...]] = ()
 
     def __init__(self, code: int, message: str | None = None) -> None:
@@ -70,13 +70,13 @@ class KafkaError(ClientError):
 
 
 class UnknownTopicOrPartitionError(KafkaError):
-    """The broker has no such topic or partition (yet)."""
+    """The broker does not know the topic or partition, perhaps not yet."""
 
     codes = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class TopicAlreadyExistsError(KafkaError):
-    """A topic of that name is there already."""
+    """A topic with this name exists already."""
 
     codes = (ErrorCode.TOPIC_ALREADY_EXISTS,)
 
@@ -94,7 +94,7 @@ class OffsetOutOfRangeError(KafkaError):
 
 
 class CorruptRecordsError(KafkaError):
-    """Records are damaged, found by the broker or by this client. What is good before them was returned.
+    """The broker or this client has found damaged records. The good records before them were returned.
 
     The position stays at `offset`, the first that cannot be read, and poll raises again until the user seeks.
     """
@@ -179,8 +179,8 @@ class LogTruncatedError(ClientError):
 class SerializationError(ClientError):
     """A serializer or deserializer failed; the message names the topic, and the partition and offset of a record.
 
-    `partition` and `offset` are those of a record that was read, whose position stays there: `seek(e.partition,
-    e.offset + 1)` goes on behind it. None and -1 for a record to be sent.
+    For a record that was read, `partition` and `offset` say where it is. The consumer's position stays there;
+    `seek(e.partition, e.offset + 1)` passes it. For a record to be sent they are None and -1.
     """
 
     def __init__(self, message: str, *, partition: TopicPartition | None = None, offset: int = -1) -> None:
@@ -216,7 +216,7 @@ class InternalError(ClientError):
 
 
 class IllegalStateError(ClientError):
-    """The call does not fit the state the object is in."""
+    """The object's state does not allow this call."""
 
 
 def raise_for(code: int, message: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The admin client for asyncio; the calls are in the modules beside this one, by what they are about."""
+"""The admin client for asyncio. Its calls are in the modules beside this one, sorted by subject."""
 
 from ottla.client.admin.groups import GroupCalls
 from ottla.client.admin.records import RecordCalls
@@ -7,7 +7,7 @@ from ottla.client.admin.transactions import TransactionCalls
 
 
 class AsyncAdmin(TopicCalls, RecordCalls, GroupCalls, TransactionCalls):
-    """Looks after topics, records, groups and transactions.
+    """Lists, describes and changes topics, records, groups and transactions.
 
     A call is repeated while its error is retriable, for `default.api.timeout.ms`; then it raises RequestTimeoutError. A
     broker's final refusal is raised as KafkaError, or the subclass that the call names.

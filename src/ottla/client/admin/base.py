@@ -1,4 +1,4 @@
-"""What all admin calls stand on: the cluster, its coordinators, and one way to retry."""
+"""What all admin calls use: the cluster, its coordinators, and one way to retry."""
 
 import asyncio
 import random
@@ -31,7 +31,7 @@ class AdminBase:
         self._closed = False
 
     async def start(self) -> None:
-        """Wait until the cluster is known. Idempotent; every call does it too. Raises RequestTimeoutError."""
+        """Wait until the cluster is known. May be called again; every call does it too. Raises RequestTimeoutError."""
         if self._closed:
             raise IllegalStateError("the admin client is closed")
         await self._cluster.start()
@@ -47,7 +47,7 @@ class AdminBase:
         return ""
 
     async def abandon(self) -> str:
-        """Close it for somebody who did not."""
+        """Close a client that the user did not close."""
         await self.close()
         return ""
 
@@ -67,7 +67,7 @@ class AdminBase:
         )
 
     async def _ask_controller(self, api: ApiKey, message: tuple[Any, ...]) -> Any:
-        """The controller's answer, or that of any broker, which passes it on (KIP-590)."""
+        """The controller's answer. Any broker can be asked: it passes the request on (KIP-590)."""
         snapshot = self._cluster.snapshot
         known = snapshot.controller_id in snapshot.nodes
         node_id = snapshot.controller_id if known else self._cluster.least_loaded()
@@ -95,7 +95,7 @@ class AdminBase:
     async def _fresh_snapshot(
         self, *, all_topics: bool = False, topics: frozenset[str] = frozenset()
     ) -> ClusterSnapshot:
-        """Metadata asked for just now."""
+        """Metadata that the cluster has sent after this call."""
         self._cluster.all_topics = all_topics
         self._cluster.track(topics)
         await self._cluster.refreshed()

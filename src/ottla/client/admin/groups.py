@@ -72,7 +72,7 @@ class GroupCalls(AdminBase):
     async def list_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """A group's committed offsets; those of `partitions`, or all there are."""
+        """A group's committed offsets: those of `partitions`, or all."""
         wanted = None if partitions is None else list(partitions)
         return await self._retry(
             lambda: fetch_committed(self._coordinators, self._cluster.snapshot, group_id, wanted),
@@ -92,7 +92,7 @@ def _member(member: DescribedGroupMember) -> MemberDescription:
     if member.member_assignment:
         try:
             assigned = decode_assignment(member.member_assignment).assigned_partitions
-        except WireError:  # not a consumer's group: its bytes mean something else
+        except WireError:  # not a group of consumers: its bytes have another meaning
             assigned = ()
         partitions = tuple(sorted(TopicPartition(t.topic, p) for t in assigned for p in t.partitions))
     return MemberDescription(

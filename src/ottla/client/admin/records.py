@@ -1,4 +1,4 @@
-"""Admin calls about what is in the logs: where times are, and from where on records are kept."""
+"""Admin calls about logs: offsets by time, and deleting records."""
 
 import asyncio
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ class RecordCalls(AdminBase):
     async def list_offsets(
         self, times: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Where a time (ms since the epoch, or an `OffsetSpec`) is in each partition; offset -1 where there is none.
+        """The offset of a time (ms since the epoch, or an `OffsetSpec`) in each partition; -1 where there is none.
 
         Raises RequestTimeoutError, KafkaError.
         """
@@ -33,7 +33,7 @@ class RecordCalls(AdminBase):
         )
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete the records before an offset in each partition, -1 for all there are (KIP-107).
+        """Delete the records before an offset in each partition; -1 deletes all records (KIP-107).
 
         Returns the new log start offsets. Raises OffsetOutOfRangeError for an offset beyond the end, KafkaError with
         POLICY_VIOLATION for a topic that is only compacted, RequestTimeoutError.

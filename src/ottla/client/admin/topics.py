@@ -76,7 +76,7 @@ class TopicCalls(AdminBase):
         await self._retry(attempt, "delete_topics", timeout_ms)
 
     async def create_partitions(self, counts: Mapping[str, int], *, timeout_ms: int | None = None) -> None:
-        """Raise topics to so many partitions: name → total count. Raises the first refusal."""
+        """Give topics more partitions: name → new total. Raises the first refusal."""
         wanted = tuple(CreatePartitionsTopic(name, count, None) for name, count in counts.items())
 
         async def attempt() -> None:
@@ -167,7 +167,7 @@ class TopicCalls(AdminBase):
 
 
 def raise_final(code: int, message: str) -> None:
-    """Like `raise_for`, but a topic that is not there is not waited for."""
+    """Like `raise_for`, but a topic that does not exist is a final error: nobody waits for it."""
     if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
         error = UnknownTopicOrPartitionError(code, message)
         error.retriable = False

@@ -1,4 +1,4 @@
-"""Admin calls about transactions: see them, end them, fence who holds them (SPEC T14)."""
+"""Admin calls about transactions: list them, end them, fence their producers (SPEC T14)."""
 
 import asyncio
 from collections.abc import Iterable
@@ -69,7 +69,7 @@ class TransactionCalls(AdminBase):
         return await self._retry(attempt, "list_transactions")
 
     async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
-        """The state of transactional ids; raises TRANSACTIONAL_ID_NOT_FOUND for one that the coordinator forgot."""
+        """The state of transactional ids. Raises TRANSACTIONAL_ID_NOT_FOUND for an id that is unknown or forgotten."""
 
         async def describe(transactional_id: str) -> TransactionDescription:
             request = DescribeTransactionsRequest((transactional_id,))
@@ -155,7 +155,7 @@ class TransactionCalls(AdminBase):
         await self._retry(attempt, f"abort_transaction({partition})")
 
     async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, ProducerIdentity]:
-        """Raise the epoch of transactional ids, aborting what is open: their producers can write nothing more."""
+        """Raise the epoch of transactional ids and abort what is open: their producers can write nothing more."""
 
         async def fence(transactional_id: str) -> ProducerIdentity:
             request = init_producer_id(transactional_id, self.config.default_api_timeout_ms, NO_IDENTITY)

@@ -85,7 +85,7 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Whether nobody set it."""
+        """Whether the key has its default because nobody has set it."""
         return self.source == DEFAULT_CONFIG_SOURCE
 
 
@@ -170,20 +170,20 @@ class ProducerDescription(NamedTuple):
 
 
 class TransactionOutcome(Enum):
-    """How `end_transaction` found the transaction. An unknown outcome is an exception, never one of these."""
+    """The result of `end_transaction`. An unknown outcome is an exception and never one of these."""
 
     #: It has ended as asked, by this call or by an earlier one.
     ENDED = "ended"
-    #: It had ended the other way, or nothing was open.
+    #: It had ended in the other direction before, or nothing was open.
     REFUSED = "refused"
     #: A newer producer of this id came in between; the coordinator aborted what was open.
     FENCED = "fenced"
-    #: The coordinator does not know the transactional id (any more).
+    #: The coordinator does not know the transactional id, or has forgotten it.
     FORGOTTEN = "forgotten"
 
 
 class OffsetSpec(IntEnum):
-    """Times with a meaning, for `list_offsets`; any other number is milliseconds since the epoch."""
+    """Special values of a time for `list_offsets`. Any other number is milliseconds since the epoch."""
 
     LATEST = -1
     EARLIEST = -2

@@ -28,7 +28,7 @@ from ottla.client.producer.transactions import TransactionHandle
 
 
 class Admin:
-    """Looks after topics, records, groups and transactions; each call, with its errors, is described at `AsyncAdmin`.
+    """Lists, describes and changes topics, records, groups and transactions. `AsyncAdmin` describes each call's errors.
 
     with Admin({"bootstrap.servers": "127.0.0.1:9092"}) as admin:
         admin.create_topics([NewTopic("words", num_partitions=4)])
@@ -68,7 +68,7 @@ class Admin:
         self._thread.run(self._admin.delete_topics(names, timeout_ms=timeout_ms))
 
     def create_partitions(self, counts: Mapping[str, int], *, timeout_ms: int | None = None) -> None:
-        """Raise topics to so many partitions: name → total count."""
+        """Give topics more partitions: name → new total."""
         self._thread.run(self._admin.create_partitions(counts, timeout_ms=timeout_ms))
 
     def list_topics(self, *, internal: bool = False) -> list[TopicListing]:
@@ -110,7 +110,7 @@ class Admin:
     def list_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """A group's committed offsets; those of `partitions`, or all there are."""
+        """A group's committed offsets: those of `partitions`, or all."""
         return self._thread.run(self._admin.list_group_offsets(group_id, partitions))
 
     def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -120,7 +120,7 @@ class Admin:
     def list_offsets(
         self, times: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Where a time (ms since the epoch, or an `OffsetSpec`) is in each partition; offset -1 where there is none."""
+        """The offset of a time (ms since the epoch, or an `OffsetSpec`) in each partition; -1 where there is none."""
         return self._thread.run(self._admin.list_offsets(times, read_committed=read_committed))
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -154,9 +154,9 @@ class Admin:
     def abort_transaction(
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
     ) -> None:
-        """Write an abort marker into one partition: for a hanging transaction, one no coordinator knows of."""
+        """Write an abort marker into one partition, for a hanging transaction: one that no coordinator knows."""
         self._thread.run(self._admin.abort_transaction(partition, producer_id, producer_epoch, coordinator_epoch))
 
     def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, ProducerIdentity]:
-        """Raise the epoch of transactional ids, aborting what is open."""
+        """Raise the epoch of transactional ids and abort what is open."""
         return self._thread.run(self._admin.fence_producers(transactional_ids))

@@ -1,7 +1,7 @@
 """The consumer for ordinary, blocking code: an AsyncConsumer that lives on a loop in a background thread.
 
-`poll` hands out what the loop has already fetched, in the caller's thread; it waits for the loop only when nothing is
-there, or a rebalance or a commit is due. Rebalance callbacks run in the caller's thread, inside `poll`.
+`poll` returns what the loop has already fetched, in the caller's thread. It waits for the loop only if nothing is
+fetched, or if a rebalance or a commit is due. Rebalance callbacks run in the caller's thread, inside `poll`.
 """
 
 import re
@@ -50,7 +50,7 @@ class Consumer:
     def __init__(
         self, config: Mapping[str, object], *, on_reset: Callable[[OffsetReset], object] | None = None
     ) -> None:
-        """Raises ConfigError. Does not wait for a broker. `on_reset` hears, inside poll, of every replaced position."""
+        """Raises ConfigError. Does not wait for a broker. poll calls `on_reset` for each replaced position."""
         self._consumer = AsyncConsumer(config, on_reset=on_reset)
         self._max_poll_records = self._consumer.config.max_poll_records
         self._polled_by: int | None = None
@@ -112,14 +112,14 @@ class Consumer:
     def poll_arrow(
         self, timeout_s: float = 1.0, *, with_headers: bool = False
     ) -> "dict[TopicPartition, pyarrow.RecordBatch]":
-        """What one fetch brought of each partition, as columns (`ottla.wire.columns`); no deserializer is called."""
+        """One fetch's records of each partition, as columns (`ottla.wire.columns`). No deserializer is called."""
         consumer = self._consumer
         deadline_s = time.monotonic() + timeout_s
         self._enter()
         try:
             consumer.polled()
             while True:
-                # only waiting is left to the loop: columns are made in this thread, while the loop fetches on
+                # The loop only waits for data. Columns are made in this thread, while the loop goes on fetching.
                 if consumer.can_take():
                     columns = consumer.take_arrow(with_headers=with_headers)
                     self._thread.call_soon(consumer.taken)
@@ -213,8 +213,8 @@ class Consumer:
     def close(self, *, leave_group: bool = True) -> None:
         """Commit (if `enable.auto.commit`), call `on_revoked`, leave the group, disconnect. Idempotent.
 
-        With `leave_group=False` the group keeps the member until `session.timeout.ms` (KIP-1092): for a restart of all
-        members at once, which would otherwise rebalance with each that goes.
+        With `leave_group=False` the group keeps the member until `session.timeout.ms` (KIP-1092). That is for a restart
+        of all members: otherwise each member that leaves would cause a rebalance.
         """
         try:
             if self._thread.is_running:
@@ -259,7 +259,7 @@ class Consumer:
             self._call(found)
 
     def _serve(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` on the loop, making the calls into the user's code that it needs in this thread."""
+        """Run `work` on the loop. The user's code that it wants to call is called in this thread."""
 
         async def begin() -> "asyncio.Task[None]":
             return self._thread.loop.create_task(work)

@@ -32,8 +32,8 @@ class Producer:
             delivery = producer.send("topic", b"value", key=b"key")
             print(delivery.result())
 
-    Close it, or use it in a `with` block. One that is dropped sends in the background what it still has; one that is
-    open when the interpreter ends does so for 10 s at most, and what is lost then is logged as an error.
+    Close it, or use it in a `with` block. A producer that is dropped sends in the background what it still has. A
+    producer that is open when the interpreter ends does the same for 10 s at most; what is lost is logged as an error.
 
     May be used by several threads at once. `on_delivery` is called in the background thread: it must not block, and
     must not call the producer's blocking methods.
@@ -62,7 +62,7 @@ class Producer:
         if self._thread.forked:
             raise IllegalStateError(FORKED)
         if headers.__class__ is not tuple:
-            headers = tuple(headers)  # they are gone through more than once, a generator could not be
+            headers = tuple(headers)  # they are read more than once, which a generator does not allow
         delivery = self._try_send(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         if delivery is None:
             return self._thread.run(
@@ -93,7 +93,7 @@ class Producer:
         return deliveries
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Send what is queued, and wait until each record's fate is known. Raises RequestTimeoutError."""
+        """Send what is queued, and wait until each record's outcome is known. Raises RequestTimeoutError."""
         self._thread.run(self._producer.flush(timeout_s))
 
     def partitions_for(self, topic: str) -> list[int]:
@@ -101,7 +101,7 @@ class Producer:
         return self._thread.run(self._producer.partitions_for(topic))
 
     def init_transactions(self) -> None:
-        """Fence earlier producers of this `transactional.id`, end what they left, get an epoch. Once, first."""
+        """Fence earlier producers of this `transactional.id`, end what they left, get an epoch. Call it first, once."""
         self._thread.run(self._producer.init_transactions())
 
     def begin_transaction(self) -> None:
@@ -111,11 +111,11 @@ class Producer:
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata
     ) -> None:
-        """Commit a consumer's offsets with the transaction. Raises CommitFailedError when the group has moved on."""
+        """Commit a consumer's offsets with the transaction. CommitFailedError when its group has rebalanced since."""
         self._thread.run(self._producer.send_offsets_to_transaction(offsets, group_metadata))
 
     def commit_transaction(self) -> None:
-        """Flush and commit. After RequestTimeoutError call it again: the outcome is open until it returns."""
+        """Flush and commit. After RequestTimeoutError call it again: until it returns, the outcome is unknown."""
         self._thread.run(self._producer.commit_transaction())
 
     def abort_transaction(self) -> None:
@@ -123,7 +123,7 @@ class Producer:
         self._thread.run(self._producer.abort_transaction())
 
     def detach_transaction(self) -> TransactionHandle:
-        """Flush, leave the transaction open, and close: whoever has the handle ends it (`Admin.end_transaction`)."""
+        """Flush, leave the transaction open, and close. The handle can end it later (`Admin.end_transaction`)."""
         handle = self._thread.run(self._producer.detach_transaction())
         self._unclosed.closed()
         self._thread.stop()
@@ -131,7 +131,7 @@ class Producer:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """A transaction around a block: committed at its end, aborted when it raises, also when the commit does."""
+        """A transaction around a block: committed at its end, aborted when the block or the commit raises."""
         self.begin_transaction()
         try:
             yield
