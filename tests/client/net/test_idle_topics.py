@@ -78,7 +78,7 @@ def test_a_topic_in_use_is_kept() -> None:
 
 @pytest.mark.xfail(
     strict=True,
-    raises=RequestTimeoutError,
+    raises=TimeoutError,
     reason="beyond issue 8: a topic made again with fewer partitions is written to as if it had the old ones",
 )
 async def test_keys_go_to_the_partitions_that_a_topic_has_now(watchdog: Watchdog) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from ottla import AsyncProducer, Delivery, Producer
 from ottla.base.errors import OttlaError
-from ottla.client.errors import RequestTimeoutError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.init_producer_id import InitProducerIdResponse
 from ottla.wire.messages.metadata import MetadataResponse
@@ -109,7 +108,7 @@ async def test_what_on_delivery_raises_harms_no_other_record(watchdog: Watchdog,
 
 @pytest.mark.xfail(
     strict=True,
-    raises=RequestTimeoutError,
+    raises=TimeoutError,
     reason="beyond issue 8: a loop that has ended while it waited for a record ends the reading of that answer",
 )
 async def test_a_loop_that_ended_while_it_waited_for_a_record_harms_no_other(watchdog: Watchdog) -> None:
