@@ -33,7 +33,7 @@ _LOCK_FILE: Final = ".lock"
 
 
 class BrokerApp:
-    """One broker in the running event loop. `start`, then `stop`; neither twice."""
+    """One broker in the running event loop. Call `start` once, and then `stop` once."""
 
     def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
         self._config = config

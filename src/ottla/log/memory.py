@@ -7,7 +7,7 @@
 
 Both give a new storage, as the next process finds it. `limit_bytes` makes writes fail like a full disk; `refuses`
 makes any call fail with StorageError, as a broken disk or a missing permission does; `tear_next` makes the next append
-write only so many bytes and then kill the process (CrashedError).
+write only that many bytes and then kill the process (CrashedError).
 """
 
 from collections.abc import Callable, Iterator, Sequence

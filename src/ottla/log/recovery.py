@@ -12,8 +12,8 @@ first, and does one of two things with each:
   the log may be a hole, too, and so may a segment whose log file is gone while its indexes are still there. No offset
   below the recovery point is used twice.
 
-The pass also brings the producers up to date. They begin as the newest snapshot that can be believed; then each later
-batch header is applied. The entries of transactions that were aborted after the snapshot are made again.
+The pass also brings the producers' state up to date. It begins with the newest snapshot that can be trusted; then each
+later batch header is applied. The entries of transactions that were aborted after the snapshot are made again.
 
 After kill -9 alone, at most the last batch is cut, because it was written in part.
 

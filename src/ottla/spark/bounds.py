@@ -12,7 +12,7 @@ EARLIEST, LATEST = -2, -1
 
 
 class AtOffsets(NamedTuple):
-    """An offset, EARLIEST or LATEST for each partition that `option` names, and `others` for every other."""
+    """An offset, EARLIEST or LATEST for each partition that `option` names; all other partitions have `others`."""
 
     option: str
     named: Offsets

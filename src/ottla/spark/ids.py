@@ -4,9 +4,9 @@
     __ottla/SINK/slot-N              slot N's
     __ottla/SINK/slot-N/attempt-M    slot N's in the second and later attempts, with Spark's speculation
 
-Whoever initialises a transactional id fences its holder. So a sink must never meet an id of an application, or of
-another sink. The prefix `__ottla/` is reserved for Ottla, as Kafka reserves `__` for its own topics. The id of a sink
-has no `/`, so the part between the first and the second one is the whole of it.
+A producer that initialises a transactional id fences the former holder of that id. So a sink's ids must differ from
+those of every application and every other sink. The prefix `__ottla/` is reserved for Ottla, as Kafka reserves `__` for
+its own topics. A sink's id has no `/`, so the text between the first and the second `/` is the whole id.
 
 Until 0.1.0 the ids had no prefix: `SINK-driver`, `SINK-N` and `SINK-N.M`. A claim looks for these only while the ledger
 says that a sink with such ids was the last to write there.
@@ -27,12 +27,12 @@ def driver_id(sink: str) -> str:
 
 
 def slot_id(sink: str, slot: int, attempt: int = 0) -> str:
-    """The transactional id of a slot. With Spark's speculation each attempt at it has one of its own."""
+    """The transactional id of a slot. With Spark's speculation each attempt at the slot has an id of its own."""
     return f"{PREFIX}{sink}/slot-{slot}" + (f"/attempt-{attempt}" if attempt else "")
 
 
 def slot_pattern(sink: str) -> str:
-    """A regular expression (re2 and Python agree on it) for all slot ids of `sink` and no other id."""
+    """A regular expression for all slot ids of `sink` and no other id. re2 and Python understand it alike."""
     return f"^{PREFIX}{_quoted(sink)}/slot-[0-9]+(/attempt-[0-9]+)?$"
 
 
@@ -47,5 +47,5 @@ def former_slot_pattern(sink: str) -> str:
 
 
 def _quoted(sink: str) -> str:
-    """Of what the id of a sink may hold, only the dot means something in a regular expression."""
+    """The sink's id for a regular expression. Of the characters it may hold, only the dot has a meaning there."""
     return sink.replace(".", "[.]")

@@ -34,7 +34,7 @@ ID_FORM = 2
 class Handle(NamedTuple):
     """The right to end an open Kafka transaction, or to begin the next one.
 
-    Whoever knows these three values has that right, over any connection.
+    Any process that knows these three values has that right, over any connection.
     """
 
     transactional_id: str

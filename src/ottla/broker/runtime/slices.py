@@ -1,8 +1,8 @@
-"""Long work in the event loop, in slices: whoever else wants the loop has a turn between two of them.
+"""Long work in the event loop, in slices, so that requests have their turn between two slices.
 
-Long work is an iterator that does a small step between two `yield`s: opens one partition, applies one batch of a log.
-A slice takes as many steps as fit into `TURN_MS`. However much long work there is, there is one slice in a turn of the
-loop: the pieces take turns too. A step must leave everything as others may see it.
+Long work is an iterator that does a small step between two `yield`s: it opens one partition, or applies one batch of a
+log. A slice takes as many steps as fit into `TURN_MS`. There is only one slice in a turn of the loop: several pieces of
+long work take turns. Other code runs between two slices, so after each step it must find everything consistent.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ class Slices:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        #: Held from a slice's start to the loop's next turn; who waits for it is served in order.
+        #: Held from a slice's start to the loop's next turn. Work that waits for it is served in order.
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self, steps: Iterator[object]) -> None:
-        """Take all steps; what one raises comes through. When all fit into one slice nobody else has a turn."""
+        """Take all steps, and raise what a step raises. If all fit into one slice, nothing else runs in between."""
         loop, more = asyncio.get_running_loop(), True
         while more:
             await self._turn.acquire()
@@ -40,7 +40,7 @@ class Slices:
                 await asyncio.sleep(0)
 
     def start(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
-        """Do `work` beside everything else; nobody need wait for it, and `close` ends it. A fault of it is logged."""
+        """Run `work` in a task of its own. `close` ends it, and its faults are logged, so nobody need wait for it."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
 

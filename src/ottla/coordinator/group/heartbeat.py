@@ -45,7 +45,7 @@ def is_excused(member: Member) -> bool:
 
 
 def session_ended(draft: Draft, member_id: str) -> None:
-    """The heartbeat timer of a member, or of a member id that was handed out, has fired."""
+    """The heartbeat timer of a member, or of a member id that was given out, has fired."""
     group = draft.group
     if member_id in group.pending_members:
         draft.drop((member_id,))
