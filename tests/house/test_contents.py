@@ -58,6 +58,12 @@ def test_versions_stop_at_the_edge() -> None:
     assert not _hits(r"\bapi_version\s*(<|>|==|!=|>=|<=)\s*\d|\d\s*(<|>|==|<=|>=)\s*api_version\b", inner)
 
 
+def test_the_layout_of_a_batch_header_is_known_in_one_file() -> None:
+    """A struct that skips bytes reads one field of a header; positions and the CRC's start are `wire/batch.py`'s."""
+    others = [p for p in python_files() if name_of(p).startswith("src/ottla/") and p.name != "batch.py"]
+    assert not _hits(r"Struct\(\"[<>]\w*\d+x|\b(CRC_START|LOG_OVERHEAD|_MAGIC_AT)\b", others)
+
+
 def test_tests_do_not_sleep_or_mock() -> None:
     """STYLE 13: deterministic tests, no mocks of our own code."""
     tests = [path for path in python_files() if name_of(path).startswith("tests/") and path.parent.name != "house"]

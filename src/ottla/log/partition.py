@@ -10,8 +10,7 @@ There is one node and so one copy: the high watermark is the end offset, and a f
 A read never opens a batch: it finds a position and returns a slice of the file.
 """
 
-from struct import Struct
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.require import require
@@ -46,15 +45,13 @@ from ottla.log.txn_index import AbortedTxn
 from ottla.log.validation import check_client_batch, check_own_batch
 from ottla.wire.batch import (
     BatchHeader,
+    at_offset,
     control_batch,
     parse_header,
     set_log_append_time,
 )
 from ottla.wire.batch_errors import CorruptBatchError
 from ottla.wire.errors import ErrorCode
-
-#: What an append puts in front of the client's bytes: base offset, batch length, partition leader epoch.
-_HEAD: Final = Struct(">qii")
 
 
 class FlushPlan(NamedTuple):
@@ -262,8 +259,7 @@ class PartitionLog:
             segment = self._segments.active
         if leader_epoch != self._epochs.latest:
             self._epochs.assign(leader_epoch, offset)
-        head = _HEAD.pack(offset, header.length, leader_epoch)
-        return segment, segment.write((head, memoryview(records)[_HEAD.size :]), size_bytes)
+        return segment, segment.write(at_offset(records, header, offset, leader_epoch), size_bytes)
 
     def _advance(self, segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, now_ms: int) -> None:
         """The batch is in the log: offsets and indexes follow."""

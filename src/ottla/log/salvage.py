@@ -5,21 +5,11 @@ the recovery point may be damaged. Then the next batch that its CRC proves whole
 into a new segment. The damaged file stays as it is, for a person who wants to mend it.
 """
 
-from struct import Struct
-from typing import Final
-
 from ottla.log.config import LogConfig
 from ottla.log.names import LOG, file_name
 from ottla.log.segment import Segment
 from ottla.log.storage import Storage
-from ottla.wire.batch import check_integrity, parse_header
-from ottla.wire.batch_errors import CorruptBatchError
-
-#: How many bytes are searched at once for the magic byte of a batch.
-_CHUNK_BYTES: Final = 1_048_576
-_MAGIC_AT: Final = 16
-_MAGIC: Final = b"\x02"
-_BASE_OFFSET: Final = Struct(">q")
+from ottla.wire.batch import find_whole_batch
 
 
 def split_behind_damage(
@@ -32,7 +22,7 @@ def split_behind_damage(
     """
     low_offset = max(low_offset, segment.base_offset + 1)
     with segment.log.map() as view:
-        found = next_batch(view, segment.size_bytes + 1, low_offset, limit_offset)
+        found = find_whole_batch(view, segment.size_bytes + 1, low_offset, limit_offset)
         if found is None:
             return None
         position, base_offset = found
@@ -45,24 +35,3 @@ def split_behind_damage(
     for entry in aborted:
         rest.txn_index.append(entry)
     return rest
-
-
-def next_batch(view: memoryview, position: int, low_offset: int, limit_offset: int) -> tuple[int, int] | None:
-    """Position and base offset of the first whole batch that begins at `position` or after it."""
-    for start in range(position, len(view), _CHUNK_BYTES):
-        chunk = bytes(view[start + _MAGIC_AT : start + _MAGIC_AT + _CHUNK_BYTES])
-        at = chunk.find(_MAGIC)
-        while at >= 0:
-            (base_offset,) = _BASE_OFFSET.unpack_from(view, start + at)
-            if low_offset <= base_offset < limit_offset and _is_whole(view, start + at):
-                return start + at, base_offset
-            at = chunk.find(_MAGIC, at + 1)
-    return None
-
-
-def _is_whole(view: memoryview, position: int) -> bool:
-    try:
-        check_integrity(view, position, parse_header(view, position))
-    except CorruptBatchError:
-        return False
-    return True

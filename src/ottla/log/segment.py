@@ -4,10 +4,8 @@ The log file is the truth. The indexes only make it quicker to find a batch, and
 As in Kafka, a batch gets an index entry when more than `index.interval.bytes` before it have none.
 """
 
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from struct import Struct
 from typing import Final
 
 from ottla.base.errors import CorruptDataError, StorageError
@@ -16,19 +14,22 @@ from ottla.log.index import OffsetIndex, OffsetPosition, TimeIndex
 from ottla.log.names import DELETED, LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, file_name
 from ottla.log.storage import Buffer, File, Storage
 from ottla.log.txn_index import TransactionIndex
-from ottla.wire.batch import HEADER_BYTES, BatchHeader, check_integrity, parse_header
+from ottla.wire.batch import (
+    HEADER_BYTES,
+    SIZE_BYTES,
+    BatchHeader,
+    batch_size,
+    check_integrity,
+    is_old_message,
+    parse_header,
+    walk_to,
+)
 from ottla.wire.batch_errors import CorruptBatchError, UnsupportedMagicError
 
 #: How many bytes are read at once while looking for one batch: the distance of index entries, and a header.
 _LOOK_BYTES: Final = 4_096 + HEADER_BYTES
 #: How many bytes are read at once while walking many batches.
 _WALK_BYTES: Final = 65_536
-#: base offset, batch length, …, last offset delta: the part of a header that is needed to step over a batch.
-_STEP: Final = Struct(">qi11xi")
-_LENGTH: Final = Struct(">8xi")
-_OVERHEAD: Final = 12
-_SMALLEST_LENGTH: Final = HEADER_BYTES - _OVERHEAD
-_OLD_MAGIC_AT: Final = 16
 _RELATIVE_MAX: Final = 2**31 - 1
 #: Higher than every offset.
 ANY_OFFSET: Final = 2**63 - 1
@@ -191,14 +192,12 @@ class Segment:
         log, size_bytes = self.log, self.size_bytes
         while position < size_bytes:
             chunk = log.read(position, _LOOK_BYTES)
-            at, last_start = 0, len(chunk) - HEADER_BYTES
-            while at <= last_start:
-                base_offset, length, last_offset_delta = _STEP.unpack_from(chunk, at)
-                if base_offset + last_offset_delta >= offset:
-                    return position + at
-                if length < _SMALLEST_LENGTH:
-                    raise CorruptDataError(f"segment {self.base_offset}: no batch at position {position + at}")
-                at += length + _OVERHEAD
+            try:
+                at, found = walk_to(chunk, offset)
+            except CorruptBatchError as fault:
+                raise CorruptDataError(f"segment {self.base_offset}: no batch behind {position}: {fault}") from None
+            if found:
+                return position + at
             if at == 0:
                 raise CorruptDataError(f"segment {self.base_offset}: no batch at position {position} of {size_bytes}")
             position += at
@@ -206,8 +205,7 @@ class Segment:
 
     def batch_bytes_at(self, position: int) -> int:
         """Size of the batch that begins at `position`."""
-        length: int = _LENGTH.unpack(self.log.read(position, _OVERHEAD))[0]
-        return length + _OVERHEAD
+        return batch_size(self.log.read(position, SIZE_BYTES))
 
     def walk(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of every whole batch from `position` on; nothing is checked beyond the header."""
@@ -392,13 +390,5 @@ def _whole_batch(view: memoryview, position: int, flushed_offset: int) -> BatchH
 
 def _refuse_old_message(view: memoryview, position: int, fault: UnsupportedMagicError) -> None:
     """Raise StorageError if an old message begins here. Kafka before 0.11 wrote it; it is no damage and is not cut."""
-    if _is_old_message(view, position):
+    if is_old_message(view, position):
         raise StorageError(f"position {position}: {fault}; let Apache Kafka's retention remove it first") from None
-
-
-def _is_old_message(view: memoryview, position: int) -> bool:
-    """Whether a whole message of magic 0 or 1 begins here. Its CRC-32 covers the bytes from the magic on."""
-    (length,) = _LENGTH.unpack(view[position : position + _OVERHEAD])
-    end = position + _OVERHEAD + length
-    crc, start = view[position + _OVERHEAD : position + _OLD_MAGIC_AT], position + _OLD_MAGIC_AT
-    return start < end <= len(view) and zlib.crc32(view[start:end]) == int.from_bytes(crc, "big")

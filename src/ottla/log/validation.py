@@ -12,12 +12,11 @@ from ottla.log.config import LogConfig, TimestampType
 from ottla.log.producers import Refusal
 from ottla.log.record_checks import check_records, stamped_by_producer
 from ottla.log.storage import Buffer
-from ottla.wire.batch import BatchHeader, check_integrity, validate
+from ottla.wire.batch import CONTROL_FLAG, TIMESTAMP_TYPE_FLAG, BatchHeader, check_integrity, validate
 from ottla.wire.batch_errors import BatchTooLargeError, CorruptBatchError
 from ottla.wire.errors import ErrorCode
 
-_LOG_APPEND_TIME: Final = 0x08
-_CONTROL: Final = 0x20
+_NOT_FOR_PRODUCERS: Final = CONTROL_FLAG | TIMESTAMP_TYPE_FLAG
 
 
 def check_client_batch(
@@ -34,8 +33,8 @@ def check_client_batch(
         return Refusal(ErrorCode.INVALID_RECORD, "a produce request holds exactly one record batch per partition")
     if header.base_offset != 0:
         return Refusal(ErrorCode.INVALID_RECORD, f"the base offset of a produced batch is 0, not {header.base_offset}")
-    if header.attributes & (_CONTROL | _LOG_APPEND_TIME):
-        if header.attributes & _CONTROL:
+    if header.attributes & _NOT_FOR_PRODUCERS:
+        if header.is_control:
             return Refusal(ErrorCode.INVALID_RECORD, "clients are not allowed to write control records")
         return stamped_by_producer(records, header)
     in_range = _has_timestamps_in_range(header, config, now_ms)

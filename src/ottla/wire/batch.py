@@ -8,9 +8,13 @@ A batch is a header of 61 bytes and its records, perhaps compressed (KIP-98):
 The CRC-32C covers everything from the attributes to the end, so a broker sets the base offset and the leader epoch in
 place without reading the records. Attributes: bits 0–2 compression, 3 timestamp type, 4 transactional, 5 control,
 6 the base timestamp is a delete horizon (KIP-534).
+
+No other file knows where a field of the header lies. What a hot path needs of a header without parsing all of it has a
+function here.
 """
 
 import struct
+import zlib
 from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -43,14 +47,23 @@ __all__ = [
     "UnsupportedCompressionError",
     "UnsupportedMagicError",
     "assign_offsets",
+    "at_offset",
+    "batch_size",
     "check_integrity",
+    "compression_number",
     "control_batch",
+    "find_whole_batch",
+    "is_old_message",
+    "is_transactional",
     "iter_headers",
+    "join_batch",
     "parse_end_txn_marker",
     "parse_header",
+    "producer_of",
     "seal",
     "set_log_append_time",
     "validate",
+    "walk_to",
 ]
 
 CURRENT_MAGIC: Final = 2
@@ -78,8 +91,21 @@ _BASE_OFFSET = struct.Struct(">q")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _MAX_TIMESTAMP = struct.Struct(">q")
+#: Base offset, batch length, last offset delta: what it takes to step over a batch.
+_STEP = struct.Struct(">qi11xi")
+#: Base offset, batch length, leader epoch: what comes before the magic, and the CRC does not cover.
+_HEAD = struct.Struct(">qii")
+_SIZE = struct.Struct(">8xi")
+_ATTRIBUTES_OF = struct.Struct(">21xh")
+_PRODUCER_OF = struct.Struct(">43xqhi")
 _MAGIC_AT, _LENGTH_AT, _LEADER_EPOCH_AT, _CRC_AT, _MAX_TIMESTAMP_AT = 16, 8, 12, 17, 35
 _SEQUENCE_MASK = 0x7FFFFFFF
+#: The smallest batch length there can be.
+_SMALLEST_LENGTH = HEADER_BYTES - LOG_OVERHEAD
+#: Bytes of a batch's beginning that tell its size (`batch_size`).
+SIZE_BYTES: Final = LOG_OVERHEAD
+#: Looked through at a time for the magic byte of a batch.
+_CHUNK_BYTES: Final = 1_048_576
 
 Buffer = bytes | bytearray | memoryview
 MutableBuffer = bytearray | memoryview
@@ -172,7 +198,7 @@ def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
             f"a record batch header takes {HEADER_BYTES} bytes, {max(available, 0)} are left at {pos}"
         )
     header = BatchHeader._make(_HEADER.unpack_from(buf, pos))
-    if header.length < HEADER_BYTES - LOG_OVERHEAD:
+    if header.length < _SMALLEST_LENGTH:
         raise CorruptBatchError(f"batch length {header.length} at {pos} is smaller than a header")
     return header
 
@@ -181,6 +207,84 @@ def _check_magic(buf: Buffer, pos: int) -> None:
     magic = buf[pos + _MAGIC_AT]
     if magic != CURRENT_MAGIC:
         raise UnsupportedMagicError(f"magic {magic} at {pos}; only record batches of magic {CURRENT_MAGIC} are read")
+
+
+# --- Parts of a header, for who need not parse all of it. ---
+
+
+def batch_size(buf: Buffer) -> int:
+    """The size of the batch whose first SIZE_BYTES bytes are here."""
+    length: int = _SIZE.unpack_from(buf)[0]
+    return length + LOG_OVERHEAD
+
+
+def is_transactional(buf: Buffer) -> bool:
+    """Whether the batch, of which HEADER_BYTES are here, says that it belongs to a transaction."""
+    return bool(_ATTRIBUTES_OF.unpack_from(buf)[0] & TRANSACTIONAL_FLAG)
+
+
+def compression_number(buf: Buffer) -> int:
+    """How the batch, of which HEADER_BYTES are here, says that it is compressed."""
+    attributes: int = _ATTRIBUTES_OF.unpack_from(buf)[0]
+    return attributes & COMPRESSION_MASK
+
+
+def producer_of(buf: Buffer) -> tuple[int, int, int]:
+    """Producer id, producer epoch and base sequence of the batch, of which HEADER_BYTES are here."""
+    producer_id, producer_epoch, base_sequence = _PRODUCER_OF.unpack_from(buf)
+    return producer_id, producer_epoch, base_sequence
+
+
+def walk_to(chunk: Buffer, offset: int) -> tuple[int, bool]:
+    """Step over the batches of `chunk`, which begins with one, to the first that ends at `offset` or later.
+
+    Its position and True; or the position after the last batch whose header is here, and False. CorruptBatchError
+    when the way there leads over bytes that are no batch.
+    """
+    step, at, last_start = _STEP.unpack_from, 0, len(chunk) - HEADER_BYTES
+    while at <= last_start:
+        base_offset, length, last_offset_delta = step(chunk, at)
+        if base_offset + last_offset_delta >= offset:
+            return at, True
+        if length < _SMALLEST_LENGTH:
+            raise CorruptBatchError(f"batch length {length} at {at} is smaller than a header")
+        at += length + LOG_OVERHEAD
+    return at, False
+
+
+def find_whole_batch(view: memoryview, position: int, low_offset: int, limit_offset: int) -> tuple[int, int] | None:
+    """Position and base offset of the first whole batch that begins at `position` or behind it, wherever it may be.
+
+    Its base offset is `low_offset` or more, and below the limit; its CRC is right. None when there is none.
+    """
+    magic = bytes((CURRENT_MAGIC,))
+    for start in range(position, len(view), _CHUNK_BYTES):
+        chunk = bytes(view[start + _MAGIC_AT : start + _MAGIC_AT + _CHUNK_BYTES])
+        at = chunk.find(magic)
+        while at >= 0:
+            (base_offset,) = _BASE_OFFSET.unpack_from(view, start + at)
+            if low_offset <= base_offset < limit_offset and _is_whole(view, start + at):
+                return start + at, base_offset
+            at = chunk.find(magic, at + 1)
+    return None
+
+
+def _is_whole(view: memoryview, position: int) -> bool:
+    try:
+        check_integrity(view, position, parse_header(view, position))
+    except CorruptBatchError:
+        return False
+    return True
+
+
+def is_old_message(view: memoryview, position: int) -> bool:
+    """Whether a whole message of magic 0 or 1 begins here: its CRC-32 covers what follows, from the magic on."""
+    end = position + batch_size(view[position : position + SIZE_BYTES])
+    crc, start = view[position + LOG_OVERHEAD : position + _MAGIC_AT], position + _MAGIC_AT
+    return start < end <= len(view) and zlib.crc32(view[start:end]) == int.from_bytes(crc, "big")
+
+
+# --- Checks ---
 
 
 def check_integrity(buf: Buffer, pos: int, header: BatchHeader) -> None:
@@ -246,6 +350,11 @@ def assign_offsets(buf: MutableBuffer, pos: int, base_offset: int, leader_epoch:
     _LENGTH.pack_into(buf, pos + _LEADER_EPOCH_AT, leader_epoch)
 
 
+def at_offset(buf: Buffer, header: BatchHeader, base_offset: int, leader_epoch: int) -> tuple[bytes, memoryview]:
+    """The batch with this base offset and leader epoch, as two buffers: neither is `buf` changed, nor copied."""
+    return _HEAD.pack(base_offset, header.length, leader_epoch), memoryview(buf)[_MAGIC_AT:]
+
+
 def set_log_append_time(buf: MutableBuffer, pos: int, now_ms: int) -> None:
     """Set the batch's timestamp type to LOG_APPEND_TIME and its time to `now_ms`, and compute its CRC anew."""
     (attributes,) = _ATTRIBUTES.unpack_from(buf, pos + CRC_START)
@@ -300,6 +409,13 @@ def control_batch(
     batch = bytearray(pack_header(header) + record)
     seal(batch)
     return bytes(batch)
+
+
+def join_batch(header: BatchHeader, body: Buffer) -> bytes:
+    """A batch of `header`, whose length and CRC are set here, and of `body`, in one copy."""
+    packed = _HEADER.pack(*header._replace(length=_SMALLEST_LENGTH + len(body)))
+    crc = crc32c(body, crc32c(packed[CRC_START:]))  # over both, without joining them first
+    return b"".join((packed[:_CRC_AT], _CRC.pack(crc), packed[CRC_START:], body))
 
 
 def pack_header(header: BatchHeader) -> bytes:

@@ -9,10 +9,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from ottla.base.limits import MAX_DECOMPRESSED_BATCH_BYTES
 from ottla.wire.batch import (
-    CRC_START,
     CURRENT_MAGIC,
     HEADER_BYTES,
-    LOG_OVERHEAD,
     NO_PARTITION_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -25,11 +23,10 @@ from ottla.wire.batch import (
     CorruptBatchError,
     TimestampType,
     check_integrity,
-    pack_header,
+    join_batch,
     parse_header,
 )
 from ottla.wire.compression import compress, decompress
-from ottla.wire.crc import crc32c
 from ottla.wire.record_codec import RecordCursor, read_consumer_records, read_records
 from ottla.wire.record_writer import RecordWriter
 
@@ -217,12 +214,9 @@ def _attributes(compression: Compression, transactional: bool, timestamp_type: T
 
 
 def _seal_writer(writer: RecordWriter, compression: Compression, level: int | None, header: BatchHeader) -> bytes:
-    """Header and body in one copy; the CRC runs over both without joining them first."""
     if writer.count == 0:
         raise ValueError("a batch without records")
     body: Buffer = writer.body()
     if compression is not Compression.NONE:
         body = compress(compression, body, level)
-    packed = pack_header(header._replace(length=HEADER_BYTES - LOG_OVERHEAD + len(body)))
-    crc = crc32c(body, crc32c(packed[CRC_START:]))
-    return b"".join((packed[: CRC_START - 4], crc.to_bytes(4, "big"), packed[CRC_START:], body))
+    return join_batch(header, body)

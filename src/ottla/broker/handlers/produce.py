@@ -7,7 +7,6 @@ coordinator is asked first. It adds the partition to the transaction (version 12
 """
 
 import asyncio
-import struct
 from typing import NamedTuple, Protocol
 
 from ottla.base.errors import CorruptDataError, StorageError
@@ -23,7 +22,7 @@ from ottla.broker.runtime.partitions import Partition
 from ottla.broker.server import Answer, Encoded, Frame, Later
 from ottla.coordinator.txn.add_partitions_to_txn import produce_error
 from ottla.log.results import NO_GUARD, RecordError
-from ottla.wire.batch import COMPRESSION_MASK, HEADER_BYTES, parse_header
+from ottla.wire.batch import HEADER_BYTES, compression_number, is_transactional, parse_header, producer_of
 from ottla.wire.codec import Buffer
 from ottla.wire.compression import Compression
 from ottla.wire.errors import ErrorCode
@@ -53,10 +52,6 @@ _WITHOUT_LOG_START = (
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     ErrorCode.KAFKA_STORAGE_ERROR,
 )
-_ATTRIBUTES = struct.Struct(">21xh")
-#: producer id, producer epoch, base sequence
-_PRODUCER = struct.Struct(">43xqhi")
-_TRANSACTIONAL = 0x10
 
 
 class _Node(HasClock, HasImage, HasPartitions, HasVerification, Protocol):
@@ -127,7 +122,7 @@ class _Produce:
         """Whether any partition's batch says that it belongs to a transaction."""
         for topic in self._request.topic_data:
             for data in topic.partition_data:
-                if data.records is not None and len(data.records) >= HEADER_BYTES and _is_transactional(data.records):
+                if data.records is not None and len(data.records) >= HEADER_BYTES and is_transactional(data.records):
                     return True
         return False
 
@@ -142,9 +137,9 @@ class _Produce:
                 records = data.records
                 if not isinstance(partition, Partition) or records is None or len(records) < HEADER_BYTES:
                     continue
-                if not _is_transactional(records):
+                if not is_transactional(records):
                     continue
-                producer_id, epoch, sequence = _PRODUCER.unpack_from(records)
+                producer_id, epoch, sequence = producer_of(records)
                 verification = partition.log.begin_verification(
                     producer_id, sequence, epoch, supports_epoch_bump=bumps, now_ms=now_ms
                 )
@@ -237,12 +232,8 @@ def _is_one_batch(records: Buffer) -> bool:
     return len(records) >= HEADER_BYTES and parse_header(records).size_bytes == len(records)
 
 
-def _is_transactional(records: Buffer) -> bool:
-    return bool(_ATTRIBUTES.unpack_from(records)[0] & _TRANSACTIONAL)
-
-
 def _is_zstd(records: Buffer) -> bool:
-    return len(records) >= HEADER_BYTES and _ATTRIBUTES.unpack_from(records)[0] & COMPRESSION_MASK == Compression.ZSTD
+    return len(records) >= HEADER_BYTES and compression_number(records) == Compression.ZSTD
 
 
 def _error(

@@ -9,8 +9,7 @@ person must look at, and the log is left as it is.
 from pathlib import Path
 
 from ottla.base.errors import CorruptDataError, StorageError
-from ottla.log.salvage import next_batch
-from ottla.wire.batch import check_integrity, parse_header
+from ottla.wire.batch import check_integrity, find_whole_batch, parse_header
 
 
 def refuse_damage(segment: Path) -> None:
@@ -24,7 +23,7 @@ def refuse_damage(segment: Path) -> None:
         try:
             position, next_offset = _batch_at(content, position, next_offset)
         except CorruptDataError as fault:
-            if next_batch(memoryview(content), position + 1, next_offset, 2**63) is not None:
+            if find_whole_batch(memoryview(content), position + 1, next_offset, 2**63) is not None:
                 raise StorageError(
                     f"{segment} is damaged at byte {position} ({fault}), and whole batches follow: "
                     "nothing was changed; put the file back from a copy"
