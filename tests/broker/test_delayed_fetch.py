@@ -152,5 +152,5 @@ async def test_a_waiting_fetch_hears_of_its_topic_deleted(
     client: WireClient, broker: AsyncBroker, waiting: _Waiting, committed: bool
 ) -> None:
     await waiting.begin(committed=committed)
-    broker.node.topics.delete(broker.node.image.topics["t"])
+    await broker.node.topics.delete_all([broker.node.image.topics["t"]])
     assert await waiting.records() == {}

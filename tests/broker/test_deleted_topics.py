@@ -99,7 +99,7 @@ async def test_o2_a_topic_deleted_while_group_shards_load_keeps_no_offsets(tmp_p
     async with _loading(tmp_path) as app:
         node = app.node
         assert node is not None
-        node.topics.delete(node.image.topics["gone"])
+        await node.topics.delete_all([node.image.topics["gone"]])
         node.topics.create("gone", 1, {})
         await app.loaded()
     async with AsyncBroker(data_dir=tmp_path) as broker, WireClient(broker) as client:
@@ -116,7 +116,7 @@ async def test_o2_a_crash_between_a_topics_deletion_and_the_tombstones_leaves_no
         await _with_offsets(broker, how)
         topics = broker.node.topics
         topics.tell(made=lambda topic: None, deleted=lambda topic: None)  # it dies before the coordinators hear of it
-        topics.delete(broker.node.image.topics["gone"])
+        await topics.delete_all([broker.node.image.topics["gone"]])
         if made_again:
             topics.create("gone", 1, {})
     async with AsyncBroker(data_dir=tmp_path) as broker, WireClient(broker) as client:

@@ -206,5 +206,5 @@ async def test_g18_offsets_are_deleted_by_hand_and_with_their_topic(client: Wire
     assert answer.topics[0].partitions[0].error_code == 0
     assert (await _fetch(client, 9)).groups[0].topics == ()
     await client.ask(ApiKey.OFFSET_COMMIT, commit, 9)
-    broker.node.topics.delete(broker.node.image.topics["t"])
+    await broker.node.topics.delete_all([broker.node.image.topics["t"]])
     assert (await _fetch(client, 9)).groups[0].topics == ()

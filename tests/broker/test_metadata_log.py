@@ -85,9 +85,11 @@ def test_topics_settings_and_partitions_come_back() -> None:
     storage = MemoryStorage()
     metadata = _open(storage)
     topic = metadata.create_topic("t", b"i" * 16, 2, {"retention.ms": "5"}, directory_id=b"d" * 16)
-    metadata.add_partitions(topic, 3, directory_id=b"d" * 16)
+    grown = metadata.change(metadata.partition_records(topic, 3, directory_id=b"d" * 16))
+    list(grown.encode())
+    grown.commit()
     metadata.set_configs(TOPIC_RESOURCE, "t", {"retention.ms": None, "segment.ms": "9"})
-    metadata.delete_topic(metadata.create_topic("gone", b"g" * 16, 1, {"retention.ms": "1"}, directory_id=b"d" * 16))
+    metadata.delete_topics([metadata.create_topic("gone", b"g" * 16, 1, {"retention.ms": "1"}, directory_id=b"d" * 16)])
     image = _open(storage).image
     assert list(image.topics) == ["t"]
     assert [partition.leader for partition in image.topics["t"].partitions] == [1, 1, 1]

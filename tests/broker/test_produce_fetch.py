@@ -166,7 +166,7 @@ async def test_a_waiting_fetch_hears_that_its_topic_is_gone(client: WireClient, 
     async with WireClient(broker) as reader:
         await reader.send(ApiKey.FETCH, fetch_request(max_wait_ms=60_000), 11)
         await fetch(client)
-        broker.node.topics.delete(broker.node.image.topics["t"])
+        await broker.node.topics.delete_all([broker.node.image.topics["t"]])
         answer = await reader.answer(ApiKey.FETCH, 11)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from ottla.base.require import InvariantError
+from ottla.broker.node import load_coordinators
 from ottla.broker.runtime.shard import ShardRunner
 from ottla.broker.runtime.slices import TURN_MS
 from ottla.coordinator.decision import Decision
@@ -14,6 +15,8 @@ from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.list_transactions import ListTransactionsRequest
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -83,7 +86,7 @@ async def test_clients_are_told_to_wait_while_a_shard_is_read_again(broker: Asyn
 
 async def test_a_topic_deleted_meanwhile_loses_its_committed_offsets(broker: AsyncBroker, client: WireClient) -> None:
     _runner(broker).tell(_broken)
-    broker.node.topics.delete(broker.node.image.topics["t"])
+    await broker.node.topics.delete_all([broker.node.image.topics["t"]])
     await _loaded(broker)
     assert await _committed(client) == (0, -1)
 
@@ -96,6 +99,19 @@ async def test_a_topic_deleted_while_shards_load_at_the_start_loses_its_committe
     loading = asyncio.create_task(node.groups.load())
     await asyncio.sleep(0)
     assert node.groups.loading
-    node.topics.delete(node.image.topics["t"])
+    await node.topics.delete_all([node.image.topics["t"]])
     await loading
     assert await _committed(client) == (0, -1)
+
+
+async def test_transactions_are_loading_while_groups_are(broker: AsyncBroker, client: WireClient) -> None:
+    await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest("x", 60_000))
+    node = broker.node
+    node.groups.unload()
+    node.transactions.unload()
+    loading = asyncio.create_task(load_coordinators(node))
+    answer = await client.ask(ApiKey.LIST_TRANSACTIONS, ListTransactionsRequest())
+    assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    await loading
+    answer = await client.ask(ApiKey.LIST_TRANSACTIONS, ListTransactionsRequest())
+    assert [each.transactional_id for each in answer.transaction_states] == ["x"]

@@ -19,7 +19,7 @@ def _upkeep(broker: AsyncBroker) -> Upkeep:
 
     listener = Listener(nobody_asks, broker.node.clock, max_request_bytes=1, max_connections=1, max_idle_ms=-1)
     node = broker.node
-    return Upkeep(node.config, node.clock, node.timers, node.partitions, listener)
+    return Upkeep(node.config, node.clock, node.timers, node.slices, node.partitions, listener)
 
 
 def _append(broker: AsyncBroker, topic: str, count: int) -> None:
@@ -35,7 +35,7 @@ async def test_a_flush_leaves_a_topic_alone_that_was_made_again_meanwhile(broker
         _append(broker, name, 5)
     flushing = asyncio.create_task(_upkeep(broker).flush())
     await asyncio.sleep(0)  # the first topic is being synced in another thread
-    node.topics.delete(node.image.topics["second"])
+    await node.topics.delete_all([node.image.topics["second"]])
     node.topics.create("second", 1, {})
     await flushing
     assert sorted(path.name for path in (broker.data_dir / "second-0").iterdir()) == [
@@ -63,7 +63,7 @@ async def test_a_broker_for_tests_keeps_records_of_1970_unless_told_otherwise(
     async with AsyncBroker(settings) as broker:
         broker.node.topics.create("old", 1, {})
         _append(broker, "old", 5)
-        _upkeep(broker).apply_retention()
+        await _upkeep(broker).apply_retention()
         partition = broker.node.partitions.find("old", 0)
         assert partition is not None
         assert partition.log.log_start_offset == start
@@ -81,11 +81,11 @@ async def test_a_file_that_cannot_be_deleted_stops_retention_of_its_own_partitio
         stuck.unlink()
         stuck.mkdir()
         upkeep = _upkeep(broker)
-        upkeep.apply_retention()
+        await upkeep.apply_retention()
         assert not (broker.data_dir / "second-0" / "00000000000000000000.log").exists()
         assert "retention of first-0" in caplog.text
         stuck.rmdir()
-        upkeep.apply_retention()
+        await upkeep.apply_retention()
         assert sorted(path.name for path in (broker.data_dir / "first-0").glob("0*")) == [
             "00000000000000000005.index",
             "00000000000000000005.log",

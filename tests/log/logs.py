@@ -106,3 +106,9 @@ def committed_offsets(log: PartitionLog) -> list[int]:
                     aborting.discard(header.producer_id)
             elif not (header.is_transactional and header.producer_id in aborting):
                 seen += range(header.base_offset, header.last_offset + 1)
+
+
+def retain(log: PartitionLog, now_ms: int) -> int:
+    """What a broker does at each look at retention, in one thread; how many segments are deleted."""
+    log.retire(now_ms)
+    return log.delete_retired()

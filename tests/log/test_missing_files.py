@@ -13,7 +13,7 @@ from ottla.log.memory import CrashedError, MemoryStorage
 from ottla.log.partition import PartitionLog
 from ottla.wire.errors import ErrorCode
 from tests.log.batches import NOW_MS, batch, idempotent
-from tests.log.logs import SMALL, append, every_batch, open_log
+from tests.log.logs import SMALL, append, every_batch, open_log, retain
 
 _BATCHES = 60
 _SIZE = len(idempotent(0, size=20))
@@ -149,7 +149,7 @@ def test_dying_while_old_segments_are_deleted_is_no_damage(deletes: int) -> None
     log.delete_records_before(_BATCHES - 1)
     storage.deletes = deletes
     with pytest.raises(CrashedError):
-        log.apply_retention(NOW_MS)
+        retain(log, NOW_MS)
     left = storage.after_kill()
     found = open_log(left, SMALL, recovery_point=log.recovery_point, log_start_offset=start)
     assert (found.findings.damaged, found.findings.unexplained) == ((), ())
@@ -170,7 +170,7 @@ def test_a_loss_of_power_after_old_segments_were_deleted_is_no_damage(
     if data.draw(st.booleans(), label="dies while it deletes"):
         storage.refuses = lambda action, name: action == "delete" and data.draw(st.booleans(), label=f"keeps {name}")
     with suppress(StorageError):
-        log.apply_retention(NOW_MS)
+        retain(log, NOW_MS)
     storage.refuses = None
     if appended:
         append(log, idempotent(_BATCHES))

@@ -12,7 +12,7 @@ from ottla.log.producers import ProducerEntry, ProducerState
 from ottla.log.snapshot import decode_snapshot, encode_snapshot
 from ottla.wire.errors import ErrorCode
 from tests.log.batches import NOW_MS, batch, idempotent
-from tests.log.logs import SMALL, append, append_in_transaction, end, every_batch, open_log
+from tests.log.logs import SMALL, append, append_in_transaction, end, every_batch, open_log, retain
 
 _SEQUENCE_MAX = 2**31 - 1
 
@@ -229,7 +229,7 @@ class _Driver:
             case "delete":
                 self.log.delete_records_before(self.log.end_offset // 2)
             case "retain":
-                self.log.apply_retention(NOW_MS)
+                retain(self.log, NOW_MS)
 
     def _append(self, producer_id: int, count: int) -> None:
         sequence, epoch = self.sequences[producer_id], self.epochs[producer_id]

@@ -9,7 +9,7 @@ from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
 from ottla.wire.errors import ErrorCode
 from tests.log.batches import NOW_MS, batch, idempotent
-from tests.log.logs import SMALL, append, content, every_batch, headers, open_log
+from tests.log.logs import SMALL, append, content, every_batch, headers, open_log, retain
 
 _ONE = len(batch())
 
@@ -82,8 +82,8 @@ def test_retention_by_time_deletes_whole_segments() -> None:
     log = open_log(storage, LogConfig(segment_bytes=2 * _ONE, retention_ms=1_000))
     for number in range(6):
         append(log, batch(timestamps_ms=[NOW_MS + number * 100]))
-    assert log.apply_retention(NOW_MS + 1_100) == 0
-    assert log.apply_retention(NOW_MS + 1_101) == 1
+    assert retain(log, NOW_MS + 1_100) == 0
+    assert retain(log, NOW_MS + 1_101) == 1
     assert (log.log_start_offset, _bases(log)) == (2, [2, 4])
     assert log.read(1, 100).error is ErrorCode.OFFSET_OUT_OF_RANGE
     assert not [name for name in storage.names() if name.startswith("00000000000000000000")]
@@ -93,9 +93,9 @@ def test_retention_may_delete_everything_and_goes_on_after_it() -> None:
     storage = MemoryStorage()
     log = open_log(storage, LogConfig(retention_ms=1_000))
     append(log, idempotent(0, 3))
-    assert log.apply_retention(NOW_MS + 2_000) == 1
+    assert retain(log, NOW_MS + 2_000) == 1
     assert (log.log_start_offset, log.end_offset) == (3, 3)
-    assert log.apply_retention(NOW_MS + 9_000) == 0
+    assert retain(log, NOW_MS + 9_000) == 0
     assert append(log, idempotent(3)).base_offset == 3
     found = open_log(storage.after_kill())
     assert (found.log_start_offset, found.end_offset) == (3, 4)
@@ -110,7 +110,7 @@ def test_what_cannot_be_deleted_now_is_deleted_by_the_next_retention(suffix: str
     stuck = f"{2:020}{suffix}"
     storage.refuses = lambda action, name: action == "delete" and name == stuck
     with pytest.raises(StorageError, match=stuck):
-        log.apply_retention(NOW_MS + 2_000)
+        retain(log, NOW_MS + 2_000)
     assert (log.log_start_offset, log.end_offset) == (8, 8)
     assert log.read(7, 100).error is ErrorCode.OFFSET_OUT_OF_RANGE
     assert append(log, batch()).base_offset == 8
@@ -120,7 +120,7 @@ def test_what_cannot_be_deleted_now_is_deleted_by_the_next_retention(suffix: str
     storage.refuses = None
     append(log, batch(timestamps_ms=[NOW_MS + 5_000]))
     log.roll(NOW_MS)
-    log.apply_retention(NOW_MS + 6_500)
+    retain(log, NOW_MS + 6_500)
     assert [name for name in storage.names() if name < f"{10:020}" and "epoch" not in name] == []
 
 
@@ -139,7 +139,7 @@ def test_retention_by_size() -> None:
     log = open_log(config=LogConfig(segment_bytes=2 * _ONE, retention_bytes=4 * _ONE, retention_ms=-1))
     for _ in range(8):
         append(log, batch())
-    assert log.apply_retention(NOW_MS) == 2
+    assert retain(log, NOW_MS) == 2
     assert _bases(log) == [4, 6]
 
 
@@ -147,9 +147,9 @@ def test_without_the_delete_policy_only_deleted_records_go() -> None:
     log = open_log(config=LogConfig(segment_bytes=2 * _ONE, retention_ms=0, cleanup_policy=frozenset({"compact"})))
     for _ in range(6):
         append(log, batch())
-    assert log.apply_retention(NOW_MS + 1) == 0
+    assert retain(log, NOW_MS + 1) == 0
     assert log.delete_records_before(3) == (ErrorCode.NONE, 3)
-    assert log.apply_retention(NOW_MS + 1) == 1
+    assert retain(log, NOW_MS + 1) == 1
     assert (_bases(log), log.log_start_offset) == ([2, 4], 3)
 
 
@@ -166,7 +166,7 @@ def test_a_slice_outlives_its_segment() -> None:
     for _ in range(4):
         append(log, batch())
     read, before = log.read(0, 1_000), every_batch(log)
-    log.apply_retention(NOW_MS + 1)
+    retain(log, NOW_MS + 1)
     assert content(read) == b"".join(before[:2])
 
 
@@ -224,10 +224,10 @@ def test_retention_makes_room_on_a_full_disk() -> None:
     with pytest.raises(StorageError):
         append(log, batch())
     log.config = LogConfig(segment_bytes=2_000, index_interval_bytes=0, retention_ms=1)
-    assert log.apply_retention(NOW_MS + 10) == segments - 1, "the active one goes with the next pass"
+    assert retain(log, NOW_MS + 10) == segments - 1, "the active one goes with the next pass"
     storage.limit_bytes = storage.size_bytes + 1_000
     assert append(log, batch()).base_offset == start
-    assert log.apply_retention(NOW_MS + 10) == 1
+    assert retain(log, NOW_MS + 10) == 1
     assert log.log_start_offset == log.end_offset
     found = open_log(storage.after_kill(), SMALL, log_start_offset=log.log_start_offset)
     assert found.end_offset_for_epoch(39).leader_epoch == log.end_offset_for_epoch(39).leader_epoch

@@ -73,7 +73,9 @@ class BrokerApp:
         advertised = config.advertised
         self.node.identity.host = _told((advertised or endpoint).host)
         self.node.identity.port = advertised.port if advertised is not None and advertised.port else port
-        self._upkeep = Upkeep(config, self._clock, self.node.timers, self.node.partitions, self._listener)
+        self._upkeep = Upkeep(
+            config, self._clock, self.node.timers, self.node.slices, self.node.partitions, self._listener
+        )
         self._upkeep.start()
         self._loading = asyncio.get_running_loop().create_task(load_coordinators(self.node))
         node_id, took_s = self.node.identity.node_id, time.monotonic() - started

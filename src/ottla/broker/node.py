@@ -56,9 +56,9 @@ def make_node(
     partitions: Partitions,
 ) -> Node:
     """The ports over a recovered data directory. The coordinators must be loaded afterwards."""
-    topics = Topics(config, metadata, partitions, properties.directory_id)
-    producer_ids = ProducerIds(metadata, partitions.faults)
     slices = Slices(clock)
+    topics = Topics(config, metadata, partitions, slices, properties.directory_id)
+    producer_ids = ProducerIds(metadata, partitions.faults)
     runtime = ShardRuntime(partitions, timers, clock, slices)
     group_config = _group_config(config)
     groups: Coordinators[GroupShard] = Coordinators(
@@ -101,7 +101,12 @@ def make_node(
 
 
 async def load_coordinators(node: Node) -> None:
-    """Read what the coordinators' partitions hold; groups first, so that markers find them."""
+    """Read what the coordinators' partitions hold; groups first, so that markers find them.
+
+    Meanwhile both say that they are loading, also the one that is read last: it must not look empty.
+    """
+    node.groups.expect()
+    node.transactions.expect()
     await node.groups.load()
     await node.transactions.load()
 

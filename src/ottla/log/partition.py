@@ -10,14 +10,13 @@ There is one node and so one copy: the high watermark is the end offset, and a f
 A read never opens a batch: it finds a position and returns a slice of the file.
 """
 
-from typing import NamedTuple
-
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.require import require
 from ottla.base.types import TopicPartition, topic_id_text
 from ottla.log.checkpoint import decode_partition_metadata, encode_partition_metadata
 from ottla.log.config import LogConfig, TimestampType
 from ottla.log.epochs import LeaderEpochs
+from ottla.log.flush import FlushPlan
 from ottla.log.names import PARTITION_METADATA
 from ottla.log.producers import ProducerState, Refusal
 from ottla.log.recovery import Findings, load
@@ -52,21 +51,6 @@ from ottla.wire.batch import (
 )
 from ottla.wire.batch_errors import CorruptBatchError
 from ottla.wire.errors import ErrorCode
-
-
-class FlushPlan(NamedTuple):
-    """What makes the log durable up to an offset: `sync`, perhaps in another thread, and then `mark_flushed`."""
-
-    offset: int
-    files: tuple[File, ...]
-    storage: Storage
-
-    def sync(self) -> None:
-        """Return when every file and its name is on the device. StorageError when the system refuses."""
-        for file in self.files:
-            file.sync()
-        if self.files:
-            self.storage.sync_names()
 
 
 class PartitionLog:
@@ -395,12 +379,8 @@ class PartitionLog:
         self._move_start(offset)
         return Deleted(ErrorCode.NONE, self.log_start_offset)
 
-    def apply_retention(self, now_ms: int) -> int:
-        """Delete the segments that retention allows to delete; how many.
-
-        StorageError when a file cannot be deleted. Its segment is no part of the log any more, and the next call tries
-        the file again.
-        """
+    def retire(self, now_ms: int) -> bool:
+        """Take what retention allows to delete out of the log. Returns whether `delete_retired` has work."""
         count = deletable_segments(
             list(self._segments), self.config, log_start_offset=self.log_start_offset, now_ms=now_ms
         )
@@ -414,7 +394,15 @@ class PartitionLog:
         if count > 0:
             self._move_start(self._segments[count].base_offset)
             self._segments.retire_first(count)
-            self._snapshots.delete_before(self._segments[0].base_offset)
+        return self._segments.has_retired
+
+    def delete_retired(self) -> int:
+        """Delete the files of segments that are out of the log; how many segments.
+
+        It may run in another thread, while nobody calls `retire`: it touches only what is out of the log. StorageError
+        when a file cannot be deleted: the next call tries again.
+        """
+        self._snapshots.delete_before(self._segments[0].base_offset)
         return self._segments.delete_retired()
 
     def _move_start(self, offset: int) -> None:

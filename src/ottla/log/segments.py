@@ -54,6 +54,11 @@ class Segments:
             if segment in self._loaded:
                 self._loaded.remove(segment)
 
+    @property
+    def has_retired(self) -> bool:
+        """Whether segments that are out of the log have files that are still to be deleted."""
+        return bool(self._retired)
+
     def delete_retired(self) -> int:
         """Delete the files of segments that are out of the log; how many segments.
 

@@ -1,9 +1,10 @@
 """CreatePartitions, versions 0–3 (KIP-195): a topic grows; it never shrinks."""
 
+import asyncio
 from collections import Counter
+from functools import partial
 from typing import Protocol
 
-from ottla.base.errors import StorageError
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.rules import RefusedError, check_partitions
 from ottla.broker.ports.identity import HasIdentity
@@ -21,24 +22,37 @@ class _Node(HasIdentity, HasImage, HasTopics, Protocol):
     """What this handler touches."""
 
 
-def handle(node: _Node, request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
+def handle(
+    node: _Node, request: CreatePartitionsRequest, context: RequestContext
+) -> "asyncio.Future[CreatePartitionsResponse]":
     """Each topic is grown or refused."""
+    return node.topics.change(partial(_grow_all, node, request))
+
+
+async def _grow_all(node: _Node, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     counts = Counter(topic.name for topic in request.topics)
-    results = []
+    results, wanted = [], {}
     for topic in {each.name: each for each in request.topics}.values():
         try:
             if counts[topic.name] > 1:
                 raise RefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            _grow(node, topic, validate_only=request.validate_only)
+            _check(node, topic)
             results.append(CreatePartitionsTopicResult(topic.name))
+            wanted[topic.name] = topic.count
         except RefusedError as refused:
             results.append(CreatePartitionsTopicResult(topic.name, refused.error, str(refused)))
-        except StorageError as fault:
-            results.append(CreatePartitionsTopicResult(topic.name, ErrorCode.KAFKA_STORAGE_ERROR, str(fault)))
-    return CreatePartitionsResponse(results=tuple(results))
+    faults = {} if request.validate_only else await node.topics.grow_all(wanted)
+    return CreatePartitionsResponse(
+        results=tuple(
+            CreatePartitionsTopicResult(each.name, ErrorCode.KAFKA_STORAGE_ERROR, str(faults[each.name]))
+            if each.name in faults
+            else each
+            for each in results
+        )
+    )
 
 
-def _grow(node: _Node, wanted: CreatePartitionsTopic, *, validate_only: bool) -> None:
+def _check(node: _Node, wanted: CreatePartitionsTopic) -> None:
     topic = node.image.topics.get(wanted.name)
     if topic is None:
         raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
@@ -62,5 +76,3 @@ def _grow(node: _Node, wanted: CreatePartitionsTopic, *, validate_only: bool) ->
             )
         if any(each.broker_ids != (node.identity.node_id,) for each in wanted.assignments):
             raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the only broker is {node.identity.node_id}")
-    if not validate_only:
-        node.topics.add_partitions(topic, want)

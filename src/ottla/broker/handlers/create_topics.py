@@ -3,16 +3,20 @@
 KIP-525: the answer carries the settings (version 5 on); KIP-464: -1 asks for the broker's defaults.
 """
 
+import asyncio
 from collections import Counter
+from collections.abc import Collection
+from functools import partial
 from typing import Protocol
 
 from ottla.base.errors import StorageError
 from ottla.broker.handlers.configs import topic_entries
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.metadata.image import TopicImage
 from ottla.broker.metadata.rules import RefusedError, check_configs, check_name, check_partitions, check_replicas
 from ottla.broker.ports.identity import HasIdentity
 from ottla.broker.ports.settings import HasConfig
-from ottla.broker.ports.topics import HasImage, HasTopics
+from ottla.broker.ports.topics import HasImage, HasTopics, NewTopic
 from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
@@ -28,37 +32,54 @@ class _Node(HasConfig, HasIdentity, HasImage, HasTopics, Protocol):
     """What this handler touches."""
 
 
-def handle(node: _Node, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+def handle(
+    node: _Node, request: CreateTopicsRequest, context: RequestContext
+) -> "asyncio.Future[CreateTopicsResponse]":
     """Make each topic that can be made."""
+    return node.topics.change(partial(_create_all, node, request))
+
+
+async def _create_all(node: _Node, request: CreateTopicsRequest) -> CreateTopicsResponse:
     counts = Counter(topic.name for topic in request.topics)
+    wanted: dict[str, NewTopic] = {}
     results = []
     for name, count in counts.items():
         topic = next(each for each in request.topics if each.name == name)
         try:
             if count > 1:
                 raise RefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            results.append(_create(node, topic, validate_only=request.validate_only))
+            wanted[name] = _check(node, topic, wanted)
+            results.append(_good(node, wanted[name]))
         except RefusedError as refused:
             results.append(CreatableTopicResult(name, error_code=refused.error, error_message=str(refused)))
-        except StorageError as fault:
-            results.append(
-                CreatableTopicResult(name, error_code=ErrorCode.KAFKA_STORAGE_ERROR, error_message=str(fault))
-            )
-    return CreateTopicsResponse(topics=tuple(results))
+    if request.validate_only:
+        return CreateTopicsResponse(topics=tuple(results))
+    made = await node.topics.create_all(tuple(wanted.values()))
+    return CreateTopicsResponse(topics=tuple(_told(result, made.get(result.name)) for result in results))
 
 
-def _create(node: _Node, topic: CreatableTopic, *, validate_only: bool) -> CreatableTopicResult:
-    check_name(topic.name, node.image)
+def _told(result: CreatableTopicResult, made: TopicImage | StorageError | None) -> CreatableTopicResult:
+    """What became of a topic; None of one that was refused before."""
+    if isinstance(made, TopicImage):
+        return result._replace(topic_id=made.topic_id)
+    if made is None:
+        return result
+    return CreatableTopicResult(result.name, error_code=ErrorCode.KAFKA_STORAGE_ERROR, error_message=str(made))
+
+
+def _check(node: _Node, topic: CreatableTopic, coming: Collection[str]) -> NewTopic:
+    check_name(topic.name, node.image, coming)
     partitions = _partitions(node, topic)
     configs = check_configs(node.config, {each.name: each.value for each in topic.configs})
-    topic_id = NULL_UUID
-    if not validate_only:
-        topic_id = node.topics.create(topic.name, partitions, configs).topic_id
+    return NewTopic(topic.name, partitions, configs)
+
+
+def _good(node: _Node, new: NewTopic) -> CreatableTopicResult:
     entries = tuple(
         CreatableTopicConfigs(each.name, each.value, False, each.source, False)
-        for each in topic_entries(node.config, configs)
+        for each in topic_entries(node.config, new.configs)
     )
-    return CreatableTopicResult(topic.name, topic_id, 0, None, 0, partitions, 1, entries)
+    return CreatableTopicResult(new.name, NULL_UUID, 0, None, 0, new.partitions, 1, entries)
 
 
 def _partitions(node: _Node, topic: CreatableTopic) -> int:

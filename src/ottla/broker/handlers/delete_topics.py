@@ -1,10 +1,13 @@
 """DeleteTopics, versions 1–6: by name, or by id from version 6 on (KIP-516)."""
 
+import asyncio
 from collections import Counter
+from functools import partial
 from typing import Protocol
 
 from ottla.base.errors import StorageError
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.metadata.image import TopicImage
 from ottla.broker.ports.settings import HasConfig
 from ottla.broker.ports.topics import HasImage, HasTopics
 from ottla.wire.codec import NULL_UUID
@@ -21,13 +24,20 @@ class _Node(HasConfig, HasImage, HasTopics, Protocol):
     """What this handler touches."""
 
 
-def handle(node: _Node, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    """Delete each topic; its name is free at once. A topic that is named twice, by name or id, is not deleted."""
+def handle(
+    node: _Node, request: DeleteTopicsRequest, context: RequestContext
+) -> "asyncio.Future[DeleteTopicsResponse]":
+    """Delete each topic; its name is free then. A topic that is named twice, by name or id, is not deleted."""
+    return node.topics.change(partial(_delete_all, node, request))
+
+
+async def _delete_all(node: _Node, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     wanted = request.topics or tuple(DeleteTopicState(name) for name in request.topic_names)
     topics = node.image.topics
     named = {topics[each.name].topic_id for each in wanted if each.name in topics}
     both_ways = named & {each.topic_id for each in wanted if each.name is None}
-    responses = []
+    responses: list[DeletableTopicResult] = []
+    doomed: list[TopicImage] = []
     for each, count in Counter(wanted).items():
         if each.name is None and each.topic_id in both_ways:
             continue  # answered with the name
@@ -39,7 +49,22 @@ def handle(node: _Node, request: DeleteTopicsRequest, context: RequestContext) -
             asked = DeleteTopicState(topic.name, topic.topic_id)
             responses.append(_refuse(asked, "The provided topic name maps to an ID that was already supplied."))
         else:
-            responses.append(_delete(node, each))
+            found = _find(node, each)
+            if isinstance(found, TopicImage):
+                doomed.append(found)
+                responses.append(DeletableTopicResult(found.name, found.topic_id))
+            else:
+                responses.append(found)
+    try:
+        await node.topics.delete_all(doomed)
+    except StorageError as fault:
+        failed = {topic.topic_id for topic in doomed}
+        responses = [
+            DeletableTopicResult(each.name, each.topic_id, ErrorCode.KAFKA_STORAGE_ERROR, str(fault))
+            if each.topic_id in failed and each.error_code == ErrorCode.NONE
+            else each
+            for each in responses
+        ]
     return DeleteTopicsResponse(responses=tuple(responses))
 
 
@@ -57,7 +82,7 @@ def _refuse(wanted: DeleteTopicState, problem: str) -> DeletableTopicResult:
     return DeletableTopicResult(wanted.name, wanted.topic_id, ErrorCode.INVALID_REQUEST, problem)
 
 
-def _delete(node: _Node, wanted: DeleteTopicState) -> DeletableTopicResult:
+def _find(node: _Node, wanted: DeleteTopicState) -> TopicImage | DeletableTopicResult:
     name, topic_id = wanted.name, wanted.topic_id
     if not node.config.flag("delete.topic.enable"):
         return DeletableTopicResult(name, topic_id, ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
@@ -67,8 +92,4 @@ def _delete(node: _Node, wanted: DeleteTopicState) -> DeletableTopicResult:
         error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         what = "topic ID" if name is None else "topic-partition"
         return DeletableTopicResult(name, topic_id, error, f"This server does not host this {what}.")
-    try:
-        node.topics.delete(topic)
-    except StorageError as fault:
-        return DeletableTopicResult(topic.name, topic.topic_id, ErrorCode.KAFKA_STORAGE_ERROR, str(fault))
-    return DeletableTopicResult(topic.name, topic.topic_id)
+    return topic

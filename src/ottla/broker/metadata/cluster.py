@@ -1,7 +1,8 @@
 """The metadata log and its image. Every change is a batch in `__cluster_metadata-0` before anybody sees it."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from ottla.base.clock import Clock
@@ -32,6 +33,31 @@ _log = logging.getLogger(__name__)
 _METADATA_VERSION: Final = 25
 
 
+class Change:
+    """One batch of the metadata log on its way: `encode` in as many slices as it takes, then `commit`."""
+
+    def __init__(
+        self,
+        records: Iterable[MetadataRecord],
+        commit: Callable[[Sequence[bytes], Sequence[MetadataRecord]], None],
+    ) -> None:
+        self._coming = records
+        self._commit = commit
+        self._values: list[bytes] = []
+        self._records: list[MetadataRecord] = []
+
+    def encode(self) -> Iterator[None]:
+        """A record in each step."""
+        for record in self._coming:
+            self._records.append(record)
+            self._values.append(encode_record(record))
+            yield
+
+    def commit(self) -> None:
+        """Write it and apply it; StorageError when it cannot be written, and then nothing has changed."""
+        self._commit(self._values, self._records)
+
+
 class ClusterMetadata:
     """The only writer of the metadata log."""
 
@@ -49,7 +75,7 @@ class ClusterMetadata:
             for batch in replay(self._log):
                 for record in batch.records:
                     if record.value is not None:
-                        self._apply(record.value, now_ms)
+                        self._apply(record.value, decode_record(record.value), now_ms)
         except CorruptDataError as fault:
             raise StorageError(
                 f"the metadata log (__cluster_metadata-0) is damaged: {fault}; put the directory back from a copy"
@@ -57,24 +83,35 @@ class ClusterMetadata:
         if self._log.end_offset == 0:
             self._append((FeatureLevelRecord("metadata.version", _METADATA_VERSION),))
 
+    def change(self, records: Iterable[MetadataRecord]) -> "Change":
+        """A change that becomes one batch, once it is encoded and committed."""
+        return Change(records, self._commit)
+
+    def topic_records(
+        self, name: str, topic_id: bytes, partitions: int, configs: Mapping[str, str], *, directory_id: bytes
+    ) -> Iterator[MetadataRecord]:
+        """The records that make a topic. Its name and settings were checked."""
+        yield TopicRecord(name, topic_id)
+        for number in range(partitions):
+            yield self._partition(topic_id, number, directory_id)
+        for key, value in configs.items():
+            yield ConfigRecord(TOPIC_RESOURCE, name, key, value)
+
+    def partition_records(self, topic: TopicImage, count: int, *, directory_id: bytes) -> Iterator[MetadataRecord]:
+        """The records that give the topic more partitions; `count` is the new total."""
+        for number in range(len(topic.partitions), count):
+            yield self._partition(topic.topic_id, number, directory_id)
+
     def create_topic(
         self, name: str, topic_id: bytes, partitions: int, configs: Mapping[str, str], *, directory_id: bytes
     ) -> TopicImage:
-        """Make a topic whose name and settings were checked."""
-        records: list[MetadataRecord] = [TopicRecord(name, topic_id)]
-        records += [self._partition(topic_id, number, directory_id) for number in range(partitions)]
-        records += [ConfigRecord(TOPIC_RESOURCE, name, key, value) for key, value in configs.items()]
-        self._append(records)
+        """Make a topic at once."""
+        self._append(self.topic_records(name, topic_id, partitions, configs, directory_id=directory_id))
         return self.image.topics[name]
 
-    def delete_topic(self, topic: TopicImage) -> None:
-        """Forget a topic and its configuration."""
-        self._append((RemoveTopicRecord(topic.topic_id),))
-
-    def add_partitions(self, topic: TopicImage, count: int, *, directory_id: bytes) -> None:
-        """Give the topic more partitions; `count` is the new total."""
-        more = range(len(topic.partitions), count)
-        self._append([self._partition(topic.topic_id, number, directory_id) for number in more])
+    def delete_topics(self, topics: Iterable[TopicImage]) -> None:
+        """Forget topics and their configuration."""
+        self._append(RemoveTopicRecord(topic.topic_id) for topic in topics)
 
     def set_configs(self, resource_type: int, resource_name: str, changes: Mapping[str, str | None]) -> None:
         """Set or, with None, remove settings. They were checked before."""
@@ -86,7 +123,7 @@ class ClusterMetadata:
             decision = self._producer_ids.reserve()
             values = [record.value for record in decision.records if record.value is not None]
             try:
-                self._append_values(values)
+                self._commit(values, [decode_record(value) for value in values])
             except StorageError:
                 self._producer_ids.append_failed(decision, ErrorCode.KAFKA_STORAGE_ERROR)
                 raise
@@ -113,11 +150,15 @@ class ClusterMetadata:
             directories=(directory_id,),
         )
 
-    def _append(self, records: Sequence[MetadataRecord]) -> None:
-        if records:
-            self._append_values([encode_record(record) for record in records])
+    def _append(self, records: Iterable[MetadataRecord]) -> None:
+        change = self.change(records)
+        deque(change.encode(), 0)
+        change.commit()
 
-    def _append_values(self, values: Sequence[bytes]) -> None:
+    def _commit(self, values: Sequence[bytes], records: Sequence[MetadataRecord]) -> None:
+        """Append, sync, apply: in one turn of the loop, so that nobody sees one without the others."""
+        if not values:
+            return
         now_ms = self._clock.now_ms()
         batch = encode_batch([Record(at, now_ms, None, value, ()) for at, value in enumerate(values)])
         appended = self._log.append(batch, now_ms=now_ms, origin=Origin.COORDINATOR)
@@ -127,10 +168,10 @@ class ClusterMetadata:
             self._log.flush()
         except StorageError as fault:  # the batch is in the log and counts; only a loss of power could undo it
             _log.error("a change of the metadata is not on the device yet: %s", fault)
-        for value in values:
-            self._apply(value, now_ms)
+        for value, record in zip(values, records, strict=True):
+            self._apply(value, record, now_ms)
 
-    def _apply(self, value: bytes, now_ms: int) -> None:
-        self.image.apply(decode_record(value))
+    def _apply(self, value: bytes, record: MetadataRecord, now_ms: int) -> None:
+        self.image.apply(record)
         if is_producer_ids(value):
             self._producer_ids.apply(LogRecord(b"", value), now_ms)

@@ -1,6 +1,6 @@
 """Checks a change of metadata before it is written. The messages tell a user what to do."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ottla.base.errors import ConfigError, OttlaError
 from ottla.base.limits import MAX_NEW_PARTITIONS
@@ -19,18 +19,21 @@ class RefusedError(OttlaError):
         self.error = error
 
 
-def check_name(name: str, image: MetadataImage) -> None:
-    """Refuse a new topic's name unless it is legal, new, and different from all others in metrics."""
+def check_name(name: str, image: MetadataImage, coming: Collection[str] = ()) -> None:
+    """Refuse a new topic's name unless it is legal, new, and different from all others in metrics.
+
+    `coming` are names of topics that are being made now.
+    """
     problem = name_problem(name)
     if problem is not None:
         raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
     if name == METADATA_TOPIC:  # its directory is the metadata log's
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
-    if name in image.topics:
+    if name in image.topics or name in coming:
         raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if "." in name or "_" in name:
         key = collision_key(name)
-        twins = [other for other in image.topics if collision_key(other) == key]
+        twins = [other for other in (*image.topics, *coming) if collision_key(other) == key]
         if twins:
             raise RefusedError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {', '.join(twins)}"

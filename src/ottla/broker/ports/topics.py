@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from ottla.base.errors import StorageError
 from ottla.broker.config import BrokerConfig
@@ -12,27 +13,62 @@ from ottla.broker.metadata.cluster import ClusterMetadata
 from ottla.broker.metadata.image import TOPIC_RESOURCE, MetadataImage, TopicImage
 from ottla.broker.metadata.names import GROUP_TOPIC, TRANSACTION_TOPIC
 from ottla.broker.metadata.properties import new_uuid
+from ottla.broker.metadata.records import MetadataRecord
 from ottla.broker.metadata.rules import RefusedError, check_name
-from ottla.broker.runtime.directories import remove_directories
+from ottla.broker.runtime.directories import mark_deleted, remove_directories
+from ottla.broker.runtime.making import Making
 from ottla.broker.runtime.partitions import Partitions
+from ottla.broker.runtime.slices import Slices
 from ottla.wire.errors import ErrorCode
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: The topics that the broker makes for itself, and how their settings begin in its configuration.
 _INTERNAL = {GROUP_TOPIC: "offsets.topic", TRANSACTION_TOPIC: "transaction.state.log"}
 
 
+class NewTopic(NamedTuple):
+    """A topic that is asked for; name and settings are checked."""
+
+    name: str
+    partitions: int
+    configs: Mapping[str, str]
+
+
+class _Job(NamedTuple):
+    """Partitions to be made of one topic, and what the metadata says of them then."""
+
+    name: str
+    making: Making
+    records: Iterator[MetadataRecord]
+
+
 class Topics:
-    """Changes topics: in the metadata and on the disk. `made` and `deleted` are told of each topic afterwards."""
+    """Changes topics: in the metadata and on the disk. `made` and `deleted` are told of each topic afterwards.
+
+    A request may ask for ten thousand partitions. So what a client asks for runs in `change`: one request after the
+    other, each in slices while others are served, with one batch of metadata for all of its topics. What the broker
+    makes by itself, an internal topic or one that a client was the first to name, is small and made at once.
+    """
 
     def __init__(
-        self, config: BrokerConfig, metadata: ClusterMetadata, partitions: Partitions, directory_id: bytes
+        self,
+        config: BrokerConfig,
+        metadata: ClusterMetadata,
+        partitions: Partitions,
+        slices: Slices,
+        directory_id: bytes,
     ) -> None:
         self._config = config
         self._metadata = metadata
         self._partitions = partitions
+        self._slices = slices
         self._directory_id = directory_id
+        self._changing = asyncio.Lock()
+        #: Topics whose directories are being made or renamed just now.
+        self._busy: set[str] = set()
         self._made: Callable[[TopicImage], None] = _nobody
         self._deleted: Callable[[TopicImage], None] = _nobody
 
@@ -40,20 +76,101 @@ class Topics:
         """Call these from now on. The coordinators begin and end with their topics, and are made after this port."""
         self._made, self._deleted = made, deleted
 
+    def change(self, work: Callable[[], Coroutine[Any, Any, T]]) -> "asyncio.Future[T]":
+        """Carry out a request when those before it are done, as Apache Kafka's controller does.
+
+        It is carried out whole, although its client may go before it is answered.
+        """
+
+        async def in_order() -> T:
+            async with self._changing:
+                return await work()
+
+        return asyncio.shield(self._slices.start(in_order(), "a change of topics"))
+
+    async def create_all(self, wanted: Sequence[NewTopic]) -> dict[str, TopicImage | StorageError]:
+        """Make topics. Each is made whole, or not at all when the disk fails; the result says which."""
+        jobs = []
+        for name, partitions, configs in wanted:
+            topic_id = new_uuid()
+            making = Making(self._partitions, name, topic_id, range(partitions), configs)
+            jobs.append(_Job(name, making, self._records(name, topic_id, partitions, configs)))
+        faults = await self._carry_out(jobs)
+        topics = self._metadata.image.topics
+        for name, _, _ in wanted:
+            if name not in faults:
+                self._made(topics[name])
+        return {name: faults.get(name) or topics[name] for name, _, _ in wanted}
+
+    async def grow_all(self, wanted: Mapping[str, int]) -> dict[str, StorageError]:
+        """Give topics more partitions (new totals). Where the disk fails, a topic stays as it was."""
+        image = self._metadata.image
+        jobs = []
+        for name, count in wanted.items():
+            topic = image.topics[name]
+            more = range(len(topic.partitions), count)
+            making = Making(self._partitions, name, topic.topic_id, more, image.topic_configs(name))
+            records = self._metadata.partition_records(topic, count, directory_id=self._directory_id)
+            jobs.append(_Job(name, making, records))
+        faults = await self._carry_out(jobs)
+        for name in wanted:  # its settings may have been changed meanwhile
+            self._partitions.reconfigure(image.topics[name], image.topic_configs(name))
+        return faults
+
+    async def _carry_out(self, jobs: Sequence[_Job]) -> dict[str, StorageError]:
+        """Make the partitions of each topic, then write the metadata of all. Returns the faults by topic."""
+        faults: dict[str, StorageError] = {}
+        ready: list[_Job] = []
+        with self._occupied(job.name for job in jobs):
+            try:
+                for job in jobs:
+                    try:
+                        with self._telling(f"the partitions of topic {job.name} cannot be made"):
+                            await job.making.in_slices(self._slices)
+                    except StorageError as fault:
+                        faults[job.name] = fault
+                    else:
+                        ready.append(job)
+                change = self._metadata.change(record for job in ready for record in job.records)
+                await self._slices.run(change.encode())
+            except BaseException:  # the broker stops
+                for job in ready:
+                    job.making.undo()
+                raise
+            try:
+                with self._telling("the metadata of topics cannot be written"):
+                    change.commit()
+            except StorageError as fault:
+                for job in ready:
+                    await self._partitions.in_thread(job.making.undo)
+                return faults | {job.name: fault for job in ready}
+            for job in ready:
+                job.making.put_in_place()
+        return faults
+
     def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> TopicImage:
-        """Make a topic; name and settings were checked. Directories come first: on a full disk no topic is made."""
-        topic_id, numbers = new_uuid(), range(partitions)
+        """Make a small, checked topic at once. Directories come first: on a full disk no topic is made."""
+        topic_id = new_uuid()
         with self._telling(f"topic {name} cannot be made"):
-            self._partitions.make(name, topic_id, numbers, configs)
+            if name in self._busy:
+                raise StorageError(f"topic {name} is being made or deleted just now")
+            making = Making(self._partitions, name, topic_id, range(partitions), configs)
+            making.at_once()
             try:
                 topic = self._metadata.create_topic(
                     name, topic_id, partitions, configs, directory_id=self._directory_id
                 )
             except StorageError:
-                self._partitions.unmake(name, numbers)
+                making.undo()
                 raise
+            making.put_in_place()
         self._made(topic)
         return topic
+
+    def _records(
+        self, name: str, topic_id: bytes, partitions: int, configs: Mapping[str, str]
+    ) -> Iterator[MetadataRecord]:
+        return self._metadata.topic_records(name, topic_id, partitions, configs, directory_id=self._directory_id)
 
     def create_internal(self, name: str) -> TopicImage:
         """`__consumer_offsets` or `__transaction_state`, compacted as in Kafka."""
@@ -67,12 +184,12 @@ class Topics:
 
     def auto_create(self, name: str) -> TopicImage | None:
         """Make the topic a client asks for, where `auto.create.topics.enable` allows it; None where it does not."""
-        if name in _INTERNAL:
-            return self.create_internal(name)
-        if not self._config.flag("auto.create.topics.enable"):
+        if name in self._busy or (name not in _INTERNAL and not self._config.flag("auto.create.topics.enable")):
             return None
         try:
-            check_name(name, self._metadata.image)
+            if name in _INTERNAL:
+                return self.create_internal(name)
+            check_name(name, self._metadata.image, self._busy)
             return self.create(name, self._config.int("num.partitions"), {})
         except RefusedError as fault:
             _log.warning("topic %s was not made: %s", name, fault)
@@ -80,24 +197,20 @@ class Topics:
             pass  # the fault was reported already
         return None
 
-    def delete(self, topic: TopicImage) -> None:
-        """Forget a topic, its records and the offsets committed for it. Another thread deletes the files."""
-        with self._telling(f"topic {topic.name} cannot be deleted"):
-            self._metadata.delete_topic(topic)
-        doomed = self._partitions.delete_topic(topic)
-        asyncio.get_running_loop().run_in_executor(None, remove_directories, doomed)
-        self._deleted(topic)
+    async def delete_all(self, topics: Sequence[TopicImage]) -> None:
+        """Forget topics, their records and the offsets committed for them: all, or none with StorageError.
 
-    def add_partitions(self, topic: TopicImage, count: int) -> None:
-        """Give a topic more partitions; `count` is the new total."""
-        more = range(len(topic.partitions), count)
-        with self._telling(f"topic {topic.name} cannot be given {count} partitions"):
-            self._partitions.make(topic.name, topic.topic_id, more, self._metadata.image.topic_configs(topic.name))
-            try:
-                self._metadata.add_partitions(topic, count, directory_id=self._directory_id)
-            except StorageError:
-                self._partitions.unmake(topic.name, more)
-                raise
+        Their names are free when this returns. Another thread deletes the files.
+        """
+        with self._telling("topics cannot be deleted"):
+            self._metadata.delete_topics(topics)
+        with self._occupied(topic.name for topic in topics):
+            paths = []
+            for topic in topics:
+                paths += self._partitions.take_out(topic)
+                self._deleted(topic)
+            doomed = await self._partitions.in_thread(partial(mark_deleted, paths))
+        asyncio.get_running_loop().run_in_executor(None, remove_directories, doomed)
 
     def check_alterable(self, resource_type: int, name: str) -> None:
         """RefusedError unless it is a topic that exists: a broker keeps the settings it was started with."""
@@ -116,6 +229,16 @@ class Topics:
             self._metadata.set_configs(TOPIC_RESOURCE, name, changes)
         image = self._metadata.image
         self._partitions.reconfigure(image.topics[name], image.topic_configs(name))
+
+    @contextmanager
+    def _occupied(self, names: Iterable[str]) -> Iterator[None]:
+        """Meanwhile nobody else makes topics of these names."""
+        occupied = set(names)
+        self._busy |= occupied
+        try:
+            yield
+        finally:
+            self._busy -= occupied
 
     @contextmanager
     def _telling(self, what: str) -> Iterator[None]:

@@ -93,14 +93,19 @@ class Coordinators(Generic[S]):
         """The runner of a partition."""
         return self._runners.get(partition)
 
-    async def load(self) -> None:
-        """Read the partitions that exist at the start."""
+    def expect(self) -> None:
+        """From now on the shards of the partitions that are there are loading; `load` reads them."""
         topic = self._image.topics.get(self.topic)
-        if topic is None:
-            return
-        runners = [self._add(number) for number in range(len(topic.partitions))]
-        for runner in runners:
-            await runner.read()
+        if topic is not None and not self._runners:
+            for number in range(len(topic.partitions)):
+                self._add(number)
+
+    async def load(self) -> None:
+        """Read the partitions that are there at the start."""
+        self.expect()
+        for runner in tuple(self._runners.values()):
+            if runner.state is ShardState.LOADING:
+                await runner.read()
 
     def unload(self) -> None:
         """Take no more requests: the topic is gone, or the broker stops."""

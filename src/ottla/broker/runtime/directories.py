@@ -40,9 +40,15 @@ def must_be_free(path: Path) -> None:
         raise StorageError(f"{path} is there already, and not empty: move it away, or choose another topic name")
 
 
-def mark_deleted(path: Path) -> Path:
-    """Rename a partition's directory, to be deleted. Returns its new path."""
-    return _rename(path, _DELETED)
+def mark_deleted(paths: Iterable[Path]) -> list[Path]:
+    """Rename partitions' directories, to be deleted. Returns their new paths. May run in another thread."""
+    marked = []
+    for path in paths:
+        try:
+            marked.append(_rename(path, _DELETED))
+        except OSError as fault:  # the topic is deleted in the metadata; the next start sets this aside
+            _log.warning("%s cannot be removed: %s", path.name, fault.strerror)
+    return marked
 
 
 def remove_partition(path: Path) -> None:

@@ -4,11 +4,13 @@ Other code never keeps a partition. It asks for it by name each time, so that on
 (DESIGN, idea 7). Appends wake the fetches that wait for data.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, StorageError
@@ -16,7 +18,7 @@ from ottla.base.types import TopicPartition
 from ottla.broker.config import BrokerConfig
 from ottla.broker.metadata.image import MetadataImage, TopicImage
 from ottla.broker.runtime.checkpoints import CheckpointPlan, Checkpoints, PartitionOffsets
-from ottla.broker.runtime.directories import mark_deleted, must_be_free, remove_partition, set_strays_aside
+from ottla.broker.runtime.directories import must_be_free, remove_partition, set_strays_aside
 from ottla.broker.runtime.faults import DiskFaults
 from ottla.broker.storage import DirectoryStorage, sync_directory
 from ottla.broker.topic_config import TopicConfig
@@ -28,6 +30,8 @@ from ottla.wire.batch import MARKER_BATCH_BYTES
 from ottla.wire.errors import ErrorCode
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Watcher(Protocol):
@@ -97,6 +101,7 @@ class Partitions:
         #: Every fault of the disk is reported here.
         self.faults = DiskFaults(clock)
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self._files = ThreadPoolExecutor(1, "files")
 
     def find(self, topic: str, partition: int) -> Partition | None:
         """The partition if this node leads it, else None."""
@@ -157,7 +162,7 @@ class Partitions:
 
     def open_log(self, tp: TopicPartition, topic_id: bytes | None, overrides: dict[str, str]) -> PartitionLog:
         """Open a partition's directory, recovering what is in it."""
-        return self._open(tp, topic_id, self._log_config(overrides), self._checkpoints)
+        return self._open(tp, topic_id, self.log_config(overrides), self._checkpoints)
 
     def _open(
         self, tp: TopicPartition, topic_id: bytes | None, config: LogConfig, known: Checkpoints | None
@@ -184,34 +189,45 @@ class Partitions:
         for topic in list(image.topics.values()):
             self.open_topic(topic, image.topic_configs(topic.name))
 
-    def make(self, name: str, topic_id: bytes, numbers: Iterable[int], overrides: Mapping[str, str]) -> None:
-        """Make partitions that the metadata does not know yet: all of them or, with StorageError, none."""
-        numbers, config = tuple(numbers), self._log_config(overrides)
-        for number in numbers:
-            must_be_free(self._data_dir / str(TopicPartition(name, number)))
-        try:
-            self._forget_checkpointed(name, numbers)
-            for number in numbers:
-                tp = TopicPartition(name, number)
-                # The checkpoints name this partition: what they say is about an older topic.
-                log = self._open(tp, topic_id, config, None)
-                self._partitions[tp] = Partition(tp, topic_id, log, leader_epoch=0)
-            # One sync for all. An older topic's directory with this name may have been renamed or removed just before;
-            # after a loss of power it must not be there again.
-            sync_directory(self._data_dir)
-        except StorageError:
-            self.unmake(name, numbers)
-            raise
+    # ---- for `runtime.making`
 
-    def unmake(self, name: str, numbers: Iterable[int]) -> None:
-        """Remove what `make` has made, because the metadata could not be written."""
-        for number in numbers:
-            self._partitions.pop((name, number), None)
-            remove_partition(self._data_dir / str(TopicPartition(name, number)))
+    def must_be_free(self, tp: TopicPartition) -> None:
+        """StorageError when there are files already where a new partition would be."""
+        must_be_free(self._data_dir / str(tp))
+
+    def forget_checkpointed(self, tps: Iterable[TopicPartition]) -> Callable[[], None]:
+        """Take partitions out of the checkpoints: else, after a crash, a new topic would inherit their offsets.
+
+        Returns the work, which may run in another thread.
+        """
+        return self.checkpoint_plan() if any(map(self._checkpoints.names, tps)) else _nothing
+
+    def open_new(self, tp: TopicPartition, topic_id: bytes, config: LogConfig) -> Partition:
+        """A new partition, which `find` does not find yet. What the checkpoints say of it is about an older topic."""
+        return Partition(tp, topic_id, self._open(tp, topic_id, config, None), leader_epoch=0)
+
+    def sync_names(self) -> None:
+        """Bring the new directories to the device, with one sync for all. May run in another thread.
+
+        An older topic's directory with this name may have been renamed or removed just before; after a loss of power it
+        must not be there again.
+        """
+        sync_directory(self._data_dir)
+
+    def add(self, made: Iterable[Partition]) -> None:
+        """From now on `find` finds these."""
+        self._partitions.update((each.tp, each) for each in made)
+
+    def remove(self, tps: Iterable[TopicPartition]) -> None:
+        """Remove the directories of partitions that were never added; may run in another thread."""
+        for tp in tps:
+            remove_partition(self._data_dir / str(tp))
+
+    # ----
 
     def open_topic(self, topic: TopicImage, overrides: dict[str, str]) -> None:
         """Open the partitions of `topic` that are not open yet."""
-        config = self._log_config(overrides)
+        config = self.log_config(overrides)
         for number, image in enumerate(topic.partitions):
             tp = TopicPartition(topic.name, number)
             if tp not in self._partitions:
@@ -220,30 +236,32 @@ class Partitions:
 
     def reconfigure(self, topic: TopicImage, overrides: dict[str, str]) -> None:
         """Use the topic's changed settings."""
-        config = self._log_config(overrides)
+        config = self.log_config(overrides)
         for number in range(len(topic.partitions)):
             partition = self._partitions.get((topic.name, number))
             if partition is not None:
                 partition.log.config = config
 
-    def delete_topic(self, topic: TopicImage) -> list[Path]:
-        """Close a topic's partitions. Returns their renamed directories, whose files the caller removes later."""
-        doomed = []
+    def take_out(self, topic: TopicImage) -> list[Path]:
+        """Let go of a deleted topic's partitions. Returns their directories, which the caller renames.
+
+        Do not close the logs: a fetch may still send their files. They close when the last slice is gone.
+        """
+        paths = []
         for number in range(len(topic.partitions)):
             partition = self._partitions.pop((topic.name, number), None)
             if partition is not None:
-                # Do not close the log: a fetch may still send its files. They close when the last slice is gone.
-                try:
-                    doomed.append(mark_deleted(self._data_dir / str(partition.tp)))
-                except OSError as fault:  # the topic is deleted in the metadata; the next start sets this aside
-                    _log.warning("%s cannot be removed: %s", partition.tp, fault.strerror)
+                paths.append(self._data_dir / str(partition.tp))
                 partition.gone()
-        return doomed
+        return paths
 
-    def _forget_checkpointed(self, name: str, numbers: Iterable[int]) -> None:
-        """Take partitions out of the checkpoints: else, after a crash, a new topic would inherit their offsets."""
-        if any(self._checkpoints.names(TopicPartition(name, number)) for number in numbers):
-            self.checkpoint()
+    def in_thread(self, work: Callable[[], T]) -> "asyncio.Future[T]":
+        """Run `work`, which may wait for the disk, in the thread for files. The loop goes on meanwhile.
+
+        There is one such thread, and it works in order. So when it renames a deleted topic's directory, it has finished
+        deleting old files in there, and never deletes a file of a new topic with the same name.
+        """
+        return asyncio.get_running_loop().run_in_executor(self._files, work)
 
     def checkpoint(self, *, sync: bool = True) -> None:
         """Write down what is durable, so that a start after a crash need not check it. StorageError when that fails."""
@@ -261,6 +279,7 @@ class Partitions:
 
     def close(self) -> None:
         """Flush and close everything, and leave the mark of a clean shutdown."""
+        self._files.shutdown()
         for partition in self._partitions.values():
             partition.log.flush()
         self.checkpoint()
@@ -268,7 +287,8 @@ class Partitions:
             partition.log.close()
         self._checkpoints.mark_clean()
 
-    def _log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """What a topic's own settings, and the broker's, say of a log."""
         return LogConfig.of(
             TopicConfig(self._config, overrides),
             producer_id_expiration_ms=self._config.int("producer.id.expiration.ms"),
@@ -292,6 +312,10 @@ def _tell(tp: TopicPartition, findings: Findings) -> None:
             hole,
             hole.end_offset,
         )
+
+
+def _nothing() -> None:
+    """There is nothing to do."""
 
 
 def _not_here(tp: TopicPartition) -> Appended:

@@ -8,11 +8,13 @@ long work take turns. Other code runs between two slices, so after each step it 
 import asyncio
 import logging
 from collections.abc import Coroutine, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ottla.base.clock import Clock
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: How long one slice may keep the loop. (The step that goes beyond it is finished.)
 TURN_MS: Final = 10
@@ -39,12 +41,12 @@ class Slices:
             if more:
                 await asyncio.sleep(0)
 
-    def start(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
+    def start(self, work: Coroutine[Any, Any, T], what: str) -> asyncio.Task[T]:
         """Run `work` in a task of its own. `close` ends it, and its faults are logged, so nobody need wait for it."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
 
-        def ended(gone: asyncio.Task[None]) -> None:
+        def ended(gone: asyncio.Task[T]) -> None:
             self._tasks.discard(gone)
             if not gone.cancelled() and gone.exception() is not None:
                 _log.critical("%s has failed", what, exc_info=gone.exception())

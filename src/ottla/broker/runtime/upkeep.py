@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Final
 
 from ottla.base.clock import Clock
 from ottla.base.errors import StorageError
 from ottla.broker.config import BrokerConfig
-from ottla.broker.runtime.partitions import Partitions
+from ottla.broker.runtime.partitions import Partition, Partitions
+from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.timers import Timers
 from ottla.broker.server import Listener
 
@@ -16,6 +17,7 @@ _log = logging.getLogger(__name__)
 
 #: How often the recovery points are written (`log.flush.offset.checkpoint.interval.ms` of Kafka).
 _CHECKPOINT_MS: Final = 60_000
+_CHECKPOINT: Final = "checkpoint"
 #: The longest time between two looks for idle connections.
 _IDLE_MS: Final = 10_000
 
@@ -29,50 +31,74 @@ class Upkeep:
     """Runs each piece of work by its own interval, on the broker's timers."""
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock, timers: Timers, partitions: Partitions, listener: Listener
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        timers: Timers,
+        slices: Slices,
+        partitions: Partitions,
+        listener: Listener,
     ) -> None:
         self._config = config
         self._clock = clock
         self._timers = timers
+        self._slices = slices
         self._partitions = partitions
         self._listener = listener
-        self._flushing: asyncio.Task[None] | None = None
+        #: What runs now, by name.
+        self._running: dict[str, asyncio.Task[None]] = {}
 
     def start(self) -> None:
         """Set the timers."""
         config = self._config
         self._every(config.int("log.retention.check.interval.ms"), "retention", self.apply_retention)
         self._every(config.int("producer.id.expiration.check.interval.ms"), "producers", self.expire_producers)
-        self._every(_CHECKPOINT_MS, "checkpoint", self._checkpoint)
+        self._every(_CHECKPOINT_MS, _CHECKPOINT, self.flush)
         idle_ms = idle_check_interval_ms(config.int("connections.max.idle.ms"))
-        self._every(idle_ms, "idle", self._listener.close_idle)
+        self._every(idle_ms, "idle", self._close_idle)
 
     async def stop(self) -> None:
-        """Wait for what runs in another thread."""
-        if self._flushing is not None:
-            await asyncio.gather(self._flushing, return_exceptions=True)
+        """Cancel what the next start does again, and wait for what runs in another thread."""
+        for name, task in self._running.items():
+            if name != _CHECKPOINT:
+                task.cancel()
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
 
-    def apply_retention(self) -> None:
-        """Delete the segments that retention allows to delete."""
-        now_ms = self._clock.now_ms()
-        for partition in self._partitions.all():
+    async def _close_idle(self) -> None:
+        self._listener.close_idle()
+
+    async def apply_retention(self) -> None:
+        """Delete the segments that retention allows to delete. The thread for files deletes their files."""
+        retired: list[Partition] = []
+        await self._slices.run(self._retire(self._clock.now_ms(), retired))
+        for partition in retired:
+            if self._partitions.find(*partition.tp) is not partition:
+                continue  # deleted meanwhile; its files go with it
             try:
-                deleted = partition.log.apply_retention(now_ms)
+                deleted = await self._partitions.in_thread(partition.log.delete_retired)
             except StorageError as fault:  # other partitions may still make room
                 self._partitions.faults.report(f"retention of {partition.tp}", fault)
                 continue
-            if deleted:
-                _log.info("%s: %d segment(s) deleted by retention", partition.tp, deleted)
+            _log.info("%s: %d segment(s) deleted by retention", partition.tp, deleted)
 
-    def expire_producers(self) -> None:
+    def _retire(self, now_ms: int, retired: list[Partition]) -> Iterator[None]:
+        for partition in self._partitions.all():
+            if self._partitions.find(*partition.tp) is partition:
+                try:
+                    if partition.log.retire(now_ms):
+                        retired.append(partition)
+                except StorageError as fault:
+                    self._partitions.faults.report(f"retention of {partition.tp}", fault)
+            yield
+
+    async def expire_producers(self) -> None:
         """Forget producers that were silent for `producer.id.expiration.ms` (P7)."""
-        now_ms = self._clock.now_ms()
+        await self._slices.run(self._expire(self._clock.now_ms()))
+
+    def _expire(self, now_ms: int) -> Iterator[None]:
         for partition in self._partitions.all():
             partition.log.expire_producers(now_ms)
-
-    def _checkpoint(self) -> None:
-        if self._flushing is None or self._flushing.done():
-            self._flushing = asyncio.get_running_loop().create_task(self.flush())
+            yield
 
     async def flush(self) -> None:
         """Make everything durable, the slow part in another thread, and write the recovery points.
@@ -99,14 +125,21 @@ class Upkeep:
         except StorageError as fault:
             partitions.faults.report("no checkpoint", fault)
 
-    def _every(self, interval_ms: int, name: str, work: Callable[[], None]) -> None:
-        timers = self._timers
+    def _every(self, interval_ms: int, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Begin `work` at each interval; one that still runs is left to it."""
 
         def due() -> None:
-            timers.set(("upkeep", name), interval_ms, due)
-            try:
-                work()
-            except StorageError as fault:
-                self._partitions.faults.report(name, fault)
+            self._timers.set(("upkeep", name), interval_ms, due)
+            running = self._running.get(name)
+            if running is None or running.done():
+                self._running[name] = asyncio.get_running_loop().create_task(self._do(name, work))
 
-        timers.set(("upkeep", name), interval_ms, due)
+        self._timers.set(("upkeep", name), interval_ms, due)
+
+    async def _do(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await work()
+        except StorageError as fault:
+            self._partitions.faults.report(name, fault)
+        except Exception:  # noqa: BLE001 - logged; the next time may go well
+            _log.exception("%s has failed", name)

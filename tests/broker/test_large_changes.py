@@ -1,0 +1,259 @@
+"""Topics of many partitions, and old files: others are served meanwhile, and nobody sees half a change."""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.base.types import TopicPartition
+from ottla.broker.runtime.slices import TURN_MS
+from ottla.broker.runtime.upkeep import Upkeep
+from ottla.broker.server import Listener
+from ottla.log.results import Origin
+from ottla.testing import AsyncBroker
+from ottla.wire.apis import ApiKey
+from ottla.wire.batch import iter_headers
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ottla.wire.records import Record, encode_batch
+from tests.broker.ticking import TickingClock
+from tests.broker.wire_client import WireClient
+
+_PARTITIONS = 20 * TURN_MS
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[AsyncBroker]:
+    async with AsyncBroker({"log.retention.minutes": "1"}, clock=TickingClock()) as running:
+        yield running
+
+
+def _create(*names: str, partitions: int = _PARTITIONS) -> CreateTopicsRequest:
+    return CreateTopicsRequest(tuple(CreatableTopic(name, partitions, 1) for name in names), 60_000)
+
+
+def _directories(broker: AsyncBroker) -> list[str]:
+    return [path.name for path in broker.data_dir.iterdir() if path.name.startswith("t-")]
+
+
+async def _turns(answer: "asyncio.Task[Any]", look: Callable[[], int]) -> list[int]:
+    """What `look` says, turn by turn of the loop, until the answer is there."""
+    seen = [look()]
+    while not answer.done():
+        await asyncio.sleep(0)
+        seen.append(look())
+    return seen
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    for _ in range(100_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came about")
+
+
+def _steps(seen: list[int]) -> list[int]:
+    return [abs(after - before) for before, after in pairwise(seen)]
+
+
+def _metadata_batches(broker: AsyncBroker) -> int:
+    return len(list(iter_headers((broker.data_dir / "__cluster_metadata-0" / f"{0:020}.log").read_bytes())))
+
+
+async def test_many_partitions_are_made_a_few_in_a_turn(broker: AsyncBroker, client: WireClient) -> None:
+    answer = asyncio.create_task(client.ask(ApiKey.CREATE_TOPICS, _create("t")))
+    seen = await _turns(answer, lambda: len(_directories(broker)))
+    assert (await answer).topics[0].error_code == ErrorCode.NONE
+    assert seen[-1] == _PARTITIONS
+    assert max(_steps(seen)) <= TURN_MS
+
+
+async def test_partitions_that_are_added_are_made_a_few_in_a_turn(broker: AsyncBroker, client: WireClient) -> None:
+    await client.ask(ApiKey.CREATE_TOPICS, _create("t", partitions=1))
+    request = CreatePartitionsRequest((CreatePartitionsTopic("t", _PARTITIONS, None),), 60_000)
+    answer = asyncio.create_task(client.ask(ApiKey.CREATE_PARTITIONS, request))
+    seen = await _turns(answer, lambda: len(_directories(broker)))
+    assert (await answer).results[0].error_code == ErrorCode.NONE
+    assert seen[-1] == len(broker.node.image.topics["t"].partitions) == _PARTITIONS
+    assert max(_steps(seen)) <= TURN_MS
+
+
+async def test_nobody_sees_a_topic_that_is_half_made(broker: AsyncBroker, client: WireClient) -> None:
+    def seen_in_part() -> int:
+        found = sum(broker.node.partitions.find("t", number) is not None for number in range(_PARTITIONS))
+        told = len(broker.node.image.topics["t"].partitions) if "t" in broker.node.image.topics else 0
+        return int(found != told or found not in (0, _PARTITIONS))
+
+    answer = asyncio.create_task(client.ask(ApiKey.CREATE_TOPICS, _create("t")))
+    assert set(await _turns(answer, seen_in_part)) == {0}
+
+
+async def test_a_request_s_topics_are_one_batch_of_metadata(broker: AsyncBroker, client: WireClient) -> None:
+    before = _metadata_batches(broker)
+    made = await client.ask(ApiKey.CREATE_TOPICS, _create("a", "b", "c", partitions=2))
+    assert [topic.error_code for topic in made.topics] == [0, 0, 0]
+    assert _metadata_batches(broker) == before + 1
+    await client.ask(
+        ApiKey.CREATE_PARTITIONS,
+        CreatePartitionsRequest(tuple(CreatePartitionsTopic(name, 3, None) for name in "abc"), 60_000),
+    )
+    assert _metadata_batches(broker) == before + 2
+    gone = await client.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest(tuple(map(DeleteTopicState, "abc"))))
+    assert [topic.error_code for topic in gone.responses] == [0, 0, 0]
+    assert _metadata_batches(broker) == before + 3
+    assert broker.node.image.topics == {}
+
+
+async def test_a_fault_of_the_disk_leaves_none_of_a_topic_s_partitions(broker: AsyncBroker, client: WireClient) -> None:
+    (broker.data_dir / f"t-{_PARTITIONS - 5}").write_text("no directory")
+    made = await client.ask(ApiKey.CREATE_TOPICS, _create("t", "u"))
+    assert [topic.error_code for topic in made.topics] == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
+    assert _directories(broker) == [f"t-{_PARTITIONS - 5}"]
+    assert list(broker.node.image.topics) == ["u"]
+
+
+async def test_a_topic_is_made_although_its_client_has_gone(broker: AsyncBroker) -> None:
+    async with WireClient(broker) as leaving:
+        await leaving.send(ApiKey.CREATE_TOPICS, _create("t"))
+        await _until(lambda: bool(_directories(broker)))
+    async with WireClient(broker) as client:  # asked after it, answered after it
+        again = await client.ask(ApiKey.CREATE_TOPICS, _create("t"))
+    assert again.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert len(broker.node.image.topics["t"].partitions) == len(_directories(broker)) == _PARTITIONS
+
+
+async def test_a_name_that_is_being_made_is_not_made_by_those_who_name_it(
+    broker: AsyncBroker, client: WireClient
+) -> None:
+    async with WireClient(broker) as other:
+        version = await other.send(ApiKey.CREATE_TOPICS, _create("t"))
+        await _until(lambda: bool(_directories(broker)))
+        asked = MetadataRequest((MetadataRequestTopic(name="t"),), allow_auto_topic_creation=True)
+        found = (await client.ask(ApiKey.METADATA, asked)).topics[0]
+        assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        made = await other.answer(ApiKey.CREATE_TOPICS, version)
+    assert made.topics[0].error_code == ErrorCode.NONE
+    assert (await client.ask(ApiKey.METADATA, asked)).topics[0].topic_id == made.topics[0].topic_id
+
+
+async def test_a_broker_that_stops_leaves_nothing_of_a_topic_that_is_half_made(tmp_path: Path) -> None:
+    broker = AsyncBroker(data_dir=tmp_path, clock=TickingClock())
+    await broker.start()
+    async with WireClient(broker) as client:
+        await client.send(ApiKey.CREATE_TOPICS, _create("t"))
+        await _until(lambda: bool(_directories(broker)))
+        assert "t" not in broker.node.image.topics
+        await broker.stop()
+    assert _directories(broker) == []
+
+
+async def test_a_topic_of_many_partitions_is_deleted_and_made_again(broker: AsyncBroker, client: WireClient) -> None:
+    await client.ask(ApiKey.CREATE_TOPICS, _create("t"))
+    _append(broker, "t")
+    async with WireClient(broker) as other:
+        deleting = asyncio.create_task(client.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest((DeleteTopicState("t"),))))
+        await asyncio.sleep(0)
+        made = await other.ask(ApiKey.CREATE_TOPICS, _create("t"))
+        if made.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS:  # it came first
+            await deleting
+            made = await other.ask(ApiKey.CREATE_TOPICS, _create("t"))
+        assert (await deleting).responses[0].error_code == ErrorCode.NONE
+    assert made.topics[0].error_code == ErrorCode.NONE
+    assert len(_directories(broker)) == _PARTITIONS
+    partition = broker.node.partitions.find("t", 0)
+    assert partition is not None
+    assert partition.log.end_offset == 0
+
+
+# ---- retention
+
+
+def _append(broker: AsyncBroker, topic: str, partition: int = 0) -> None:
+    batch = encode_batch([Record(0, 1, None, b"of 1970", ())])
+    appended = broker.node.partitions.append(TopicPartition(topic, partition), batch, origin=Origin.COORDINATOR)
+    assert appended.error is ErrorCode.NONE
+
+
+def _upkeep(broker: AsyncBroker) -> Upkeep:
+    def nobody_asks(frame: object, client_host: str, /) -> None:
+        raise AssertionError("nothing is sent here")
+
+    node = broker.node
+    listener = Listener(nobody_asks, node.clock, max_request_bytes=1, max_connections=1, max_idle_ms=-1)
+    return Upkeep(node.config, node.clock, node.timers, node.slices, node.partitions, listener)
+
+
+class _Unlinks:
+    """Which thread deletes which log file of a topic `t`; it can be kept waiting."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.threads: dict[str, int] = {}
+        self.go_on = threading.Event()
+        self.go_on.set()
+        self._unlink = os.unlink
+        patch.setattr(os, "unlink", self)
+
+    def __call__(self, path: Any, *arguments: Any, **options: Any) -> None:
+        if "t-" in str(path) and str(path).endswith(".log"):
+            self.threads[str(path)] = threading.get_ident()
+            assert self.go_on.wait(60), "nobody lets it go on"
+        self._unlink(path, *arguments, **options)
+
+
+@pytest.fixture
+def unlinks(broker: AsyncBroker, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Unlinks]:
+    found = _Unlinks(monkeypatch)
+    yield found
+    found.go_on.set()
+
+
+async def test_retention_deletes_files_in_another_thread(broker: AsyncBroker, unlinks: _Unlinks) -> None:
+    broker.node.topics.create("t", 2, {})
+    _append(broker, "t", 0)
+    _append(broker, "t", 1)
+    await _upkeep(broker).apply_retention()
+    assert len(unlinks.threads) == 2
+    assert threading.get_ident() not in unlinks.threads.values()
+    names = sorted(path.name for path in (broker.data_dir / "t-1").glob("*.log*"))
+    assert names == ["00000000000000000001.log"]
+
+
+async def test_retention_looks_at_a_few_partitions_in_a_turn(broker: AsyncBroker, client: WireClient) -> None:
+    await client.ask(ApiKey.CREATE_TOPICS, _create("t"))
+    for number in range(_PARTITIONS):
+        _append(broker, "t", number)
+
+    def retired() -> int:
+        return sum(each.log.log_start_offset for each in broker.node.partitions.all())
+
+    seen = await _turns(asyncio.create_task(_upkeep(broker).apply_retention()), retired)
+    assert seen[-1] == _PARTITIONS
+    assert max(_steps(seen)) <= TURN_MS
+
+
+async def test_retention_touches_no_file_of_a_new_topic_of_the_same_name(
+    broker: AsyncBroker, client: WireClient, unlinks: _Unlinks
+) -> None:
+    broker.node.topics.create("t", 1, {})
+    _append(broker, "t")
+    unlinks.go_on.clear()
+    cleaning = asyncio.create_task(_upkeep(broker).apply_retention())
+    await _until(lambda: bool(unlinks.threads))
+    deleting = asyncio.create_task(client.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest((DeleteTopicState("t"),))))
+    await _until(lambda: "t" not in broker.node.image.topics)
+    assert broker.node.topics.auto_create("t") is None, "its directory is not renamed yet"
+    unlinks.go_on.set()
+    await deleting
+    await cleaning
+    made = broker.node.topics.auto_create("t")
+    assert made is not None
+    assert (broker.data_dir / "t-0" / f"{0:020}.log").exists()
