@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ottla.coordinator.decision import NOTHING, LogRecord
 from ottla.coordinator.producer_ids import PREFETCH_BELOW, PRODUCER_ID_BLOCK_SIZE, ProducerIds
 from ottla.wire.errors import ErrorCode
-from ottla.wire.producer_ids_record import ProducerIdsRecord, encode_producer_ids
+from ottla.wire.producer_ids_record import ProducerIdsRecord, decode_producer_ids, encode_producer_ids
 
 NOW_MS = 1_700_000_000_000
 
@@ -51,7 +51,9 @@ def test_p2_blocks_of_another_broker_are_skipped() -> None:
     assert ids.next_producer_id() is None
     ids.apply(ids.reserve().records[0], NOW_MS)
     assert ids.next_producer_id() == 5_000
-    assert ids.next_block_start == 6_000
+    again = ids.reserve().records[0]
+    ids.apply(again, NOW_MS)
+    assert decode_producer_ids(again.value or b"").next_producer_id == 7_000
 
 
 @given(st.lists(st.sampled_from(["take", "reserve", "crash", "lose the append"]), max_size=60))

@@ -4,7 +4,7 @@ from ottla.base.types import TopicPartition
 from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
-from ottla.log.results import Appended, Isolation, Read
+from ottla.log.results import Appended, Isolation, Read, SpecialTimestamp
 from ottla.log.storage import Storage
 from ottla.wire.batch import BatchHeader, iter_headers, parse_end_txn_marker
 from ottla.wire.errors import ErrorCode
@@ -71,6 +71,13 @@ def content(read: Read) -> bytes:
 def headers(read: Read) -> list[BatchHeader]:
     """The headers of the whole batches of a read."""
     return [header for _, header in iter_headers(content(read))]
+
+
+def latest_epoch(log: PartitionLog) -> int:
+    """The leader epoch of the newest records, or -1."""
+    latest = log.offset_for_timestamp(SpecialTimestamp.LATEST)
+    assert latest is not None
+    return latest.leader_epoch
 
 
 def every_batch(log: PartitionLog, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> list[bytes]:

@@ -12,7 +12,7 @@ from ottla.wire.batch import TimestampType as BatchTimestampType
 from ottla.wire.batch import check_integrity, control_batch, parse_header
 from ottla.wire.errors import ErrorCode
 from tests.log.batches import NOW_MS, batch
-from tests.log.logs import SMALL, append, content, every_batch, headers, open_log
+from tests.log.logs import SMALL, append, content, every_batch, headers, latest_epoch, open_log
 
 
 def test_offsets_and_leader_epoch_are_written_into_the_batch_and_the_rest_is_the_clients() -> None:
@@ -176,4 +176,4 @@ def test_a_log_whose_first_append_found_no_room_goes_on_once_there_is() -> None:
     storage.limit_bytes = None
     append(log, batch())
     log.close()
-    assert open_log(storage, clean=True).latest_epoch == 0
+    assert latest_epoch(open_log(storage, clean=True)) == 0

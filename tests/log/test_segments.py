@@ -9,7 +9,7 @@ from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
 from ottla.wire.errors import ErrorCode
 from tests.log.batches import NOW_MS, batch, idempotent
-from tests.log.logs import SMALL, append, content, every_batch, headers, open_log, retain
+from tests.log.logs import SMALL, append, content, every_batch, headers, latest_epoch, open_log, retain
 
 _ONE = len(batch())
 
@@ -208,7 +208,7 @@ def test_appends_write_the_leader_epochs() -> None:
     log = open_log(storage)
     for epoch in (0, 0, 3):
         log.append(batch(), now_ms=NOW_MS, leader_epoch=epoch)
-    assert (log.latest_epoch, log.epoch_at(1), log.end_offset_for_epoch(0)) == (3, 0, (0, 2))
+    assert (latest_epoch(log), log.end_offset_for_epoch(0), log.end_offset_for_epoch(2)) == (3, (0, 2), (0, 2))
     storage.delete("leader-epoch-checkpoint")
     assert open_log(storage.after_kill()).end_offset_for_epoch(0) == (0, 2)
 

@@ -61,12 +61,12 @@ def test_header_properties() -> None:
     assert header.last_sequence == 0
     assert header.compression is Compression.ZSTD
     assert header.timestamp_type is TimestampType.LOG_APPEND_TIME
-    assert header.is_transactional and header.is_control and header.has_delete_horizon
+    assert header.is_transactional and header.is_control
     plain = parse_header(make_batch())
     assert plain.last_sequence == NO_SEQUENCE
     assert plain.compression is Compression.NONE
     assert plain.timestamp_type is TimestampType.CREATE_TIME
-    assert not (plain.is_transactional or plain.is_control or plain.has_delete_horizon or plain.has_producer_id)
+    assert not (plain.is_transactional or plain.is_control or plain.has_producer_id)
 
 
 def test_a_sound_batch_is_valid() -> None:

@@ -42,7 +42,6 @@ def test_frames_come_out_whole_however_they_were_cut(frames: list[bytes], size: 
     stream = b"".join(struct.pack(">i", len(f)) + f for f in frames)
     buffer = FrameBuffer(1000)
     assert feed(buffer, stream, iter(lambda: size, 0)) == frames
-    assert buffer.pending_bytes == 0
 
 
 @pytest.mark.parametrize("size", [65_532, 65_533, 200_000, 1_000_000])

@@ -37,11 +37,6 @@ class ProducerIds:
         self._reserving: range | None = None
 
     @property
-    def next_block_start(self) -> int:
-        """The first id that no block covers yet."""
-        return self._next_block_start
-
-    @property
     def wants_block(self) -> bool:
         """Whether the runtime should call `reserve` now."""
         return self._reserving is None and sum(map(len, self._blocks)) <= PREFETCH_BELOW

@@ -318,15 +318,6 @@ class PartitionLog:
         oldest = self._producers.first_unstable_offset()
         return self.end_offset if oldest is None else max(oldest.first_offset, self.log_start_offset)
 
-    @property
-    def latest_epoch(self) -> int:
-        """The leader epoch of the newest records, or -1."""
-        return self._epochs.latest
-
-    def epoch_at(self, offset: int) -> int:
-        """The leader epoch of the record at `offset`, or -1."""
-        return self._epochs.at(offset)
-
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
         """OffsetForLeaderEpoch: the largest epoch up to `epoch`, and where it ends."""
         return self._epochs.end_offset_for(epoch, self.end_offset)

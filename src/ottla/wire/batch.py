@@ -83,7 +83,6 @@ COMPRESSION_MASK: Final = 0x07
 TIMESTAMP_TYPE_FLAG: Final = 0x08
 TRANSACTIONAL_FLAG: Final = 0x10
 CONTROL_FLAG: Final = 0x20
-DELETE_HORIZON_FLAG: Final = 0x40
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _LENGTH = struct.Struct(">i")
@@ -174,11 +173,6 @@ class BatchHeader(NamedTuple):
     def is_control(self) -> bool:
         """True for a batch that holds a control record (a transaction marker), which no user ever sees."""
         return self.attributes & CONTROL_FLAG != 0
-
-    @property
-    def has_delete_horizon(self) -> bool:
-        """True when the cleaner wrote its delete horizon into the base timestamp (KIP-534)."""
-        return self.attributes & DELETE_HORIZON_FLAG != 0
 
     @property
     def has_producer_id(self) -> bool:

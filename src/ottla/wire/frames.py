@@ -195,11 +195,6 @@ class FrameBuffer:
         self._start, self._end = start, end
         return frames
 
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes of a frame that is not whole yet."""
-        return self._end - self._start
-
     def _make_room(self) -> None:
         """Move the begun frame to the front; grow by doubling, up to what its length says and no more."""
         used = self._end - self._start

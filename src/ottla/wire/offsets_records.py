@@ -17,7 +17,6 @@ from ottla.wire.codec import NULL_UUID, Buffer
 from ottla.wire.schema import LATEST, Field, declare, decode, encode
 
 #: Key versions, that is record types. Version 0 was written by Kafka 0.8.1 and differs from 1 in the number alone.
-LEGACY_OFFSET_COMMIT_KEY: Final = 0
 OFFSET_COMMIT_KEY: Final = 1
 GROUP_METADATA_KEY: Final = 2
 

@@ -16,7 +16,7 @@ from ottla.wire.messages.leave_group import MemberIdentity
 from tests.coordinator.group.rig import GROUP, SESSION_MS, Rig, protocols
 
 EMPTY, PREPARING, COMPLETING = GroupState.EMPTY, GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
-STABLE, DEAD = GroupState.STABLE, GroupState.DEAD
+STABLE = GroupState.STABLE
 WAITS = None
 
 _LEGAL = {
@@ -26,7 +26,6 @@ _LEGAL = {
     (COMPLETING, STABLE),
     (COMPLETING, PREPARING),
     (STABLE, PREPARING),
-    *((state, DEAD) for state in GroupState),
 }
 
 
@@ -52,8 +51,6 @@ def scene(state: GroupState) -> Scene:
         rig.join(leader)
     elif state is EMPTY:
         rig.leave(leader, follower, static)
-    elif state is DEAD:
-        rig.run(rig.shard.unloaded())
     return Scene(rig, leader, follower, rig.group().generation)
 
 
@@ -191,11 +188,6 @@ TABLE: dict[GroupState, dict[str, tuple[ErrorCode | None, GroupState | None]]] =
         "join timer": (WAITS, STABLE),
         "sync timer": (WAITS, STABLE),
         "retention timer": (WAITS, STABLE),
-    },
-    DEAD: {
-        **dict.fromkeys(INPUTS, (MOVED, DEAD)),
-        "delete group": (ErrorCode.GROUP_ID_NOT_FOUND, DEAD),
-        **dict.fromkeys(("heartbeat timer", "join timer", "sync timer", "retention timer"), (WAITS, DEAD)),
     },
 }
 

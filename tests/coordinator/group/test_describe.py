@@ -55,7 +55,6 @@ def test_g18_groups_are_listed_by_state_and_type() -> None:
         "PreparingRebalance",
         "CompletingRebalance",
         "Stable",
-        "Dead",
     }
 
 

@@ -201,12 +201,10 @@ def test_only_what_was_decided_can_be_applied() -> None:
 
 def test_a_coordinator_that_moves_away_answers_all_who_wait() -> None:
     rig = Rig()
-    leader, follower = rig.stable(2)
+    leader, _ = rig.stable(2)
     joining = rig.join(leader)
     rig.run(rig.shard.unloaded())
     assert rig.answer(joining).error_code == ErrorCode.NOT_COORDINATOR
-    assert rig.state() is GroupState.DEAD
-    assert rig.heartbeat(follower, 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     other = Rig()
     tokens = [other.join_twice(), other.join_twice()]
     other.advance(0)

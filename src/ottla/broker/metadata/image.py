@@ -1,6 +1,5 @@
 """What the metadata log says, as a state in memory. Pure; only `apply` changes it."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ottla.base.require import require
@@ -15,7 +14,7 @@ from ottla.broker.metadata.records import (
 from ottla.wire.producer_ids_record import ProducerIdsRecord
 
 #: ConfigResource.Type of Kafka's clients.
-TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 
 
 @dataclass(slots=True)
@@ -41,13 +40,12 @@ class TopicImage:
 
 
 class MetadataImage:
-    """Topics by name and id, configurations by resource, the next unallocated producer id."""
+    """Topics by name and id, configurations by resource."""
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_id: dict[bytes, TopicImage] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
-        self.next_producer_id = 0
 
     def topic_id(self, name: str) -> bytes | None:
         """The id of the topic that has this name now, or None."""
@@ -57,12 +55,6 @@ class MetadataImage:
     def topic_configs(self, name: str) -> dict[str, str]:
         """The topic's own settings; empty when it has none."""
         return self.configs.get((TOPIC_RESOURCE, name), {})
-
-    def partitions(self) -> Iterator[tuple[TopicImage, int]]:
-        """Every partition of every topic."""
-        for topic in self.topics.values():
-            for number in range(len(topic.partitions)):
-                yield topic, number
 
     def apply(self, record: MetadataRecord) -> None:
         """Take in one record of the log, in operation and at recovery alike."""
@@ -85,7 +77,7 @@ class MetadataImage:
                 del self.topics[removed.name]
                 self.configs.pop((TOPIC_RESOURCE, removed.name), None)
             case ProducerIdsRecord():
-                self.next_producer_id = record.next_producer_id
+                pass  # `coordinator.producer_ids` keeps what it says
 
     def _apply_partition(self, record: PartitionRecord) -> None:
         partitions = self.topics_by_id[record.topic_id].partitions

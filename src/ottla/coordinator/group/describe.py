@@ -12,6 +12,8 @@ from ottla.wire.messages.list_groups import ListedGroup
 
 #: KIP-848's name for groups of this kind.
 CLASSIC: Final = "classic"
+#: What a group that does not exist is said to be.
+_DEAD: Final = "Dead"
 
 
 def describe(group: Group) -> DescribedGroup:
@@ -39,12 +41,12 @@ def describe(group: Group) -> DescribedGroup:
 def describe_missing(group_id: str, *, report_missing: bool) -> DescribedGroup:
     """A group that does not exist: an error for clients that understand it (v6+, KIP-1043), else a dead group."""
     if not report_missing:
-        return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+        return DescribedGroup(group_id=group_id, group_state=_DEAD)
     return DescribedGroup(
         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
         error_message=f"Group {group_id} not found.",
         group_id=group_id,
-        group_state=GroupState.DEAD.value,
+        group_state=_DEAD,
     )
 
 

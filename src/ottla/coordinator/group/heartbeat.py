@@ -19,14 +19,11 @@ ANSWERS: Final[Mapping[GroupState, ErrorCode]] = {
     GroupState.PREPARING_REBALANCE: ErrorCode.REBALANCE_IN_PROGRESS,
     GroupState.COMPLETING_REBALANCE: ErrorCode.NONE,
     GroupState.STABLE: ErrorCode.NONE,
-    GroupState.DEAD: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 
 
 def check_heartbeat(group: Group, request: HeartbeatRequest) -> ErrorCode:
     """NONE or REBALANCE_IN_PROGRESS when the member is alive and of this generation, else why it is refused (G12)."""
-    if group.state is GroupState.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = group.check_member(request.member_id, request.group_instance_id)
     if error is not ErrorCode.NONE:
         return error

@@ -53,8 +53,6 @@ def join(draft: Draft, asked: Join, *, is_new_group: bool) -> None:
     if not _accepts(draft, request.member_id):
         draft.remove((request.member_id,))
         draft.reply(asked.token, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
-    elif draft.group.state is GroupState.DEAD:
-        draft.reply(asked.token, join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id))
     elif not draft.group.supports(request.protocol_type, request.protocols):
         draft.reply(asked.token, join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id))
     elif request.member_id == "":
@@ -71,7 +69,7 @@ def _accepts(draft: Draft, member_id: str) -> bool:
     group, limit = draft.group, draft.config.group_max_size
     member = group.members.get(member_id)
     match group.state:
-        case GroupState.EMPTY | GroupState.DEAD:
+        case GroupState.EMPTY:
             return True
         case GroupState.PREPARING_REBALANCE:
             return (member is not None and member.join_token is not None) or group.members.joins_waiting < limit
@@ -146,7 +144,6 @@ _REJOIN: Final[Mapping[GroupState, Callable[[Draft, Join, Member], None]]] = {
     GroupState.PREPARING_REBALANCE: _rejoin_preparing,
     GroupState.COMPLETING_REBALANCE: _rejoin_completing,
     GroupState.STABLE: _rejoin_stable,
-    GroupState.DEAD: _rejoin_never,
 }
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ottla.base.limits import MAX_TOMBSTONES_PER_BATCH
@@ -25,7 +25,6 @@ from ottla.coordinator.group.draft import HEARTBEAT, JOIN, SYNC, Draft, join_err
 from ottla.coordinator.group.errors import append_error
 from ottla.coordinator.group.heartbeat import check_heartbeat, session_ended
 from ottla.coordinator.group.join import Join, RequestContext
-from ottla.coordinator.group.members import Members
 from ottla.coordinator.group.records import group_from_record, group_tombstone
 from ottla.coordinator.group.state import Group, GroupState
 from ottla.coordinator.offsets import commit, expiry, fetch
@@ -180,8 +179,6 @@ class GroupShard:
         group = self._groups.get(request.group_id, Group(request.group_id))
         if request.group_id == "":
             return _answer(token, leave.refused(request, ErrorCode.INVALID_GROUP_ID))
-        if group.state is GroupState.DEAD:
-            return _answer(token, leave.refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE))
         draft = Draft(group, self._config, now_ms)
         leave.leave(draft, token, request)
         if request.group_id not in self._groups:
@@ -191,7 +188,7 @@ class GroupShard:
     def delete_group(self, token: int, group_id: str) -> Decision:
         """DeleteGroups for one group; the answer is its DeletableGroupResult. Its offsets go with it."""
         group = self._groups.get(group_id)
-        if group is None or group.state is GroupState.DEAD:
+        if group is None:
             return _answer(token, DeletableGroupResult(group_id, ErrorCode.GROUP_ID_NOT_FOUND))
         if group.state is not GroupState.EMPTY:
             return _answer(token, DeletableGroupResult(group_id, ErrorCode.NON_EMPTY_GROUP))
@@ -266,7 +263,7 @@ class GroupShard:
         if key == GONE_TOPICS:
             return self._forget_gone_topics(()) if self._to_compare else self.topics_deleted()
         group = self._groups.get(key[1])
-        if group is None or group.state is GroupState.DEAD:
+        if group is None:
             return NOTHING
         draft = Draft(group, self._config, now_ms)
         if key[0] == HEARTBEAT:
@@ -364,17 +361,15 @@ class GroupShard:
         return self._forget_gone_topics(tuple(timers))
 
     def unloaded(self) -> Decision:
-        """This node is no longer the coordinator: waiting clients are told to look for the new one."""
+        """This node is no longer the coordinator: whoever waits is sent to find the new one. The shard ends here."""
         require(self._prepared is None, "a decision is being appended")
         replies: list[Reply] = []
-        for group_id, group in self._groups.items():
+        for group in self._groups.values():
             for member in group.members.values():
                 if member.join_token is not None:
                     replies.append(Reply(member.join_token, join_error(ErrorCode.NOT_COORDINATOR, member.member_id)))
                 if member.sync_token is not None:
                     replies.append(Reply(member.sync_token, sync_error(ErrorCode.NOT_COORDINATOR)))
-            silent = Members(replace(m, join_token=None, sync_token=None) for m in group.members.values())
-            self._groups[group_id] = replace(group, state=GroupState.DEAD, members=silent)
         return Decision(replies=tuple(replies))
 
     # -- from draft to decision

@@ -4,7 +4,7 @@
       ▲                    │   ▲                                              │                                │
       └─────nobody left────┘   └──────────member joins, leaves, or is expelled┴────────────────────────────────┘
 
-Every state may go to Dead, when this node gives up the shard. A deleted group has no state: it does not exist.
+A deleted group has no state: it does not exist.
 
 A `Group` holds durable state (the last GroupMetadata record: generation, protocol, leader, members with subscription
 and assignment) and state that is not durable: who waits for which answer, and which member ids were given out but have
@@ -37,17 +37,14 @@ class GroupState(Enum):
     COMPLETING_REBALANCE = "CompletingRebalance"
     #: All members have, or can fetch, an assignment of this generation.
     STABLE = "Stable"
-    #: This shard is no longer the group's coordinator.
-    DEAD = "Dead"
 
 
 #: The automaton: which state may follow which. `docs/automata.md` draws it from here; a test visits every pair.
 TRANSITIONS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
-    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
-    GroupState.PREPARING_REBALANCE: frozenset({GroupState.COMPLETING_REBALANCE, GroupState.EMPTY, GroupState.DEAD}),
-    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
-    GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
-    GroupState.DEAD: frozenset({GroupState.DEAD}),
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.PREPARING_REBALANCE: frozenset({GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}),
+    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE}),
+    GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE}),
 }
 
 #: The protocol type of consumers. The coordinator does not look into other types (Connect, old Streams).

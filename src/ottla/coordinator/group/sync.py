@@ -33,8 +33,6 @@ def sync(draft: Draft, token: int, request: SyncGroupRequest) -> None:
 
 
 def _check(group: Group, request: SyncGroupRequest) -> ErrorCode:
-    if group.state is GroupState.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = group.check_member(request.member_id, request.group_instance_id)
     if error is not ErrorCode.NONE:
         return error

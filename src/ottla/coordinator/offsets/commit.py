@@ -37,8 +37,6 @@ def check_commit(group: Group | None, request: OffsetCommitRequest, *, report_mi
         if generation < 0:
             return ErrorCode.NONE
         return ErrorCode.GROUP_ID_NOT_FOUND if report_missing else ErrorCode.ILLEGAL_GENERATION
-    if group.state is GroupState.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if generation < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.NONE
     if generation < 0 and request.member_id == "" and request.group_instance_id is None:
@@ -59,8 +57,6 @@ def check_transactional_commit(group: Group | None, request: TxnOffsetCommitRequ
     """
     if group is None:
         return ErrorCode.NONE if request.generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
-    if group.state is GroupState.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if request.generation_id < 0 and group.state is GroupState.EMPTY:
         return ErrorCode.NONE
     if request.generation_id < 0 and request.member_id == "" and request.group_instance_id is None:

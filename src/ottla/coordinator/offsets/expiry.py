@@ -99,7 +99,7 @@ def are_different(topic_id: bytes, other_id: bytes) -> bool:
 
 def check_delete(group: Group | None) -> ErrorCode:
     """NONE, or why offsets of this group may not be deleted (OffsetDelete, KIP-496)."""
-    if group is None or group.state is GroupState.DEAD:
+    if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND
     if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return ErrorCode.NON_EMPTY_GROUP
