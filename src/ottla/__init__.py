@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ottla.client.consumer.consumer import AsyncConsumer
     from ottla.client.consumer.resets import OffsetReset
     from ottla.client.core.consumer.consumer_record import ConsumerRecord
-    from ottla.client.core.delivery import Delivery, RecordMetadata
     from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
+    from ottla.client.core.producer.transactions import TransactionHandle
     from ottla.client.errors import (
         AbortableTransactionError,
         AuthorizationError,
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
         UnknownTopicOrPartitionError,
         UnsupportedVersionError,
     )
+    from ottla.client.producer.delivery import Delivery, RecordMetadata
     from ottla.client.producer.producer import AsyncProducer
-    from ottla.client.producer.transactions import TransactionHandle
 
 __version__ = "0.1.0"
 
@@ -77,7 +77,7 @@ _EXPORTS = {
     "ConsumerGroupMetadata": "client.core.offsets",
     "ConsumerRecord": "client.core.consumer.consumer_record",
     "CorruptRecordsError": "client.errors",
-    "Delivery": "client.core.delivery",
+    "Delivery": "client.producer.delivery",
     "DisconnectedError": "client.errors",
     "FatalProducerError": "client.errors",
     "FencedInstanceIdError": "client.errors",
@@ -98,14 +98,14 @@ _EXPORTS = {
     "Producer": "client.blocking.producer",
     "ProducerFencedError": "client.errors",
     "RebalanceInProgressError": "client.errors",
-    "RecordMetadata": "client.core.delivery",
+    "RecordMetadata": "client.producer.delivery",
     "RecordTooLargeError": "client.errors",
     "RequestTimeoutError": "client.errors",
     "ResourceType": "client.admin.types",
     "SerializationError": "client.errors",
     "TopicAlreadyExistsError": "client.errors",
     "TopicPartition": "base.types",
-    "TransactionHandle": "client.producer.transactions",
+    "TransactionHandle": "client.core.producer.transactions",
     "TransactionOutcome": "client.admin.types",
     "UnknownTopicOrPartitionError": "client.errors",
     "UnsupportedVersionError": "client.errors",

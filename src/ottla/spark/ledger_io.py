@@ -10,9 +10,9 @@ from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.client.admin.types import NewTopic
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
-from ottla.client.core.sequencing import NO_IDENTITY, ProducerIdentity
+from ottla.client.core.producer import transaction_requests as requests
+from ottla.client.core.producer.identity import NO_IDENTITY, ProducerIdentity
 from ottla.client.errors import KafkaError, OffsetOutOfRangeError, TopicAlreadyExistsError, raise_for
-from ottla.client.producer import transaction_requests as requests
 from ottla.spark import faults
 from ottla.spark.bounds import EARLIEST, LATEST
 from ottla.spark.ids import driver_id
@@ -32,6 +32,7 @@ from ottla.spark.protocol import (
 from ottla.wire.apis import ApiKey
 from ottla.wire.batch import iter_headers, parse_end_txn_marker
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from ottla.wire.records import Record, decode_batch, encode_batch
 
 #: Errors that say: this handle can no longer end its transaction or write to it.
@@ -136,7 +137,7 @@ class LedgerKafka:
         codes: list[int] = []
         if not implicit:
             add = requests.add_partitions(name, identity, [self._tp])
-            codes.append(await self._code(name, ApiKey.ADD_PARTITIONS_TO_TXN, add, requests.worst_partition_error))
+            codes.append(await self._code(name, ApiKey.ADD_PARTITIONS_TO_TXN, add, _worst_partition_error))
         if not set(codes) - _WRITTEN:
             sealed = self._batch(ledger_records, identity)
             codes.append(await self._link.produce(self._tp, sealed, name))
@@ -257,3 +258,7 @@ def _ledger_batches(records: Any) -> list[LedgerBatch]:
 def _worst_offset_error(answer: Any) -> int:
     codes = {int(p.error_code) for topic in answer.topics for p in topic.partitions}
     return max(codes - {0}, default=0)
+
+
+def _worst_partition_error(answer: AddPartitionsToTxnResponse) -> int:
+    return requests.worst_partition_error(answer)[0]

@@ -9,10 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.client.blocking.producer import Producer
-from ottla.client.core.delivery import Delivery
-from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.net.cluster import Cluster
 from ottla.client.producer.config import producer_config
+from ottla.client.producer.delivery import Delivery
 from ottla.client.producer.producer import AsyncProducer
 from ottla.spark import faults
 from ottla.spark.ids import slot_id
@@ -40,29 +39,6 @@ def rows_by_topic(options: SinkOptions, batch: Any) -> Iterator[tuple[str, Any]]
         yield topic, rows.filter(pc.equal(topics, topic))
 
 
-class _KeptCluster(Cluster):
-    """Connections that several producers use one after the other; closing a producer does not close them."""
-
-    async def close(self) -> None:
-        self._listeners.clear()
-
-
-class _SlotProducer(AsyncProducer):
-    """A transactional producer on connections that are open already, so that a slot costs no handshake."""
-
-    def __init__(self, config: dict[str, object], cluster: _KeptCluster) -> None:
-        super().__init__(config)
-        self._cluster = cluster
-
-    async def begin(self) -> None:
-        """Fence earlier attempts, abort what they left, open a transaction."""
-        await self.start()
-        for listener in list(self._cluster._listeners):
-            listener(ClusterSnapshot(), self._cluster.snapshot)
-        await self.init_transactions()
-        await self.begin_transaction()
-
-
 class SlotWriter:
     """One attempt at one slot: a transaction that begins here and is left open by `finish`."""
 
@@ -72,15 +48,17 @@ class SlotWriter:
         self._kafka: KafkaLink = link(options.client)
         self._producer = self._kafka.run(self._open(slot_id(self._options.sink_id, slot, attempt)))
 
-    async def _open(self, transactional_id: str) -> _SlotProducer:
+    async def _open(self, transactional_id: str) -> AsyncProducer:
+        """A transaction of a new producer, on connections that are there already: a slot costs no handshake."""
         config = {**self._options.client, "transactional.id": transactional_id}
-        cluster: _KeptCluster | None = self._kafka.memory.get("slot cluster")
+        cluster: Cluster | None = self._kafka.memory.get("slot cluster")
         if cluster is None:
-            cluster = _KeptCluster(producer_config(config), random.Random(), auto_create_topics=True)
+            cluster = Cluster(producer_config(config), random.Random(), auto_create_topics=True)
             self._kafka.memory["slot cluster"] = cluster
-        producer = _SlotProducer(config, cluster)
+        producer = AsyncProducer(config, cluster=cluster)
         try:
-            await producer.begin()
+            await producer.init_transactions()
+            await producer.begin_transaction()
         except BaseException:
             await producer.close(_GIVE_UP_S)
             raise

@@ -12,11 +12,11 @@ from ottla.client.admin.types import (
     TransactionOutcome,
 )
 from ottla.client.core.intents import CoordinatorKind
-from ottla.client.core.sequencing import NO_IDENTITY, ProducerIdentity
+from ottla.client.core.producer.identity import NO_IDENTITY, ProducerIdentity
+from ottla.client.core.producer.transaction_requests import end_transaction, init_producer_id
+from ottla.client.core.producer.transactions import TransactionHandle
 from ottla.client.errors import KafkaError, raise_for
 from ottla.client.net.retry import Deadline, repeat, short_backoff
-from ottla.client.producer.transaction_requests import end_transaction, init_producer_id
-from ottla.client.producer.transactions import TransactionHandle
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_producers import (

@@ -23,8 +23,8 @@ from ottla.client.admin.types import (
 from ottla.client.blocking.loop_thread import LoopThread
 from ottla.client.blocking.unclosed import Unclosed
 from ottla.client.core.offsets import OffsetAndMetadata, OffsetAndTimestamp
-from ottla.client.core.sequencing import ProducerIdentity
-from ottla.client.producer.transactions import TransactionHandle
+from ottla.client.core.producer.identity import ProducerIdentity
+from ottla.client.core.producer.transactions import TransactionHandle
 
 
 class Admin:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.types import TopicPartition
 from ottla.client.blocking.loop_thread import FORKED, LoopThread
 from ottla.client.blocking.unclosed import Unclosed
-from ottla.client.core.accumulator import OnDelivery
-from ottla.client.core.delivery import Delivery
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from ottla.client.core.producer.accumulator import OnDelivery
+from ottla.client.core.producer.transactions import TransactionHandle
 from ottla.client.errors import ClientError, IllegalStateError
+from ottla.client.producer.delivery import Delivery
 from ottla.client.producer.producer import AsyncProducer
-from ottla.client.producer.transactions import TransactionHandle
 
 if TYPE_CHECKING:
     import pyarrow

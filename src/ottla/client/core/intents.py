@@ -10,6 +10,7 @@ use any more.
 """
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple, TypeAlias
@@ -72,6 +73,12 @@ class Ask(NamedTuple):
     cap: int | None = None
     #: False for a request that has no answer: `answered(ticket, None)` then means that the socket takes more.
     has_answer: bool = True
+
+
+class AskVersions(NamedTuple):
+    """Find out what the cluster speaks: `answered(ticket, BrokerVersions)` follows, or `failed`."""
+
+    ticket: Any
 
 
 class Connect(NamedTuple):
@@ -141,7 +148,7 @@ class NotSentError(ClientError):
     retriable = True
 
 
-class Core:
+class Core(ABC):
     """What both cores are made of: the intents that were collected, and when the core has to be woken.
 
     Every event is a method whose last argument is the time in seconds, on a clock that never goes back.
@@ -167,28 +174,35 @@ class Core:
 
     # events of the shell
 
+    @abstractmethod
     def metadata(self, before: ClusterSnapshot, after: ClusterSnapshot, now_s: float) -> None:
         """What is known of the cluster has changed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def woken(self, now_s: float) -> None:
         """It is `wake_at_s`, or a little before."""
-        raise NotImplementedError
 
+    @abstractmethod
     def answered(self, ticket: Any, answer: Any, now_s: float) -> None:
         """The request with `ticket` was answered."""
-        raise NotImplementedError
 
+    @abstractmethod
     def failed(self, ticket: Any, error: ClientError, now_s: float) -> None:
         """The request with `ticket` has no answer. NotSentError: no broker has seen it."""
-        raise NotImplementedError
 
+    @abstractmethod
+    def abandoned(self, call: Any, now_s: float) -> None:
+        """Whoever made this call has stopped waiting for it (a cancellation, Ctrl-C): nothing more is done for it."""
+
+    @abstractmethod
     def connected(self, node_id: int, channel: Channel, now_s: float) -> None:
         """A connection that was asked for is open."""
 
+    @abstractmethod
     def unreachable(self, node_id: int, channel: Channel, error: ClientError, now_s: float) -> None:
         """A connection that was asked for could not be opened."""
 
+    @abstractmethod
     def disconnected(self, node_id: int, channel: Channel, now_s: float) -> None:
         """A connection has been lost or closed. Requests that were on it fail one by one, each with its ticket."""
 

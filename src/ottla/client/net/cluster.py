@@ -24,7 +24,7 @@ from ottla.client.core.negotiation import BrokerVersions
 from ottla.client.errors import ClientError, DisconnectedError, InternalError, KafkaError, RequestTimeoutError
 from ottla.client.net.connection import Connection, connect
 from ottla.client.net.retry import Deadline, repeat
-from ottla.client.shell.supervisor import Supervisor
+from ottla.client.net.supervisor import Supervisor
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse

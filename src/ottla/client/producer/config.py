@@ -43,6 +43,13 @@ PRODUCER_CONFIG = client_keys(
         ConfigKey("key.serializer", ConfigType.OBJECT, None, "callable or object with serialize(topic, data)"),
         ConfigKey("value.serializer", ConfigType.OBJECT, None, "callable or object with serialize(topic, data)"),
         ConfigKey("transactional.id", ConfigType.STRING, None, "Turns transactions on", not_empty),
+        ConfigKey(
+            "metadata.max.idle.ms",
+            ConfigType.LONG,
+            300_000,
+            "A topic that was not sent to for so long is forgotten",
+            between(5_000),
+        ),
         ConfigKey("transaction.timeout.ms", ConfigType.INT, 60_000, "The coordinator aborts after this", between(1)),
     ),
 )
@@ -71,6 +78,7 @@ class ProducerConfig(CommonConfig):
     key_serializer: object
     value_serializer: object
     transactional_id: str | None
+    metadata_max_idle_ms: int
     transaction_timeout_ms: int
 
     @property

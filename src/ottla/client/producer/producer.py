@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import random
+import threading
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -13,36 +14,34 @@ from time import monotonic, time_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ottla.base.clock import Clock
 from ottla.base.types import TopicPartition
-from ottla.client.core.accumulator import Accumulator, Limits, OnDelivery
-from ottla.client.core.delivery import Delivery
+from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, checked_offsets
-from ottla.client.core.sequencing import Sequencer
-from ottla.client.core.transaction_state import TxnState
-from ottla.client.errors import (
-    AbortableTransactionError,
-    BufferExhaustedError,
-    ClientError,
-    FatalProducerError,
-    IllegalStateError,
-    RequestTimeoutError,
-)
+from ottla.client.core.producer.core import ProducerCore
+from ottla.client.core.producer.fates import RoomFreed, Settle
+from ottla.client.core.producer.transaction_state import TxnState
+from ottla.client.core.producer.transactions import TransactionHandle, Transactions
+from ottla.client.errors import BufferExhaustedError, ClientError, IllegalStateError, InternalError, RequestTimeoutError
 from ottla.client.net.cluster import Cluster
-from ottla.client.net.coordinators import Coordinators
 from ottla.client.net.retry import Deadline
+from ottla.client.net.supervisor import Supervisor
 from ottla.client.producer.config import producer_config
+from ottla.client.producer.delivery import Delivery, wait
 from ottla.client.producer.refused import refused
-from ottla.client.producer.sender import Sender
-from ottla.client.producer.transactions import TransactionHandle, Transactions
 from ottla.client.serdes import serialize, serializer
+from ottla.client.shell.driver import Driver
 
 if TYPE_CHECKING:
     import pyarrow
 
+    from ottla.client.core.producer.batch import ProducerBatch
     from ottla.wire.records import BatchBuilder
 
 log = logging.getLogger("ottla.producer")
 
+#: Called with the record's Delivery when its fate is known.
+OnDelivery = Callable[[Delivery], object]
 _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 
 
@@ -59,37 +58,47 @@ class AsyncProducer:
     #: Also of a producer whose constructor raised.
     _closed = True
 
-    def __init__(self, config: Mapping[str, object]) -> None:
-        """Raises ConfigError. Nothing is connected yet."""
+    def __init__(
+        self,
+        config: Mapping[str, object],
+        *,
+        cluster: Cluster | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """Raises ConfigError. Nothing is connected yet.
+
+        A `cluster` is shared: its connections outlive the producer, and whoever made it closes it. `clock` and `rng`
+        are for tests that are in charge of time and chance; the clock agrees with that of the event loop.
+        """
         self.config = producer_config(config)
         self._transactional_id = self.config.transactional_id
         self._key_serializer = serializer("key.serializer", self.config.key_serializer)
         self._value_serializer = serializer("value.serializer", self.config.value_serializer)
         self._bytes_only = self._key_serializer is None and self._value_serializer is None
-        rng = random.Random()
-        self._cluster = Cluster(self.config, rng, auto_create_topics=True)
-        self._sequencer = None
-        if self.config.enable_idempotence:
-            self._sequencer = Sequencer(transactional=self.config.transactional_id is not None)
-        limits = Limits(self.config.batch_size, self.config.buffer_memory, self.config.max_request_size)
-        self._accumulator = Accumulator(
-            limits,
-            rng,
-            wake=self._wake,
-            now_s=monotonic,
-            partitioner=self.config.partitioner_class,
-            ignore_keys=self.config.partitioner_ignore_keys,
-        )
-        self._append = self._accumulator.append
-        self._sender: Sender | None = None
-        self._transactions: Transactions | None = None
-        self._ending = asyncio.Lock()
+        rng = rng or random.Random()
+        self._now_s = monotonic if clock is None else lambda: clock.monotonic_ms() / 1000
+        self._time_ns = time_ns if clock is None else lambda: clock.now_ms() * 1_000_000
+        self._shares_cluster = cluster is not None
+        self._cluster = cluster or Cluster(self.config, rng, auto_create_topics=True)
+        self._supervisor = Supervisor("the producer")
+        self._supervisor.on_crash(self._crashed)
+        self._core = ProducerCore(self.config, rng, Delivery)
+        #: Held around every call of the core, by users' threads and by the loop.
+        self._lock = threading.Lock()
+        self._records = self._core.accumulator
+        self._append = self._records.append
+        self._chooses = self.config.partitioner_class is not None
+        self._room_waiters: list[asyncio.Future[None]] = []
+        self._driver: Driver | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._wake_requested = False
         self._process_id = os.getpid()
         self._closed = False
 
     def __del__(self) -> None:
         # its loop is gone, nothing can be sent any more; in a forked process it is the parent's producer
-        if self._closed or self._sender is None or self._process_id != os.getpid():
+        if self._closed or self._driver is None or self._process_id != os.getpid():
             return
         unfinished = self.unfinished()
         warnings.warn("unclosed AsyncProducer", ResourceWarning, stacklevel=2, source=self)
@@ -102,13 +111,13 @@ class AsyncProducer:
         """Begin to look for the cluster. Idempotent; every other call does it too."""
         if self._closed:
             raise IllegalStateError("the producer is closed")
-        if self._sender is None:
-            self._sender = Sender(self._cluster, self._accumulator, self._sequencer, self.config)
-            if self.config.transactional_id is not None and self._sequencer is not None:
-                self._transactions = Transactions(
-                    self._cluster, Coordinators(self._cluster), self.config, self._sequencer, self._sender.wake
-                )
-                self._sender.transactions = self._transactions
+        self._supervisor.check()
+        if self._driver is None:
+            self._loop = asyncio.get_running_loop()
+            self._driver = Driver(self._core, self._cluster, self._supervisor, log, lock=self._lock)
+            self._driver.handle(Settle, _settle)
+            self._driver.handle(RoomFreed, self._room_freed)
+            self._driver.feed(self._core.metadata, ClusterSnapshot(), self._cluster.snapshot)
             await self._cluster.start()
 
     async def close(self, timeout_s: float | None = None) -> None:
@@ -116,12 +125,12 @@ class AsyncProducer:
         if self._closed:
             return
         self._closed = True
-        self._accumulator.close(IllegalStateError("the producer is closed"))  # nobody would wait for what comes now
+        self._refuse(IllegalStateError("the producer is closed"))  # nobody would wait for what comes now
         try:
-            if self._sender is not None:
+            if self._driver is not None and self._supervisor.failure is None:
                 async with asyncio.timeout(timeout_s):
                     if self._transactions is not None and self._transactions.state in _OPEN:
-                        await self._end(commit=False)
+                        await self._driver.call(self._core.end_transaction, False)
                     await self._flushed()
         except (TimeoutError, ClientError):
             pass  # what could not be sent is failed below
@@ -130,13 +139,13 @@ class AsyncProducer:
 
     def unfinished(self) -> str:
         """What is lost if nobody waits: how many records have an open fate. In any thread."""
-        records = self._accumulator.unsettled_records()
+        records = self._records.unsettled_records()
         return f"{records} records were not acknowledged yet" if records else ""
 
     async def abandon(self) -> str:
         """Close it for somebody who did not: what is queued is sent, within `delivery.timeout.ms`; what was lost."""
-        self._accumulator.close(IllegalStateError("nobody closed the producer, and now it takes no more: it is ending"))
-        queued = [(batch.outcome, batch.record_count) for batch in self._accumulator.incomplete()]
+        self._refuse(IllegalStateError("nobody closed the producer, and now it takes no more: it is ending"))
+        queued = [(batch.outcome, batch.record_count) for batch in self._incomplete()]
         await self.close()
         failed = [(outcome.error, count) for outcome, count in queued if outcome.error is not None]
         return f"{sum(count for _, count in failed)} records were lost: {failed[0][0]}" if failed else ""
@@ -144,22 +153,39 @@ class AsyncProducer:
     def loop_ended(self, reason: Exception) -> None:
         """Nobody runs its loop any more: what is open fails with `reason`. In the loop's thread, which is ending."""
         self._closed = True
-        self._accumulator.close(reason)
         unfinished = self.unfinished()
         if unfinished:
             log.critical("%s: %s", reason, unfinished)
-        if self._sender is not None:
-            self._sender.halt(reason)
+        self._fail_at_once(reason)
+
+    def _crashed(self, failure: InternalError) -> None:
+        if self._driver is not None:
+            self._driver.stop()
+        self._fail_at_once(failure)
+
+    def _fail_at_once(self, reason: Exception) -> None:
+        """Settle what is open, in the middle of anything, and touch nothing else."""
+        self._refuse(reason)
+        for batch in self._incomplete():
+            _settle(Settle(batch, error=reason))
+
+    def _refuse(self, reason: Exception) -> None:
+        with self._lock:
+            self._records.close(reason)
+
+    def _incomplete(self) -> "list[ProducerBatch]":
+        with self._lock:
+            return self._records.incomplete()
 
     async def _stop(self, reason: Exception) -> None:
         self._closed = True
-        self._accumulator.close(reason)
-        if self._sender is not None:
-            await self._sender.close()
-            self._sender.fail_all(reason)
-        if self._transactions is not None:
-            self._transactions.close()
-        await self._cluster.close()
+        self._refuse(reason)
+        if self._driver is not None:
+            self._driver.feed(self._core.close, reason)
+            self._driver.stop()
+        await self._supervisor.close(IllegalStateError(str(reason)))
+        if not self._shares_cluster:
+            await self._cluster.close()
 
     async def __aenter__(self) -> "AsyncProducer":
         await self.start()
@@ -220,12 +246,25 @@ class AsyncProducer:
             key = serialize(self._key_serializer, topic, "key", key)
             value = serialize(self._value_serializer, topic, "value", value)
         if timestamp_ms is None:
-            timestamp_ms = time_ns() // 1_000_000
+            timestamp_ms = self._time_ns() // 1_000_000
         try:
             timestamp_ms = index(timestamp_ms)  # a float would be cut to whole milliseconds
-            return self._append(topic, partition, timestamp_ms, key, value, headers, on_delivery)
+            if partition is None and (key is not None or self._chooses):
+                partition = self._records.partition_of(topic, key)
+            with self._lock:
+                delivery: Delivery | None = self._append(
+                    topic, partition, timestamp_ms, key, value, headers, on_delivery
+                )
+                if delivery is not None:
+                    return delivery
+                delivery = self._records.begin(
+                    topic, partition, timestamp_ms, key, value, headers, on_delivery, self._now_s()
+                )
         except (TypeError, ValueError, AttributeError, OverflowError) as fault:
             raise refused(topic, partition, timestamp_ms, headers, fault) from fault
+        if delivery is not None:
+            self._wake()
+        return delivery
 
     async def send_arrow(
         self, topic: str, record_batch: "pyarrow.RecordBatch", *, partition: int | None = None
@@ -242,7 +281,7 @@ class AsyncProducer:
     async def ensure_topic(self, topic: str) -> None:
         """Wait until records of `topic` can be queued. Raises RequestTimeoutError, UnknownTopicOrPartitionError."""
         await self.start()
-        if not self._accumulator.knows(topic):
+        if not self._records.knows(topic):
             await self.make_way(topic, Deadline(self.config.max_block_ms))
 
     async def send_batch(self, topic: str, partition: int | None, builder: "BatchBuilder") -> Delivery:
@@ -260,10 +299,10 @@ class AsyncProducer:
         from ottla.wire.columns import encode_in_batches
 
         limit = max(self.config.batch_size, min(self.config.max_request_size, LEAST_BATCH_BYTES))
-        now_ms = time_ns() // 1_000_000
-        of_key = partial(self._accumulator.partition_of, topic)
+        now_ms = self._time_ns() // 1_000_000
+        of_key = partial(self._records.partition_of, topic)
         pieces = list(split_by_partition(record_batch, partition, of_key))
-        self._accumulator.require_partitions(topic, (number for number, _ in pieces))
+        self._records.require_partitions(topic, (number for number, _ in pieces))
         for number, rows in pieces:
             for builder in encode_in_batches(rows, limit, now_ms=now_ms):
                 yield number, builder
@@ -271,21 +310,30 @@ class AsyncProducer:
     def try_send_batch(self, topic: str, partition: int | None, builder: "BatchBuilder") -> Delivery | None:
         """Queue a whole batch without waiting, from any thread; None when `make_way` has to be awaited first."""
         self._check_send()
-        return self._accumulator.append_batch(topic, partition, builder)
+        with self._lock:
+            delivery = self._records.append_batch(topic, partition, builder, self._now_s())
+        if delivery is not None:
+            self._wake()
+        return delivery
 
     async def make_way(self, topic: str, deadline: Deadline) -> None:
         """Wait until `topic` is known, or there is room. Raises BufferExhaustedError, RequestTimeoutError."""
         await self.start()
-        if not self._accumulator.knows(topic):
+        assert self._driver is not None
+        if not self._records.knows(topic):
             await self._cluster.wait_for_topic(topic, deadline.left_ms)
+            if not self._records.knows(topic):  # the cluster has known it all the time
+                self._driver.feed(self._core.metadata, ClusterSnapshot(), self._cluster.snapshot)
             return
-        room = asyncio.get_running_loop().create_future()
-        loop = asyncio.get_running_loop()
-        self._accumulator.when_room(lambda: loop.call_soon_threadsafe(_resolve, room))
+        room = self._supervisor.future()
+        self._room_waiters.append(room)
+        self._driver.feed(self._core.want_room)
         try:
             async with asyncio.timeout(deadline.left_ms / 1000):
                 await room
-        except TimeoutError:
+        except TimeoutError as error:
+            if isinstance(error, ClientError):
+                raise
             raise BufferExhaustedError(
                 f"buffer.memory ({self.config.buffer_memory} bytes) stayed full for {deadline.timeout_ms:.0f} ms"
             ) from None
@@ -312,44 +360,39 @@ class AsyncProducer:
 
         Raises IllegalStateError, RequestTimeoutError (call it again), FatalProducerError.
         """
-        await (await self._transactional("init_transactions()")).initialize()
+        await self._transact("init_transactions()", self._core.init_transactions)
 
     async def begin_transaction(self) -> None:
         """Open a transaction; what is sent from now on belongs to it. Raises IllegalStateError, FatalProducerError."""
-        (await self._transactional("begin_transaction()")).begin()
+        await self._transact("begin_transaction()", self._core.begin_transaction)
 
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata
     ) -> None:
         """Commit a consumer's offsets with the transaction. Raises CommitFailedError when the group has moved on."""
-        transactions = await self._transactional("send_offsets_to_transaction()")
-        await transactions.send_offsets(checked_offsets(offsets) or {}, group_metadata)
+        checked = checked_offsets(offsets) or {}
+        await self._transact("send_offsets_to_transaction()", self._core.send_offsets, checked, group_metadata)
 
     async def commit_transaction(self) -> None:
         """Flush and commit. After RequestTimeoutError call it again: the outcome is open until it returns.
 
         Raises AbortableTransactionError (abort it), FatalProducerError (close the producer), IllegalStateError.
         """
-        await self._transactional("commit_transaction()")
-        await self._end(commit=True)
+        await self._transact("commit_transaction()", self._core.end_transaction, True)
 
     async def abort_transaction(self) -> None:
         """Drop what was not sent, and abort. After RequestTimeoutError call it again.
 
         Raises FatalProducerError, IllegalStateError.
         """
-        await self._transactional("abort_transaction()")
-        await self._end(commit=False)
+        await self._transact("abort_transaction()", self._core.end_transaction, False)
 
     async def detach_transaction(self) -> TransactionHandle:
         """Flush, leave the transaction open, and close: whoever has the handle ends it (`Admin.end_transaction`).
 
         Raises IllegalStateError if nothing was sent, AbortableTransactionError, FatalProducerError.
         """
-        transactions = await self._transactional("detach_transaction()")
-        transactions.check_send()
-        await self._flushed()
-        handle = transactions.detach()
+        handle: TransactionHandle = await self._transact("detach_transaction()", self._core.end_transaction, None)
         await self._stop(IllegalStateError("the transaction was detached: this producer is closed"))
         return handle
 
@@ -372,21 +415,30 @@ class AsyncProducer:
         """Abort what can be aborted, for somebody who has a better error to raise than that it could not be."""
         if self._transactions is not None and self._transactions.state in _OPEN:
             try:
-                await self._end(commit=False)
+                await self.abort_transaction()
             except ClientError as error:
                 log.warning("the transaction was not aborted: %s", error)
 
     # inside
 
+    @property
+    def _transactions(self) -> Transactions | None:
+        return self._core.transactions
+
     def _check_send(self) -> None:
-        if self._transactions is not None:
-            self._transactions.check_send()
-        elif self._transactional_id is not None:
-            raise IllegalStateError("send() is not allowed now: call init_transactions() first")
+        if self._core.transactions is not None:
+            self._core.transactions.check_send()
 
     def _wake(self) -> None:
-        if self._sender is not None:
-            self._sender.wake()
+        """Have the core look, soon. In any thread."""
+        if not self._wake_requested and self._loop is not None and not self._closed:
+            self._wake_requested = True
+            self._loop.call_soon_threadsafe(self._woken)
+
+    def _woken(self) -> None:
+        self._wake_requested = False
+        if self._driver is not None:
+            self._driver.feed(self._core.woken)
 
     async def _until_sent(self, topic: str, attempt: Callable[[], Delivery | None]) -> Delivery:
         deadline = Deadline(self.config.max_block_ms)
@@ -397,33 +449,39 @@ class AsyncProducer:
                 return delivery
 
     async def _flushed(self) -> None:
-        for batch in self._accumulator.incomplete(flush=True):
-            await batch.outcome.wait()
+        assert self._driver is not None
+        batches = self._incomplete()
+        self._driver.feed(self._core.flush)
+        for batch in batches:
+            await wait(batch.outcome)
 
-    async def _transactional(self, call: str) -> Transactions:
+    async def _transact(self, call: str, event: Callable[..., None], *arguments: object) -> Any:
         await self.start()
-        if self._transactions is None:
+        assert self._driver is not None
+        if self._core.transactions is None:
             raise IllegalStateError(f"{call} needs a transactional.id in the producer's configuration")
-        return self._transactions
+        return await self._driver.call(event, *arguments)
 
-    async def _end(self, *, commit: bool) -> None:
-        transactions = self._transactions
-        assert transactions is not None
-        async with self._ending:  # who comes second hears that there is no open transaction any more
-            transactions.ending(commit=commit)
-            if not commit:
-                self._wake()  # the sender drops what is queued
-            await self._flushed()
-            if commit and transactions.in_error:
-                cause = transactions.cause
-                kind = FatalProducerError if transactions.state is TxnState.FATAL_ERROR else AbortableTransactionError
-                raise kind(f"the transaction was not committed: {cause}") from cause
-            await transactions.end(commit=commit)
+    def _room_freed(self, _: RoomFreed) -> None:
+        waiters, self._room_waiters = self._room_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
 
 _OPEN = frozenset({TxnState.IN_TRANSACTION, TxnState.ABORTABLE_ERROR, TxnState.ABORTING})
 
 
-def _resolve(future: "asyncio.Future[None]") -> None:
-    if not future.done():
-        future.set_result(None)
+def _settle(fate: Settle) -> None:
+    """Tell the users of a batch its fate."""
+    batch = fate.batch
+    batch.outcome.settle(fate.base_offset, fate.log_append_time_ms, fate.error)
+    for delivery, callback in batch.callbacks:
+        _call(callback, delivery)
+
+
+def _call(callback: Callable[[Any], object], delivery: object) -> None:
+    try:
+        callback(delivery)
+    except BaseException:  # SystemExit too: here it would end the loop, and with it all other records
+        log.exception("on_delivery raised")

@@ -18,7 +18,7 @@ from ottla.client.errors import ClientError
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.connection import Connection
 from ottla.client.net.coordinators import Coordinators
-from ottla.client.shell.supervisor import Supervisor
+from ottla.client.net.supervisor import Supervisor
 
 
 class Driver:
@@ -48,6 +48,7 @@ class Driver:
         self._it_is_time = supervisor.guarded(self._woken)
         self._handlers: dict[type, Callable[[Any], object]] = {
             intents.Ask: self._ask,
+            intents.AskVersions: lambda i: supervisor.spawn(self._ask_versions(i.ticket), "ottla-versions"),
             intents.Connect: self._connect,
             intents.Finish: _finish,
             intents.ForgetCoordinator: lambda i: self._coordinators.forget(i.kind, i.key),
@@ -93,7 +94,11 @@ class Driver:
         self._supervisor.check()
         future = self._supervisor.future()
         self.feed(event, future, *arguments)
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self.feed(self._core.abandoned, future)
+            raise
 
     def stop(self) -> None:
         """Feed and carry out nothing any more. Idempotent."""
@@ -141,7 +146,11 @@ class Driver:
             return
         message = ask.message if isinstance(ask.message, tuple) else ask.message()
         if not ask.has_answer:
-            connection.send_without_answer(ask.api, version, message)
+            try:
+                connection.send_without_answer(ask.api, version, message)
+            except ClientError as error:
+                self._not_sent(ask, NotSentError(str(error)))
+                return
             if connection.is_writable:
                 self._events.append((self._core.answered, (ask.ticket, None)))
             else:
@@ -149,6 +158,14 @@ class Driver:
             return
         future = connection.send(ask.api, version, message, ask.timeout_ms)
         future.add_done_callback(partial(self._heard, ask.ticket))
+
+    async def _ask_versions(self, ticket: Any) -> None:
+        try:
+            versions = await self._cluster.versions()
+        except ClientError as error:
+            self.feed(self._core.failed, ticket, error)
+        else:
+            self.feed(self._core.answered, ticket, versions)
 
     def _not_sent(self, ask: intents.Ask, error: ClientError) -> None:
         self._events.append((self._core.failed, (ask.ticket, error)))

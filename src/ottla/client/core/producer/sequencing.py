@@ -1,72 +1,38 @@
 """Sequence numbers of the idempotent producer: what makes every batch arrive once and in order (KIP-98, KIP-360).
 
 Each partition counts its own records from 0. A batch gets its sequence when it is first sent and keeps it for every
-repetition, so the broker recognises a repetition and refuses a gap. What this module decides, for a partition:
+repetition. So the broker knows a repetition when it sees one, and refuses a batch that is not the next.
 
-- *May the next batch go?* A batch that is being repeated goes only when it is the oldest that is unanswered; a new one
-  goes unless the fate of an earlier one is unknown, or batches of an older epoch are still out. It must be among the
-  five that begin with the oldest unanswered one, answered or not: a new leader may answer what comes behind it first,
-  and remembers no more than the last five when the oldest is repeated. The first batch of all goes alone: a broker that
-  does not know the producer takes any sequence (KAFKA-14359), so were the first one refused (its topic is just being
-  made) and the second one written, the first could never be.
-- *What does an error mean?* OUT_OF_ORDER_SEQUENCE_NUMBER of a batch that is not the next is the echo of an earlier
-  failure: repeat. Of the batch that is the next one it means that the broker lost what was before it.
-- *What if a batch is given up on?* If it was never sent, or was refused for good, or nobody knows: the sequence has a
-  hole, or may have one. A plain producer then raises its epoch and counts the partition again from 0; a transactional
-  one can only abort, and gets a new epoch from the coordinator. The epoch waits while the oldest unanswered batch may
-  have been written (its answer is on the way from a former leader, or was lost): counted again it would be there
-  twice, so its fate is first asked for under the sequence that it has. What is behind an unwritten batch is not written
-  either.
-- *What if a batch is split whose earlier attempt may have been written?* (KIP-126) Its halves have its sequences, so a
-  broker that has it appends neither: it answers OUT_OF_ORDER_SEQUENCE_NUMBER. They may not be counted again then, a new
-  epoch would write them twice: they fail, and nobody knows of them. Once one was written, the whole was not.
+*When may a batch go?*
+- A batch that is repeated goes only when it is the oldest that has no answer.
+- A new batch must be among the five that begin with the oldest unanswered one. The broker remembers the last five. A
+  new leader may answer the younger ones first, and must still know the oldest one when that is repeated.
+- The first batch of all goes alone. A broker that does not know the producer takes any sequence (KAFKA-14359). If it
+  refused the first batch (the topic is just being made) and took the second one, the first could never be written.
+- While the fate of a batch that was given up on is not known, nothing new goes.
 
-Nothing here does I/O; the sender calls it from one thread.
+*What if a batch is given up on?* Its sequence is a hole, or may be one, and the broker refuses whatever comes behind a
+hole. A plain producer raises its epoch and counts the partition from 0 again. A transactional producer can only abort;
+then it gets a new epoch. The epoch has to wait while the oldest unanswered batch may have been written: counted again,
+that batch would be written twice. So its fate is asked for first, under the sequence that it has. If the oldest batch
+is not written, then no younger one is, because the leader takes them in order.
+
+*What if a batch is split that may have been written before?* (KIP-126) Its halves take over its sequences. A broker
+that has the whole batch writes neither half and answers OUT_OF_ORDER_SEQUENCE_NUMBER. Such halves are never counted
+again, because a new epoch would write them twice. They fail, and the user hears that their fate is unknown. As soon as
+one half is written it is clear that the whole batch was not.
 """
 
-from collections.abc import Sequence
-from enum import Enum
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from ottla.base.require import require
 from ottla.base.types import TopicPartition
-from ottla.wire.errors import ErrorCode
+from ottla.client.core.producer.answers import SentAs, Standing
+from ottla.client.core.producer.identity import MAX_EPOCH, MODULUS, NO_IDENTITY, NO_SEQUENCE, ProducerIdentity, plus
 
-NO_SEQUENCE = -1
-_MAX_SEQUENCE = 2**31 - 1
-_MODULUS = 2**31
-_MAX_EPOCH = 2**15 - 1
-#: The broker remembers the last five batches of a producer and partition: no more may be sent from the oldest on that
-#: is unanswered.
+#: The broker remembers the last five batches of a producer and partition.
 MAX_UNANSWERED = 5
-#: Answers that leave open whether the batch is in the log. A leader that is deposed, or whose topic or disk goes, while
-#: the followers copy a batch says so of that batch (acks=all).
-PERHAPS_WRITTEN = frozenset(
-    {
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    }
-)
-
-
-class ProducerIdentity(NamedTuple):
-    """A producer id and its epoch; -1 when there is none."""
-
-    producer_id: int = -1
-    epoch: int = -1
-
-    @property
-    def valid(self) -> bool:
-        """Whether a broker gave it."""
-        return self.producer_id >= 0
-
-
-NO_IDENTITY = ProducerIdentity()
 
 
 class Sequenced(Protocol):
@@ -88,19 +54,11 @@ class Sequenced(Protocol):
     def record_count(self) -> int: ...
 
 
-class Verdict(Enum):
-    """What becomes of a batch that was refused."""
-
-    RETRY = "retry"
-    FAIL = "fail"
-
-
 class _Partition:
     def __init__(self, identity: ProducerIdentity) -> None:
         self.identity = identity
         self.next_sequence = 0
         self.last_acked = NO_SEQUENCE
-        self.last_acked_offset = -1
         #: Batches with a sequence whose fate is open, oldest first: on the wire, or waiting to be repeated.
         self.unanswered: list[Sequenced] = []
         #: How many batches were settled before an older one.
@@ -111,11 +69,12 @@ class _Partition:
         self.introduced_as = NO_IDENTITY.producer_id
 
     def is_next(self, sequence: int) -> bool:
-        return sequence == _plus(self.last_acked, 1)
+        """Whether `sequence` follows what was acknowledged."""
+        return sequence == plus(self.last_acked, 1)
 
     def is_past(self, sequence: int) -> bool:
         """Whether a batch with `sequence` or a later one was acknowledged."""
-        return self.last_acked != NO_SEQUENCE and (self.last_acked - sequence) % _MODULUS < _MODULUS // 2
+        return self.last_acked != NO_SEQUENCE and (self.last_acked - sequence) % MODULUS < MODULUS // 2
 
     @property
     def in_doubt(self) -> bool:
@@ -146,17 +105,7 @@ class _Partition:
             batch.identity = identity
             batch.base_sequence = self.next_sequence
             batch.sequence_reset = True
-            self.next_sequence = _plus(self.next_sequence, batch.record_count)
-
-
-def _plus(sequence: int, count: int) -> int:
-    """Kafka's arithmetic: after 2^31-1 comes 0; NO_SEQUENCE is just before 0."""
-    return (sequence + count) % _MODULUS
-
-
-def last_sequence(batch: Sequenced) -> int:
-    """Sequence of the batch's last record."""
-    return _plus(batch.base_sequence, batch.record_count - 1)
+            self.next_sequence = plus(self.next_sequence, batch.record_count)
 
 
 class Sequencer:
@@ -169,17 +118,23 @@ class Sequencer:
         self._to_restart: set[TopicPartition] = set()
         #: Where a batch was given up on that the broker may have written: what `resolve` has to look at.
         self._unresolved: set[TopicPartition] = set()
+        #: Counters of this epoch were dropped: a partition without one may have been counted before.
+        self._forgot = False
 
     @property
     def needs_identity(self) -> bool:
         """Whether a producer id has to be asked for before anything can be sent."""
         return not self.identity.valid
 
+    # before a batch is sent
+
     def may_send(self, batch: Sequenced) -> bool:
         """Whether `batch`, the first in its partition's queue, may be sent now."""
         if not self.identity.valid:
             return False
-        partition = self._of(batch.tp)
+        partition = self._partitions.get(batch.tp)
+        if partition is None:
+            return self._may_begin(batch.tp)
         restarting = batch.tp in self._to_restart
         if batch.base_sequence != NO_SEQUENCE:
             return partition.unanswered[0] is batch and (not restarting or partition.in_doubt)
@@ -201,11 +156,28 @@ class Sequencer:
             partition.restart(self.identity)
         batch.identity = partition.identity
         batch.base_sequence = partition.next_sequence
-        partition.next_sequence = _plus(partition.next_sequence, batch.record_count)
+        partition.next_sequence = plus(partition.next_sequence, batch.record_count)
         partition.unanswered.append(batch)
 
-    def acknowledged(self, batch: Sequenced, last_offset: int) -> None:
-        """The broker has `batch`; `last_offset` is the offset of its last record, -1 when it did not say."""
+    # when an answer comes
+
+    def sent_as(self, batch: Sequenced, identity: ProducerIdentity) -> SentAs:
+        """What the answer is about: `identity` is what the batch was sent with."""
+        if batch.identity != identity:
+            return SentAs.FORMER
+        return SentAs.TRANSACTIONAL if self._transactional else SentAs.PLAIN
+
+    def standing(self, batch: Sequenced) -> Standing:
+        """Where the batch stands among those of its partition."""
+        partition = self._of(batch.tp)
+        hole = partition.unresolved or batch.tp in self._to_restart
+        echo = not hole and (batch.sequence_reset or not partition.is_next(batch.base_sequence))
+        if batch.whole_perhaps_written:
+            return Standing.BEHIND if echo and not partition.is_past(batch.base_sequence) else Standing.PART
+        return Standing.BEHIND if echo else Standing.NEXT
+
+    def acknowledged(self, batch: Sequenced, *, offset_known: bool) -> None:
+        """The broker has `batch`; `offset_known` when it said where, so that it has just been written."""
         partition = self._of(batch.tp)
         partition.remove(batch)
         partition.introduced_as = batch.identity.producer_id
@@ -214,37 +186,20 @@ class Sequencer:
         last = last_sequence(batch)
         if not partition.is_past(last):
             partition.last_acked = last
-        partition.last_acked_offset = max(partition.last_acked_offset, last_offset)
-        if batch.whole_perhaps_written and last_offset >= 0:  # so the whole was not, and what is behind it neither
+        if batch.whole_perhaps_written and offset_known:  # so the whole was not, and what is behind it neither
             for behind in partition.unanswered:
                 behind.whole_perhaps_written = False
 
-    def refused(self, batch: Sequenced, sent_as: ProducerIdentity, code: ErrorCode, log_start_offset: int) -> Verdict:
-        """What to do about `code`, answered for `batch` when it was sent as `sent_as`."""
-        partition = self._of(batch.tp)
-        if batch.identity != sent_as:  # an echo from before the epoch was raised
-            return Verdict.RETRY
-        match code:
-            case ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                echo = batch.sequence_reset or not partition.is_next(batch.base_sequence)
-                part_of_written = batch.whole_perhaps_written and partition.is_past(batch.base_sequence)
-                gap = partition.unresolved or batch.tp in self._to_restart
-                if echo and not part_of_written and not gap:
-                    batch.sequence_reset = False
-                    return Verdict.RETRY
-                return self._restart_or_fail(batch)
-            case ErrorCode.UNKNOWN_PRODUCER_ID:
-                # the broker forgot this producer: its records were deleted, or nothing was written for long
-                if log_start_offset == -1:
-                    return Verdict.RETRY
-                if self._transactional and partition.last_acked_offset < log_start_offset:
-                    partition.restart(self.identity)
-                    return Verdict.RETRY
-                return self._restart_or_fail(batch)
-            case _:
-                return Verdict.RETRY if code.retriable else Verdict.FAIL
+    def echoed(self, batch: Sequenced) -> None:
+        """The refusal of `batch` was the echo of an older one's: it is repeated, and the next refusal is its own."""
+        batch.sequence_reset = False
 
-    def split(self, batch: Sequenced, halves: Sequence[Sequenced], *, may_be_written: bool) -> None:
+    def begin_again(self, batch: Sequenced) -> None:
+        """The leader does not have what was before `batch`, nor `batch`: count the partition again, in a new epoch."""
+        batch.perhaps_written = False
+        self._to_restart.add(batch.tp)
+
+    def split(self, batch: Sequenced, halves: Sequence[Sequenced]) -> None:
         """`batch` was refused for its size: its halves have its sequences (KIP-126).
 
         They count as sent, so they go one after the other, before what was sent behind `batch` and refused for the gap.
@@ -257,24 +212,26 @@ class Sequencer:
             half.identity = batch.identity
             half.base_sequence = sequence
             half.sequence_reset = batch.sequence_reset
-            half.whole_perhaps_written = may_be_written or batch.whole_perhaps_written
-            sequence = _plus(sequence, half.record_count)
+            half.whole_perhaps_written = batch.perhaps_written or batch.whole_perhaps_written
+            sequence = plus(sequence, half.record_count)
         at = next(n for n, other in enumerate(partition.unanswered) if other is batch)
         partition.unanswered[at : at + 1] = halves
 
-    def given_up(self, batch: Sequenced, *, may_be_written: bool) -> None:
-        """`batch` failed for its sender. If it had a sequence, what follows it cannot go on as it is."""
+    def given_up(self, batch: Sequenced) -> None:
+        """`batch` failed for its users, and no answer will come. What follows it cannot go on as it is."""
         if batch.base_sequence == NO_SEQUENCE:
             return
         partition = self._of(batch.tp)
         partition.remove(batch)
         if batch.identity != partition.identity:
             return
-        if may_be_written:
+        if batch.perhaps_written or batch.whole_perhaps_written:
             partition.unresolved = True
             self._unresolved.add(batch.tp)
         elif not self._transactional:
             self._to_restart.add(batch.tp)
+
+    # epochs
 
     def resolve(self) -> bool:
         """Settle partitions whose batches were given up on, once nothing of theirs is unanswered.
@@ -282,7 +239,7 @@ class Sequencer:
         A plain producer raises its epoch. Returns False when a transactional one has to abort.
         """
         settled = True
-        for tp in list(self._unresolved):
+        for tp in sorted(self._unresolved) if self._unresolved else ():
             partition = self._of(tp)
             if not partition.unresolved:  # it began again
                 self._unresolved.discard(tp)
@@ -304,28 +261,46 @@ class Sequencer:
     def identified(self, identity: ProducerIdentity) -> None:
         """A coordinator gave this identity: every partition counts from 0 when it is next used."""
         self.identity = identity
+        self._forgot = False
+        if self._transactional:
+            self.forget_transaction()
         self._restart()
 
-    def forget_partitions(self) -> None:
-        """After a transaction was ended with an error: nothing of it is sent any more, whatever was unanswered."""
+    def forget_transaction(self) -> None:
+        """The transaction has ended, and a new epoch follows: whatever was open in the old one is of no account."""
         self._partitions.clear()
         self._to_restart.clear()
         self._unresolved.clear()
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Drop the counters of partitions that are not used any more, as far as nothing of theirs is open.
+
+        One that is used again after that begins in a new epoch. A transactional producer cannot raise its epoch by
+        itself: its counters stay until the coordinator gives it a new one.
+        """
+        for tp in partitions:
+            partition = self._partitions.get(tp)
+            if partition is None or self._transactional or partition.unanswered:
+                continue
+            if tp not in self._to_restart and tp not in self._unresolved:
+                del self._partitions[tp]
+                self._forgot = True
 
     def unanswered(self, tp: TopicPartition) -> int:
         """How many batches of the partition have a sequence and an open fate."""
         partition = self._partitions.get(tp)
         return len(partition.unanswered) if partition is not None else 0
 
-    def _restart_or_fail(self, batch: Sequenced) -> Verdict:
-        if self._transactional or batch.whole_perhaps_written:
-            return Verdict.FAIL
-        batch.perhaps_written = False  # the broker would have known it, or has forgotten all of this producer
-        self._to_restart.add(batch.tp)
-        return Verdict.RETRY
+    # inside
+
+    def _may_begin(self, tp: TopicPartition) -> bool:
+        """Whether a partition that has no counter may be counted from 0."""
+        if self._forgot:
+            self._raise_epoch()
+        return self.identity.valid
 
     def _restartable(self) -> list[TopicPartition]:
-        return [tp for tp in self._to_restart if not self._of(tp).in_doubt]
+        return [tp for tp in sorted(self._to_restart) if not self._of(tp).in_doubt]
 
     def _restart(self) -> None:
         for tp in self._restartable():
@@ -334,7 +309,7 @@ class Sequencer:
 
     def _raise_epoch(self) -> None:
         """KIP-360: a plain producer raises its own epoch; only when they are used up does it need a new id."""
-        if self.identity.epoch >= _MAX_EPOCH:
+        if self.identity.epoch >= MAX_EPOCH:
             self.identity = NO_IDENTITY
             return
         self.identified(self.identity._replace(epoch=self.identity.epoch + 1))
@@ -344,3 +319,8 @@ class Sequencer:
         if partition is None:
             partition = self._partitions[tp] = _Partition(self.identity)
         return partition
+
+
+def last_sequence(batch: Sequenced) -> int:
+    """Sequence of the batch's last record."""
+    return plus(batch.base_sequence, batch.record_count - 1)

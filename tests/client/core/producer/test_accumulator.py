@@ -6,43 +6,49 @@ import threading
 import pytest
 
 from ottla.base.types import TopicPartition
-from ottla.client.core.accumulator import Accumulator, Limits
-from ottla.client.core.partitioner import StickyPartition
-from ottla.client.core.producer_batch import ProducerBatch
+from ottla.client.core.producer.accumulator import Accumulator, Limits
+from ottla.client.core.producer.batch import ProducerBatch
+from ottla.client.core.producer.partitioner import StickyPartition
 from ottla.client.errors import IllegalStateError, RecordTooLargeError, UnknownTopicOrPartitionError
+from ottla.client.producer.delivery import Delivery
 from ottla.wire.compression import Compression
 from ottla.wire.hashing import partition_for_key
 from ottla.wire.records import decode_batch
 
 
 class Bench:
-    """An accumulator with a clock that stands still and a counter of wake-ups."""
+    """An accumulator with a clock that stands still, used as the shell uses it."""
 
     def __init__(
         self, *, batch_size: int = 1_000, buffer_memory: int = 10_000, partitions: int = 3, **more: object
     ) -> None:
         self.now_s = 0.0
-        self.woken = 0
+        #: How many batches were begun: the shell wakes the loop for each.
+        self.begun = 0
+        self.lock = threading.Lock()
         self.acc = Accumulator(
             Limits(batch_size, buffer_memory, 5_000),
             random.Random(1),
-            wake=self.wake,
-            now_s=lambda: self.now_s,
+            Delivery,
             **more,  # type: ignore[arg-type]
         )
-        self.acc.set_partitions("t", partitions, list(range(partitions)))
-
-    def wake(self) -> None:
-        self.woken += 1
+        self.acc.set_partitions("t", partitions, list(range(partitions)), self.now_s)
 
     def add(self, value: bytes = b"v", *, key: bytes | None = None, partition: int | None = None) -> bool:
-        return self.acc.append("t", partition, 1, key, value, (), None) is not None
+        if partition is None:
+            partition = self.acc.partition_of("t", key)
+        with self.lock:
+            if self.acc.append("t", partition, 1, key, value, (), None) is not None:
+                return True
+            begun = self.acc.begin("t", partition, 1, key, value, (), None, self.now_s) is not None
+            self.begun += begun
+            return begun
 
     def take_all(self) -> list[ProducerBatch]:
         queues, _ = self.acc.waiting(self.now_s + 1_000, 0)
         taken = []
         for queue in queues:
-            while self.acc.first(queue) is not None:
+            while queue.first is not None:
                 taken.append(self.acc.take(queue))
         return taken
 
@@ -53,17 +59,19 @@ def values(batch: ProducerBatch) -> list[bytes | None]:
 
 
 def test_a_topic_that_is_not_known_is_not_taken() -> None:
-    assert Bench().acc.append("other", None, 1, None, b"v", (), None) is None
+    accumulator = Bench().acc
+    assert accumulator.append("other", None, 1, None, b"v", (), None) is None
+    assert accumulator.begin("other", None, 1, None, b"v", (), None, 0.0) is None
 
 
-def test_the_loop_is_woken_once_a_batch() -> None:
+def test_a_batch_is_begun_when_the_last_is_full() -> None:
     bench = Bench(partitions=1)
     for _ in range(5):
         bench.add(b"x" * 100)
-    assert bench.woken == 1
+    assert bench.begun == 1
     for _ in range(5):
         bench.add(b"x" * 100)
-    assert bench.woken == 2
+    assert bench.begun == 2
     assert [len(values(batch)) for batch in bench.take_all()] == [8, 2]
 
 
@@ -134,12 +142,7 @@ def test_buffer_memory_is_not_exceeded_and_comes_back() -> None:
     assert bench.add(partition=0)
     assert bench.add(partition=1)
     assert not bench.add(partition=2)
-    freed: list[int] = []
-    bench.acc.when_room(lambda: freed.append(1))
-    batch = bench.take_all()[0]
-    batch.outcome.settle(0, -1, None)
-    bench.acc.settled(batch)
-    assert freed == [1]
+    bench.acc.settled(bench.take_all()[0])
     assert bench.add(partition=2)
 
 
@@ -149,6 +152,25 @@ def test_linger_decides_when_a_batch_is_due() -> None:
     assert bench.acc.waiting(0.0, 0.005) == ([], 0.005)
     due, _ = bench.acc.waiting(0.005, 0.005)
     assert [queue.tp for queue in due] == [TopicPartition("t", 0)]
+
+
+def test_who_waits_for_room_has_batches_sent_that_are_not_full() -> None:
+    bench = Bench(partitions=1)
+    bench.add()
+    bench.acc.room_wanted = True
+    due, _ = bench.acc.waiting(0.0, 60.0)
+    assert [queue.tp for queue in due] == [TopicPartition("t", 0)]
+
+
+def test_a_topic_without_batches_is_idle_after_its_time_and_can_be_forgotten() -> None:
+    bench = Bench(partitions=2)
+    bench.acc.set_partitions("busy", 1, [0], 0.0)
+    bench.acc.begin("busy", 0, 1, None, b"v", (), None, 0.0)
+    assert bench.acc.idle_topics(9.0, 10.0) == ({}, 10.0)
+    assert bench.acc.idle_topics(10.0, 10.0) == ({"t": 2}, 20.0), "a batch is open in the other one"
+    bench.acc.forget("t")
+    assert not bench.acc.knows("t")
+    assert not bench.add()
 
 
 def test_p4_a_batch_that_comes_back_takes_its_old_place() -> None:
@@ -191,6 +213,6 @@ def test_what_is_no_record_leaves_nothing_behind() -> None:
     with pytest.raises(TypeError):
         bench.add("text")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="timestamp"):
-        bench.acc.append("t", 0, 2**62, None, b"v", (), None)
+        bench.acc.begin("t", 0, 2**62, None, b"v", (), None, 0.0)
     assert bench.acc.incomplete() == []
     assert bench.add()

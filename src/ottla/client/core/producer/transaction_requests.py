@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from ottla.base.types import TopicPartition
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
-from ottla.client.core.sequencing import ProducerIdentity
+from ottla.client.core.producer.identity import ProducerIdentity
 from ottla.client.errors import code_of
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -19,6 +19,7 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
 )
 
 
@@ -52,14 +53,23 @@ def add_partitions(
     )
 
 
-def worst_partition_error(answer: AddPartitionsToTxnResponse) -> int:
+def worst_partition_error(answer: AddPartitionsToTxnResponse) -> tuple[int, str]:
     """The error that decides: a final one before one that is retried; that a partition was not tried says nothing."""
     codes = {
         partition.partition_error_code
         for topic in answer.results_by_topic_v3_and_below
         for partition in topic.results_by_partition
     } - {ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED}
-    return min(codes, key=lambda code: code_of(code).retriable, default=ErrorCode.NONE)
+    return min(sorted(codes), key=lambda code: code_of(code).retriable, default=ErrorCode.NONE), ""
+
+
+def first_offset_error(answer: TxnOffsetCommitResponse) -> tuple[int, str]:
+    """The error of the first partition that has one, and its name."""
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            if partition.error_code != ErrorCode.NONE:
+                return partition.error_code, f"{topic.name}-{partition.partition_index}"
+    return ErrorCode.NONE, ""
 
 
 def commit_offsets(

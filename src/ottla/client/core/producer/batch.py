@@ -1,12 +1,12 @@
 """A batch on its way: first it fills, then it has bytes, a sequence, and attempts."""
 
-import threading
 from collections.abc import Callable
+from typing import Any
 
 from ottla.base.require import require
 from ottla.base.types import TopicPartition
-from ottla.client.core.delivery import Delivery, Outcome
-from ottla.client.core.sequencing import NO_IDENTITY, NO_SEQUENCE, ProducerIdentity
+from ottla.client.core.producer.identity import NO_IDENTITY, NO_SEQUENCE, ProducerIdentity
+from ottla.client.core.producer.outcome import Outcome
 from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL_FLAG, pack_header, parse_header, seal
 from ottla.wire.compression import Compression
 from ottla.wire.records import BatchBuilder, decode_batch
@@ -34,6 +34,7 @@ class ProducerBatch:
         "reserved_bytes",
         "retry_at_s",
         "sequence_reset",
+        "settled",
         "stamped_as",
         "tp",
         "transactional",
@@ -47,7 +48,6 @@ class ProducerBatch:
         builder: BatchBuilder,
         created_s: float,
         reserved_bytes: int,
-        lock: threading.Lock,
     ) -> None:
         self.tp = tp
         #: Counts the batches of the partition: their order, whatever happens to them. Halves add a place of their own.
@@ -55,10 +55,11 @@ class ProducerBatch:
         self.created_s = created_s
         #: What it takes of `buffer.memory`.
         self.reserved_bytes = reserved_bytes
-        self.outcome = Outcome(tp, lock)
-        self.callbacks: list[tuple[Delivery, Callable[[Delivery], object]]] = []
+        self.outcome = Outcome(tp)
+        #: Who wants to hear of a record's fate: what was made for the record, and the user's function.
+        self.callbacks: list[tuple[Any, Callable[[Any], object]]] = []
         self.builder: BatchBuilder | None = builder
-        #: (timestamp_ms, key, value, headers) → place in the batch, or -1 when it is full. Under the lock, while open.
+        #: (timestamp_ms, key, value, headers) → place in the batch, or -1 when it is full.
         self.append = builder.try_append
         self.payload: bytearray | None = None
         self.identity: ProducerIdentity = NO_IDENTITY
@@ -74,6 +75,8 @@ class ProducerBatch:
         self.perhaps_written = False
         #: The batch that this one is a part of may have been written before it was split.
         self.whole_perhaps_written = False
+        #: Its users know its fate.
+        self.settled = False
         self.last_error: Exception | None = None
         self.retry_at_s = 0.0
         self._sealed_count = 0
@@ -81,27 +84,31 @@ class ProducerBatch:
 
     @property
     def record_count(self) -> int:
-        """How many records it holds."""
-        return self.builder.record_count if self.builder is not None else self._sealed_count
+        """How many records it holds. Any thread may ask."""
+        builder = self.builder  # read once: the loop takes it away when the batch is encoded
+        return self._sealed_count if builder is None else builder.record_count
 
     @property
     def size_bytes(self) -> int:
-        """Its size, before compression while it is still filling."""
-        if self.payload is not None:
-            return len(self.payload)
-        return self.builder.size_bytes if self.builder is not None else 0
+        """Its size, before compression while it is still filling. Any thread may ask."""
+        payload = self.payload
+        if payload is not None:
+            return len(payload)
+        builder = self.builder
+        return self._sealed_bytes if builder is None else builder.size_bytes
 
     def seal(self, compression: Compression, level: int | None) -> None:
         """Encode what was collected; nothing can be added any more. The header is stamped when it is sent."""
         if self.payload is None:
-            require(self.builder is not None, "a batch without records is sealed")
-            assert self.builder is not None
-            self._sealed_count = self.builder.record_count
-            self._sealed_bytes = self.builder.size_bytes
-            self.payload = bytearray(self.builder.build(compression=compression, level=level))
+            builder = self.builder
+            require(builder is not None, "a batch without records is sealed")
+            assert builder is not None
+            self._sealed_count = builder.record_count
+            self._sealed_bytes = builder.size_bytes
+            self.payload = bytearray(builder.build(compression=compression, level=level))
             self.release_builder()
 
-    def split(self, lock: threading.Lock) -> "tuple[ProducerBatch, ProducerBatch]":
+    def split(self) -> "tuple[ProducerBatch, ProducerBatch]":
         """Two batches of half the bytes each, or as near as whole records allow; users' Deliveries follow (KIP-126).
 
         The batch was sent, has at least two records, and is dropped by its owner. The halves have no sequence yet.
@@ -118,15 +125,15 @@ class ProducerBatch:
             second.try_append(*record[1:])
         require(first.record_count + second.record_count == len(records), "records were lost in a split")
         halves = tuple(
-            ProducerBatch(self.tp, (*self.number, n), builder, self.created_s, reserved_bytes, lock)
+            ProducerBatch(self.tp, (*self.number, n), builder, self.created_s, reserved_bytes)
             for n, builder, reserved_bytes in (
                 (0, first, self.reserved_bytes // 2),
                 (1, second, self.reserved_bytes - self.reserved_bytes // 2),
             )
         )
         self.outcome.split(at, halves[0].outcome, halves[1].outcome)
-        for delivery, callback in self.callbacks:
-            halves[delivery.index >= at].callbacks.append((delivery, callback))
+        for record_fate, callback in self.callbacks:
+            halves[record_fate.index >= at].callbacks.append((record_fate, callback))
         return halves[0], halves[1]
 
     def stamp(self) -> bytearray:
@@ -157,9 +164,11 @@ class ProducerBatch:
 
     def release_builder(self) -> None:
         """Let go of the records as they were collected; the batch takes no more."""
-        self.builder = None
-        self.append = _closed
+        self.append = _full
+        if self.builder is not None:
+            self._sealed_count = self.builder.record_count  # first, for those who count meanwhile
+            self.builder = None
 
 
-def _closed(timestamp_ms: int, key: bytes | None, value: bytes | None, headers: object) -> int:
+def _full(timestamp_ms: int, key: bytes | None, value: bytes | None, headers: object) -> int:
     return -1

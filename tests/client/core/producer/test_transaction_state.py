@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from ottla.client.core.transaction_state import (
+from ottla.client.core.producer.transaction_state import (
     ADVICE,
     TRANSITIONS,
     TransactionState,

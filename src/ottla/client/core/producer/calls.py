@@ -1,0 +1,177 @@
+"""Requests of the producer that are not records: one at a time, in order, each repeated until it succeeds.
+
+A transaction's requests must not overtake each other, and nothing is gained by asking two of them at once. So there is
+a queue. Each attempt has a number of its own: an answer to an earlier attempt, or to a call that was given up on,
+changes nothing.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ottla.client.core.backoff import Backoff
+from ottla.client.core.intents import (
+    AnyBroker,
+    Ask,
+    AskVersions,
+    Coordinator,
+    ForgetCoordinator,
+    Message,
+    RefreshMetadata,
+)
+from ottla.client.errors import ClientError, KafkaError, RequestTimeoutError
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+
+#: Answers after which the coordinator has to be looked for again.
+MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+#: Pauses for answers that are over in milliseconds (CONCURRENT_TRANSACTIONS while markers are written).
+SHORT_BACKOFF_MS = (5, 100)
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One request. `make` is asked for the message at every attempt; `None` for `api` asks for the versions."""
+
+    what: str
+    to: AnyBroker | Coordinator
+    api: ApiKey | None
+    make: Callable[[], Message]
+    #: Error code and what it is about, of an answer.
+    error_of: Callable[[Any], tuple[int, str]]
+    done: Callable[[Any, float], None]
+    failed: Callable[[ClientError, float], None]
+    timeout_ms: float
+    cap: int | None = None
+    #: The call of the user's that it is made for.
+    user: Any = None
+    deadline_s: float = 0.0
+
+
+class CallTicket:
+    """Which attempt of which call an answer is for."""
+
+    __slots__ = ("attempt", "call")
+
+    def __init__(self, call: Call, attempt: int) -> None:
+        self.call = call
+        self.attempt = attempt
+
+
+class Calls:
+    """The queue. The time of a call begins when it is its turn."""
+
+    def __init__(self, intend: Callable[[object], None], rng: random.Random, request_timeout_ms: float) -> None:
+        self._intend = intend
+        self._rng = rng
+        self._request_timeout_ms = request_timeout_ms
+        self._queue: deque[Call] = deque()
+        self._running: Call | None = None
+        self._attempt = 0
+        self._backoff = Backoff(*SHORT_BACKOFF_MS, rng)
+        self._retry_at_s: float | None = None
+        self._last_error: ClientError | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is being asked, or waits to be."""
+        return self._running is None
+
+    @property
+    def wake_at_s(self) -> float | None:
+        """When `woken` has something to do."""
+        if self._running is None:
+            return None
+        return self._running.deadline_s if self._retry_at_s is None else min(self._retry_at_s, self._running.deadline_s)
+
+    def add(self, call: Call, now_s: float) -> None:
+        """Make a call when those before it are done."""
+        self._queue.append(call)
+        self._next(now_s)
+
+    def drop(self, user: Any, now_s: float) -> None:
+        """Give up on what is asked for a call of the user's, without a word to anybody."""
+        self._queue = deque(call for call in self._queue if call.user is not user)
+        if self._running is not None and self._running.user is user:
+            self._over()
+            self._next(now_s)
+
+    def answered(self, ticket: CallTicket, answer: Any, now_s: float) -> None:
+        """An answer has come."""
+        call = self._current(ticket)
+        if call is None:
+            return
+        code, about = call.error_of(answer)
+        if code == ErrorCode.NONE:
+            self._over()
+            call.done(answer, now_s)
+            self._next(now_s)
+            return
+        if code in MOVED and isinstance(call.to, Coordinator):
+            self._intend(ForgetCoordinator(call.to.kind, call.to.key))
+        self._refused(call, KafkaError.of(code, about), now_s)
+
+    def failed(self, ticket: CallTicket, error: ClientError, now_s: float) -> None:
+        """No answer will come."""
+        call = self._current(ticket)
+        if call is None:
+            return
+        if error.retriable and not isinstance(error, KafkaError):
+            self._intend(RefreshMetadata())
+        self._refused(call, error, now_s)
+
+    def woken(self, now_s: float) -> None:
+        """Repeat what is due; give up on what has taken too long."""
+        call = self._running
+        if call is None:
+            return
+        if now_s >= call.deadline_s:
+            why = f": {self._last_error}" if self._last_error is not None else ""
+            error = RequestTimeoutError(f"{call.what} did not succeed within {call.timeout_ms:.0f} ms{why}")
+            error.__cause__ = self._last_error
+            self._fail(call, error, now_s)
+        elif self._retry_at_s is not None and now_s >= self._retry_at_s:
+            self._ask(call)
+
+    # inside
+
+    def _current(self, ticket: CallTicket) -> Call | None:
+        """The call that an answer is for; None for an answer of another attempt."""
+        return ticket.call if ticket.call is self._running and ticket.attempt == self._attempt else None
+
+    def _next(self, now_s: float) -> None:
+        if self._running is not None or not self._queue:
+            return
+        call = self._running = self._queue.popleft()
+        call.deadline_s = now_s + call.timeout_ms / 1000
+        self._backoff.succeeded()
+        self._last_error = None
+        self._ask(call)
+
+    def _ask(self, call: Call) -> None:
+        self._attempt += 1
+        self._retry_at_s = None
+        ticket = CallTicket(call, self._attempt)
+        if call.api is None:
+            self._intend(AskVersions(ticket))
+        else:
+            self._intend(Ask(ticket, call.to, call.api, call.make(), self._request_timeout_ms, call.cap))
+
+    def _refused(self, call: Call, error: ClientError, now_s: float) -> None:
+        if not error.retriable:
+            self._fail(call, error, now_s)
+            return
+        self._attempt += 1  # whatever else comes of this one is late
+        self._last_error = error
+        self._retry_at_s = now_s + self._backoff.next_ms() / 1000
+
+    def _fail(self, call: Call, error: ClientError, now_s: float) -> None:
+        self._over()
+        call.failed(error, now_s)
+        self._next(now_s)
+
+    def _over(self) -> None:
+        self._running = None
+        self._retry_at_s = None

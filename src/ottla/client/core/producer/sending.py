@@ -1,0 +1,189 @@
+"""Which batches go now, to which broker, in which request."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from ottla.base.types import TopicPartition
+from ottla.client.core.intents import Ask, Broker, Connect, Message, RefreshMetadata, Track
+from ottla.client.core.metadata import NO_LEADER, ClusterSnapshot
+from ottla.client.core.producer.accumulator import Accumulator, PartitionQueue
+from ottla.client.core.producer.batch import ProducerBatch
+from ottla.client.core.producer.identity import ProducerIdentity
+from ottla.client.core.producer.sequencing import Sequencer
+from ottla.client.core.producer.transactions import Transactions
+from ottla.client.producer.config import ProducerConfig
+from ottla.wire.apis import ApiKey
+from ottla.wire.compression import Compression
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+
+class Sent(NamedTuple):
+    """The ticket of a produce request: where it went, and each batch with what it was sent as."""
+
+    leader: int
+    batches: dict[TopicPartition, tuple[ProducerBatch, ProducerIdentity]]
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+class Link:
+    """The connection to one broker, as far as sending has to know."""
+
+    __slots__ = ("connecting", "in_flight", "is_open", "retry_at_s")
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self.connecting = False
+        #: Produce requests that are not answered (or, with acks=0, not taken by the socket).
+        self.in_flight = 0
+        self.retry_at_s = 0.0
+
+
+class Sending:
+    """Sends what may be sent."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        accumulator: Accumulator,
+        sequencer: Sequencer | None,
+        transactions: Transactions | None,
+        intend: Callable[[object], None],
+    ) -> None:
+        self._config = config
+        self._accumulator = accumulator
+        self._sequencer = sequencer
+        self._transactions = transactions
+        self._intend = intend
+        self._linger_s = config.linger_ms / 1000
+        self._pause_s = config.retry_backoff_ms / 1000
+        self._compression = Compression[config.compression_type.upper()]
+        self._has_answer = config.required_acks != 0
+        self.snapshot = ClusterSnapshot()
+        self.links: dict[int, Link] = {}
+        #: Metadata is asked for again, for want of a leader, not before this.
+        self._refresh_at_s = 0.0
+
+    def link(self, node_id: int) -> Link:
+        """What is known of the connection to a broker."""
+        link = self.links.get(node_id)
+        if link is None:
+            link = self.links[node_id] = Link()
+        return link
+
+    def send(self, now_s: float) -> float | None:
+        """Send what can be sent now; when to try again, if by time."""
+        due, next_s = self._accumulator.waiting(now_s, self._linger_s)
+        by_leader: dict[int, list[PartitionQueue]] = {}
+        for queue in due:
+            leader = self.snapshot.leader(queue.tp)
+            if leader == NO_LEADER:
+                next_s = earlier(next_s, self._look_for_leader(queue.tp.topic, now_s))
+            elif self._transactions is None or self._transactions.may_send(queue.tp):
+                by_leader.setdefault(leader, []).append(queue)
+        if self._transactions is not None:
+            self._transactions.add_partitions(now_s)
+        for leader, queues in by_leader.items():
+            next_s = earlier(next_s, self._send_to(leader, queues, now_s))
+        return next_s
+
+    def _look_for_leader(self, topic: str, now_s: float) -> float:
+        if now_s >= self._refresh_at_s:
+            self._refresh_at_s = now_s + self._pause_s
+            self._intend(RefreshMetadata())
+            if topic not in self.snapshot.topics:  # deleted, with records of ours waiting: as if it were new
+                self._intend(Track(frozenset({topic})))
+        return self._refresh_at_s
+
+    def _send_to(self, leader: int, queues: list[PartitionQueue], now_s: float) -> float | None:
+        """Send to one broker until nothing is left or enough is in flight; when to try again, if by time."""
+        link = self.link(leader)
+        if not link.is_open:
+            return self._connect(leader, link, now_s)
+        next_s: float | None = None
+        filling = True
+        while link.in_flight < self._config.max_in_flight_requests_per_connection:
+            batches, wait_s = self._drain(queues, now_s, filling=filling)
+            next_s = earlier(next_s, wait_s)
+            if not batches:
+                break
+            self._send(leader, link, batches)
+            filling = False
+            queues = queues[1:] + queues[:1]  # a large partition must not starve the others
+        return next_s
+
+    def _connect(self, leader: int, link: Link, now_s: float) -> float | None:
+        if link.connecting:
+            return None
+        if now_s < link.retry_at_s:
+            return link.retry_at_s
+        link.connecting = True
+        self._intend(Connect(leader))
+        return None
+
+    def _drain(
+        self, queues: list[PartitionQueue], now_s: float, *, filling: bool
+    ) -> tuple[list[ProducerBatch], float | None]:
+        """One batch of each queue, as many as one request takes; with `filling`, also one that is not full."""
+        batches: list[ProducerBatch] = []
+        size = 0
+        next_s: float | None = None
+        for queue in queues:
+            batch = queue.first
+            if batch is None or (not filling and not queue.ready):
+                continue
+            if batch.retry_at_s > now_s:
+                next_s = earlier(next_s, batch.retry_at_s)
+                continue
+            if self._sequencer is not None and not self._sequencer.may_send(batch):
+                continue
+            size += batch.size_bytes
+            if batches and size > self._config.max_request_size:
+                break
+            batches.append(self._accumulator.take(queue))
+        return batches, next_s
+
+    def _send(self, leader: int, link: Link, batches: list[ProducerBatch]) -> None:
+        sent: dict[TopicPartition, tuple[ProducerBatch, ProducerIdentity]] = {}
+        for batch in batches:
+            if self._sequencer is not None:
+                self._sequencer.assign(batch)
+                batch.transactional = self._transactions is not None
+            batch.attempts += 1
+            batch.on_wire = True
+            sent[batch.tp] = (batch, batch.identity)
+        link.in_flight += 1
+        caps = self._transactions.caps if self._transactions is not None else {}
+        self._intend(
+            Ask(
+                Sent(leader, sent),
+                Broker(leader),
+                ApiKey.PRODUCE,
+                partial(self._encode, batches, self.snapshot),
+                self._config.request_timeout_ms,
+                caps.get(ApiKey.PRODUCE),
+                self._has_answer,
+            )
+        )
+
+    def _encode(self, batches: list[ProducerBatch], snapshot: ClusterSnapshot) -> Message:
+        """The request. It is made when it is sent, because compressing is long."""
+        by_topic: dict[str, list[PartitionProduceData]] = {}
+        for batch in batches:
+            batch.seal(self._compression, self._config.compression_level)
+            by_topic.setdefault(batch.tp.topic, []).append(PartitionProduceData(batch.tp.partition, batch.stamp()))
+        return ProduceRequest(
+            self._config.transactional_id,
+            self._config.required_acks,
+            self._config.request_timeout_ms,
+            tuple(TopicProduceData(snapshot.topic_id(t), t, tuple(data)) for t, data in by_topic.items()),
+        )
+
+
+def earlier(a: float | None, b: float | None) -> float | None:
+    """The earlier of two times, of which either may be missing."""
+    if a is None or b is None:
+        return b if a is None else a
+    return min(a, b)
