@@ -11,9 +11,9 @@ from ottla.base.config import REQUIRED, ConfigKey, ConfigSet, Standing
 from ottla.broker.config_keys import BROKER_CONFIG
 from ottla.broker.handlers import table
 from ottla.broker.topic_config import TOPIC_CONFIG, TOPIC_KEYS
-from ottla.client.admin.config import ADMIN_CONFIG
-from ottla.client.consumer.config import CONSUMER_CONFIG
-from ottla.client.producer.config import PRODUCER_CONFIG
+from ottla.client.config.admin import ADMIN_CONFIG
+from ottla.client.config.consumer import CONSUMER_CONFIG
+from ottla.client.config.producer import PRODUCER_CONFIG
 from ottla.coordinator.group.state import TRANSITIONS, GroupState
 from ottla.coordinator.txn import states
 from ottla.spark.options import SINK_OPTIONS, SOURCE_OPTIONS

@@ -3,9 +3,9 @@
 import pytest
 
 from ottla.base.errors import ConfigError
-from ottla.client.admin.config import admin_config
-from ottla.client.consumer.config import consumer_config
-from ottla.client.producer.config import producer_config
+from ottla.client.config.admin import admin_config
+from ottla.client.config.consumer import consumer_config
+from ottla.client.config.producer import producer_config
 
 HERE: dict[str, object] = {"bootstrap.servers": "127.0.0.1:9092"}
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ottla.client.admin.config import admin_config
+from ottla.client.config.admin import admin_config
 from ottla.client.errors import DisconnectedError, RequestTimeoutError, UnsupportedVersionError
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.connection import Connection, connect

@@ -7,7 +7,7 @@ import pytest
 from ottla.assign import Assignment, BaseAssignor, RangeAssignor, RebalanceProtocol, RoundRobinAssignor
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
-from ottla.client.consumer.config import consumer_config, reset_time
+from ottla.client.config.consumer import consumer_config, reset_time
 from ottla.client.consumer.resets import OffsetReset
 from ottla.client.core.consumer.group_protocol import (
     assign_all,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ottla.base.types import TopicPartition
-from ottla.client.consumer.config import consumer_config
+from ottla.client.config.consumer import consumer_config
 from ottla.client.consumer.resets import OffsetReset, Resets
 from ottla.client.core.consumer.positions import NO_POSITION, PartitionState, Positions
 from ottla.client.core.metadata import ClusterSnapshot, Node, PartitionInfo, TopicInfo

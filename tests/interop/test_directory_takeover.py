@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from ottla.broker.storage import DirectoryStorage
 from ottla.log.config import LogConfig
 from ottla.log.partition import PartitionLog
-from ottla.log.results import SpecialTimestamp
 from ottla.testing import Broker
 from ottla.wire.records import decode_batch
+from ottla.wire.special_timestamp import SpecialTimestamp
 from tests.interop.apache import ApacheKafka
 from tests.interop.pipeline import run_pipeline
 from tests.log.batches import NOW_MS, batch, idempotent

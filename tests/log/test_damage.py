@@ -11,10 +11,11 @@ from ottla.log.config import LogConfig
 from ottla.log.damage import OffsetRange
 from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
-from ottla.log.results import Isolation, SpecialTimestamp
+from ottla.log.results import Isolation
 from ottla.wire.batch import check_integrity, parse_header
 from ottla.wire.batch_errors import CorruptBatchError
 from ottla.wire.errors import ErrorCode
+from ottla.wire.special_timestamp import SpecialTimestamp
 from tests.log.batches import batch
 from tests.log.logs import SMALL, append, append_in_transaction, committed_offsets, end, every_batch, open_log
 

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from ottla.log.config import LogConfig, TimestampType
 from ottla.log.memory import MemoryStorage
-from ottla.log.results import Isolation, SpecialTimestamp, TimestampOffset
+from ottla.log.results import Isolation, TimestampOffset
+from ottla.wire.special_timestamp import SpecialTimestamp
 from tests.log.batches import NOW_MS, batch
 from tests.log.logs import append, append_in_transaction, end, open_log
 

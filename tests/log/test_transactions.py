@@ -8,9 +8,10 @@ from ottla.base.errors import StorageError
 from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
-from ottla.log.results import NO_GUARD, AbortedTransaction, Isolation, Origin, SpecialTimestamp
+from ottla.log.results import NO_GUARD, AbortedTransaction, Isolation, Origin
 from ottla.wire.batch import parse_end_txn_marker, parse_header
 from ottla.wire.errors import ErrorCode
+from ottla.wire.special_timestamp import SpecialTimestamp
 from tests.log.batches import NOW_MS, batch, idempotent
 from tests.log.logs import (
     SMALL,

@@ -80,9 +80,9 @@ class _Settings(NamedTuple):
     @classmethod
     def of(cls, address: str, config: list[str] | None) -> _Settings:
         """Raises ConfigError for a setting that no client has."""
-        from ottla.client.admin.config import ADMIN_CONFIG
-        from ottla.client.consumer.config import CONSUMER_CONFIG
-        from ottla.client.producer.config import PRODUCER_CONFIG
+        from ottla.client.config.admin import ADMIN_CONFIG
+        from ottla.client.config.consumer import CONSUMER_CONFIG
+        from ottla.client.config.producer import PRODUCER_CONFIG
 
         for name in pairs(config):
             if name not in CONSUMER_CONFIG.keys:

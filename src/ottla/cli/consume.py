@@ -48,7 +48,7 @@ def consume(
     Example: `ottla consume orders --from-beginning --until-end --json`
     """
     from ottla import Admin, Consumer
-    from ottla.client.admin.config import ADMIN_CONFIG
+    from ottla.client.config.admin import ADMIN_CONFIG
 
     settings = consumer_config(
         bootstrap,

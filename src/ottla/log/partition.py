@@ -30,7 +30,6 @@ from ottla.log.results import (
     Isolation,
     Origin,
     Read,
-    SpecialTimestamp,
     TimestampOffset,
     VerificationGuard,
 )
@@ -51,6 +50,7 @@ from ottla.wire.batch import (
 )
 from ottla.wire.batch_errors import CorruptBatchError
 from ottla.wire.errors import ErrorCode
+from ottla.wire.special_timestamp import SpecialTimestamp
 
 
 class PartitionLog:

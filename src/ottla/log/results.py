@@ -26,17 +26,6 @@ class Isolation(IntEnum):
     READ_COMMITTED = 1
 
 
-class SpecialTimestamp(IntEnum):
-    """Timestamps of ListOffsets that mean a special offset instead of a time (KIP-734, KIP-405, KIP-1005, KIP-1023)."""
-
-    LATEST = -1
-    EARLIEST = -2
-    MAX_TIMESTAMP = -3
-    EARLIEST_LOCAL = -4
-    LATEST_TIERED = -5
-    EARLIEST_PENDING_UPLOAD = -6
-
-
 class RecordError(NamedTuple):
     """Why one record of a refused batch is refused (KIP-467)."""
 

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition, topic_id_text
 from ottla.client.admin.admin import AsyncAdmin
-from ottla.client.admin.config import ADMIN_CONFIG
 from ottla.client.blocking.loop_thread import LoopThread
+from ottla.client.config.admin import ADMIN_CONFIG
 from ottla.client.core.intents import CoordinatorKind
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.core.negotiation import CAPS_OF_FIRST_TRANSACTIONS

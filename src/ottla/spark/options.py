@@ -16,7 +16,7 @@ from ottla.base.config import ConfigKey, ConfigSet, ConfigType, between, one_of
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.client.config import CommonConfig, build, client_keys
-from ottla.client.producer.config import PRODUCER_CONFIG, producer_config
+from ottla.client.config.producer import PRODUCER_CONFIG, producer_config
 from ottla.spark.bounds import EARLIEST, LATEST, AtOffsets, AtTimes, Bound
 from ottla.spark.ids import PREFIX, TOPIC_PREFIX
 from ottla.spark.plan import Offsets, offsets_from_json

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.client.blocking.producer import Producer
+from ottla.client.config.producer import producer_config
 from ottla.client.net.cluster import Cluster
-from ottla.client.producer.config import producer_config
 from ottla.client.producer.delivery import Delivery
 from ottla.client.producer.producer import AsyncProducer
 from ottla.spark import faults

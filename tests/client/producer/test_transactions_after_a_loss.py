@@ -1,16 +1,13 @@
 """A transaction whose batch was lost on the wire can be aborted, and then the next one begins without a trace of it."""
 
 import asyncio
-from contextlib import suppress
 
 import pytest
 
-from ottla import AbortableTransactionError, AsyncProducer, RequestTimeoutError
-from ottla.base.errors import OttlaError
+from ottla import AsyncProducer, RequestTimeoutError
 from ottla.wire.apis import ApiKey
-from ottla.wire.messages.init_producer_id import InitProducerIdResponse
 from tests.client.conftest import Watchdog
-from tests.client.scripted_broker import Hold, ScriptedBroker, Step, hang_up, instead, lose_answer, silence
+from tests.client.scripted_broker import Hold, ScriptedBroker, Step, hang_up, lose_answer, silence
 
 _CONFIG: dict[str, object] = {"transactional.id": "id"}
 
@@ -24,18 +21,11 @@ async def abort_while_a_batch_is_lost(producer: AsyncProducer, held: Hold) -> No
     await aborting
 
 
-_KEPT = pytest.mark.xfail(
-    strict=True,
-    raises=AbortableTransactionError,
-    reason="issue 8, suspicion 1: with EndTxn 5's new epoch the partition of the lost batch is not forgotten",
-)
-
-
 @pytest.mark.parametrize(
     ("transaction_version", "how"),
     [
-        pytest.param(2, hang_up, marks=_KEPT, id="epoch per transaction, not written"),
-        pytest.param(2, lose_answer, marks=_KEPT, id="epoch per transaction, written"),
+        pytest.param(2, hang_up, id="epoch per transaction, not written"),
+        pytest.param(2, lose_answer, id="epoch per transaction, written"),
         pytest.param(1, hang_up, id="first protocol, not written"),
         pytest.param(1, lose_answer, id="first protocol, written"),
     ],
@@ -66,7 +56,6 @@ async def test_a_batch_lost_before_an_abort_does_not_fail_the_next_transaction(
         assert broker.kafka.log("t").values()[-1] == b"next"
 
 
-@_KEPT
 async def test_a_batch_that_timed_out_does_not_fail_the_transaction_after_the_abort(watchdog: Watchdog) -> None:
     config = {**_CONFIG, "request.timeout.ms": 20, "delivery.timeout.ms": 20}
     async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.producer(config) as producer:
@@ -80,54 +69,3 @@ async def test_a_batch_that_timed_out_does_not_fail_the_transaction_after_the_ab
         await producer.send("t", b"next")
         await producer.commit_transaction()
         assert broker.kafka.log("t").values() == [b"next"]
-
-
-@pytest.mark.parametrize("api", [ApiKey.FIND_COORDINATOR, ApiKey.INIT_PRODUCER_ID, ApiKey.PRODUCE, ApiKey.END_TXN])
-@pytest.mark.parametrize(
-    "step", [hang_up, lose_answer, instead(b"\0\0\0\2hi")], ids=["not heard", "answer lost", "garbage"]
-)
-@pytest.mark.parametrize("transaction_version", [1, 2])
-async def test_a_commit_goes_on_after_any_loss_and_writes_once(
-    watchdog: Watchdog, api: ApiKey, step: Step, transaction_version: int
-) -> None:
-    async with (
-        watchdog(),
-        ScriptedBroker({"t": 1}, transaction_version=transaction_version) as broker,
-        broker.producer(_CONFIG) as producer,
-    ):
-        broker.script(api, step)
-        await producer.init_transactions()
-        for value in (b"1", b"2"):
-            async with producer.transaction():
-                await producer.send("t", value)
-        assert broker.kafka.log("t").values() == [b"1", b"2"]
-
-
-@pytest.mark.parametrize("api", [ApiKey.PRODUCE, ApiKey.END_TXN])
-async def test_a_commit_that_is_broken_off_can_be_repeated(watchdog: Watchdog, api: ApiKey) -> None:
-    async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.producer(_CONFIG) as producer:
-        await producer.init_transactions()
-        await producer.begin_transaction()
-        held = Hold()
-        broker.script(api, held)
-        await producer.send("t", b"v")
-        committing = asyncio.create_task(producer.commit_transaction())
-        await held.reached.wait()
-        committing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await committing
-        held.release()
-        await producer.commit_transaction()
-        assert broker.kafka.log("t").values() == [b"v"]
-
-
-@pytest.mark.xfail(
-    strict=True, raises=TimeoutError, reason="beyond issue 8: without an id the records wait for delivery.timeout.ms"
-)
-async def test_an_identity_that_is_none_is_not_taken_for_one(watchdog: Watchdog) -> None:
-    async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.producer(_CONFIG) as producer:
-        broker.script(ApiKey.INIT_PRODUCER_ID, instead(InitProducerIdResponse(0, 0, -1, -1)))
-        with suppress(OttlaError):
-            await producer.init_transactions()
-            async with producer.transaction():
-                await producer.send("t", b"v")

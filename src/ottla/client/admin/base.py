@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from ottla.base.types import TopicPartition
-from ottla.client.admin.config import admin_config
+from ottla.client.config.admin import admin_config
 from ottla.client.core.intents import CoordinatorKind
 from ottla.client.core.metadata import NO_LEADER, ClusterSnapshot
 from ottla.client.errors import DisconnectedError, IllegalStateError, KafkaError

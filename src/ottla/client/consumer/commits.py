@@ -5,8 +5,8 @@ import logging
 from collections.abc import Callable, Mapping
 
 from ottla.base.types import TopicPartition
+from ottla.client.config.consumer import ConsumerConfig
 from ottla.client.consumer.callbacks import Callbacks
-from ottla.client.consumer.config import ConsumerConfig
 from ottla.client.core.consumer.positions import Positions
 from ottla.client.core.consumer.subscription import Subscription
 from ottla.client.core.group_member import NO_GENERATION, Call, GroupMember, Next

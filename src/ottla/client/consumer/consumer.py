@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.base.types import TopicPartition
+from ottla.client.config.consumer import consumer_config
 from ottla.client.consumer.callbacks import CallbackDue, Callbacks
 from ottla.client.consumer.commits import OnCommit
-from ottla.client.consumer.config import consumer_config
 from ottla.client.consumer.parts import Parts, Shared
 from ottla.client.consumer.resets import OffsetReset
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
@@ -21,14 +21,20 @@ from ottla.client.core.consumer.group_protocol import assignors
 from ottla.client.core.consumer.positions import NO_POSITION, PartitionState, Positions
 from ottla.client.core.consumer.subscription import RebalanceCallback, Subscription
 from ottla.client.core.intents import Channel
-from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, checked_offsets
+from ottla.client.core.offsets import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    checked_offsets,
+)
 from ottla.client.errors import IllegalStateError, RequestTimeoutError
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.coordinators import Coordinators
 from ottla.client.net.group_offsets import fetch_committed
-from ottla.client.net.log_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, list_offsets
+from ottla.client.net.log_offsets import list_offsets
 from ottla.client.net.retry import Deadline
 from ottla.client.serdes import deserializer
+from ottla.wire.special_timestamp import SpecialTimestamp
 
 if TYPE_CHECKING:
     import pyarrow
@@ -196,11 +202,11 @@ class AsyncConsumer:
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on at the first record; of all partitions when none is given. Raises IllegalStateError as `seek`."""
-        self._seek_to(partitions, EARLIEST_TIMESTAMP)
+        self._seek_to(partitions, SpecialTimestamp.EARLIEST)
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on after the last record; of all partitions when none is given. Raises IllegalStateError as `seek`."""
-        self._seek_to(partitions, LATEST_TIMESTAMP)
+        self._seek_to(partitions, SpecialTimestamp.LATEST)
 
     async def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
         """Offset of the next record, looked up if need be. Raises RequestTimeoutError, and what `poll` raises."""
@@ -251,14 +257,14 @@ class AsyncConsumer:
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
         """The first offset of each partition. Raises RequestTimeoutError, KafkaError."""
-        found = await self._list(dict.fromkeys(partitions, EARLIEST_TIMESTAMP), timeout_s)
+        found = await self._list(dict.fromkeys(partitions, SpecialTimestamp.EARLIEST), timeout_s)
         return {tp: offset.offset for tp, offset in found.items()}
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
         """The end; with read_committed, the last stable offset. Raises RequestTimeoutError, KafkaError."""
-        found = await self._list(dict.fromkeys(partitions, LATEST_TIMESTAMP), timeout_s)
+        found = await self._list(dict.fromkeys(partitions, SpecialTimestamp.LATEST), timeout_s)
         return {tp: offset.offset for tp, offset in found.items()}
 
     def current_lag(self, partition: TopicPartition) -> int | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.base.types import TopicPartition
-from ottla.client.consumer.config import ConsumerConfig
+from ottla.client.config.consumer import ConsumerConfig
 from ottla.client.core.consumer.fetch_buffer import FetchBuffer
 from ottla.client.core.consumer.fetch_session import FetchSession
 from ottla.client.core.consumer.fetched import Decoding, FetchedPartition

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Iterator
 
 from ottla.assign import Assignment, Assignor, RebalanceProtocol
 from ottla.base.types import TopicPartition
+from ottla.client.config.consumer import ConsumerConfig
 from ottla.client.consumer.callbacks import Callbacks
-from ottla.client.consumer.config import ConsumerConfig
 from ottla.client.core.consumer.group_protocol import (
     assign_all,
     read_assignment,

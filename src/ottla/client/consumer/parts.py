@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from ottla.assign import Assignor
 from ottla.base.types import TopicPartition
+from ottla.client.config.consumer import ConsumerConfig
 from ottla.client.consumer.callbacks import Callbacks
 from ottla.client.consumer.commits import Commits
-from ottla.client.consumer.config import ConsumerConfig
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.membership import Membership
 from ottla.client.consumer.resets import OffsetReset, Resets

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
-from ottla.client.consumer.config import ConsumerConfig, reset_time
+from ottla.client.config.consumer import ConsumerConfig, reset_time
 from ottla.client.core.consumer.positions import NO_POSITION, UNKNOWN_EPOCH, PartitionState, Positions
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.core.offsets import OffsetAndMetadata
@@ -21,7 +21,7 @@ from ottla.client.errors import (
     OffsetOutOfRangeError,
 )
 from ottla.client.net.cluster import Cluster
-from ottla.client.net.log_offsets import LATEST_TIMESTAMP, list_offsets
+from ottla.client.net.log_offsets import list_offsets
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_for_leader_epoch import (
@@ -30,6 +30,7 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from ottla.wire.special_timestamp import SpecialTimestamp
 
 log = logging.getLogger("ottla.consumer")
 
@@ -181,7 +182,7 @@ class Resets:
         if after_the_end:
             found |= await list_offsets(
                 self._cluster,
-                dict.fromkeys(after_the_end, LATEST_TIMESTAMP),
+                dict.fromkeys(after_the_end, SpecialTimestamp.LATEST),
                 read_committed=self._config.read_committed,
                 timeout_ms=self._config.default_api_timeout_ms,
             )

@@ -1,6 +1,6 @@
 """Exponential back-off with jitter (KIP-144, KIP-601, KIP-580)."""
 
-import random
+from ottla.base.rng import Rng
 
 _MULTIPLIER = 2
 _JITTER = 0.2
@@ -9,7 +9,7 @@ _JITTER = 0.2
 class Backoff:
     """Pauses that double from `first_ms` to `max_ms`, each spread by a fifth up or down."""
 
-    def __init__(self, first_ms: float, max_ms: float, rng: random.Random) -> None:
+    def __init__(self, first_ms: float, max_ms: float, rng: Rng) -> None:
         self._first_ms = first_ms
         self._max_ms = max(first_ms, max_ms)
         self._rng = rng

@@ -9,7 +9,6 @@ An `Ask` carries a ticket of the core's own. It comes back with the answer, exac
 use any more.
 """
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from enum import Enum, IntEnum
@@ -207,4 +206,5 @@ class Core(ABC):
         """A connection has been lost or closed. Requests that were on it fail one by one, each with its ticket."""
 
 
-DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
+#: The levels of `logging`.
+DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40

@@ -37,6 +37,7 @@ class _Waiting:
     correlation_id: int
     future: "asyncio.Future[Any]"
     timer: asyncio.TimerHandle
+    deadline_s: float
     timeout_ms: float
 
 
@@ -125,15 +126,9 @@ class Connection(asyncio.BufferedProtocol):
             return future
         correlation_id = self._next_correlation_id()
         wait_s = self._write(encode_request(api, version, correlation_id, self._client_id, message))
-        waiting = _Waiting(
-            api,
-            version,
-            correlation_id,
-            future,
-            self._loop.call_later(wait_s + timeout_ms / 1000, self._timed_out, correlation_id),
-            timeout_ms,
-        )
-        self._waiting.append(waiting)
+        deadline_s = self.last_used_s + wait_s + timeout_ms / 1000
+        timer = self._loop.call_at(deadline_s, self._timed_out, correlation_id)
+        self._waiting.append(_Waiting(api, version, correlation_id, future, timer, deadline_s, timeout_ms))
         return future
 
     def send_without_answer(self, api: ApiKey, version: int, message: tuple[Any, ...]) -> None:
@@ -229,9 +224,8 @@ class Connection(asyncio.BufferedProtocol):
         """What is on its way, or held, is not read by the broker for so long."""
         for waiting in self._waiting:
             waiting.timer.cancel()
-            waiting.timer = self._loop.call_at(
-                waiting.timer.when() + silence_s, self._timed_out, waiting.correlation_id
-            )
+            waiting.deadline_s += silence_s
+            waiting.timer = self._loop.call_at(waiting.deadline_s, self._timed_out, waiting.correlation_id)
 
     def _timed_out(self, correlation_id: int) -> None:
         for waiting in self._waiting:

@@ -17,9 +17,6 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
-
 
 async def list_offsets(
     cluster: Cluster,
@@ -29,7 +26,7 @@ async def list_offsets(
     timeout_ms: float,
     leave_out_gone: bool = False,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
-    """The offset of each partition at its time (milliseconds, or LATEST_ / EARLIEST_TIMESTAMP); -1 where there is none.
+    """The offset of each partition at its time (milliseconds, or a SpecialTimestamp); -1 where there is none.
 
     Retried within `timeout_ms`, for partitions that failed only. With `leave_out_gone` partitions that the cluster does
     not know (any more) are left out; else they are waited for. Raises RequestTimeoutError, KafkaError.

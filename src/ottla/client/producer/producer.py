@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.base.clock import Clock
 from ottla.base.types import TopicPartition
+from ottla.client.config.producer import producer_config
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, checked_offsets
 from ottla.client.core.producer.core import ProducerCore
@@ -26,7 +27,6 @@ from ottla.client.errors import BufferExhaustedError, ClientError, IllegalStateE
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.retry import Deadline
 from ottla.client.net.supervisor import Supervisor
-from ottla.client.producer.config import producer_config
 from ottla.client.producer.delivery import Delivery, wait
 from ottla.client.producer.refused import refused
 from ottla.client.serdes import serialize, serializer

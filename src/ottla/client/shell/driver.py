@@ -45,6 +45,7 @@ class Driver:
         self._feeding = False
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_s = 0.0
         self._it_is_time = supervisor.guarded(self._woken)
         self._handlers: dict[type, Callable[[Any], object]] = {
             intents.Ask: self._ask,
@@ -117,9 +118,10 @@ class Driver:
         if at_s is None or self._stopped:
             return
         if self._timer is not None:
-            if self._timer.when() <= at_s:
+            if self._timer_at_s <= at_s:
                 return
             self._timer.cancel()
+        self._timer_at_s = at_s
         self._timer = self._loop.call_at(at_s, self._it_is_time)
 
     def _woken(self) -> None:

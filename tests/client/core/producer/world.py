@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from ottla.client.config.producer import producer_config
 from ottla.client.core import intents
 from ottla.client.core.metadata import ClusterSnapshot, Node, PartitionInfo, TopicInfo
 from ottla.client.core.negotiation import TRANSACTION_VERSION, BrokerVersions
@@ -16,7 +17,6 @@ from ottla.client.core.producer.core import ProducerCore
 from ottla.client.core.producer.fates import RoomFreed, Settle
 from ottla.client.core.producer.identity import ProducerIdentity
 from ottla.client.errors import DisconnectedError
-from ottla.client.producer.config import producer_config
 from ottla.client.producer.delivery import Delivery
 from ottla.wire.apis import ApiKey
 from ottla.wire.batch import parse_header

@@ -50,7 +50,7 @@ class PartitionState:
         self.leader_epoch = UNKNOWN_EPOCH
         #: The leader has changed: whether the log still holds the position has to be asked.
         self.validate = False
-        #: A position has to be looked up by this time (or LATEST_ / EARLIEST_TIMESTAMP); None when not.
+        #: A position has to be looked up by this time (or LATEST_ / SpecialTimestamp.EARLIEST); None when not.
         self.reset_to_ms: int | None = None
         self.retry_at_s = 0.0
         self.paused = False

@@ -4,11 +4,11 @@ Users' threads append to the batch that fills; the core takes whole batches. Nob
 the shell holds its one lock around every call, for a few microseconds each. What needs no lock says so.
 """
 
-import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from ottla.base.rng import Rng
 from ottla.base.types import TopicPartition
 from ottla.client.core.producer.batch import ProducerBatch
 from ottla.client.core.producer.outcome import WHOLE_BATCH, Outcome
@@ -72,7 +72,7 @@ class Accumulator:
     def __init__(
         self,
         limits: Limits,
-        rng: random.Random,
+        rng: Rng,
         delivery: DeliveryMaker,
         *,
         partitioner: Partitioner | None = None,

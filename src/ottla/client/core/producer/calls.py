@@ -5,12 +5,12 @@ a queue. Each attempt has a number of its own: an answer to an earlier attempt, 
 changes nothing.
 """
 
-import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ottla.base.rng import Rng
 from ottla.client.core.backoff import Backoff
 from ottla.client.core.intents import (
     AnyBroker,
@@ -63,7 +63,7 @@ class CallTicket:
 class Calls:
     """The queue. The time of a call begins when it is its turn."""
 
-    def __init__(self, intend: Callable[[object], None], rng: random.Random, request_timeout_ms: float) -> None:
+    def __init__(self, intend: Callable[[object], None], rng: Rng, request_timeout_ms: float) -> None:
         self._intend = intend
         self._rng = rng
         self._request_timeout_ms = request_timeout_ms

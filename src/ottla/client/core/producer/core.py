@@ -6,12 +6,13 @@ where), `calls` and `transactions` (the talk with the coordinator). This module 
 which expires what is too old, sends what may be sent, and says when to come back.
 """
 
-import random
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from ottla.base.rng import Rng
 from ottla.base.types import TopicPartition
+from ottla.client.config.producer import ProducerConfig
 from ottla.client.core.intents import (
     AnyBroker,
     Channel,
@@ -35,7 +36,6 @@ from ottla.client.core.producer.sending import Sending, Sent, earlier
 from ottla.client.core.producer.sequencing import Sequencer
 from ottla.client.core.producer.transactions import Transactions
 from ottla.client.errors import AbortableTransactionError, ClientError, code_of
-from ottla.client.producer.config import ProducerConfig
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import NodeEndpoint, PartitionProduceResponse, ProduceResponse
@@ -47,7 +47,7 @@ _NO_TIMEOUT_MS = 2**31 - 1
 class ProducerCore(Core):
     """All that one producer decides."""
 
-    def __init__(self, config: ProducerConfig, rng: random.Random, delivery: DeliveryMaker) -> None:
+    def __init__(self, config: ProducerConfig, rng: Rng, delivery: DeliveryMaker) -> None:
         """`delivery` makes what users get for a record, see `accumulator`."""
         super().__init__()
         self._config = config

@@ -1,9 +1,10 @@
 """What becomes of batches: does what `answers` says, and keeps accumulator, sequences and transaction in step."""
 
-import random
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ottla.base.rng import Rng
+from ottla.client.config.producer import ProducerConfig
 from ottla.client.core.backoff import Backoff
 from ottla.client.core.intents import WARNING, Say
 from ottla.client.core.producer.accumulator import Accumulator
@@ -14,7 +15,6 @@ from ottla.client.core.producer.identity import ProducerIdentity
 from ottla.client.core.producer.sequencing import Sequencer
 from ottla.client.core.producer.transactions import Transactions
 from ottla.client.errors import ClientError, KafkaError, RecordTooLargeError, RequestTimeoutError, code_of
-from ottla.client.producer.config import ProducerConfig
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import PartitionProduceResponse
 
@@ -41,7 +41,7 @@ class Fates:
         accumulator: Accumulator,
         sequencer: Sequencer | None,
         transactions: Transactions | None,
-        rng: random.Random,
+        rng: Rng,
         intend: Callable[[object], None],
     ) -> None:
         self._config = config

@@ -4,10 +4,10 @@ Sticky: records without a key fill one partition until `batch.size` bytes went t
 next partition is drawn. So batches are full and partitions get the same number of bytes.
 """
 
-import random
 from collections.abc import Callable
 from functools import lru_cache
 
+from ottla.base.rng import Rng
 from ottla.wire.hashing import partition_for_key
 
 #: partition(topic, key, number of partitions) -> partition
@@ -17,7 +17,7 @@ Partitioner = Callable[[str, bytes | None, int], int]
 class StickyPartition:
     """The partition that records without a key of one topic go to."""
 
-    def __init__(self, batch_size_bytes: int, rng: random.Random) -> None:
+    def __init__(self, batch_size_bytes: int, rng: Rng) -> None:
         self.partition = -1
         self._batch_size_bytes = batch_size_bytes
         self._rng = rng

@@ -5,6 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
+from ottla.client.config.producer import ProducerConfig
 from ottla.client.core.intents import Ask, Broker, Connect, Message, RefreshMetadata, Track
 from ottla.client.core.metadata import NO_LEADER, ClusterSnapshot
 from ottla.client.core.producer.accumulator import Accumulator, PartitionQueue
@@ -12,7 +13,6 @@ from ottla.client.core.producer.batch import ProducerBatch
 from ottla.client.core.producer.identity import ProducerIdentity
 from ottla.client.core.producer.sequencing import Sequencer
 from ottla.client.core.producer.transactions import Transactions
-from ottla.client.producer.config import ProducerConfig
 from ottla.wire.apis import ApiKey
 from ottla.wire.compression import Compression
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

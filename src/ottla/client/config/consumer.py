@@ -9,7 +9,7 @@ from ottla.assign import BUILT_IN
 from ottla.base.config import ConfigKey, ConfigType, between, not_empty, one_of
 from ottla.base.errors import ConfigError
 from ottla.client.config import CommonConfig, build, client_keys
-from ottla.client.net.log_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from ottla.wire.special_timestamp import SpecialTimestamp
 
 log = logging.getLogger("ottla.consumer")
 
@@ -26,9 +26,9 @@ def reset_time(policy: str, now_ms: int) -> int | None:
     """The time that `auto.offset.reset` means, or None for none. Raises ConfigError for a duration that is not one."""
     match policy:
         case "earliest":
-            return EARLIEST_TIMESTAMP
+            return SpecialTimestamp.EARLIEST
         case "latest":
-            return LATEST_TIMESTAMP
+            return SpecialTimestamp.LATEST
         case "none":
             return None
     kind, _, text = policy.partition(":")
