@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from ottla.client.core import sequencing
-from ottla.client.core.sequencing import NO_SEQUENCE, Sequencer, Verdict
-from ottla.client.producer.sender import Sender
+from ottla.client.core.producer import sequencing
+from ottla.client.core.producer.fates import Fates
+from ottla.client.core.producer.identity import NO_SEQUENCE
+from ottla.client.core.producer.sending import Sending
 
 
 @contextmanager
@@ -20,25 +22,27 @@ def epoch_raised_in_doubt() -> Iterator[None]:
 @contextmanager
 def retried_with_a_new_sequence() -> Iterator[None]:
     """A batch that is sent again is counted as a new one."""
-    right = Sequencer.refused
+    right = Fates._repeat
 
-    def refused(self: Sequencer, batch: Any, *args: Any) -> Verdict:
-        verdict = right(self, batch, *args)
-        partition = self._of(batch.tp)
-        if verdict is Verdict.RETRY and partition.unanswered == [batch] and batch.base_sequence != NO_SEQUENCE:
+    def repeat(self: Fates, batch: Any, *args: Any) -> None:
+        assert self._sequencer is not None
+        partition = self._sequencer._of(batch.tp)
+        if partition.unanswered == [batch] and batch.base_sequence != NO_SEQUENCE:
             partition.remove(batch)
             batch.base_sequence = NO_SEQUENCE
-        return verdict
+        right(self, batch, *args)
 
-    with patch.object(Sequencer, "refused", refused):
+    with patch.object(Fates, "_repeat", repeat):
         yield
 
 
 @contextmanager
 def twenty_in_flight() -> Iterator[None]:
     """More batches are open than a broker remembers."""
-    with (
-        patch.object(sequencing, "MAX_UNANSWERED", 20),
-        patch.object(Sender, "_has_room", lambda self, connection, leader: self._in_flight.get(leader, 0) < 20),
-    ):
+    right = Sending.__init__
+
+    def made(self: Sending, config: Any, *args: Any) -> None:
+        right(self, replace(config, max_in_flight_requests_per_connection=20), *args)
+
+    with patch.object(sequencing, "MAX_UNANSWERED", 20), patch.object(Sending, "__init__", made):
         yield

@@ -4,8 +4,8 @@ import asyncio
 from functools import partial
 
 from ottla.base.types import TopicPartition
-from ottla.client.core.delivery import Delivery
 from ottla.client.errors import BufferExhaustedError, ClientError
+from ottla.client.producer.delivery import Delivery
 from ottla.client.producer.producer import AsyncProducer
 from sim.history import Sent, Settled
 from sim.seam import make_producer

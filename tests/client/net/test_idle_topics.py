@@ -22,9 +22,6 @@ async def minutes_pass(loop: MovableLoop, broker: ScriptedBroker) -> None:
     assert len(broker.asked(ApiKey.METADATA)) > asked
 
 
-@pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 8, suspicion 5: a topic used once is asked for, for good"
-)
 def test_a_topic_that_was_deleted_is_not_made_again_by_a_producer_that_is_idle() -> None:
     async def test(loop: MovableLoop) -> None:
         async with ScriptedBroker({"t": 1}) as broker, broker.producer() as producer:
@@ -39,14 +36,6 @@ def test_a_topic_that_was_deleted_is_not_made_again_by_a_producer_that_is_idle()
     in_moved_time(test)
 
 
-_TWO_CLOCKS = pytest.mark.xfail(
-    strict=True,
-    raises=RequestTimeoutError,
-    reason="beyond issue 8: batches are dated by another clock than the loop's, so here they are late at once",
-)
-
-
-@_TWO_CLOCKS
 def test_a_topic_that_was_forgotten_goes_on_with_the_next_sequence() -> None:
     """The broker remembers the producer longer than that: a sequence begun again would be taken for a repetition."""
 
@@ -63,7 +52,6 @@ def test_a_topic_that_was_forgotten_goes_on_with_the_next_sequence() -> None:
     in_moved_time(test)
 
 
-@_TWO_CLOCKS
 def test_a_topic_in_use_is_kept() -> None:
     async def test(loop: MovableLoop) -> None:
         async with ScriptedBroker({"t": 1}) as broker, broker.producer() as producer:
@@ -76,11 +64,6 @@ def test_a_topic_in_use_is_kept() -> None:
     in_moved_time(test)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=TimeoutError,
-    reason="beyond issue 8: a topic made again with fewer partitions is written to as if it had the old ones",
-)
 async def test_keys_go_to_the_partitions_that_a_topic_has_now(watchdog: Watchdog) -> None:
     config = {"metadata.max.age.ms": 5, "request.timeout.ms": 500, "delivery.timeout.ms": 900}
     async with watchdog(), ScriptedBroker({"t": 8}) as broker, broker.producer(config) as producer:

@@ -28,9 +28,6 @@ async def told(producer: AsyncProducer) -> BaseException:
     return raised.value
 
 
-@pytest.mark.xfail(
-    strict=True, raises=TimeoutError, reason="beyond issue 8: pump() raises, and neither the batch nor its time goes on"
-)
 async def test_a_broker_that_does_not_speak_produce_is_told(watchdog: Watchdog) -> None:
     async with (
         watchdog(),
@@ -44,7 +41,6 @@ def bad_host(answer: MetadataResponse) -> MetadataResponse:
     return answer._replace(brokers=tuple(node._replace(host="two..dots") for node in answer.brokers))
 
 
-@pytest.mark.xfail(strict=True, reason="beyond issue 8: one answer with a host that cannot be a name ends the client")
 async def test_a_host_that_cannot_be_a_name_is_asked_for_again(watchdog: Watchdog) -> None:
     async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.producer() as producer:
         broker.script(ApiKey.METADATA, changed(bad_host))
@@ -70,11 +66,6 @@ async def test_a_host_that_cannot_be_a_name_does_not_run_hot(watchdog: Watchdog)
         assert len(begun) < 50
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="beyond issue 8: without an id, another is asked for at once, without a pause",
-)
 async def test_an_answer_without_a_producer_id_does_not_run_hot(watchdog: Watchdog) -> None:
     config = {**_SOON, "retry.backoff.ms": 50}
     async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.producer(config) as producer:
@@ -106,11 +97,6 @@ async def test_what_on_delivery_raises_harms_no_other_record(watchdog: Watchdog,
         assert len(heard) == 2
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=TimeoutError,
-    reason="beyond issue 8: a loop that has ended while it waited for a record ends the reading of that answer",
-)
 async def test_a_loop_that_ended_while_it_waited_for_a_record_harms_no_other(watchdog: Watchdog) -> None:
     async def waits_in_vain(delivery: Delivery) -> None:
         with pytest.raises(TimeoutError):

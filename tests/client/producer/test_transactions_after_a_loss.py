@@ -1,13 +1,16 @@
 """A transaction whose batch was lost on the wire can be aborted, and then the next one begins without a trace of it."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
-from ottla import AsyncProducer, RequestTimeoutError
+from ottla import AbortableTransactionError, AsyncProducer, RequestTimeoutError
+from ottla.base.errors import OttlaError
 from ottla.wire.apis import ApiKey
+from ottla.wire.messages.init_producer_id import InitProducerIdResponse
 from tests.client.conftest import Watchdog
-from tests.client.scripted_broker import Hold, ScriptedBroker, Step, hang_up, lose_answer, silence
+from tests.client.scripted_broker import Hold, ScriptedBroker, Step, hang_up, instead, lose_answer, silence
 
 _CONFIG: dict[str, object] = {"transactional.id": "id"}
 
@@ -69,3 +72,54 @@ async def test_a_batch_that_timed_out_does_not_fail_the_transaction_after_the_ab
         await producer.send("t", b"next")
         await producer.commit_transaction()
         assert broker.kafka.log("t").values() == [b"next"]
+
+
+@pytest.mark.parametrize("api", [ApiKey.FIND_COORDINATOR, ApiKey.INIT_PRODUCER_ID, ApiKey.PRODUCE, ApiKey.END_TXN])
+@pytest.mark.parametrize(
+    "step", [hang_up, lose_answer, instead(b"\0\0\0\2hi")], ids=["not heard", "answer lost", "garbage"]
+)
+@pytest.mark.parametrize("transaction_version", [1, 2])
+async def test_a_commit_goes_on_after_any_loss_and_writes_once(
+    watchdog: Watchdog, api: ApiKey, step: Step, transaction_version: int
+) -> None:
+    async with (
+        watchdog(),
+        ScriptedBroker({"t": 1}, transaction_version=transaction_version) as broker,
+        broker.producer(_CONFIG) as producer,
+    ):
+        broker.script(api, step)
+        await producer.init_transactions()
+        for value in (b"1", b"2"):
+            async with producer.transaction():
+                await producer.send("t", value)
+        assert broker.kafka.log("t").values() == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("api", [ApiKey.PRODUCE, ApiKey.END_TXN])
+async def test_a_commit_that_is_broken_off_can_be_repeated(watchdog: Watchdog, api: ApiKey) -> None:
+    async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.producer(_CONFIG) as producer:
+        await producer.init_transactions()
+        await producer.begin_transaction()
+        held = Hold()
+        broker.script(api, held)
+        await producer.send("t", b"v")
+        committing = asyncio.create_task(producer.commit_transaction())
+        await held.reached.wait()
+        committing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await committing
+        held.release()
+        await producer.commit_transaction()
+        assert broker.kafka.log("t").values() == [b"v"]
+
+
+@pytest.mark.xfail(
+    strict=True, raises=TimeoutError, reason="beyond issue 8: without an id the records wait for delivery.timeout.ms"
+)
+async def test_an_identity_that_is_none_is_not_taken_for_one(watchdog: Watchdog) -> None:
+    async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.producer(_CONFIG) as producer:
+        broker.script(ApiKey.INIT_PRODUCER_ID, instead(InitProducerIdResponse(0, 0, -1, -1)))
+        with suppress(OttlaError):
+            await producer.init_transactions()
+            async with producer.transaction():
+                await producer.send("t", b"v")

@@ -274,7 +274,7 @@ async def connect(
             _, connection = await loop.create_connection(lambda: Connection(client_id, name), host, port)
     except TimeoutError:
         raise DisconnectedError(f"no connection to {name} within {setup_timeout_ms:.0f} ms") from None
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # UnicodeError: a host that cannot be a name
         raise DisconnectedError(f"cannot connect to {name}: {error}") from error
     try:
         await connection.handshake(request_timeout_ms)

@@ -7,6 +7,7 @@ awaited in asyncio, and waited for in a thread.
 import asyncio
 import threading
 from collections.abc import Generator
+from contextlib import suppress
 from typing import NamedTuple
 
 from ottla.client.core.producer.outcome import NO_TIMESTAMP, UNKNOWN_OFFSET, Outcome
@@ -79,7 +80,11 @@ async def wait(outcome: Outcome) -> None:
         if not future.done():
             future.set_result(None)
 
-    outcome.when_done(lambda: loop.call_soon_threadsafe(wake))
+    def wake_in_loop() -> None:
+        with suppress(RuntimeError):  # that loop has ended, and nobody waits in it any more
+            loop.call_soon_threadsafe(wake)
+
+    outcome.when_done(wake_in_loop)
     await future
 
 

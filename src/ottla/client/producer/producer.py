@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from operator import index
-from time import monotonic, time_ns
+from time import time_ns
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +69,7 @@ class AsyncProducer:
         """Raises ConfigError. Nothing is connected yet.
 
         A `cluster` is shared: its connections outlive the producer, and whoever made it closes it. `clock` and `rng`
-        are for tests that are in charge of time and chance; the clock agrees with that of the event loop.
+        are for tests that are in charge of time and chance; of the clock only the wall reading is used, for timestamps.
         """
         self.config = producer_config(config)
         self._transactional_id = self.config.transactional_id
@@ -77,7 +77,6 @@ class AsyncProducer:
         self._value_serializer = serializer("value.serializer", self.config.value_serializer)
         self._bytes_only = self._key_serializer is None and self._value_serializer is None
         rng = rng or random.Random()
-        self._now_s = monotonic if clock is None else lambda: clock.monotonic_ms() / 1000
         self._time_ns = time_ns if clock is None else lambda: clock.now_ms() * 1_000_000
         self._shares_cluster = cluster is not None
         self._cluster = cluster or Cluster(self.config, rng, auto_create_topics=True)
@@ -257,9 +256,7 @@ class AsyncProducer:
                 )
                 if delivery is not None:
                     return delivery
-                delivery = self._records.begin(
-                    topic, partition, timestamp_ms, key, value, headers, on_delivery, self._now_s()
-                )
+                delivery = self._records.begin(topic, partition, timestamp_ms, key, value, headers, on_delivery)
         except (TypeError, ValueError, AttributeError, OverflowError) as fault:
             raise refused(topic, partition, timestamp_ms, headers, fault) from fault
         if delivery is not None:
@@ -311,7 +308,7 @@ class AsyncProducer:
         """Queue a whole batch without waiting, from any thread; None when `make_way` has to be awaited first."""
         self._check_send()
         with self._lock:
-            delivery = self._records.append_batch(topic, partition, builder, self._now_s())
+            delivery = self._records.append_batch(topic, partition, builder)
         if delivery is not None:
             self._wake()
         return delivery

@@ -40,11 +40,12 @@ class Bench:
         with self.lock:
             if self.acc.append("t", partition, 1, key, value, (), None) is not None:
                 return True
-            begun = self.acc.begin("t", partition, 1, key, value, (), None, self.now_s) is not None
+            begun = self.acc.begin("t", partition, 1, key, value, (), None) is not None
             self.begun += begun
             return begun
 
     def take_all(self) -> list[ProducerBatch]:
+        self.acc.date(self.now_s)
         queues, _ = self.acc.waiting(self.now_s + 1_000, 0)
         taken = []
         for queue in queues:
@@ -61,7 +62,7 @@ def values(batch: ProducerBatch) -> list[bytes | None]:
 def test_a_topic_that_is_not_known_is_not_taken() -> None:
     accumulator = Bench().acc
     assert accumulator.append("other", None, 1, None, b"v", (), None) is None
-    assert accumulator.begin("other", None, 1, None, b"v", (), None, 0.0) is None
+    assert accumulator.begin("other", None, 1, None, b"v", (), None) is None
 
 
 def test_a_batch_is_begun_when_the_last_is_full() -> None:
@@ -149,6 +150,7 @@ def test_buffer_memory_is_not_exceeded_and_comes_back() -> None:
 def test_linger_decides_when_a_batch_is_due() -> None:
     bench = Bench(partitions=1)
     bench.add()
+    bench.acc.date(0.0)
     assert bench.acc.waiting(0.0, 0.005) == ([], 0.005)
     due, _ = bench.acc.waiting(0.005, 0.005)
     assert [queue.tp for queue in due] == [TopicPartition("t", 0)]
@@ -165,7 +167,7 @@ def test_who_waits_for_room_has_batches_sent_that_are_not_full() -> None:
 def test_a_topic_without_batches_is_idle_after_its_time_and_can_be_forgotten() -> None:
     bench = Bench(partitions=2)
     bench.acc.set_partitions("busy", 1, [0], 0.0)
-    bench.acc.begin("busy", 0, 1, None, b"v", (), None, 0.0)
+    bench.acc.begin("busy", 0, 1, None, b"v", (), None)
     assert bench.acc.idle_topics(9.0, 10.0) == ({}, 10.0)
     assert bench.acc.idle_topics(10.0, 10.0) == ({"t": 2}, 20.0), "a batch is open in the other one"
     bench.acc.forget("t")
@@ -213,6 +215,6 @@ def test_what_is_no_record_leaves_nothing_behind() -> None:
     with pytest.raises(TypeError):
         bench.add("text")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="timestamp"):
-        bench.acc.begin("t", 0, 2**62, None, b"v", (), None, 0.0)
+        bench.acc.begin("t", 0, 2**62, None, b"v", (), None)
     assert bench.acc.incomplete() == []
     assert bench.add()

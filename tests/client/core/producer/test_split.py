@@ -29,11 +29,12 @@ class Bench:
 
     def add(self, value: bytes) -> Delivery:
         record = ("t", 0, 5, b"k", value, (("h", b"1"),), self.heard.append)
-        delivery: Delivery | None = self.acc.append(*record) or self.acc.begin(*record, 0.0)
+        delivery: Delivery | None = self.acc.append(*record) or self.acc.begin(*record)
         assert delivery is not None
         return delivery
 
     def take(self) -> ProducerBatch:
+        self.acc.date(0.0)
         [queue] = self.acc.waiting(1.0, 0.0)[0]
         return self.acc.take(queue)
 

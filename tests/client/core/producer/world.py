@@ -159,7 +159,7 @@ class World:
         for _ in range(count):
             value = len(self.records)
             record = (TOPIC, partition, 1, None, b"%d" % value, (), None)
-            delivery = self.core.accumulator.append(*record) or self.core.accumulator.begin(*record, self.now_s)
+            delivery = self.core.accumulator.append(*record) or self.core.accumulator.begin(*record)
             assert delivery is not None
             self.records.append(Record(value, partition, delivery, self.transaction))
         self.feed(self.core.flush)

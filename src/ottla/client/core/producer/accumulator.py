@@ -55,10 +55,12 @@ class PartitionQueue:
 
 
 class _Topic:
-    __slots__ = ("queues", "sticky", "sticky_queue", "used_s")
+    __slots__ = ("count", "queues", "sticky", "sticky_queue", "used_s")
 
     def __init__(self, sticky: StickyPartition, used_s: float) -> None:
         self.queues: list[PartitionQueue] = []
+        #: How many of them the topic has now.
+        self.count = 0
         self.sticky = sticky
         #: The queue of `sticky`'s partition, at hand for the most frequent path.
         self.sticky_queue: PartitionQueue | None = None
@@ -89,6 +91,8 @@ class Accumulator:
         self._open: dict[TopicPartition, PartitionQueue] = {}
         #: Batches whose fate is open, in the order they were made.
         self._incomplete: dict[ProducerBatch, None] = {}
+        #: Batches that were begun since the core has looked: it says when that was.
+        self._undated: list[ProducerBatch] = []
         #: Somebody waits for room in `buffer.memory`: what fills is sent at once.
         self.room_wanted = False
         self._closed: Exception | None = None
@@ -107,8 +111,8 @@ class Accumulator:
         if state is None:
             return None
         if self._partitioner is not None:
-            return self._partitioner(topic, key, len(state.queues))
-        return by_key(topic, key, len(state.queues))
+            return self._partitioner(topic, key, state.count)
+        return by_key(topic, key, state.count)
 
     def unsettled_records(self) -> int:
         """How many records have an open fate. The collector may ask, in the middle of anything."""
@@ -153,7 +157,6 @@ class Accumulator:
         value: bytes | None,
         headers: Headers,
         on_delivery: OnDelivery | None,
-        now_s: float,
     ) -> Any | None:
         """Begin a batch with a record, after `append` has refused it.
 
@@ -183,14 +186,14 @@ class Accumulator:
             raise IllegalStateError(f"topic {topic} has no partition")
         builder = BatchBuilder(limit)
         index = builder.try_append(timestamp_ms, key, value, headers)  # raises for what is no record
-        batch = self._new_batch(state, queue, builder, limit, now_s)
+        batch = self._new_batch(queue, builder, limit)
         queue.open = batch
         delivery = self._delivery(batch.outcome, index, timestamp_ms)
         if on_delivery is not None:
             batch.callbacks.append((delivery, on_delivery))
         return delivery
 
-    def append_batch(self, topic: str, partition: int | None, builder: BatchBuilder, now_s: float) -> Any | None:
+    def append_batch(self, topic: str, partition: int | None, builder: BatchBuilder) -> Any | None:
         """Add a whole batch, to any partition if None; None as in `begin`. Raises what `begin` raises."""
         if self._closed is not None:
             raise self._closed
@@ -203,7 +206,7 @@ class Accumulator:
         if not self._has_room(builder.size_bytes):
             return None
         self._close_open(state, queue)
-        batch = self._new_batch(state, queue, builder, builder.size_bytes, now_s)
+        batch = self._new_batch(queue, builder, builder.size_bytes)
         queue.open = batch
         self._close_open(state, queue)
         return self._delivery(batch.outcome, WHOLE_BATCH, NO_TIMESTAMP_MS)
@@ -226,18 +229,30 @@ class Accumulator:
         """Batches whose fate is open, oldest first."""
         return list(self._incomplete)
 
+    def date(self, now_s: float) -> None:
+        """Batches that are new were begun now: users' threads need no clock."""
+        if self._undated:
+            for batch in self._undated:
+                batch.created_s = self._topics[batch.tp.topic].used_s = now_s
+            self._undated.clear()
+
     def close_all(self) -> None:
         """Close the batches that fill, so that they go at once."""
         for queue in list(self._open.values()):
             self._close_open(self._topics[queue.tp.topic], queue)
 
     def set_partitions(self, topic: str, count: int, available: list[int], now_s: float) -> None:
-        """The topic has `count` partitions, of which `available` have a leader."""
+        """The topic has `count` partitions, of which `available` have a leader.
+
+        They can be fewer than before: it was deleted and made again. Batches of those that are gone stay until their
+        time is over.
+        """
         state = self._topics.get(topic)
         if state is None:
             state = self._topics[topic] = _Topic(StickyPartition(self._limits.batch_size, self._rng), now_s)
         for partition in range(len(state.queues), count):
             state.queues.append(PartitionQueue(TopicPartition(topic, partition)))
+        state.count = count
         state.sticky.set_partitions(count, available)
         state.sticky_queue = state.queues[state.sticky.partition] if state.sticky.partition >= 0 else None
 
@@ -246,6 +261,7 @@ class Accumulator:
         be idle (None when there is no other)."""
         for batch in self._incomplete:
             self._topics[batch.tp.topic].used_s = now_s
+        self.date(now_s)
         idle = {topic: len(s.queues) for topic, s in self._topics.items() if s.used_s + idle_s <= now_s}
         others = [state.used_s + idle_s for topic, state in self._topics.items() if topic not in idle]
         return idle, min(others, default=None)
@@ -292,6 +308,8 @@ class Accumulator:
     def split(self, batch: ProducerBatch) -> tuple[ProducerBatch, ProducerBatch]:
         """Put the halves of a batch that is not queued in its place: in the queue, in memory, and in age."""
         halves = batch.split()
+        for half in halves:
+            half.created_s = batch.created_s
         whole, self._incomplete = self._incomplete, {}
         for each in whole:
             self._incomplete.update(dict.fromkeys(halves if each is batch else (each,)))
@@ -342,21 +360,19 @@ class Accumulator:
     # inside
 
     def _queue(self, state: _Topic, topic: str, partition: int) -> PartitionQueue:
-        if not 0 <= partition < len(state.queues):
+        if not 0 <= partition < state.count:
             raise UnknownTopicOrPartitionError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {topic} has partitions 0 to {len(state.queues) - 1}, not {partition}",
+                f"topic {topic} has partitions 0 to {state.count - 1}, not {partition}",
             )
         return state.queues[partition]
 
-    def _new_batch(
-        self, state: _Topic, queue: PartitionQueue, builder: BatchBuilder, reserved_bytes: int, now_s: float
-    ) -> ProducerBatch:
+    def _new_batch(self, queue: PartitionQueue, builder: BatchBuilder, reserved_bytes: int) -> ProducerBatch:
         queue.count += 1
-        state.used_s = now_s
-        batch = ProducerBatch(queue.tp, (queue.count,), builder, now_s, reserved_bytes)
+        batch = ProducerBatch(queue.tp, (queue.count,), builder, reserved_bytes)
         self._used_bytes += reserved_bytes
         self._incomplete[batch] = None
+        self._undated.append(batch)
         self._open[queue.tp] = queue
         return batch
 

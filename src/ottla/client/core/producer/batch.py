@@ -1,6 +1,7 @@
 """A batch on its way: first it fills, then it has bytes, a sequence, and attempts."""
 
 from collections.abc import Callable
+from math import inf
 from typing import Any
 
 from ottla.base.require import require
@@ -46,13 +47,13 @@ class ProducerBatch:
         tp: TopicPartition,
         number: tuple[int, ...],
         builder: BatchBuilder,
-        created_s: float,
         reserved_bytes: int,
     ) -> None:
         self.tp = tp
         #: Counts the batches of the partition: their order, whatever happens to them. Halves add a place of their own.
         self.number = number
-        self.created_s = created_s
+        #: When it was begun, as the core has seen it.
+        self.created_s = inf
         #: What it takes of `buffer.memory`.
         self.reserved_bytes = reserved_bytes
         self.outcome = Outcome(tp)
@@ -125,7 +126,7 @@ class ProducerBatch:
             second.try_append(*record[1:])
         require(first.record_count + second.record_count == len(records), "records were lost in a split")
         halves = tuple(
-            ProducerBatch(self.tp, (*self.number, n), builder, self.created_s, reserved_bytes)
+            ProducerBatch(self.tp, (*self.number, n), builder, reserved_bytes)
             for n, builder, reserved_bytes in (
                 (0, first, self.reserved_bytes // 2),
                 (1, second, self.reserved_bytes - self.reserved_bytes // 2),

@@ -204,6 +204,7 @@ class ProducerCore(Core):
 
     def _move(self, now_s: float) -> None:
         """Go on as far as it goes; what comes next by time is in `wake_at_s`."""
+        self.accumulator.date(now_s)
         self._fates.expire(now_s)
         next_s = None
         if self._may_send(now_s):
@@ -250,7 +251,7 @@ class ProducerCore(Core):
                 AnyBroker(),
                 ApiKey.INIT_PRODUCER_ID,
                 make,
-                lambda answer: (answer.error_code, ""),
+                requests.identity_error,
                 done,
                 lambda error, now_s: self._fates.give_up_all(error),
                 self._config.delivery_timeout_ms,

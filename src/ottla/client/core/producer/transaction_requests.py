@@ -14,7 +14,7 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from ottla.wire.messages.end_txn import EndTxnRequest
-from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -26,6 +26,13 @@ from ottla.wire.messages.txn_offset_commit import (
 def init_producer_id(transactional_id: str | None, timeout_ms: int, current: ProducerIdentity) -> InitProducerIdRequest:
     """Ask for an identity; with `current` for the epoch after it (KIP-360)."""
     return InitProducerIdRequest(transactional_id, timeout_ms, current.producer_id, current.epoch)
+
+
+def identity_error(answer: InitProducerIdResponse) -> tuple[int, str]:
+    """The error of an answer to InitProducerId; an answer without an id is one too."""
+    if answer.error_code == ErrorCode.NONE and answer.producer_id < 0:
+        return ErrorCode.UNKNOWN_SERVER_ERROR, "the broker gave no producer id, and no error either"
+    return answer.error_code, ""
 
 
 def end_transaction(transactional_id: str, identity: ProducerIdentity, *, commit: bool) -> EndTxnRequest:

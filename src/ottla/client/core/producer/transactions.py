@@ -327,7 +327,7 @@ class Transactions:
             then(now_s)
 
         message = requests.init_producer_id(self._id, self._timeout_ms, current)
-        self._ask_own(ApiKey.INIT_PRODUCER_ID, lambda: message, _error_code, taken, user, now_s)
+        self._ask_own(ApiKey.INIT_PRODUCER_ID, lambda: message, requests.identity_error, taken, user, now_s)
 
     def _identified(self, identity: ProducerIdentity) -> None:
         self._sequencer.identified(identity)
