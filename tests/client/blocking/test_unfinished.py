@@ -6,20 +6,12 @@ import sys
 from types import FrameType
 from typing import Any
 
-import pytest
-
 from ottla import AsyncProducer
 from ottla.client.blocking.loop_thread import LoopThread
 from ottla.testing import Broker
 from tests.client.conftest import Watchdog
 from tests.client.journeys import make_topic, read_all
 from tests.client.scripted_broker import ScriptedBroker
-
-_RACED = pytest.mark.xfail(
-    strict=True,
-    raises=AttributeError,
-    reason="issue 8, suspicion 15: the builder is read twice, and is gone the second time",
-)
 
 
 class Preempted:
@@ -74,17 +66,11 @@ def every_preemption_is_survived(config: dict[str, object]) -> None:
         thread.stop()
 
 
-@_RACED
 async def test_what_is_unfinished_can_be_asked_while_batches_are_sent(watchdog: Watchdog) -> None:
     async with watchdog(), ScriptedBroker({"t": 1}) as broker:
         await asyncio.to_thread(every_preemption_is_survived, broker.config())
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 8, suspicion 15: one client that cannot say what it loses ends the ending of all the others",
-)
 def test_a_client_that_cannot_say_what_it_loses_keeps_no_other_from_its_ending() -> None:
     program = """
 import sys

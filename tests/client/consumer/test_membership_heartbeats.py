@@ -6,7 +6,6 @@ import pytest
 
 from ottla import AsyncConsumer, TopicPartition
 from ottla.base.errors import OttlaError
-from ottla.client.errors import InternalError
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import FindCoordinatorResponse
@@ -59,11 +58,6 @@ def bad_host(answer: FindCoordinatorResponse) -> Any:
     return answer._replace(coordinators=tuple(c._replace(host="two..dots", node_id=7) for c in answer.coordinators))
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=(TimeoutError, InternalError),
-    reason="beyond issue 8: the heartbeats end unheard when the coordinator's host cannot be a name",
-)
 async def test_a_coordinator_that_cannot_be_reached_is_looked_for_again(watchdog: Watchdog) -> None:
     async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.consumer(_GROUP) as consumer:
         await joined(consumer)

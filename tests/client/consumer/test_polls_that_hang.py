@@ -72,7 +72,6 @@ def ends_unheard(reason: str) -> pytest.MarkDecorator:
             ApiKey.METADATA,
             bad_host,
             id="Metadata has a bad host",
-            marks=ends_unheard("one answer with a host that cannot be a name ends the client"),
         ),
     ],
 )
@@ -126,7 +125,6 @@ def nobody(answer: FindCoordinatorResponse) -> Answer:
             ApiKey.FIND_COORDINATOR,
             bad_coordinator,
             id="FindCoordinator has a bad host",
-            marks=ends_unheard("a coordinator that cannot be reached because of its name is never looked for again"),
         ),
         pytest.param(ApiKey.FIND_COORDINATOR, nobody, id="FindCoordinator says nothing"),
     ],

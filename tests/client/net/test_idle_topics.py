@@ -3,9 +3,6 @@
 A deleted topic must not come back because somebody wrote to it once; and what is used again goes on where it was.
 """
 
-import pytest
-
-from ottla import RequestTimeoutError
 from ottla.wire.apis import ApiKey
 from tests.client.conftest import Watchdog
 from tests.client.moved_time import MovableLoop, in_moved_time

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from ottla import AbortableTransactionError, AsyncProducer, RequestTimeoutError
+from ottla import AsyncProducer, RequestTimeoutError
 from ottla.base.errors import OttlaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.init_producer_id import InitProducerIdResponse
@@ -113,9 +113,6 @@ async def test_a_commit_that_is_broken_off_can_be_repeated(watchdog: Watchdog, a
         assert broker.kafka.log("t").values() == [b"v"]
 
 
-@pytest.mark.xfail(
-    strict=True, raises=TimeoutError, reason="beyond issue 8: without an id the records wait for delivery.timeout.ms"
-)
 async def test_an_identity_that_is_none_is_not_taken_for_one(watchdog: Watchdog) -> None:
     async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.producer(_CONFIG) as producer:
         broker.script(ApiKey.INIT_PRODUCER_ID, instead(InitProducerIdResponse(0, 0, -1, -1)))

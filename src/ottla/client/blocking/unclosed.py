@@ -66,13 +66,13 @@ class Unclosed:
 
     def patience_s(self) -> float:
         """How long the end of the interpreter may wait for this client."""
-        return EXIT_TIMEOUT_S if self._client.unfinished() else _FAREWELL_TIMEOUT_S
+        return EXIT_TIMEOUT_S if self._unfinished() else _FAREWELL_TIMEOUT_S
 
     def end(self, when: str) -> None:
         """Begin to end the client, unless that has begun, and then warn. `when` says what came instead of a close."""
         if not self._finalizer.detach() and when == _AT_EXIT:
             return  # the client was dropped before, and is ending
-        unfinished = self._client.unfinished()
+        unfinished = self._unfinished()
         self._thread.call_soon(self._begin)
         warnings.warn(
             f"unclosed {self._kind} {when}{f': {unfinished}' if unfinished else ''}", ResourceWarning, stacklevel=2
@@ -81,9 +81,15 @@ class Unclosed:
     def wait(self, until_s: float) -> None:
         """Wait until the client has ended, at most until the monotonic time `until_s`; then log what was lost."""
         if not self._thread.join(max(0.0, until_s - time.monotonic())):
-            lost = self._client.unfinished()
+            lost = self._unfinished()
             if lost:
                 log.error("unclosed %s: %s, and the interpreter ends", self._kind, lost)
+
+    def _unfinished(self) -> str:
+        try:
+            return self._client.unfinished()
+        except Exception as fault:  # noqa: BLE001  the other clients still have to be ended
+            return f"what is lost could not be found out ({fault!r})"
 
     def _dropped(self) -> None:
         # The garbage collector calls this in any thread, perhaps on the loop and inside a lock. It must not wait.
