@@ -4,10 +4,11 @@ from ottla.base.types import TopicPartition
 from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
-from ottla.log.results import Appended, Isolation, Read, SpecialTimestamp
+from ottla.log.results import Appended, Isolation, Read
 from ottla.log.storage import Storage
 from ottla.wire.batch import BatchHeader, iter_headers, parse_end_txn_marker
 from ottla.wire.errors import ErrorCode
+from ottla.wire.special_timestamp import SpecialTimestamp
 from tests.log.batches import NOW_MS, idempotent
 
 TP = TopicPartition("orders", 0)
