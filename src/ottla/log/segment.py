@@ -368,8 +368,9 @@ def delete_segments(storage: Storage, segments: list[Segment]) -> None:
         except StorageError as refused:
             fault = refused
     storage.sync_names()
-    for segment in gone:
-        segment.remove_mark()
+    for segment in segments:
+        if segment in gone:
+            segment.remove_mark()
     segments[:] = [segment for segment in segments if segment not in gone]
     if fault is not None:
         raise fault

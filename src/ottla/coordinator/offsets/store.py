@@ -66,7 +66,7 @@ class OffsetStore:
     def group_ids(self) -> Iterator[str]:
         """Groups with offsets, committed or in open transactions."""
         yield from self._committed
-        yield from self._open.keys() - self._committed.keys()
+        yield from (group_id for group_id in self._open if group_id not in self._committed)
 
     # -- changes
 
