@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from ottla.client.blocking.consumer import Consumer
     from ottla.client.blocking.producer import Producer
     from ottla.client.consumer.consumer import AsyncConsumer
-    from ottla.client.consumer.resets import OffsetReset
     from ottla.client.core.consumer.consumer_record import ConsumerRecord
+    from ottla.client.core.consumer.offset_reset import OffsetReset
     from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
     from ottla.client.core.producer.transactions import TransactionHandle
     from ottla.client.errors import (
         AbortableTransactionError,
+        AssignorError,
         AuthorizationError,
         BufferExhaustedError,
         ClientError,
@@ -64,6 +65,7 @@ _EXPORTS = {
     "AbortableTransactionError": "client.errors",
     "Admin": "client.blocking.admin",
     "AlterConfig": "client.admin.types",
+    "AssignorError": "client.errors",
     "AsyncAdmin": "client.admin.admin",
     "AsyncConsumer": "client.consumer.consumer",
     "AsyncProducer": "client.producer.producer",
@@ -92,7 +94,7 @@ _EXPORTS = {
     "OffsetAndMetadata": "client.core.offsets",
     "OffsetAndTimestamp": "client.core.offsets",
     "OffsetOutOfRangeError": "client.errors",
-    "OffsetReset": "client.consumer.resets",
+    "OffsetReset": "client.core.consumer.offset_reset",
     "OffsetSpec": "client.admin.types",
     "OttlaError": "base.errors",
     "Producer": "client.blocking.producer",
@@ -115,6 +117,7 @@ __all__ = [
     "AbortableTransactionError",
     "Admin",
     "AlterConfig",
+    "AssignorError",
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",

@@ -12,7 +12,7 @@ import ottla.client
 #: What reads the time of day.
 _WALL_CLOCK = {"time", "time_ns", "now", "utcnow", "today"}
 #: Where it is what is wanted: records' timestamps, and `by_duration`.
-_ALLOWED = {"producer/producer.py": 1, "consumer/parts.py": 1}
+_ALLOWED = {"producer/producer.py": 2, "consumer/consumer.py": 1}
 
 
 def readings(path: Path) -> int:
@@ -21,6 +21,8 @@ def readings(path: Path) -> int:
     for node in ast.walk(ast.parse(path.read_text())):
         match node:
             case ast.Name(id="time_ns", ctx=ast.Load()):
+                found += 1
+            case ast.Call(func=ast.Attribute(attr="now_ms")):  # of a Clock
                 found += 1
             case ast.Call(func=ast.Attribute(attr=name, value=ast.Name(id="time" | "datetime" | "date"))):
                 found += name in _WALL_CLOCK

@@ -8,7 +8,6 @@ from ottla.assign import Assignment, BaseAssignor, RangeAssignor, RebalanceProto
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.client.config.consumer import consumer_config, reset_time
-from ottla.client.consumer.resets import OffsetReset
 from ottla.client.core.consumer.group_protocol import (
     assign_all,
     assignors,
@@ -18,6 +17,7 @@ from ottla.client.core.consumer.group_protocol import (
     rebalance_protocol,
     subscription_protocols,
 )
+from ottla.client.core.consumer.offset_reset import OffsetReset
 from ottla.client.core.consumer.subscription import Kind, Subscription
 from ottla.client.core.metadata import ClusterSnapshot, PartitionInfo, TopicInfo
 from ottla.client.errors import IllegalStateError, SerializationError

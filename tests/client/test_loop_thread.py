@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla import Consumer, Delivery, IllegalStateError, Producer
+from ottla import AssignorError, Consumer, Delivery, IllegalStateError, Producer
 from ottla.assign import RoundRobinAssignor
 from ottla.testing import Broker
 from tests.client.journeys import PATIENCE_S, fresh, make_topic, read_all
@@ -98,5 +98,5 @@ def test_an_exit_in_an_assignor_is_raised_by_poll(servers: str) -> None:
     config = {"bootstrap.servers": servers, "group.id": fresh("exits"), "partition.assignment.strategy": [Exits]}
     with Consumer(config) as consumer:
         consumer.subscribe([make_topic(servers)])
-        with pytest.raises(ValueError, match="the assignor exits raised SystemExit"):
+        with pytest.raises(AssignorError, match=r"the assignor 'exits' failed in assign\(\): SystemExit"):
             consumer.poll(PATIENCE_S)

@@ -25,7 +25,7 @@ from ottla.wire.messages.produce import (
     TopicProduceResponse,
 )
 from tests.client.journeys import PATIENCE_S
-from tests.client.test_connection import EVERYTHING, say
+from tests.client.listener import EVERYTHING, say
 
 _ID = b"t" * 16
 

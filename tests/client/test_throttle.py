@@ -12,7 +12,7 @@ from ottla.client.errors import DisconnectedError, RequestTimeoutError
 from ottla.wire.apis import ApiKey
 from ottla.wire.frames import RequestHeader
 from ottla.wire.messages.heartbeat import HeartbeatResponse
-from tests.client.test_connection import beat, broker, open_to, say, versions_only
+from tests.client.listener import beat, broker, open_to, say, versions_only
 
 
 class Untold(NamedTuple):

@@ -8,13 +8,6 @@ from pathlib import Path
 
 from tests.house.tree import name_of, python_files
 
-#: Still to be taken apart, with the client's tests. The list only shrinks.
-_NOT_YET = {
-    "tests/client/test_fetch_answers.py",
-    "tests/client/test_split_in_doubt.py",
-    "tests/client/test_throttle.py",
-}
-
 
 def imported(path: Path) -> Iterator[str]:
     """The names of the modules that a file imports, also inside functions; `from a import b` may mean a.b."""
@@ -32,4 +25,4 @@ def test_no_test_module_is_imported() -> None:
         for path in python_files()
         if (found := {part for name in imported(path) for part in name.split(".") if part.startswith("test_")})
     }
-    assert set(importing) <= _NOT_YET, importing
+    assert not importing

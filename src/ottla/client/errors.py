@@ -11,6 +11,7 @@
         ├── FatalProducerError            the producer cannot be used any more; `__cause__` says why
         ├── AbortableTransactionError     this transaction can only be aborted; `__cause__` says why
         ├── CommitFailedError             the group has rebalanced: another member may own the partitions now
+        ├── AssignorError                 an assignor raised, or returned no assignment; `__cause__` says what
         ├── MaxPollIntervalExceededError  poll() came too late, the consumer had left its group
         ├── NoOffsetForPartitionError     no committed offset, and `auto.offset.reset` is none
         ├── LogTruncatedError             the log no longer holds records that were read before
@@ -154,6 +155,13 @@ class AbortableTransactionError(ClientError):
 
 class CommitFailedError(ClientError):
     """The offsets were not committed, because the group has rebalanced and this member no longer belongs to it."""
+
+
+class AssignorError(ClientError):
+    """An assignor of `partition.assignment.strategy` raised, or returned what is no assignment. `__cause__` says what.
+
+    The consumer has left its group, so that the others go on without it; the next poll joins again.
+    """
 
 
 class MaxPollIntervalExceededError(ClientError):

@@ -22,9 +22,6 @@ async def reads_by_hand(consumer: AsyncConsumer) -> None:
     assert await consumer.position(_T0) == 0
 
 
-@pytest.mark.xfail(
-    strict=True, raises=TimeoutError, reason="issue 8, suspicion 14: 0 is taken for none given, so 60 s are waited"
-)
 @pytest.mark.parametrize("timeout_s", [0, 0.0])
 async def test_a_commit_without_time_does_not_wait(watchdog: Watchdog, timeout_s: float) -> None:
     async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.consumer(_BY_HAND) as consumer:
@@ -34,11 +31,6 @@ async def test_a_commit_without_time_does_not_wait(watchdog: Watchdog, timeout_s
             await consumer.commit(_OFFSETS, timeout_s=timeout_s)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=TimeoutError,
-    reason="beyond issue 8: a commit waits for the asynchronous ones before it, and its own time does not run",
-)
 async def test_a_commits_time_runs_while_it_waits_for_those_before_it(watchdog: Watchdog) -> None:
     async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.consumer(_BY_HAND) as consumer:
         await reads_by_hand(consumer)
@@ -61,9 +53,6 @@ async def test_a_commit_that_cannot_be_said_is_told_to_who_asked(watchdog: Watch
             await consumer.poll(0.001)
 
 
-@pytest.mark.xfail(
-    strict=True, raises=TimeoutError, reason="beyond issue 8: what a commit's callback raises is heard by nobody"
-)
 async def test_what_a_commits_callback_raises_is_raised_by_poll(watchdog: Watchdog) -> None:
     def callback(offsets: Offsets, error: Exception | None) -> None:
         raise ZeroDivisionError
@@ -76,7 +65,6 @@ async def test_what_a_commits_callback_raises_is_raised_by_poll(watchdog: Watchd
                 await consumer.poll(0.001)
 
 
-@pytest.mark.xfail(strict=True, raises=TimeoutError, reason="beyond issue 8: what on_reset raises is heard by nobody")
 async def test_what_on_reset_raises_is_raised_by_poll(watchdog: Watchdog) -> None:
     def on_reset(reset: OffsetReset) -> None:
         raise ZeroDivisionError

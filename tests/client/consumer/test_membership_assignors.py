@@ -94,22 +94,14 @@ async def assigned(consumer: AsyncConsumer) -> frozenset[TopicPartition]:
     return consumer.assignment()
 
 
-_UNHEARD = pytest.mark.xfail(
-    strict=True, raises=TimeoutError, reason="issue 8, suspicion 2: the rebalance task ends unheard"
-)
-_UNCHECKED = pytest.mark.xfail(
-    strict=True, raises=TimeoutError, reason="issue 8, suspicion 2: nobody looks at what an assignor answers"
-)
-
-
 @pytest.mark.parametrize("where", ["assign", "on_assignment", "subscription_user_data"])
 @pytest.mark.parametrize(
     "fault",
     [
-        pytest.param(KeyError("somebody"), marks=_UNHEARD),
-        pytest.param(TypeError("something"), marks=_UNHEARD),
-        pytest.param(UnexpectedError(), marks=_UNHEARD),
-        pytest.param(asyncio.CancelledError(), marks=_UNHEARD),
+        KeyError("somebody"),
+        TypeError("something"),
+        UnexpectedError(),
+        pytest.param(asyncio.CancelledError()),
         ValueError("somewhat"),
     ],
     ids=repr,
@@ -129,14 +121,14 @@ def _each(*partitions: object) -> Callable[[Assigned], object]:
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(lambda right: {}, marks=_UNCHECKED, id="a member forgotten"),
-        pytest.param(lambda right: None, marks=_UNHEARD, id="nothing"),
-        pytest.param(lambda right: dict.fromkeys(right), marks=_UNHEARD, id="nothing for a member"),
-        pytest.param(_each(TopicPartition("t", 7)), marks=_UNCHECKED, id="a partition that does not exist"),
-        pytest.param(_each(TopicPartition("unknown", 0)), marks=_UNCHECKED, id="a topic that does not exist"),
-        pytest.param(_each(TopicPartition("t", -1)), marks=_UNCHECKED, id="a negative partition"),
-        pytest.param(_each(("t", "0")), marks=_UNHEARD, id="a partition that is no number"),
-        pytest.param(_each("t"), marks=_UNHEARD, id="a partition that is no pair"),
+        pytest.param(lambda right: {}, id="a member forgotten"),
+        pytest.param(lambda right: None, id="nothing"),
+        pytest.param(lambda right: dict.fromkeys(right), id="nothing for a member"),
+        pytest.param(_each(TopicPartition("t", 7)), id="a partition that does not exist"),
+        pytest.param(_each(TopicPartition("unknown", 0)), id="a topic that does not exist"),
+        pytest.param(_each(TopicPartition("t", -1)), id="a negative partition"),
+        pytest.param(_each(("t", "0")), id="a partition that is no number"),
+        pytest.param(_each("t"), id="a partition that is no pair"),
     ],
 )
 async def test_what_an_assignor_may_not_answer_is_told_at_once_and_the_member_joins_again(

@@ -14,10 +14,6 @@ from tests.client.scripted_broker import ScriptedBroker, changed
 _T0 = TopicPartition("t", 0)
 
 
-def left_out(reason: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(strict=True, raises=AssertionError, reason=f"beyond issue 8: {reason}")
-
-
 def no_topics(answer: Any) -> Any:
     return answer._replace(topics=())
 
@@ -30,7 +26,6 @@ def no_topics_of_the_group(answer: Any) -> Any:
     return answer._replace(groups=tuple(group._replace(topics=()) for group in answer.groups))
 
 
-@left_out("the answer of end_offsets lacks the partition, and nobody is told")
 async def test_an_end_that_was_left_out_is_asked_for_again_or_told(watchdog: Watchdog) -> None:
     async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.consumer() as consumer:
         broker.kafka.write(_T0, b"v")
@@ -39,7 +34,6 @@ async def test_an_end_that_was_left_out_is_asked_for_again_or_told(watchdog: Wat
             assert await consumer.end_offsets([_T0]) == {_T0: 1}
 
 
-@left_out("a position is taken for one that was never committed, and everything is read again")
 @pytest.mark.parametrize("wrong", [no_groups, no_topics_of_the_group])
 async def test_a_committed_offset_that_was_left_out_is_asked_for_again_or_told(watchdog: Watchdog, wrong: Any) -> None:
     async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.consumer({"group.id": "g"}) as consumer:

@@ -49,10 +49,6 @@ def bad_host(answer: MetadataResponse) -> Answer:
     return answer._replace(brokers=tuple(node._replace(host="two..dots") for node in answer.brokers))
 
 
-def ends_unheard(reason: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(strict=True, raises=(TimeoutError, InternalError), reason=f"beyond issue 8: {reason}")
-
-
 @pytest.mark.parametrize(
     ("api", "wrong"),
     [
@@ -60,13 +56,11 @@ def ends_unheard(reason: str) -> pytest.MarkDecorator:
             ApiKey.LIST_OFFSETS,
             nothing_about_partitions,
             id="ListOffsets says nothing",
-            marks=ends_unheard("the search for positions ends unheard with a KeyError"),
         ),
         pytest.param(
             ApiKey.OFFSET_FOR_LEADER_EPOCH,
             another_partition,
             id="OffsetForLeaderEpoch says something else",
-            marks=ends_unheard("the validation of positions ends unheard with a KeyError"),
         ),
         pytest.param(
             ApiKey.METADATA,
@@ -117,7 +111,6 @@ def nobody(answer: FindCoordinatorResponse) -> Answer:
             ApiKey.JOIN_GROUP,
             unknown_protocol,
             id="JoinGroup names a protocol that nobody offered",
-            marks=ends_unheard("the rebalance task ends unheard"),
         ),
         pytest.param(ApiKey.JOIN_GROUP, unreadable_subscription, id="JoinGroup has an unreadable subscription"),
         pytest.param(ApiKey.SYNC_GROUP, unreadable_assignment, id="SyncGroup has an unreadable assignment"),
@@ -195,9 +188,6 @@ async def _all_values(consumer: AsyncConsumer, count: int) -> list[bytes]:
     return sorted(found)
 
 
-@pytest.mark.xfail(
-    strict=True, raises=TimeoutError, reason="beyond issue 8: records taken before an interruption are never returned"
-)
 async def test_an_interruption_in_a_deserializer_loses_no_record_that_poll_has_taken(watchdog: Watchdog) -> None:
     config: dict[str, object] = {"value.deserializer": FailsOnce(b"1")}
     async with watchdog(), ScriptedBroker({"t": 2}) as broker, broker.consumer(config) as consumer:
@@ -207,9 +197,6 @@ async def test_an_interruption_in_a_deserializer_loses_no_record_that_poll_has_t
         assert await _all_values(consumer, 2) == [b"0", b"1"]
 
 
-@pytest.mark.xfail(
-    strict=True, raises=TimeoutError, reason="beyond issue 8: what was fetched of a paused partition is never returned"
-)
 async def test_an_interruption_in_a_deserializer_loses_nothing_of_a_paused_partition(watchdog: Watchdog) -> None:
     config: dict[str, object] = {"value.deserializer": FailsOnce(b"1")}
     async with watchdog(), ScriptedBroker({"t": 2}) as broker, broker.consumer(config) as consumer:
@@ -222,11 +209,6 @@ async def test_an_interruption_in_a_deserializer_loses_nothing_of_a_paused_parti
         assert await _all_values(consumer, 1) == [b"0"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="beyond issue 8: close() makes the call of the rebalance that it ended, too",
-)
 async def test_partitions_are_revoked_once_when_a_rebalance_is_broken_off_by_close(watchdog: Watchdog) -> None:
     revoked: list[list[TopicPartition]] = []
     async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.consumer(_GROUP) as consumer:

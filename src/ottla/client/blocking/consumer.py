@@ -15,10 +15,10 @@ from ottla.base.types import TopicPartition
 from ottla.client.blocking.loop_thread import FORKED, LoopThread
 from ottla.client.blocking.unclosed import Unclosed
 from ottla.client.consumer.callbacks import CallbackDue
-from ottla.client.consumer.commits import OnCommit
 from ottla.client.consumer.consumer import AsyncConsumer
-from ottla.client.consumer.resets import OffsetReset
+from ottla.client.core.consumer.commits import OnCommit
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
+from ottla.client.core.consumer.offset_reset import OffsetReset
 from ottla.client.core.consumer.subscription import RebalanceCallback
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from ottla.client.errors import IllegalStateError
@@ -79,7 +79,7 @@ class Consumer:
 
     def unsubscribe(self) -> None:
         """Read nothing; leave the group."""
-        self._serve(self._consumer.unsubscribe())
+        self._serve(self._consumer._unsubscribe())
 
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that are read now."""
@@ -118,16 +118,17 @@ class Consumer:
         self._enter()
         try:
             consumer.polled()
+            is_here = consumer.can_take()
             while True:
                 # The loop only waits for data. Columns are made in this thread, while the loop goes on fetching.
-                if consumer.can_take():
+                if is_here:
                     columns = consumer.take_arrow(with_headers=with_headers)
                     self._thread.call_soon(consumer.taken)
                     if columns:
                         return columns
                 left_s = max(0.0, deadline_s - time.monotonic())
-                came = self._poll(consumer.has_fetches, left_s)
-                if not came and left_s == 0.0:
+                is_here = bool(self._poll(consumer.has_fetches, left_s))
+                if not is_here and left_s == 0.0:
                     return {}
         finally:
             self._polled_by = None

@@ -1,10 +1,9 @@
 """Calls into the user's code, made where the user polls.
 
-The background tasks may not call a rebalance callback themselves: it belongs into the user's poll(). They put it here
-and wait; poll takes it out, runs it (the blocking facade in the user's own thread), and says that it is done.
+The core may not call a rebalance callback itself: it belongs into the user's poll(). It asks for the call; poll takes
+it out of here, makes it (the blocking facade in the user's own thread), and says that it is done.
 """
 
-import asyncio
 import inspect
 from collections import deque
 from collections.abc import Callable
@@ -16,22 +15,26 @@ from ottla.client.errors import ClientError
 class CallbackDue:
     """One call that poll has to make. `finish` on the loop when it was made."""
 
-    def __init__(self, function: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+    def __init__(
+        self,
+        function: Callable[..., object],
+        arguments: tuple[Any, ...],
+        made: Callable[[Exception | None], object],
+    ) -> None:
+        """`made` is called once, with what the function raised."""
         self.function = function
         self.arguments = arguments
-        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._made: Callable[[Exception | None], object] | None = made
 
     def interrupted(self) -> None:
-        """It was broken off by Ctrl-C or a cancellation, which is not the background task's to hear of."""
+        """It was broken off by Ctrl-C or a cancellation, which is not the core's to hear of."""
         self.finish(ClientError(f"{self.function!r} was interrupted"))
 
     def finish(self, error: Exception | None = None) -> None:
         """It was called, and raised `error`."""
-        if not self._future.done():
-            if error is None:
-                self._future.set_result(None)
-            else:
-                self._future.set_exception(error)
+        made, self._made = self._made, None
+        if made is not None:
+            made(error)
 
     async def make(self) -> None:
         """Make the call here, in a coroutine; the function may be one too."""
@@ -47,34 +50,19 @@ class CallbackDue:
         else:
             self.finish()
 
-    async def wait(self) -> None:
-        """Wait until it was called; raises what it raised."""
-        await self._future
-
 
 class Callbacks:
     """The calls that wait for poll."""
 
-    def __init__(self, news: Callable[[], None]) -> None:
+    def __init__(self) -> None:
         self._due: deque[CallbackDue] = deque()
-        self._news = news
 
     def __bool__(self) -> bool:
         return bool(self._due)
 
-    async def call(self, function: Callable[..., object] | None, *arguments: Any) -> None:
-        """Have `function` called by poll, and wait for it. Nothing happens when it is None."""
-        if function is None:
-            return
-        due = CallbackDue(function, arguments)
+    def add(self, due: CallbackDue) -> None:
+        """Have this call made."""
         self._due.append(due)
-        self._news()
-        await due.wait()
-
-    def post(self, function: Callable[..., object], *arguments: Any) -> None:
-        """Have `function` called by the next poll, without waiting for it."""
-        self._due.append(CallbackDue(function, arguments))
-        self._news()
 
     def next(self) -> CallbackDue | None:
         """The oldest call that waits."""

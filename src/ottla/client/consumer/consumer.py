@@ -1,45 +1,49 @@
 """The consumer for asyncio; the blocking one (`client.blocking.consumer`) drives the same object from a thread."""
 
 import asyncio
+import logging
 import random
 import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ottla.base.clock import Clock, SystemClock
 from ottla.base.types import TopicPartition
 from ottla.client.config.consumer import consumer_config
 from ottla.client.consumer.callbacks import CallbackDue, Callbacks
-from ottla.client.consumer.commits import OnCommit
-from ottla.client.consumer.parts import Parts, Shared
-from ottla.client.consumer.resets import OffsetReset
+from ottla.client.consumer.lookups import Lookups
+from ottla.client.core.consumer.commits import OnCommit
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
-from ottla.client.core.consumer.failures import Failures
-from ottla.client.core.consumer.fetch_buffer import FetchBuffer
+from ottla.client.core.consumer.core import ConsumerCore
 from ottla.client.core.consumer.fetched import Decoding
 from ottla.client.core.consumer.group_protocol import assignors
-from ottla.client.core.consumer.positions import NO_POSITION, PartitionState, Positions
-from ottla.client.core.consumer.subscription import RebalanceCallback, Subscription
-from ottla.client.core.intents import Channel
+from ottla.client.core.consumer.intents import CallUser, FollowAllTopics, ReadClock, WakePoll
+from ottla.client.core.consumer.offset_reset import OffsetReset
+from ottla.client.core.consumer.positions import NO_POSITION, PartitionState
+from ottla.client.core.consumer.subscription import RebalanceCallback
+from ottla.client.core.intents import Untrack
+from ottla.client.core.metadata import checked_topic
 from ottla.client.core.offsets import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     checked_offsets,
 )
-from ottla.client.errors import IllegalStateError, RequestTimeoutError
+from ottla.client.errors import IllegalStateError, MaxPollIntervalExceededError, RequestTimeoutError
 from ottla.client.net.cluster import Cluster
-from ottla.client.net.coordinators import Coordinators
-from ottla.client.net.group_offsets import fetch_committed
-from ottla.client.net.log_offsets import list_offsets
 from ottla.client.net.retry import Deadline
+from ottla.client.net.supervisor import Supervisor
 from ottla.client.serdes import deserializer
+from ottla.client.shell.driver import Driver
 from ottla.wire.special_timestamp import SpecialTimestamp
 
 if TYPE_CHECKING:
     import pyarrow
 
 T = TypeVar("T")
+log = logging.getLogger("ottla.consumer")
 _FOREVER_S = 3_600.0
 
 
@@ -56,34 +60,47 @@ class AsyncConsumer:
     """
 
     def __init__(
-        self, config: Mapping[str, object], *, on_reset: Callable[[OffsetReset], object] | None = None
+        self,
+        config: Mapping[str, object],
+        *,
+        on_reset: Callable[[OffsetReset], object] | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
-        """Raises ConfigError. Nothing is connected yet. `on_reset` hears of every position that was replaced."""
+        """Raises ConfigError. Nothing is connected yet. `on_reset` hears of every position that was replaced.
+
+        `clock` tells the time of day, for `auto.offset.reset=by_duration` alone. A given `cluster` is shared, and not
+        closed with this consumer; a request of one that shares it may then wait behind another one's.
+        """
         self.config = consumer_config(config)
-        self._cluster = Cluster(self.config, random.Random(), auto_create_topics=self.config.allow_auto_create_topics)
-        self._coordinators = Coordinators(self._cluster, Channel.COORDINATOR)
-        self._assignors = assignors(self.config.partition_assignment_strategy)
-        self._subscription = Subscription()
-        self._positions = Positions()
-        self._buffer = FetchBuffer()
-        self._on_reset = on_reset
-        self._decoding = Decoding(
+        rng = rng or random.Random()
+        self._shares_cluster = cluster is not None
+        if cluster is None:
+            cluster = Cluster(self.config, rng, auto_create_topics=self.config.allow_auto_create_topics)
+        self._cluster = cluster
+        self._clock = clock or SystemClock()
+        decoding = Decoding(
             check_crcs=self.config.check_crcs,
             read_committed=self.config.read_committed,
             key=deserializer("key.deserializer", self.config.key_deserializer),
             value=deserializer("value.deserializer", self.config.value_deserializer),
         )
+        chosen = assignors(self.config.partition_assignment_strategy)
+        self._core = ConsumerCore(self.config, chosen, decoding, rng, on_reset=on_reset)
+        self._supervisor = Supervisor("the consumer")
+        self._lookups = Lookups(self.config, cluster, self._supervisor)
         self._news = asyncio.Event()
-        self._failures = Failures()
-        self._callbacks = Callbacks(self._something_came)
-        self._running: Parts | None = None
-        self._closed = False
+        self._callbacks = Callbacks()
+        self._driver: Driver | None = None
+        #: Poll is refused; and nothing can be done any more.
+        self._closed = self._stopped = False
 
     # life
 
     async def start(self) -> None:
         """Begin to look for the cluster. Idempotent; every call that needs a broker does it too."""
-        self._parts()
+        self._drive()
         await self._cluster.start()
 
     async def close(self, *, leave_group: bool = True) -> None:
@@ -118,41 +135,31 @@ class AsyncConsumer:
         """
         if self.config.group_id is None:
             raise IllegalStateError("subscribe() needs a group.id in the consumer's configuration")
-        self._subscription.subscribe(topics)
-        self._subscription.on_assigned = on_assigned
-        self._subscription.on_revoked = on_revoked
-        self._subscription.on_lost = on_lost
-        parts = self._parts()
-        self._cluster.all_topics = self._subscription.pattern is not None
-        self._cluster.track(self._subscription.topics)
-        self._cluster.request_update()
-        parts.membership.subscription_changed()
-        self._something_came()
+        subscription, driver = self._core.subscription, self._drive()
+        subscription.subscribe(topics)
+        subscription.on_assigned = on_assigned
+        subscription.on_revoked = on_revoked
+        subscription.on_lost = on_lost
+        driver.feed(self._core.subscribed)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; no group gives or takes them. Raises IllegalStateError."""
-        self._subscription.assign()
-        wanted = [TopicPartition(*tp) for tp in partitions]
-        self._parts()
-        self._cluster.track({tp.topic for tp in wanted})
-        self._positions.assign(wanted)
-        self._positions_chosen()
+        driver = self._drive()
+        wanted = [TopicPartition(checked_topic(topic), number) for topic, number in partitions]
+        self._core.subscription.assign()
+        driver.feed(self._core.assigned, wanted)
 
     async def unsubscribe(self) -> None:
         """Read nothing; leave the group."""
-        if self._subscription.by_group:
-            await self._serve(self._parts().membership.leave("the consumer unsubscribed"))
-        self._subscription.clear()
-        self._positions.assign(())
-        self._cluster.all_topics = False
+        await self._serve(self._unsubscribe())
 
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that are read now."""
-        return self._positions.assignment
+        return self._core.positions.assignment
 
     def subscription(self) -> frozenset[str]:
         """The topics that are subscribed; with a pattern, those that match."""
-        return self._subscription.topics
+        return self._core.subscription.topics
 
     # reading
 
@@ -184,12 +191,12 @@ class AsyncConsumer:
         """Return records of these again. Raises IllegalStateError if one is not assigned."""
         for tp in partitions:
             self._state(tp).paused = False
-        self._pump()
-        self._something_came()
+        self._drive().feed(self._core.look)
+        self._news.set()
 
     def paused(self) -> frozenset[TopicPartition]:
         """The partitions that are paused."""
-        return frozenset(state.tp for state in self._positions if state.paused)
+        return frozenset(state.tp for state in self._core.positions if state.paused)
 
     # positions
 
@@ -198,7 +205,7 @@ class AsyncConsumer:
         if offset < 0:
             raise ValueError(f"offsets are not negative: {offset}")
         self._state(partition).seek(offset)
-        self._positions_chosen()
+        self._drive().feed(self._core.positions_chosen)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Go on at the first record; of all partitions when none is given. Raises IllegalStateError as `seek`."""
@@ -211,13 +218,14 @@ class AsyncConsumer:
     async def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
         """Offset of the next record, looked up if need be. Raises RequestTimeoutError, and what `poll` raises."""
         await self.start()
-        state = self._state(partition)
+        state, driver = self._state(partition), self._drive()
         timeout_s = self._timeout_ms(timeout_s) / 1000
         deadline = Deadline(timeout_s * 1000)
         while state.position == NO_POSITION:
             self._news.clear()
-            self._pump()
-            self._failures.raise_next()
+            self._supervisor.check()
+            self._core.failures.raise_next()
+            driver.feed(self._core.look)
             if deadline.passed:
                 raise RequestTimeoutError(f"the position of {partition} was not found within {timeout_s} s")
             await self._wait(deadline)
@@ -227,44 +235,43 @@ class AsyncConsumer:
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """The group's committed offsets, where there are any. Raises RequestTimeoutError, KafkaError."""
-        wanted = [TopicPartition(*tp) for tp in partitions]
-        await self._ready(timeout_s)
-        return await self._cluster.retrying(
-            lambda: self._committed(wanted), what="committed", timeout_ms=self._timeout_ms(timeout_s)
-        )
+        self._drive()
+        return await self._lookups.committed(partitions, self._timeout_ms(timeout_s))
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, timeout_s: float | None = None
     ) -> None:
         """Commit `offsets`, or what poll has returned. Raises CommitFailedError, RequestTimeoutError."""
-        await self._ready(timeout_s)
-        await self._parts().commits.commit(checked_offsets(offsets), self._timeout_ms(timeout_s))
+        checked = self._checked(offsets)
+        await self.start()
+        await self._drive().call(self._core.commit, checked, self._timeout_ms(timeout_s))
 
     def commit_async(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, callback: OnCommit | None = None
     ) -> None:
         """`commit` without waiting; `callback(offsets, error)` is called in a later poll. Raises IllegalStateError."""
-        self._parts().commits.commit_async(checked_offsets(offsets), callback)
+        checked = self._checked(offsets)
+        self._drive().feed(self._core.commit_async, checked, callback)
 
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """The first record, if any, at or after a time (ms since the epoch). Raises RequestTimeoutError, KafkaError."""
-        found = await self._list(times, timeout_s)
+        found = await self._offsets_at(times, timeout_s)
         return {tp: offset for tp, offset in found.items() if offset.offset >= 0}
 
     async def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
         """The first offset of each partition. Raises RequestTimeoutError, KafkaError."""
-        found = await self._list(dict.fromkeys(partitions, SpecialTimestamp.EARLIEST), timeout_s)
+        found = await self._offsets_at(dict.fromkeys(partitions, SpecialTimestamp.EARLIEST), timeout_s)
         return {tp: offset.offset for tp, offset in found.items()}
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
         """The end; with read_committed, the last stable offset. Raises RequestTimeoutError, KafkaError."""
-        found = await self._list(dict.fromkeys(partitions, SpecialTimestamp.LATEST), timeout_s)
+        found = await self._offsets_at(dict.fromkeys(partitions, SpecialTimestamp.LATEST), timeout_s)
         return {tp: offset.offset for tp, offset in found.items()}
 
     def current_lag(self, partition: TopicPartition) -> int | None:
@@ -277,66 +284,71 @@ class AsyncConsumer:
         """This member, for `send_offsets_to_transaction`. Raises IllegalStateError without a group."""
         if self.config.group_id is None:
             raise IllegalStateError("group_metadata() needs a group.id in the consumer's configuration")
-        return self._parts().membership.member.metadata
+        return self._core.member.metadata
 
     # what the blocking facade uses
 
     def take(self, limit: int) -> list[ConsumerRecord]:
         """Records that are here already, in any thread."""
-        return self._buffer.take_records(limit)
+        return self._core.buffer.take_records(limit)
 
     def take_arrow(self, *, with_headers: bool) -> "dict[TopicPartition, pyarrow.RecordBatch]":
         """Fetches that are here already, as columns, in any thread."""
-        columns = self._buffer.take_one_per_partition(lambda fetch: fetch.take_columns(with_headers=with_headers))
+        columns = self._core.buffer.take_one_per_partition(lambda fetch: fetch.take_columns(with_headers=with_headers))
         return {tp: batch for tp, batch in columns.items() if batch.num_rows}
 
     def can_take(self) -> bool:
         """Whether poll has nothing to do but to hand out records that are here, in any thread."""
-        running = self._running
-        if running is None or not self._buffer or self._failures or self._callbacks:
+        driver = self._driver
+        if driver is None or self._callbacks or self._supervisor.failure is not None:
             return False
-        return not running.membership.needs_poll and not running.commits.is_due
+        return self._core.can_take(driver.time())
 
     def has_fetches(self) -> bool:
         """Whether `take_arrow` would find something: what is stored of paused partitions does not count."""
-        return self._buffer.has_takeable
+        return self._core.buffer.has_takeable
 
     def taken(self) -> None:
         """Records were taken: fetch more. On the loop."""
-        if self._running is not None and not self._closed:
-            self._running.fetcher.pump()
+        if self._driver is not None:
+            self._driver.feed(self._core.taken)
 
     def polled(self) -> None:
         """poll was called. Raises MaxPollIntervalExceededError, IllegalStateError."""
         if self._closed:
             raise IllegalStateError("the consumer is closed")
-        if self._running is not None:
-            self._running.membership.polled()
+        if self._driver is not None:
+            took_ms = self._core.polled(self._driver.time())
+            if took_ms is not None:
+                raise MaxPollIntervalExceededError(took_ms, self.config.max_poll_interval_ms)
 
     async def step(self, ready: Callable[[], T], deadline: Deadline) -> "T | CallbackDue | None":
         """Go on until `ready` finds something, a callback of the user's is due, or `deadline` passes (None)."""
-        if self._closed:
-            raise IllegalStateError("the consumer is closed")
-        await self.start()
-        parts = self._parts()
-        with parts.membership.polling():
+        driver, watch = self._drive(), self._core.watch
+        await self._cluster.start()
+        watch.in_poll = True
+        try:
             await asyncio.sleep(0)  # a loop of polls that never wait must leave room for heartbeats
-            return await self._step(parts, ready, deadline)
+            return await self._step(driver, ready, deadline)
+        finally:
+            watch.in_poll = False
+            watch.last_s = driver.time()
 
-    async def _step(self, parts: Parts, ready: Callable[[], T], deadline: Deadline) -> "T | CallbackDue | None":
+    async def _step(self, driver: Driver, ready: Callable[[], T], deadline: Deadline) -> "T | CallbackDue | None":
+        core = self._core
         while True:
             self._news.clear()
-            self._failures.raise_next()
+            self._supervisor.check()
+            core.failures.raise_next()
+            driver.feed(core.poll)
+            self._supervisor.check()
             due = self._callbacks.next()
             if due is not None:
                 return due
-            parts.commits.poll()
-            parts.membership.pump()
-            self._pump()
-            if not parts.membership.holds_back:
+            if not core.holds_back:
                 found = ready()
                 if found:
-                    parts.fetcher.pump()
+                    driver.feed(core.taken)
                     return found
             if deadline.passed:
                 return None
@@ -350,9 +362,11 @@ class AsyncConsumer:
         """Close it for somebody who did not: leave the group, but commit nothing, and call nobody."""
         if not self._closed:
             self._closed = True
-            if self._running is not None and self._subscription.by_group:
-                await self._running.membership.depart("the consumer was not closed")
-            await self._stop()
+            try:
+                if self._driver is not None and self._supervisor.failure is None:
+                    await self._driver.call(self._core.depart)
+            finally:
+                await self._stop()
         return ""
 
     async def step_of(self, task: "asyncio.Task[T]") -> "asyncio.Task[T] | CallbackDue":
@@ -397,66 +411,58 @@ class AsyncConsumer:
             return
         self._closed = True
         try:
-            if self._running is not None:
-                await self._end(self._running, leave_group)
+            if self._driver is not None and self._supervisor.failure is None:
+                await self._end(self._driver, leave_group)
         finally:  # also when a callback of the user's raised, or the wait was cancelled
             await self._stop()
 
+    async def _end(self, driver: Driver, leave_group: bool) -> None:
+        try:
+            await driver.call(self._core.close, leave_group)
+        except asyncio.CancelledError:  # others wait for the partitions
+            await driver.call(self._core.depart)
+            raise
+
     async def _stop(self) -> None:
-        if self._running is not None:
-            await self._running.membership.close()
-            await self._running.fetcher.close()
-            await self._running.resets.close()
-        await self._cluster.close()
+        self._stopped = True
+        if self._driver is not None:
+            self._driver.stop()
+        await self._supervisor.close()
+        if not self._shares_cluster:
+            await self._cluster.close()
 
-    async def _end(self, parts: Parts, leave_group: bool) -> None:
-        if self._subscription.by_group:
-            await parts.membership.leave("the consumer was closed", tell=leave_group)
-        elif self.config.enable_auto_commit and self.config.group_id is not None:
-            await parts.commits.before_giving_up()
-        await parts.commits.close()
+    async def _unsubscribe(self) -> None:
+        driver = self._drive()
+        try:
+            await driver.call(self._core.unsubscribe)
+        finally:
+            driver.feed(self._core.unsubscribed)
 
-    def _parts(self) -> Parts:
-        if self._running is None:
-            if self._closed:
-                raise IllegalStateError("the consumer is closed")
-            self._running = Parts(
-                Shared(self._cluster, self._coordinators, self._subscription, self._positions, self._buffer),
-                self.config,
-                self._assignors,
-                self._decoding,
-                self._callbacks,
-                committed=self._committed if self.config.group_id is not None else None,
-                news=self._something_came,
-                changed=self._positions_found,
-                reset=self._reset_happened,
-                failed=self._failed,
-            )
-        return self._running
+    def _drive(self) -> Driver:
+        """The driver, made when there is a loop."""
+        if self._stopped or (self._closed and self._driver is None):
+            raise IllegalStateError("the consumer is closed")
+        self._supervisor.check()
+        if self._driver is None:
+            core, cluster = self._core, self._cluster
+            driver = self._driver = Driver(core, cluster, self._supervisor, log)
+            driver.handle(CallUser, self._call_user)
+            driver.handle(WakePoll, lambda intent: self._news.set())
+            driver.handle(ReadClock, lambda intent: driver.feed(core.answered, intent.ticket, self._clock.now_ms()))
+            driver.handle(FollowAllTopics, lambda intent: setattr(cluster, "all_topics", intent.wanted))
+            if self._shares_cluster:
+                driver.handle(Untrack, lambda intent: None)  # others may need them
+            self._supervisor.on_crash(lambda failure: self._news.set())
+            driver.feed(core.metadata, cluster.snapshot, cluster.snapshot)
+        return self._driver
 
-    def _pump(self) -> None:
-        if self._running is not None and not self._closed:
-            self._running.resets.pump()
-            self._running.fetcher.pump()
-
-    def _something_came(self) -> None:
+    def _call_user(self, intent: CallUser) -> None:
+        self._callbacks.add(CallbackDue(intent.function, intent.arguments, partial(self._called, intent.ticket)))
         self._news.set()
 
-    def _positions_found(self) -> None:
-        self._pump()
-        self._something_came()
-
-    def _failed(self, error: Exception) -> None:
-        self._failures.add(error)
-        self._something_came()
-
-    def _reset_happened(self, reset: OffsetReset) -> None:
-        if self._on_reset is not None:
-            self._callbacks.post(self._on_reset, reset)
-
-    def _positions_chosen(self) -> None:
-        self._failures.positions_chosen()
-        self._pump()
+    def _called(self, ticket: Any, error: Exception | None) -> None:
+        if self._driver is not None:
+            self._driver.feed(self._core.called, ticket, error)
 
     async def _wait(self, deadline: Deadline) -> None:
         try:
@@ -465,39 +471,26 @@ class AsyncConsumer:
         except TimeoutError:
             pass
 
-    async def _ready(self, timeout_s: float | None) -> None:
-        await self.start()
-        await self._cluster.ensure_metadata(self._timeout_ms(timeout_s))
-
-    async def _committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        if self.config.group_id is None:
-            raise IllegalStateError("committed offsets need a group.id in the consumer's configuration")
-        return await fetch_committed(
-            self._coordinators,
-            self._cluster.snapshot,
-            self.config.group_id,
-            partitions,
-            require_stable=self.config.read_committed,
-        )
-
-    async def _list(
+    async def _offsets_at(
         self, times: Mapping[TopicPartition, int], timeout_s: float | None
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        await self.start()
-        return await list_offsets(
-            self._cluster,
-            times,
-            read_committed=self.config.read_committed,
-            timeout_ms=self._timeout_ms(timeout_s),
-        )
+        self._drive()
+        return await self._lookups.offsets_at(times, self._timeout_ms(timeout_s))
+
+    def _checked(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None
+    ) -> dict[TopicPartition, OffsetAndMetadata] | None:
+        if self.config.group_id is None:
+            raise IllegalStateError("commits need a group.id in the consumer's configuration")
+        return checked_offsets(offsets)
 
     def _seek_to(self, partitions: Iterable[TopicPartition], timestamp_ms: int) -> None:
-        for tp in list(partitions) or self._positions.assignment:
+        for tp in list(partitions) or self._core.positions.assignment:
             self._state(tp).seek_to_time(timestamp_ms)
-        self._positions_chosen()
+        self._drive().feed(self._core.positions_chosen)
 
     def _state(self, tp: TopicPartition) -> PartitionState:
-        state = self._positions.get(tp)
+        state = self._core.positions.get(tp)
         if state is None:
             raise IllegalStateError(f"{tp[0]}-{tp[1]} is not assigned to this consumer")
         return state

@@ -28,6 +28,8 @@ class Channel(Enum):
 
     MAIN = "main"
     COORDINATOR = "coordinator"
+    #: JoinGroup and SyncGroup, which wait for other members; heartbeats and commits shall not wait behind them.
+    JOIN = "join"
     FETCH = "fetch"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
-from ottla.client.errors import code_of
+from ottla.client.errors import KafkaError, code_of
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
@@ -42,6 +42,15 @@ class TopicInfo(NamedTuple):
     topic_id: bytes
     partitions: Mapping[int, PartitionInfo]
     is_internal: bool = False
+
+
+def checked_topic(topic: str) -> str:
+    """`topic`, if a broker can be asked for it."""
+    if not isinstance(topic, str):
+        raise TypeError(f"the name of a topic is a str, not {topic!r}")
+    if not topic:
+        raise KafkaError.of(ErrorCode.INVALID_TOPIC_EXCEPTION, "the name of a topic is empty")
+    return topic
 
 
 class ClusterSnapshot(NamedTuple):

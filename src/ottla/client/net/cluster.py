@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from ottla.client.config import CommonConfig
 from ottla.client.core.backoff import Backoff
 from ottla.client.core.intents import Channel
-from ottla.client.core.metadata import ClusterSnapshot, Node
+from ottla.client.core.metadata import ClusterSnapshot, Node, checked_topic
 from ottla.client.core.negotiation import BrokerVersions
 from ottla.client.errors import ClientError, DisconnectedError, InternalError, KafkaError, RequestTimeoutError
 from ottla.client.net.connection import Connection, connect
@@ -244,7 +244,7 @@ class Cluster:
         Where the cluster was made with `auto_create_topics`, a topic that is not known may be made by the broker, once:
         one that is deleted later is not made again by a client that has no more use for it.
         """
-        wanted = {_name(topic) for topic in topics}
+        wanted = {checked_topic(topic) for topic in topics}
         added = wanted - self._topics
         if self._auto_create_topics:
             missing = {topic for topic in wanted if topic not in self.snapshot.topics} - self._to_create
@@ -265,7 +265,7 @@ class Cluster:
 
     def retrack(self, topics: Iterable[str]) -> None:
         """Keep metadata of exactly these topics."""
-        wanted = {_name(topic) for topic in topics}
+        wanted = {checked_topic(topic) for topic in topics}
         self.snapshot = self.snapshot.without(self._topics - wanted)
         self._topics = wanted
         self._to_create &= wanted
@@ -416,15 +416,6 @@ class Cluster:
             if 0 <= idle_ms < unused_ms or (node_id < 0 and self.snapshot.nodes):
                 connection.close()
                 peer.connection = None
-
-
-def _name(topic: str) -> str:
-    """`topic`, if a broker can be asked for it."""
-    if not isinstance(topic, str):
-        raise TypeError(f"the name of a topic is a str, not {topic!r}")
-    if not topic:
-        raise KafkaError.of(ErrorCode.INVALID_TOPIC_EXCEPTION, "the name of a topic is empty")
-    return topic
 
 
 def _remove(listeners: list[T], listener: T) -> None:

@@ -1,64 +1,50 @@
 """Reading and writing a group's committed offsets, for consumers and admins alike."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from ottla.base.types import TopicPartition
 from ottla.client.core.intents import CoordinatorKind
 from ottla.client.core.metadata import ClusterSnapshot
+from ottla.client.core.offset_requests import LAST_VERSION_WITH_NAMES, commit_request, committed_request
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from ottla.client.errors import DisconnectedError
 from ottla.client.net.coordinators import Coordinators
 from ottla.wire.apis import ApiKey
-from ottla.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from ottla.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-    OffsetFetchResponse,
-)
+from ottla.wire.messages.offset_commit import OffsetCommitResponse
+from ottla.wire.messages.offset_fetch import OffsetFetchResponse
 
 _GROUP = CoordinatorKind.GROUP
-#: OffsetCommit and OffsetFetch name topics by id from version 10 on; names say the same and are always at hand.
-_LAST_VERSION_WITH_NAMES = 9
 
 
 async def fetch_committed(
     coordinators: Coordinators,
     snapshot: ClusterSnapshot,
     group_id: str,
-    partitions: Iterable[TopicPartition] | None,
+    partitions: Collection[TopicPartition] | None,
     *,
     require_stable: bool = False,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """One attempt at the committed offsets of `partitions` (None: all there are); those without one are left out.
+    """One attempt at the committed offsets of `partitions` (None: all there are); those without one are not in it.
 
     With `require_stable` an offset in an open transaction is a retriable error (KIP-447).
     """
-    topics = None
-    if partitions is not None:
-        by_topic: dict[str, list[int]] = {}
-        for tp in sorted(partitions):
-            by_topic.setdefault(tp.topic, []).append(tp.partition)
-        topics = tuple(OffsetFetchRequestTopics(snapshot.topic_id(t), t, tuple(ps)) for t, ps in by_topic.items())
-    request = OffsetFetchRequest(
-        groups=(OffsetFetchRequestGroup(group_id, topics=topics),), require_stable=require_stable
-    )
+    request = committed_request(snapshot, group_id, partitions, require_stable=require_stable)
     answer: OffsetFetchResponse = await coordinators.request(
-        _GROUP, group_id, ApiKey.OFFSET_FETCH, request, cap=_LAST_VERSION_WITH_NAMES
+        _GROUP, group_id, ApiKey.OFFSET_FETCH, request, cap=LAST_VERSION_WITH_NAMES
     )
     found: dict[TopicPartition, OffsetAndMetadata] = {}
+    left_out = {TopicPartition(*tp) for tp in partitions or ()}
     for group in answer.groups:
         coordinators.check(_GROUP, group_id, group.error_code, f"group {group_id}")
         for topic in group.topics:
             for p in topic.partitions:
                 tp = TopicPartition(topic.name, p.partition_index)
+                left_out.discard(tp)
                 coordinators.check(_GROUP, group_id, p.error_code, f"group {group_id}, {tp}")
                 if p.committed_offset >= 0:
                     found[tp] = OffsetAndMetadata(p.committed_offset, p.metadata or "", p.committed_leader_epoch)
+    if left_out:  # which does not mean that nothing was committed
+        raise DisconnectedError(f"the coordinator of {group_id} said nothing about {min(left_out)}")
     return found
 
 
@@ -68,20 +54,9 @@ async def commit_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> None:
     """One attempt at committing `offsets`. Raises KafkaError of the first partition that was refused."""
-    by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
-    for tp, offset in sorted(offsets.items()):
-        by_topic.setdefault(tp.topic, []).append(
-            OffsetCommitRequestPartition(tp.partition, offset.offset, offset.leader_epoch, offset.metadata)
-        )
-    request = OffsetCommitRequest(
-        member.group_id,
-        member.generation_id,
-        member.member_id,
-        member.group_instance_id,
-        topics=tuple(OffsetCommitRequestTopic(name=name, partitions=tuple(ps)) for name, ps in by_topic.items()),
-    )
+    request = commit_request(member, offsets)
     answer: OffsetCommitResponse = await coordinators.request(
-        _GROUP, member.group_id, ApiKey.OFFSET_COMMIT, request, cap=_LAST_VERSION_WITH_NAMES
+        _GROUP, member.group_id, ApiKey.OFFSET_COMMIT, request, cap=LAST_VERSION_WITH_NAMES
     )
     for topic in answer.topics:
         for p in topic.partitions:

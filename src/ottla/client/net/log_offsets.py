@@ -5,17 +5,13 @@ from collections.abc import Mapping
 
 from ottla.base.types import TopicPartition
 from ottla.client.core.metadata import NO_LEADER
+from ottla.client.core.offset_requests import list_request
 from ottla.client.core.offsets import OffsetAndTimestamp
-from ottla.client.errors import KafkaError
+from ottla.client.errors import ClientError, DisconnectedError, KafkaError
 from ottla.client.net.cluster import Cluster
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
+from ottla.wire.messages.list_offsets import ListOffsetsResponse
 
 
 async def list_offsets(
@@ -69,21 +65,19 @@ async def _ask(
     read_committed: bool,
     found: dict[TopicPartition, OffsetAndTimestamp],
 ) -> None:
-    by_topic: dict[str, list[ListOffsetsPartition]] = {}
-    for tp, timestamp_ms in times.items():
-        epoch = cluster.snapshot.leader_epoch(tp)
-        by_topic.setdefault(tp.topic, []).append(ListOffsetsPartition(tp.partition, epoch, timestamp_ms))
-    request = ListOffsetsRequest(
-        -1, int(read_committed), tuple(ListOffsetsTopic(name, tuple(ps)) for name, ps in by_topic.items())
-    )
+    request = list_request(cluster.snapshot, times, read_committed=read_committed)
     answer: ListOffsetsResponse = await cluster.request(leader, ApiKey.LIST_OFFSETS, request)
-    error: KafkaError | None = None
+    error: ClientError | None = None
+    left_out = set(times)
     for topic in answer.topics:
         for p in topic.partitions:
             tp = TopicPartition(topic.name, p.partition_index)
+            left_out.discard(tp)
             if p.error_code == ErrorCode.NONE:
                 found[tp] = OffsetAndTimestamp(p.offset, p.timestamp, p.leader_epoch)
             else:
                 error = KafkaError.of(p.error_code, str(tp))
+    if left_out:
+        error = error or DisconnectedError(f"broker {leader} said nothing about {min(left_out)}")
     if error is not None:
         raise error

@@ -69,6 +69,20 @@ class Supervisor:
         future.add_done_callback(self._waiting.discard)
         return future
 
+    async def watching(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for `work`, which may wait for others; it is cut short when the client crashes or is closed."""
+        if self.failure is not None:
+            work.close()
+            raise self.failure
+        task, failed = asyncio.ensure_future(work), self.future()
+        try:
+            await asyncio.wait({task, failed}, return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else await failed
+        finally:
+            failed.cancel()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
     def crash(self, fault: BaseException) -> None:
         """Fail everything, because of `fault`. Only the first one counts."""
         if self.failure is not None:

@@ -65,6 +65,10 @@ class Driver:
             cluster.supervisor.on_crash(supervisor.crash),
         )
 
+    def time(self) -> float:
+        """The time that events are fed with, in seconds; any thread may ask."""
+        return self._loop.time()
+
     def handle(self, intent: type, handler: Callable[[Any], object]) -> None:
         """Have `handler` carry out intents of this type."""
         self._handlers[intent] = handler

@@ -41,27 +41,42 @@ class FetchBuffer:
         A partition that cannot go on then lets the others go first.
         """
         taken: list[ConsumerRecord] = []
+        given: list[tuple[FetchedPartition, list[ConsumerRecord]]] = []
         paused: list[FetchedPartition] = []
-        while self._fetches and len(taken) < limit:
-            fetch = self._fetches[0]
-            if not fetch.is_void and not fetch.exhausted:
-                if fetch.state.paused:
-                    paused.append(self._fetches.popleft())
-                    continue
-                try:
-                    records = fetch.take_records(limit - len(taken))
-                except Exception:
-                    if taken:  # first what is good; the next call meets the error again
-                        break
-                    self._others_first(fetch)
-                    self._fetches.extendleft(reversed(paused))
-                    raise
-                taken = taken + records if taken else records
-            if fetch.is_void or fetch.exhausted:
-                self._fetches.popleft()
-                _done(fetch)
-        self._fetches.extendleft(reversed(paused))
+        try:
+            while self._fetches and len(taken) < limit:
+                fetch = self._fetches[0]
+                if not fetch.is_void and not fetch.exhausted:
+                    if fetch.state.paused:
+                        paused.append(self._fetches.popleft())
+                        continue
+                    try:
+                        records = fetch.take_records(limit - len(taken))
+                    except Exception:
+                        if taken:  # first what is good; the next call meets the error again
+                            break
+                        self._others_first(fetch)
+                        raise
+                    given.append((fetch, records))
+                    taken = taken + records if taken else records
+                if fetch.is_void or fetch.exhausted:
+                    self._fetches.popleft()
+                    _done(fetch)
+        except BaseException as error:
+            if not isinstance(error, Exception):  # the user's code was interrupted, and gets nothing
+                self._give_back(given)
+            raise
+        finally:
+            self._fetches.extendleft(reversed(paused))
         return taken
+
+    def _give_back(self, given: list[tuple[FetchedPartition, list[ConsumerRecord]]]) -> None:
+        for fetch, records in reversed(given):
+            if fetch.exhausted:  # and so it was counted out
+                fetch.state.taken_fetches -= 1
+                fetch.state.taken_bytes -= fetch.size_bytes
+                self._fetches.appendleft(fetch)
+            fetch.give_back(records)
 
     def take_one_per_partition(self, take: Callable[[FetchedPartition], T]) -> dict[TopicPartition, T]:
         """What `take` makes of the oldest fetch of each partition that is not paused; it takes all that is good.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.errors import CorruptDataError
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
-from ottla.client.core.consumer.positions import PartitionState
+from ottla.client.core.consumer.positions import UNKNOWN_EPOCH, PartitionState
 from ottla.client.errors import CorruptRecordsError, SerializationError
 from ottla.client.serdes import Deserializer
 from ottla.wire.batch import BatchHeader, CorruptBatchError, iter_headers, parse_end_txn_marker
@@ -64,7 +64,10 @@ class FetchedPartition:
         self._next = 0
         self._records: list[ConsumerRecord] = []
         self._at = 0
-        self._aborted = sorted(aborted, key=lambda found: found[1], reverse=True) if decoding.read_committed else []
+        self._all_aborted: list[tuple[int, int]] = []
+        if decoding.read_committed:
+            self._all_aborted = sorted(aborted, key=lambda found: found[1], reverse=True)
+        self._aborted = list(self._all_aborted)
         self._aborting: set[int] = set()
         #: Where the next fetch goes on.
         self.end_offset = self._headers[-1][1].last_offset + 1 if self._headers else state.fetch_offset
@@ -112,7 +115,10 @@ class FetchedPartition:
                     self._decode_next()
                     continue
                 chunk = self._chunk(limit - len(taken))
-            except Exception as error:
+            except BaseException as error:
+                if not isinstance(error, Exception):  # the user's code was interrupted, and gets nothing
+                    self.give_back(taken)
+                    raise
                 if taken:
                     break
                 if isinstance(error, CorruptDataError):
@@ -124,6 +130,19 @@ class FetchedPartition:
             if self._at >= len(self._records):
                 self._batch_done()
         return taken
+
+    def give_back(self, records: list[ConsumerRecord]) -> None:
+        """Records that were taken here, the last ones, were not handed out: the next call takes them again."""
+        if records:
+            self.state.position, self.state.position_epoch = records[0].offset, UNKNOWN_EPOCH
+            self._rewind()
+
+    def _rewind(self) -> None:
+        """Begin at the front; what is before the position is passed over."""
+        self._next = self._at = 0
+        self._records = []
+        self._aborted = list(self._all_aborted)
+        self._aborting = set()
 
     def take_columns(self, *, with_headers: bool) -> "pyarrow.RecordBatch":
         """All that is left and good, as columns; moves the position. Raises what `take_records` raises."""

@@ -1,6 +1,11 @@
-"""Between assignors and the wire: subscriptions and assignments as the group protocol carries them."""
+"""Between assignors and the wire: subscriptions and assignments as the group protocol carries them.
 
-from collections.abc import Iterable, Mapping, Sequence
+An assignor is the user's code. Whatever it raises, SystemExit too, and whatever it returns that is no assignment, is an
+AssignorError: no fault of the client.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from ottla.assign import (
     Assignment,
@@ -15,6 +20,7 @@ from ottla.assign import (
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.client.core.metadata import ClusterSnapshot
+from ottla.client.errors import AssignorError
 from ottla.wire.consumer_protocol import (
     decode_assignment,
     decode_subscription,
@@ -27,6 +33,8 @@ from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolS
 from ottla.wire.messages.consumer_protocol_subscription import TopicPartition as OwnedTopic
 from ottla.wire.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponseMember
 from ottla.wire.messages.sync_group import SyncGroupRequestAssignment
+
+T = TypeVar("T")
 
 
 def assignors(strategy: Sequence[object]) -> list[Assignor]:
@@ -60,22 +68,26 @@ def subscription_protocols(
     generation_id: int,
     rack: str | None,
 ) -> tuple[JoinGroupRequestProtocol, ...]:
-    """What this member says in JoinGroup, once for each assignor, in order of preference (SPEC A8)."""
+    """What this member says in JoinGroup, once for each assignor, in order of preference (SPEC A8).
+
+    Raises AssignorError.
+    """
     by_topic = _by_topic(owned)
-    return tuple(
-        JoinGroupRequestProtocol(
-            assignor.name,
-            encode_subscription(
-                ConsumerProtocolSubscription(
-                    tuple(sorted(topics)),
-                    assignor.subscription_user_data(topics),
-                    tuple(OwnedTopic(name, ps) for name, ps in by_topic.items()),
-                    generation_id,
-                    rack,
-                )
-            ),
+
+    def say(assignor: Assignor) -> bytes:
+        return encode_subscription(
+            ConsumerProtocolSubscription(
+                tuple(sorted(topics)),
+                assignor.subscription_user_data(topics),
+                tuple(OwnedTopic(name, ps) for name, ps in by_topic.items()),
+                generation_id,
+                rack,
+            )
         )
-        for assignor in chosen
+
+    return tuple(
+        JoinGroupRequestProtocol(a.name, _guarded(a, "subscription_user_data()", lambda a=a: say(a)))  # type: ignore[misc]
+        for a in chosen
     )
 
 
@@ -98,7 +110,7 @@ def read_subscriptions(members: Iterable[JoinGroupResponseMember]) -> dict[str, 
 def assign_all(
     assignor: Assignor, snapshot: ClusterSnapshot, subscriptions: Mapping[str, Subscription]
 ) -> tuple[SyncGroupRequestAssignment, ...]:
-    """The leader's work: everybody's assignment."""
+    """The leader's work: everybody's assignment. Raises AssignorError."""
     topics = {
         name: tuple(
             PartitionInfo(number, tuple(filter(None, (_rack(snapshot, replica) for replica in info.replicas))))
@@ -106,11 +118,40 @@ def assign_all(
         )
         for name, topic in snapshot.topics.items()
     }
-    try:
+
+    def divide() -> tuple[SyncGroupRequestAssignment, ...]:
         assigned = assignor.assign(Cluster(topics), subscriptions)
-    except (SystemExit, KeyboardInterrupt) as error:  # they would end the loop, which poll would not hear of
-        raise ValueError(f"the assignor {assignor.name} raised {error!r}") from error
-    return tuple(SyncGroupRequestAssignment(member, encode_one(given)) for member, given in assigned.items())
+        _check_assigned(assigned, snapshot, subscriptions)
+        return tuple(SyncGroupRequestAssignment(member, encode_one(given)) for member, given in assigned.items())
+
+    return _guarded(assignor, "assign()", divide)
+
+
+def hand_over(assignor: Assignor, assignment: Assignment, generation_id: int) -> None:
+    """Tell the assignor of this member's own assignment. Raises AssignorError."""
+    _guarded(assignor, "on_assignment()", lambda: assignor.on_assignment(assignment, generation_id))
+
+
+def _guarded(assignor: Assignor, what: str, call: Callable[[], T]) -> T:
+    try:
+        return call()
+    except BaseException as error:  # SystemExit too: it would end the loop, and poll would not hear of it
+        raise AssignorError(f"the assignor {assignor.name!r} failed in {what}: {error!r}") from error
+
+
+def _check_assigned(assigned: object, snapshot: ClusterSnapshot, subscriptions: Mapping[str, Subscription]) -> None:
+    """Raise ValueError for what is no assignment."""
+    if not isinstance(assigned, Mapping):
+        raise TypeError(f"it returned {assigned!r}, not a dict of Assignments by member id")
+    if assigned.keys() != subscriptions.keys():
+        odd = sorted(map(str, assigned.keys() ^ subscriptions.keys()))
+        raise ValueError(f"its members are not those of the group, by {', '.join(odd)}")
+    for member, given in assigned.items():
+        if not isinstance(given, Assignment):
+            raise TypeError(f"it gave {member} {given!r}, which is no Assignment")
+        for tp in given.partitions:
+            if not isinstance(tp, TopicPartition) or not snapshot.has(tp):
+                raise ValueError(f"it gave {member} {tp!r}, which does not exist")
 
 
 def encode_one(assignment: Assignment) -> bytes:

@@ -1,8 +1,9 @@
 """Where a consumer stands in each of its partitions.
 
 Two threads look at a `PartitionState`: the loop fetches ahead, the user's thread takes what was fetched. Each number
-is written by one of them only (`added_*` by the loop, `taken_*` and `position` by the taker while it is assigned), so
-nothing needs a lock. `version` changes whenever what was fetched before is void (a seek, a reset).
+is written by one of them only (`added_*` by the loop, `taken_*` and `position` by the taker while there is something to
+take), so nothing needs a lock. `version` changes whenever what was fetched before is void (a seek, a reset). With
+`assignment`, the number of the assignment in which the partition came, it is the partition's era (`era`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,12 +21,15 @@ class PartitionState:
     __slots__ = (
         "added_bytes",
         "added_fetches",
+        "assignment",
         "fetch_offset",
         "halted",
         "high_watermark",
         "last_stable_offset",
         "leader_epoch",
         "log_start_offset",
+        "looked_up",
+        "lost_at",
         "paused",
         "position",
         "position_epoch",
@@ -38,8 +42,9 @@ class PartitionState:
         "version",
     )
 
-    def __init__(self, tp: TopicPartition) -> None:
+    def __init__(self, tp: TopicPartition, assignment: int = 0) -> None:
         self.tp = tp
+        self.assignment = assignment
         #: Offset of the next record the user gets; NO_POSITION until it is known.
         self.position = NO_POSITION
         #: Leader epoch of the last record the user got, or of the committed offset.
@@ -52,6 +57,10 @@ class PartitionState:
         self.validate = False
         #: A position has to be looked up by this time (or LATEST_ / SpecialTimestamp.EARLIEST); None when not.
         self.reset_to_ms: int | None = None
+        #: Somebody is being asked about the position; nobody else need be.
+        self.looked_up = False
+        #: The position that was out of range, while another one is looked for.
+        self.lost_at = NO_POSITION
         self.retry_at_s = 0.0
         self.paused = False
         #: What was stored last ends in an error: nothing is fetched until that was told.
@@ -79,6 +88,8 @@ class PartitionState:
         self.position = self.fetch_offset = offset
         self.position_epoch = epoch
         self.reset_to_ms = None
+        self.looked_up = False
+        self.lost_at = NO_POSITION
         self.retry_at_s = 0.0
         self.halted = False
         self.validate = epoch != UNKNOWN_EPOCH
@@ -102,6 +113,7 @@ class Positions:
 
     def __init__(self) -> None:
         self._states: dict[TopicPartition, PartitionState] = {}
+        self._assignments = 0
 
     def __iter__(self) -> Iterator[PartitionState]:
         return iter(list(self._states.values()))
@@ -121,7 +133,8 @@ class Positions:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Have exactly these; those that stay keep where they are, what was fetched of the others is void."""
         before = self._states
-        self._states = {tp: before.get(tp) or PartitionState(tp) for tp in partitions}
+        self._assignments += 1
+        self._states = {tp: before.get(tp) or PartitionState(tp, self._assignments) for tp in partitions}
         for tp, state in before.items():
             if tp not in self._states:
                 state.version += 1

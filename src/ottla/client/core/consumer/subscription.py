@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 
 from ottla.base.types import TopicPartition
-from ottla.client.core.metadata import ClusterSnapshot
+from ottla.client.core.metadata import ClusterSnapshot, checked_topic
 from ottla.client.errors import IllegalStateError
 
 #: Hears of partitions that come or go; may be a coroutine function in asyncio.
@@ -46,7 +46,8 @@ class Subscription:
             return
         if isinstance(wanted, str):
             raise TypeError("subscribe() takes a list of topics, or a compiled pattern; not a str")
-        self.kind, self.pattern, self.topics = Kind.TOPICS, None, frozenset(wanted)
+        topics = frozenset(checked_topic(topic) for topic in wanted)
+        self.kind, self.pattern, self.topics = Kind.TOPICS, None, topics
 
     def assign(self) -> None:
         """Partitions are chosen by hand. Raises IllegalStateError."""

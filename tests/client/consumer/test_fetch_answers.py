@@ -26,7 +26,7 @@ from ottla.wire.messages.metadata import (
 )
 from ottla.wire.records import Record, encode_batch
 from tests.client.journeys import PATIENCE_S
-from tests.client.test_connection import EVERYTHING, say
+from tests.client.listener import EVERYTHING, say
 
 _ID = b"t" * 16
 _TPS = [TopicPartition("t", 0), TopicPartition("t", 1)]

@@ -1,0 +1,68 @@
+"""Calls that only ask: committed offsets, and offsets by time. They are plain coroutines beside the core."""
+
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
+
+from ottla.base.types import TopicPartition
+from ottla.client.config.consumer import ConsumerConfig
+from ottla.client.core.intents import Channel
+from ottla.client.core.offsets import OffsetAndMetadata, OffsetAndTimestamp
+from ottla.client.errors import IllegalStateError
+from ottla.client.net.cluster import Cluster
+from ottla.client.net.coordinators import Coordinators
+from ottla.client.net.group_offsets import fetch_committed
+from ottla.client.net.log_offsets import list_offsets
+from ottla.client.net.retry import Deadline
+from ottla.client.net.supervisor import Supervisor
+
+T = TypeVar("T")
+
+
+class Lookups:
+    """What one consumer asks the cluster without being told of later changes."""
+
+    def __init__(self, config: ConsumerConfig, cluster: Cluster, supervisor: Supervisor) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._supervisor = supervisor
+        self._coordinators = Coordinators(cluster, Channel.COORDINATOR)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout_ms: float
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The group's committed offsets, where there are any. Raises RequestTimeoutError, KafkaError."""
+        wanted = [TopicPartition(*tp) for tp in partitions]
+        return await self._watched(self._committed(wanted, timeout_ms))
+
+    async def offsets_at(
+        self, times: Mapping[TopicPartition, int], timeout_ms: float
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """The offset of each partition at its time; -1 where there is none. Raises RequestTimeoutError, KafkaError."""
+        read_committed = self._config.read_committed
+        return await self._watched(
+            list_offsets(self._cluster, times, read_committed=read_committed, timeout_ms=timeout_ms)
+        )
+
+    async def _watched(self, work: Coroutine[Any, Any, T]) -> T:
+        """`work`, as long as the client is sound."""
+        try:
+            await self._cluster.start()
+        except BaseException:
+            work.close()
+            raise
+        return await self._supervisor.watching(work)
+
+    async def _committed(
+        self, partitions: list[TopicPartition], timeout_ms: float
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        deadline = Deadline(timeout_ms)
+        group_id, cluster = self._config.group_id, self._cluster
+        if group_id is None:
+            raise IllegalStateError("committed offsets need a group.id in the consumer's configuration")
+        stable = self._config.read_committed
+        await cluster.ensure_metadata(deadline.left_ms)
+        return await cluster.retrying(
+            lambda: fetch_committed(self._coordinators, cluster.snapshot, group_id, partitions, require_stable=stable),
+            what="committed",
+            timeout_ms=deadline.left_ms,
+        )

@@ -1,0 +1,241 @@
+"""Committing positions: when asked, in the background, and before partitions are given up (SPEC O1, O4).
+
+One commit is on its way at a time, in the order they were asked for: an older one never overtakes a newer one. A
+commit belongs to the membership that it was asked in. When the member has joined again meanwhile, it is still good if
+every partition of it was this member's all the time, as in a cooperative rebalance; else it has failed.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from ottla.base.types import TopicPartition
+from ottla.client.core import intents
+from ottla.client.core.backoff import Backoff
+from ottla.client.core.consumer.answers import Next, meaning_of
+from ottla.client.core.consumer.era import Call, Ticket
+from ottla.client.core.consumer.member import GroupMember
+from ottla.client.core.consumer.positions import PartitionState
+from ottla.client.core.consumer.shared import NOBODY_WAITS, Shared
+from ottla.client.core.offset_requests import LAST_VERSION_WITH_NAMES, commit_request
+from ottla.client.core.offsets import OffsetAndMetadata
+from ottla.client.errors import ClientError, CommitFailedError, KafkaError, RequestTimeoutError, code_of
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.offset_commit import OffsetCommitResponse
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+#: Hears of an asynchronous commit: the offsets, and why it failed (None when it did not).
+OnCommit = Callable[[Offsets, Exception | None], object]
+#: How a commit ended, and when.
+Done = Callable[[Exception | None, float], None]
+
+_MOVED_ON = (
+    "the offsets were not committed: this consumer is not part of the group's current generation. Either a rebalance "
+    "took its partitions, or poll() was not called within max.poll.interval.ms"
+)
+
+
+class _Commit:
+    """One commit on its way."""
+
+    def __init__(self, offsets: Offsets, done: Done, backoff: Backoff, deadline_s: float | None) -> None:
+        self.offsets = offsets
+        self.done: Done | None = done
+        self.backoff = backoff
+        #: Tried again until then; None for one attempt.
+        self.deadline_s = deadline_s
+        self.not_before_s = 0.0
+        self.last: ClientError | None = None
+        #: The call of the user's that waits for it.
+        self.call: object = None
+        #: The era it was asked in: the membership, and of each partition the assignment in which it came.
+        self.membership = 0
+        self.assignments: dict[TopicPartition, int] = {}
+
+    def settle(self, error: Exception | None, now_s: float) -> None:
+        done, self.done = self.done, None
+        if done is not None:
+            done(error, now_s)
+
+
+class Commits:
+    """All commits of one consumer."""
+
+    def __init__(self, shared: Shared, member: GroupMember, heard: Callable[[ErrorCode, float], bool]) -> None:
+        """`heard` is told what an answer says about the membership, and says whether that means anything to it now."""
+        self._shared = shared
+        self._member = member
+        self._heard = heard
+        config = shared.config
+        self._enabled = config.enable_auto_commit and config.group_id is not None
+        self._interval_s = config.auto_commit_interval_ms / 1000
+        #: When the next automatic commit is due; None where there are none.
+        self.due_s: float | None = 0.0 if self._enabled else None
+        self._queue: deque[_Commit] = deque()
+        self._asked: _Commit | None = None
+
+    # what is asked for
+
+    def sync(self, call: object, offsets: Offsets | None, timeout_ms: float, now_s: float) -> None:
+        """Commit `offsets`, or all positions, again and again until it is done; `call` is finished then."""
+        finish: Done = lambda error, now_s: self._shared.intend(intents.Finish(call, error=error))  # noqa: E731
+        self._add(offsets, finish, now_s + timeout_ms / 1000).call = call
+        self.advance(now_s)
+
+    def abandoned(self, call: object) -> None:
+        """Nobody waits for it any more. What is on its way may still be carried out; it is not tried again."""
+        for commit in self._queue:
+            if commit.call is call:
+                commit.done = None
+
+    def in_background(self, offsets: Offsets | None, callback: OnCommit | None, now_s: float) -> None:
+        """Commit once; `callback` is called by a later poll."""
+        wanted = self._shared.positions.committable() if offsets is None else dict(offsets)
+
+        def done(error: Exception | None, now_s: float) -> None:
+            if error is not None:
+                level = intents.DEBUG if callback is not None else intents.WARNING
+                self._shared.say(level, "commit failed: %s", error)
+            if callback is not None:
+                self._shared.call_user(NOBODY_WAITS, callback, wanted, error)
+
+        self._add(wanted, done, None)
+        self.advance(now_s)
+
+    def before_giving_up(self, over: Callable[[float], None], now_s: float) -> None:
+        """Commit, if automatically, before a rebalance or the end; a failure is logged, it means reading again.
+
+        Calls `over` after a bounded time. Commits that were begun before are waited for too.
+        """
+
+        def done(error: Exception | None, now_s: float) -> None:
+            if error is not None:
+                self._shared.say(intents.WARNING, "positions were not committed before they were given up: %s", error)
+            over(now_s)
+
+        deadline_s = now_s + self._shared.config.session_timeout_ms / 3000
+        self._add(None if self._enabled else {}, done, deadline_s)
+        self.advance(now_s)
+
+    def automatic(self, now_s: float, *, is_stable: bool) -> None:
+        """Commit, if it is time, what earlier polls have returned. Only in poll: nobody takes records meanwhile."""
+        if self.due_s is None or now_s < self.due_s:
+            return
+        self.due_s = now_s + self._interval_s
+        if is_stable and self._shared.positions.committable():
+            self.in_background(None, None, now_s)
+
+    def begin(self, now_s: float) -> None:
+        """The first interval begins."""
+        if self.due_s is not None:
+            self.due_s = now_s + self._interval_s
+
+    def _add(self, offsets: Offsets | None, done: Done, deadline_s: float | None) -> _Commit:
+        shared = self._shared
+        wanted = shared.positions.committable() if offsets is None else dict(offsets)
+        commit = _Commit(wanted, done, shared.backoff(), deadline_s)
+        commit.membership = shared.eras.membership
+        states = ((tp, shared.positions.get(tp)) for tp in wanted)
+        commit.assignments = {tp: state.assignment for tp, state in states if state is not None}
+        self._queue.append(commit)
+        return commit
+
+    # one after the other
+
+    def advance(self, now_s: float) -> float | None:
+        """Send the next commit, and give up what has taken too long; when to do it again."""
+        while self._queue and self._asked is None:
+            commit = self._queue[0]
+            if commit.done is None or not commit.offsets:
+                self._over(commit, None, now_s)
+            elif commit.not_before_s <= now_s:
+                self._attempt(commit, now_s)
+            else:
+                break
+        for commit in list(self._queue):
+            if commit.deadline_s is not None and now_s >= commit.deadline_s:
+                commit.settle(_too_late(commit), now_s)
+        waiting = [c.deadline_s for c in self._queue if c.deadline_s is not None and c.done is not None]
+        if self._asked is None and self._queue:
+            waiting.append(self._queue[0].not_before_s)
+        return min(waiting, default=None)
+
+    def _attempt(self, commit: _Commit, now_s: float) -> None:
+        if not self._is_good(commit):
+            self._over(commit, CommitFailedError(_MOVED_ON), now_s)
+            return
+        shared = self._shared
+        self._asked = commit
+        ticket = shared.eras.of_member(Call.COMMIT, commit)
+        request = commit_request(self._member.metadata, commit.offsets)
+        shared.ask_coordinator(ticket, ApiKey.OFFSET_COMMIT, request, cap=LAST_VERSION_WITH_NAMES)
+
+    def _is_good(self, commit: _Commit) -> bool:
+        """Whether the group may still hear it from this member."""
+        shared = self._shared
+        if not shared.subscription.by_group:
+            return True
+        if not self._member.in_generation:
+            return False
+        if commit.membership == shared.eras.membership:
+            return True
+        states = [shared.positions.get(tp) for tp in commit.offsets]
+        return all(state is not None and _came_in(commit, state) for state in states)
+
+    def answered(self, ticket: Ticket, answer: OffsetCommitResponse, now_s: float) -> None:
+        """Told whatever the era: somebody waits for this commit. What it says of the membership counts in its era."""
+        commit: _Commit = ticket.about
+        self._asked = None
+        refused = [
+            (code_of(p.error_code), f"group {self._shared.group_id}, {topic.name}-{p.partition_index}")
+            for topic in answer.topics
+            for p in topic.partitions
+            if p.error_code != ErrorCode.NONE
+        ]
+        if not refused:
+            self._over(commit, None, now_s)
+            return
+        code, what = refused[0]
+        meaning = meaning_of(Call.COMMIT, code)
+        error: ClientError = KafkaError.of(code, what)
+        if meaning is Next.FIND_COORDINATOR:
+            self._shared.find_coordinator()
+        of_the_member = meaning in (Next.START_OVER, Next.REJOIN) and self._shared.subscription.by_group
+        counts = of_the_member and self._shared.eras.holds(ticket) and self._heard(code, now_s)
+        if of_the_member and not counts and self._is_good(commit):  # it was refused for the generation before
+            self._queue_again(commit, error, now_s)
+            return
+        if of_the_member and meaning is Next.START_OVER:
+            error = CommitFailedError(_MOVED_ON)
+            error.__cause__ = KafkaError.of(code, what)
+        self._failed(commit, error, now_s, again=meaning in (Next.RETRY, Next.FIND_COORDINATOR))
+
+    def unanswered(self, ticket: Ticket, error: ClientError, now_s: float) -> None:
+        """Nobody knows whether it was carried out; to do it again does no harm."""
+        self._asked = None
+        self._failed(ticket.about, error, now_s, again=error.retriable)
+
+    def _failed(self, commit: _Commit, error: ClientError, now_s: float, *, again: bool) -> None:
+        if again and commit.deadline_s is not None and commit.done is not None:
+            self._queue_again(commit, error, now_s)
+        else:
+            self._over(commit, error, now_s)
+
+    def _queue_again(self, commit: _Commit, error: ClientError, now_s: float) -> None:
+        commit.last = error
+        commit.not_before_s = now_s + commit.backoff.next_ms() / 1000
+
+    def _over(self, commit: _Commit, error: Exception | None, now_s: float) -> None:
+        self._queue.popleft()
+        commit.settle(error, now_s)
+
+
+def _came_in(commit: _Commit, state: PartitionState) -> bool:
+    return commit.assignments.get(state.tp) == state.assignment
+
+
+def _too_late(commit: _Commit) -> RequestTimeoutError:
+    why = f": {commit.last}" if commit.last is not None else ""
+    error = RequestTimeoutError(f"the commit did not succeed in the time allowed for it{why}")
+    error.__cause__ = commit.last
+    return error

@@ -1,0 +1,328 @@
+"""The consumer's core: membership, positions, fetches and commits, decided here and carried out by the shell.
+
+The shell calls the events on one thread, each with the time as its last argument, and carries out the intents. An
+answer comes back with its ticket: here, in `answered` and `failed`, the rule of `era` is applied to all of them, and
+`_HEARD` says who hears of which. After every event `_advance` has each part do what is due.
+
+The user's thread (the blocking consumer's) may call `polled` and `can_take`, and take from `buffer`, while an event is
+being handled: what these look at are single numbers and a deque.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ottla.assign import Assignor
+from ottla.base.rng import Rng
+from ottla.base.types import TopicPartition
+from ottla.client.config.consumer import ConsumerConfig
+from ottla.client.core import intents
+from ottla.client.core.consumer.commits import Commits, Offsets, OnCommit
+from ottla.client.core.consumer.era import Call, Ticket
+from ottla.client.core.consumer.fetched import Decoding
+from ottla.client.core.consumer.fetching import Fetching
+from ottla.client.core.consumer.intents import FollowAllTopics
+from ottla.client.core.consumer.member import GroupMember
+from ottla.client.core.consumer.membership import Membership
+from ottla.client.core.consumer.offset_reset import OffsetReset
+from ottla.client.core.consumer.positions import UNKNOWN_EPOCH, PartitionState
+from ottla.client.core.consumer.resets import Resets
+from ottla.client.core.consumer.shared import Shared
+from ottla.client.core.consumer.states import State
+from ottla.client.core.consumer.validation import Validation
+from ottla.client.core.intents import Channel, Core
+from ottla.client.core.metadata import ClusterSnapshot
+from ottla.client.errors import ClientError
+
+
+class ConsumerCore(Core):
+    """One consumer. Everything but `polled` and `can_take` belongs to one thread."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        assignors: list[Assignor],
+        decoding: Decoding,
+        rng: Rng,
+        *,
+        on_reset: Callable[[OffsetReset], object] | None = None,
+    ) -> None:
+        """`on_reset` is called, by the user's poll, with every position that was replaced."""
+        super().__init__()
+        shared = self._shared = Shared(config, assignors, rng, self.intend, self.say)
+        self.subscription = shared.subscription
+        self.positions = shared.positions
+        self.buffer = shared.buffer
+        self.failures = shared.failures
+        self.watch = shared.watch
+        self.member = GroupMember(shared.group_id, config.group_instance_id, shared.eras)
+        self._commits = Commits(shared, self.member, lambda *heard: self._membership.heard(Call.COMMIT, *heard))
+        self._membership = Membership(shared, self.member, self._commits, self._retrack)
+        self._resets = Resets(shared, on_reset)
+        self._validation = Validation(shared, self._resets.happened)
+        self._fetching = Fetching(shared, decoding, self._resets.out_of_range)
+        self._tracked: frozenset[str] = frozenset()
+        self._begun = False
+
+    @property
+    def state(self) -> State:
+        """Where the member stands."""
+        return self._membership.state
+
+    # what the user's thread may ask
+
+    def polled(self, now_s: float) -> int | None:
+        """The user calls poll. How many ms it stayed away, once after that was too long; else None."""
+        return self.watch.polled(now_s)
+
+    def can_take(self, now_s: float) -> bool:
+        """Whether poll has nothing to do but to hand out records."""
+        due_s = self._commits.due_s
+        return (
+            bool(self.buffer)
+            and not self.failures
+            and not self._membership.is_pending
+            and not self.watch.exceeded
+            and (due_s is None or now_s < due_s)
+        )
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether poll must not return records now: they may belong to somebody else soon."""
+        return self._membership.holds_back
+
+    # what the user does
+
+    def poll(self, now_s: float) -> None:
+        """The user waits in poll: nobody takes records."""
+        self._resets.look_again()
+        self._membership.poll(now_s)
+        self._advance(now_s)
+
+    def look(self, now_s: float) -> None:
+        """Records were taken, or the user waits for something: see what can be done."""
+        self._resets.look_again()
+        self._advance(now_s)
+
+    def taken(self, now_s: float) -> None:
+        """Records were taken: fetch more."""
+        self._advance(now_s)
+
+    def subscribed(self, now_s: float) -> None:
+        """The user subscribed to something else."""
+        self.intend(FollowAllTopics(self.subscription.pattern is not None))
+        self._retrack()
+        self.intend(intents.RefreshMetadata())
+        self._membership.rejoin("the subscription changed")
+        self._shared.wake_poll()
+        self._advance(now_s)
+
+    def assigned(self, partitions: Iterable[TopicPartition], now_s: float) -> None:
+        """The user chose partitions by hand."""
+        self.positions.assign(partitions)
+        self._retrack()
+        self.positions_chosen(now_s)
+
+    def positions_chosen(self, now_s: float) -> None:
+        """The user said where to go on."""
+        self.failures.positions_chosen()
+        self.look(now_s)
+
+    def commit(self, call: object, offsets: Offsets | None, timeout_ms: float, now_s: float) -> None:
+        """Commit `offsets`, or what poll has returned; `call` is finished when that is done, or cannot be."""
+        self._commits.sync(call, offsets, timeout_ms, now_s)
+        self._advance(now_s)
+
+    def commit_async(self, offsets: Offsets | None, callback: OnCommit | None, now_s: float) -> None:
+        """Commit in the background, once; `callback` is called by a later poll."""
+        self._commits.in_background(offsets, callback, now_s)
+        self._advance(now_s)
+
+    def called(self, ticket: Any, error: Exception | None, now_s: float) -> None:
+        """A call that `CallUser` asked for was made, and raised `error`."""
+        if not self._membership.called(ticket, error, now_s) and error is not None:
+            self._shared.fail(error)
+        self._advance(now_s)
+
+    def unsubscribe(self, call: object, now_s: float) -> None:
+        """Read nothing: give everything back, and leave the group."""
+        if self.subscription.by_group:
+            self._membership.leave(call, "the consumer unsubscribed", now_s)
+        else:
+            self.positions.assign(())
+            self.intend(intents.Finish(call))
+        self._advance(now_s)
+
+    def unsubscribed(self, now_s: float) -> None:
+        """It has left."""
+        self.subscription.clear()
+        self.intend(FollowAllTopics(False))
+        self._retrack()
+        self._advance(now_s)
+
+    def close(self, call: object, leave_group: bool, now_s: float) -> None:
+        """The end: commit, give everything back, and leave the group, if that is wanted."""
+        if self.subscription.by_group:
+            self._membership.leave(call, "the consumer was closed", now_s, tell=leave_group)
+        else:
+            self._commits.before_giving_up(lambda now_s: self.intend(intents.Finish(call)), now_s)
+        self._advance(now_s)
+
+    def depart(self, call: object, now_s: float) -> None:
+        """The end, of a client that nobody closed: leave the group, but commit nothing, and call nobody."""
+        if self.subscription.by_group:
+            self._membership.depart(call, "the consumer was not closed", now_s)
+        else:
+            self.intend(intents.Finish(call))
+        self._advance(now_s)
+
+    # events of the shell
+
+    def metadata(self, before: ClusterSnapshot, after: ClusterSnapshot, now_s: float) -> None:
+        """What is known of the cluster has changed."""
+        shared = self._shared
+        shared.snapshot = after
+        if shared.subscription.match(after, exclude_internal=shared.config.exclude_internal_topics):
+            self._membership.rejoin("other topics match the pattern")
+        self._membership.look_at_metadata()
+        self._validation.metadata()
+        self._advance(now_s)
+
+    def woken(self, now_s: float) -> None:
+        """Something is due."""
+        self._advance(now_s)
+
+    def abandoned(self, call: object, now_s: float) -> None:
+        """Whoever made this call has stopped waiting: a commit is not tried again, and who was leaving leaves."""
+        self._commits.abandoned(call)
+        self._advance(now_s)
+
+    def connected(self, node_id: int, channel: Channel, now_s: float) -> None:
+        """A connection that was asked for is open."""
+        for ask in self._shared.connections.connected(node_id, channel):
+            self.intend(ask)
+        self._advance(now_s)
+
+    def unreachable(self, node_id: int, channel: Channel, error: ClientError, now_s: float) -> None:
+        """A connection that was asked for could not be opened."""
+        for ask in self._shared.connections.unreachable(node_id, channel):
+            self.failed(ask.ticket, error, now_s)
+        if channel is Channel.FETCH:
+            self._fetching.unreachable(node_id, error, now_s)
+        self._advance(now_s)
+
+    def disconnected(self, node_id: int, channel: Channel, now_s: float) -> None:
+        """A connection has been lost or closed."""
+        self._shared.connections.closed(node_id, channel)
+        self._advance(now_s)
+
+    # answers: the rule of `era`
+
+    def answered(self, ticket: Ticket, answer: Any, now_s: float) -> None:
+        """A request was answered."""
+        if ticket.call is Call.FETCH:
+            self._fetching.counted(ticket, answer)
+        if ticket.call is Call.COMMIT:
+            self._commits.answered(ticket, answer, now_s)
+        elif self._shared.eras.holds(ticket):
+            self._hear(ticket, answer, now_s)
+        else:
+            self.say(intents.DEBUG, "an answer to %s of an era before changes nothing", ticket.call.value)
+        self._advance(now_s)
+
+    def failed(self, ticket: Ticket, error: ClientError, now_s: float) -> None:
+        """A request has no answer."""
+        if ticket.call is Call.FETCH:
+            self._fetching.lost(ticket, error, now_s)
+        if ticket.call is Call.COMMIT:
+            self._commits.unanswered(ticket, error, now_s)
+        elif self._shared.eras.holds(ticket):
+            self._miss(ticket, error, now_s)
+        self._advance(now_s)
+
+    def _hear(self, ticket: Ticket, answer: Any, now_s: float) -> None:
+        states, membership = self._shared.eras.current(ticket), self._membership
+        match ticket.call:
+            case Call.FETCH:
+                self._fetching.answered(ticket, states, answer, now_s)
+            case Call.COMMITTED:
+                self._resets.committed(states, answer, now_s)
+            case Call.LIST:
+                self._resets.listed(states, answer, now_s)
+            case Call.CLOCK:
+                self._resets.clock_read(states, answer, now_s)
+            case Call.EPOCH_END:
+                self._validation.answered(states, answer, now_s)
+            case Call.HEARTBEAT:
+                membership.beaten(answer, now_s)
+            case Call.JOIN:
+                membership.joined(answer, now_s)
+            case Call.SYNC:
+                membership.synced(answer, now_s)
+            case Call.MATCH:
+                membership.matched(now_s)
+            case Call.LEAD:
+                membership.lead(now_s)
+            case Call.DESCRIBE:
+                membership.described(answer)
+            case Call.LEAVE:
+                membership.left()
+
+    def _miss(self, ticket: Ticket, error: ClientError, now_s: float) -> None:
+        states, membership = self._shared.eras.current(ticket), self._membership
+        match ticket.call:
+            case Call.FETCH:
+                self._fetching.unanswered(error)
+            case Call.COMMITTED | Call.LIST:
+                self._resets.unanswered(states, error, now_s)
+            case Call.EPOCH_END:
+                self._validation.unanswered(states, error, now_s)
+            case Call.HEARTBEAT:
+                membership.unbeaten(error, now_s)
+            case Call.JOIN | Call.SYNC | Call.MATCH | Call.LEAD:
+                membership.unanswered(ticket, error, now_s)
+            case Call.LEAVE:
+                membership.left()
+
+    # inside
+
+    def _advance(self, now_s: float) -> None:
+        """Everybody does what is due. A position that is found can be fetched from at once, so the order counts."""
+        if not self._begun:
+            self._begun = True
+            self.watch.last_s = now_s
+            self._commits.begin(now_s)
+        if self.watch.in_poll:
+            self._commits.automatic(now_s, is_stable=self.state is State.STABLE or not self.subscription.by_group)
+        self._commits.advance(now_s)  # what it has settled, the membership may wait for
+        times = [
+            self._membership.advance(now_s),
+            self._commits.advance(now_s),
+            self._validation.advance(now_s),
+            self._resets.advance(now_s),
+            self._fetching.advance(now_s),
+            self._shared.advance(now_s),
+        ]
+        due_s = self._commits.due_s
+        if due_s is not None and self.watch.in_poll and due_s > now_s:
+            times.append(due_s)
+        self.wake_at_s = min((at_s for at_s in times if at_s is not None), default=None)
+
+    def _retrack(self) -> None:
+        """Other topics matter than before."""
+        wanted = self._membership.leading.topics | {state.tp.topic for state in self.positions}
+        if self.subscription.pattern is None:
+            wanted |= self.subscription.topics
+        wanted -= {""}  # other members may name anything
+        if wanted - self._tracked:
+            self.intend(intents.Track(wanted - self._tracked))
+        if self._tracked - wanted:
+            self.intend(intents.Untrack(self._tracked - wanted))
+        self._tracked = wanted
+        for state in self.positions:
+            _know_leader(state, self._shared.snapshot)
+
+
+def _know_leader(state: PartitionState, snapshot: ClusterSnapshot) -> None:
+    """A change of leaders is one from what is known when the partition comes."""
+    if state.leader_epoch == UNKNOWN_EPOCH:
+        state.leader_epoch = snapshot.leader_epoch(state.tp)

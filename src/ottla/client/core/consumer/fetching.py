@@ -1,0 +1,257 @@
+"""Fetches ahead of the user: one request a broker at a time, two fetches a partition in store at most.
+
+`advance` asks for what is missing. A fetch is asked in the eras of its partitions: one of a partition that was sought,
+reset or taken away meanwhile is void, and the others of the same answer are not. The session belongs to the connection
+and counts every answer, whatever became of the partitions.
+"""
+
+from collections.abc import Callable, Mapping
+
+from ottla.base.types import TopicPartition
+from ottla.client.core import intents
+from ottla.client.core.consumer.answers import Next, meaning_of
+from ottla.client.core.consumer.era import Call, Ticket
+from ottla.client.core.consumer.fetch_session import FetchSession
+from ottla.client.core.consumer.fetched import Decoding, FetchedPartition
+from ottla.client.core.consumer.positions import NO_POSITION, PartitionState
+from ottla.client.core.consumer.shared import Shared
+from ottla.client.core.intents import Broker, Channel, LearnLeader
+from ottla.client.core.metadata import NO_LEADER, Node
+from ottla.client.errors import ClientError, CorruptRecordsError, KafkaError, code_of
+from ottla.wire.apis import ApiKey
+from ottla.wire.codec import WireError
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+
+#: One fetch the user reads from, one that waits behind it.
+_FETCHES_AHEAD = 2
+#: While a partition's store is full its broker is asked for the others; not for long, so that it can join in again.
+_SHORT_WAIT_MS = 20
+
+
+class Fetching:
+    """What is asked of each broker."""
+
+    def __init__(
+        self, shared: Shared, decoding: Decoding, out_of_range: Callable[[PartitionState, float], None]
+    ) -> None:
+        """`out_of_range` is told of positions that are not in their log."""
+        self._shared = shared
+        self._decoding = decoding
+        self._out_of_range = out_of_range
+        self._sessions: dict[int, FetchSession] = {}
+        self._asked: set[int] = set()
+        #: Brokers that are left alone for a while, and until when.
+        self._not_before_s: dict[int, float] = {}
+
+    def advance(self, now_s: float) -> float | None:
+        """Ask every broker that is not being asked for what can be fetched from it; when to do it again."""
+        shared = self._shared
+        snapshot = shared.snapshot
+        wanted: dict[int, list[PartitionState]] = {}
+        full: set[int] = set()
+        again_s: list[float] = []
+        stored_bytes = sum(state.buffered_bytes for state in shared.positions)
+        for state in shared.positions:
+            if state.fetch_offset == NO_POSITION or state.paused or state.validate:
+                continue
+            leader = snapshot.leader(state.tp)
+            if leader == NO_LEADER:
+                shared.refresh(now_s)
+            elif state.halted and state.buffered_fetches:
+                continue  # the error that is stored is to be told first
+            elif state.retry_at_s > now_s:
+                again_s.append(state.retry_at_s)
+            elif self._is_full(state, stored_bytes):
+                full.add(leader)
+            else:
+                wanted.setdefault(leader, []).append(state)
+        for leader, states in wanted.items():
+            if leader in self._asked:
+                continue
+            not_before_s = self._not_before_s.get(leader, 0.0)
+            if not_before_s > now_s:
+                again_s.append(not_before_s)
+            else:
+                self._fetch(leader, states, hurried=leader in full)
+        return min(again_s, default=None)
+
+    def _is_full(self, state: PartitionState, stored_bytes: int) -> bool:
+        ahead = state.buffered_fetches
+        return ahead >= _FETCHES_AHEAD or (ahead > 0 and stored_bytes >= self._shared.config.fetch_max_bytes)
+
+    # asking
+
+    def _fetch(self, leader: int, states: list[PartitionState], *, hurried: bool) -> None:
+        shared, broker = self._shared, Broker(leader, Channel.FETCH)
+        if not shared.connections.is_open(broker):
+            for intent in shared.connections.connect(broker):
+                shared.intend(intent)
+            return
+        self._asked.add(leader)
+        request = self._request(leader, states, hurried=hurried)
+        offsets = {state.tp: state.fetch_offset for state in states}
+        ticket = shared.eras.of_partitions(Call.FETCH, states, (leader, offsets))
+        timeout_ms = shared.config.request_timeout_ms + shared.config.fetch_max_wait_ms
+        shared.intend(intents.Ask(ticket, broker, ApiKey.FETCH, request, timeout_ms))
+
+    def _request(self, leader: int, states: list[PartitionState], *, hurried: bool) -> FetchRequest:
+        snapshot, config = self._shared.snapshot, self._shared.config
+        session = self._sessions.setdefault(leader, FetchSession())
+        max_bytes = config.max_partition_fetch_bytes
+        wanted = {}
+        for state in states:
+            tp = state.tp
+            part = FetchPartition(
+                tp.partition, snapshot.leader_epoch(tp), state.fetch_offset, partition_max_bytes=max_bytes
+            )
+            wanted[tp] = (snapshot.topic_id(tp.topic), part)
+        if session.made_anew(wanted):
+            session.reset()
+        parts = session.build(wanted)
+        by_topic: dict[str, list[FetchPartition]] = {}
+        for tp, part in parts.partitions.items():
+            by_topic.setdefault(tp.topic, []).append(part)
+        forgotten: dict[str, list[int]] = {}
+        for tp in parts.forgotten:
+            forgotten.setdefault(tp.topic, []).append(tp.partition)
+        return FetchRequest(
+            max_wait_ms=min(config.fetch_max_wait_ms, _SHORT_WAIT_MS) if hurried else config.fetch_max_wait_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            isolation_level=int(config.read_committed),
+            session_id=parts.session_id,
+            session_epoch=parts.epoch,
+            topics=tuple(FetchTopic(snapshot.topic_id(t), t, tuple(ps)) for t, ps in by_topic.items()),
+            forgotten_topics_data=tuple(
+                ForgottenTopic(snapshot.topic_id(t), t, tuple(ps)) for t, ps in forgotten.items()
+            ),
+        )
+
+    def unreachable(self, leader: int, error: ClientError, now_s: float) -> None:
+        """No connection could be made."""
+        self._shared.say(intents.DEBUG, "no connection to broker %d: %s", leader, error)
+        if not error.retriable:
+            self._shared.fail(error)
+        self._later(leader, now_s)
+
+    # answers
+
+    def counted(self, ticket: Ticket, answer: FetchResponse) -> None:
+        """Fetch was answered. The session belongs to the connection: it is told whatever the era, and first."""
+        leader, _ = ticket.about
+        self._asked.discard(leader)
+        self._sessions[leader].answered(code_of(answer.error_code), answer.session_id)
+
+    def lost(self, ticket: Ticket, error: ClientError, now_s: float) -> None:
+        """No answer came, or none that could be read: nobody knows what the session is. Told whatever the era."""
+        leader, _ = ticket.about
+        self._asked.discard(leader)
+        self._sessions[leader].reset()
+        if isinstance(error, intents.NotSentError):
+            self._shared.connections.closed(leader, Channel.FETCH)
+        self._shared.say(intents.DEBUG, "fetch from broker %d failed: %s", leader, error)
+        config = self._shared.config
+        pause_ms = config.retry_backoff_ms if error.retriable else config.retry_backoff_max_ms
+        self._not_before_s[leader] = now_s + pause_ms / 1000
+        self._shared.refresh(now_s)
+
+    def answered(
+        self, ticket: Ticket, states: Mapping[TopicPartition, PartitionState], answer: FetchResponse, now_s: float
+    ) -> None:
+        """Fetch was answered; `states` are the partitions that it still counts for."""
+        leader, offsets = ticket.about
+        code = code_of(answer.error_code)
+        if code is ErrorCode.NONE:
+            self._read_partitions(states, offsets, answer, now_s)
+            return
+        if meaning_of(Call.FETCH, code) is Next.NEW_SESSION:
+            return
+        if not code.retriable:
+            self._shared.fail(KafkaError.of(answer.error_code, f"fetch from broker {leader}"))
+        self._later(leader, now_s)
+
+    def unanswered(self, error: ClientError) -> None:
+        """What is wrong with the broker, and not with the connection, poll has to tell."""
+        if isinstance(error.__cause__, WireError) or not error.retriable:
+            self._shared.fail(error)
+
+    def _later(self, leader: int, now_s: float) -> None:
+        self._shared.refresh(now_s)
+        self._not_before_s[leader] = now_s + self._shared.config.retry_backoff_ms / 1000
+
+    def _read_partitions(
+        self,
+        states: Mapping[TopicPartition, PartitionState],
+        offsets: Mapping[TopicPartition, int],
+        answer: FetchResponse,
+        now_s: float,
+    ) -> None:
+        snapshot = self._shared.snapshot
+        nodes = tuple(Node(n.node_id, n.host, n.port, n.rack) for n in answer.node_endpoints)
+        for topic in answer.responses:
+            name = snapshot.topic_name(topic.topic, topic.topic_id)
+            for part in topic.partitions:
+                state = states.get(TopicPartition(name, part.partition_index))
+                if state is None or state.fetch_offset != offsets[state.tp]:
+                    continue  # not in its era, or the leader before was faster
+                if part.error_code == ErrorCode.NONE:
+                    self._take_in(state, part, now_s)
+                else:
+                    self._refused(state, part, nodes, now_s)
+
+    def _take_in(self, state: PartitionState, part: PartitionData, now_s: float) -> None:
+        state.high_watermark = part.high_watermark
+        state.last_stable_offset = part.last_stable_offset
+        state.log_start_offset = part.log_start_offset
+        if not part.records:
+            return
+        config = self._shared.config
+        aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
+        fetch = FetchedPartition(state, part.records, aborted, self._decoding)
+        if fetch.end_offset <= state.fetch_offset and not fetch.ends_in_error:
+            fetch.fail(
+                KafkaError.of(
+                    ErrorCode.RECORD_LIST_TOO_LARGE,
+                    f"{state.tp}: the batch at offset {state.fetch_offset} did not come whole; raise "
+                    f"max.partition.fetch.bytes ({config.max_partition_fetch_bytes}), or it is damaged",
+                )
+            )
+            state.retry_at_s = now_s + config.retry_backoff_max_ms / 1000
+        state.fetch_offset = max(state.fetch_offset, fetch.end_offset)
+        self._store(fetch)
+
+    def _refused(self, state: PartitionState, part: PartitionData, nodes: tuple[Node, ...], now_s: float) -> None:
+        code = code_of(part.error_code)
+        meaning = meaning_of(Call.FETCH, code)
+        if meaning is Next.RESET and state.buffered_fetches == 0:
+            self._out_of_range(state, now_s)
+            return
+        state.retry_at_s = now_s + self._shared.config.retry_backoff_ms / 1000
+        if meaning is Next.RESET:  # what is stored is good, and comes first
+            return
+        if meaning is Next.FIND_LEADER:
+            leader = part.current_leader
+            if leader.leader_id >= 0:
+                self._shared.intend(LearnLeader(state.tp, leader.leader_id, leader.leader_epoch, nodes))
+            if leader.leader_epoch <= self._shared.snapshot.leader_epoch(state.tp):
+                self._shared.refresh(now_s)
+            return
+        nothing = FetchedPartition(state, b"", (), self._decoding)
+        if code == ErrorCode.CORRUPT_MESSAGE:
+            nothing.fail(CorruptRecordsError(state.tp, state.fetch_offset, "so the broker says"))
+        else:
+            nothing.fail(KafkaError.of(part.error_code, str(state.tp)))
+        self._store(nothing)
+
+    def _store(self, fetch: FetchedPartition) -> None:
+        fetch.state.halted = fetch.ends_in_error
+        self._shared.buffer.add(fetch)
+        self._shared.wake_poll()

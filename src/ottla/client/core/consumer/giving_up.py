@@ -1,0 +1,118 @@
+"""Giving partitions up: commit, tell the user, and take them out of the assignment, in this order (SPEC G13, G14).
+
+The commit may go on between two polls. The rest happens in the user's poll, or in the call that leaves: then nobody
+takes records, so none is handed out behind the commit, and the user knows of each partition when it goes.
+"""
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+
+from ottla.base.types import TopicPartition
+from ottla.client.core.consumer.commits import Commits
+from ottla.client.core.consumer.member import GroupMember
+from ottla.client.core.consumer.shared import Shared
+
+
+class Step(Enum):
+    """How far it is."""
+
+    IDLE = "idle"
+    COMMITTING = "committing"
+    #: Waits for the user to poll.
+    WAITING = "waiting"
+    #: The user's callback runs.
+    CALLING = "calling"
+
+
+class CallbackTicket:
+    """Comes back when the user's callback has run. Each one is equal to itself alone."""
+
+    __slots__ = ("what",)
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+
+class GivingUp:
+    """One giving up at a time; `step` says how far it is."""
+
+    def __init__(
+        self,
+        shared: Shared,
+        member: GroupMember,
+        commits: Commits,
+        over: Callable[[Exception | None, float], None],
+    ) -> None:
+        """`over` is called when the partitions have gone, with what the user's callback raised."""
+        self._shared = shared
+        self._member = member
+        self._commits = commits
+        self._over = over
+        self.step = Step.IDLE
+        self._partitions: frozenset[TopicPartition] = frozenset()
+        self._ticket: CallbackTicket | None = None
+        self._number = 0
+
+    @property
+    def is_calling(self) -> bool:
+        """Whether the user has been told, and has not come back."""
+        return self.step is Step.CALLING
+
+    @property
+    def is_running(self) -> bool:
+        """Whether there is something that has not gone yet."""
+        return self.step is not Step.IDLE
+
+    def stop(self) -> None:
+        """Stop, and tell nobody."""
+        self._end(gone=self.is_calling)
+
+    def begin(self, partitions: Iterable[TopicPartition], now_s: float) -> None:
+        """Give these up. One that has begun ends here: what the user was told of is gone, the rest stays."""
+        self._end(gone=self.is_calling)
+        self._partitions = frozenset(partitions) & self._shared.positions.assignment
+        if not self._partitions:
+            self._over(None, now_s)
+        elif self._member.in_generation:
+            self.step = Step.COMMITTING
+            self._number += 1
+            number = self._number
+            self._commits.before_giving_up(lambda now_s: self._committed(number), now_s)
+        else:
+            self.step = Step.WAITING
+
+    def _committed(self, number: int) -> None:
+        if self.step is Step.COMMITTING and number == self._number:
+            self.step = Step.WAITING
+
+    def advance(self, now_s: float) -> None:
+        """Tell the user. Only while nobody takes records."""
+        if self.step is not Step.WAITING:
+            return
+        subscription = self._shared.subscription
+        function = subscription.on_revoked
+        if not self._member.in_generation:
+            function = subscription.on_lost or subscription.on_revoked
+        if function is not None:
+            self.step = Step.CALLING
+            self._ticket = CallbackTicket("partitions are given up")
+            self._shared.call_user(self._ticket, function, sorted(self._partitions))
+        else:
+            self._end(gone=True)
+            self._over(None, now_s)
+
+    def called(self, ticket: object, error: Exception | None, now_s: float) -> bool:
+        """The user's callback has run; says whether it was this one's."""
+        if ticket is not self._ticket or self.step is not Step.CALLING:
+            return False
+        self._end(gone=True)
+        self._over(error, now_s)
+        return True
+
+    def _end(self, *, gone: bool) -> None:
+        if gone:
+            positions = self._shared.positions
+            positions.assign(sorted(positions.assignment - self._partitions))
+        self.step = Step.IDLE
+        self._partitions = frozenset()
+        self._ticket = None

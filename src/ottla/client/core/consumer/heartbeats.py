@@ -1,0 +1,63 @@
+"""Heartbeats of a member (SPEC G8): one on its way at a time, in the era of the membership."""
+
+from collections.abc import Iterator
+
+from ottla.client.core import intents
+from ottla.client.core.consumer.era import Call
+from ottla.client.core.consumer.member import GroupMember, heartbeat_pauses_s
+from ottla.client.core.consumer.shared import Shared
+from ottla.client.errors import ClientError
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.heartbeat import HeartbeatRequest
+
+
+class Heartbeats:
+    """When the next one is due."""
+
+    def __init__(self, shared: Shared, member: GroupMember) -> None:
+        self._shared = shared
+        self._member = member
+        self._pauses: Iterator[float] | None = None
+        self._due_s: float | None = None
+        #: When the coordinator last answered.
+        self.heard_s = 0.0
+
+    @property
+    def are_sent(self) -> bool:
+        """Whether this member sends any."""
+        return self._pauses is not None
+
+    def start(self, now_s: float) -> None:
+        """A generation has begun."""
+        self._pauses = heartbeat_pauses_s(self._shared.config.heartbeat_interval_ms)
+        self.heard_s = now_s
+        self._due_s = now_s + next(self._pauses)
+
+    def stop(self) -> None:
+        """The member joins, or leaves, or is none any more."""
+        self._pauses = None
+        self._due_s = None
+
+    def advance(self, now_s: float) -> float | None:
+        """Send one, if it is time; when the next one is."""
+        if self._due_s is not None and now_s >= self._due_s:
+            self._due_s = None  # until this one was answered
+            shared = self._shared
+            timeout_ms = min(shared.config.request_timeout_ms, shared.config.session_timeout_ms)
+            ticket = shared.eras.of_member(Call.HEARTBEAT)
+            request = HeartbeatRequest(*self._member.metadata)
+            shared.ask_coordinator(ticket, ApiKey.HEARTBEAT, request, timeout_ms=timeout_ms)
+        return self._due_s
+
+    def answered(self, now_s: float) -> None:
+        """Whatever it says, the next one follows after the pause."""
+        self.heard_s = now_s
+        if self._pauses is not None:
+            self._due_s = now_s + next(self._pauses)
+
+    def unanswered(self, error: ClientError, now_s: float) -> None:
+        """The next one goes to where the coordinator is then, soon."""
+        self._shared.say(intents.DEBUG, "group %s: heartbeat failed: %s", self._shared.group_id, error)
+        self._shared.find_coordinator()
+        if self._pauses is not None:
+            self._due_s = now_s + self._shared.config.retry_backoff_ms / 1000

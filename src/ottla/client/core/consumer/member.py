@@ -1,0 +1,72 @@
+"""Who this consumer is in its group."""
+
+from collections.abc import Iterator
+from itertools import repeat
+
+from ottla.client.core.consumer.era import Eras
+from ottla.client.core.offsets import ConsumerGroupMetadata
+
+NO_GENERATION = -1
+NO_MEMBER_ID = ""
+_FIRST_HEARTBEAT_MS = 50
+
+
+class GroupMember:
+    """Its id and its generation. Each change begins an era of the membership."""
+
+    def __init__(self, group_id: str, group_instance_id: str | None, eras: Eras) -> None:
+        self.group_id = group_id
+        self.group_instance_id = group_instance_id
+        self.member_id = NO_MEMBER_ID
+        self.generation_id = NO_GENERATION
+        self.protocol = ""
+        self.is_leader = False
+        self._eras = eras
+
+    @property
+    def metadata(self) -> ConsumerGroupMetadata:
+        """What commits carry."""
+        return ConsumerGroupMetadata(self.group_id, self.generation_id, self.member_id, self.group_instance_id)
+
+    @property
+    def in_generation(self) -> bool:
+        """Whether the group counts on this member, as far as it knows."""
+        return self.generation_id != NO_GENERATION
+
+    def joining(self) -> None:
+        """JoinGroup is sent: what was asked before it is answered for a generation that is over by then."""
+        self._eras.begin()
+
+    def named(self, member_id: str) -> None:
+        """The coordinator gave it an id (KIP-394)."""
+        self._eras.begin()
+        self.member_id = member_id
+
+    def joined(self, member_id: str, generation_id: int, protocol: str, leader: str) -> None:
+        """JoinGroup was answered."""
+        self._eras.begin()
+        self.member_id = member_id
+        self.generation_id = generation_id
+        self.protocol = protocol
+        self.is_leader = member_id == leader
+
+    def forgotten(self, *, keep_member_id: bool = False) -> None:
+        """The group goes on without this member."""
+        self._eras.begin()
+        self.generation_id = NO_GENERATION
+        self.protocol = ""
+        self.is_leader = False
+        if not keep_member_id:
+            self.member_id = NO_MEMBER_ID
+
+
+def heartbeat_pauses_s(interval_ms: int) -> Iterator[float]:
+    """Pauses before the heartbeats of a new generation: short at first, then `heartbeat.interval.ms`.
+
+    A group that has just been formed is often joined by others at once; who hears of it early need not be waited for.
+    """
+    pause_ms = _FIRST_HEARTBEAT_MS
+    while pause_ms < interval_ms:
+        yield pause_ms / 1000
+        pause_ms *= 2
+    yield from repeat(interval_ms / 1000)

@@ -1,0 +1,500 @@
+"""This consumer as a member of its group: the automaton of `states`, carried out (SPEC G3–G15).
+
+Each event of the coordinator, of the user and of time becomes an input of the automaton (`_move`). What the state that
+it leads to has to do is done at once, or by `advance`, which runs after every event: it sends what is due, and while
+the user is in poll (nobody takes records then) it changes the assignment.
+"""
+
+from collections.abc import Callable
+
+from ottla.assign import Assignment, Assignor, RebalanceProtocol
+from ottla.client.core import intents
+from ottla.client.core.consumer.answers import Next, meaning_of
+from ottla.client.core.consumer.commits import Commits
+from ottla.client.core.consumer.era import Call, Ticket
+from ottla.client.core.consumer.giving_up import CallbackTicket, GivingUp
+from ottla.client.core.consumer.group_protocol import (
+    hand_over,
+    read_assignment,
+    read_subscriptions,
+    rebalance_protocol,
+)
+from ottla.client.core.consumer.heartbeats import Heartbeats
+from ottla.client.core.consumer.joining import (
+    counts_assigned_by,
+    join_request,
+    leave_request,
+    rebalance_timeout_ms,
+    sync_request,
+)
+from ottla.client.core.consumer.leading import Leading
+from ottla.client.core.consumer.leavers import Leavers
+from ottla.client.core.consumer.member import GroupMember
+from ottla.client.core.consumer.shared import Shared
+from ottla.client.core.consumer.states import Input, State, next_state
+from ottla.client.errors import AssignorError, ClientError, FencedInstanceIdError, KafkaError, code_of
+from ottla.wire.apis import ApiKey
+from ottla.wire.codec import WireError
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.wire.messages.heartbeat import HeartbeatResponse
+from ottla.wire.messages.join_group import JoinGroupResponse
+from ottla.wire.messages.sync_group import SyncGroupRequestAssignment, SyncGroupResponse
+
+_LEAVE_TIMEOUT_S = 5.0
+#: Where the member is on its way into a generation: what it hears of the one before means nothing.
+_ENTERING = frozenset({State.JOINING, State.LEADING, State.SYNCING})
+
+
+class Membership:
+    """The automaton, with what goes with its states."""
+
+    def __init__(self, shared: Shared, member: GroupMember, commits: Commits, retrack: Callable[[], None]) -> None:
+        """`retrack` is called when other topics matter than before."""
+        self._shared = shared
+        self._member = member
+        self._retrack = retrack
+        self._heartbeats = Heartbeats(shared, member)
+        self._giving_up = GivingUp(shared, member, commits, self._given_up)
+        self._protocol = rebalance_protocol(shared.assignors)
+        self._backoff = shared.backoff()
+        self.leading = Leading()
+        self.state = State.OUT
+        #: Why the next poll has to rejoin; None when it need not.
+        self.rejoin_reason: str | None = "the consumer is new"
+        self._fenced: FencedInstanceIdError | None = None
+        #: JOINING: when to send JoinGroup; None when it was sent. And before when it is not to be sent at all.
+        self._join_at_s: float | None = None
+        self._not_before_s = 0.0
+        self._assignor: Assignor | None = None
+        #: YIELDING: what SyncGroup has brought, and whether giving up has begun.
+        self._assignment = Assignment(())
+        self._yields = False
+        #: TAKING: the call of `on_assigned` that runs.
+        self._taking: CallbackTicket | None = None
+        self._leavers = Leavers(shared)
+        #: LEAVING: how long to wait for the answer.
+        self._leave_until_s: float | None = None
+
+    # what poll asks
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether poll has to do more than hand out records."""
+        pending = self.state is not State.STABLE or self.rejoin_reason is not None
+        return pending and self._shared.subscription.by_group
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether poll must not return records now: they may belong to somebody else soon."""
+        if not self._shared.subscription.by_group or self.state is State.STABLE:
+            return False
+        return self._protocol is RebalanceProtocol.EAGER or self.state not in _ENTERING
+
+    def poll(self, now_s: float) -> None:
+        """The user polls: begin a rebalance if one is needed."""
+        shared = self._shared
+        if not shared.subscription.by_group or shared.watch.exceeded or self._leavers or self._is_calling:
+            return
+        if self._fenced is not None and self.state is State.FENCED:
+            shared.fail(self._fenced)
+            if not self._giving_up.is_running:
+                self._giving_up.begin(shared.positions.assignment, now_s)
+        elif self.state is State.OUT or (self.state is State.STABLE and self.rejoin_reason is not None):
+            self._move(Input.REBALANCE)
+            shared.say(intents.INFO, "group %s: joining (%s)", shared.group_id, self.rejoin_reason)
+            self._give_up_before_joining(now_s)
+
+    def rejoin(self, reason: str) -> None:
+        """The next poll has to join again."""
+        if self.rejoin_reason is None:
+            self.rejoin_reason = reason
+            self._shared.wake_poll()
+
+    @property
+    def _is_calling(self) -> bool:
+        return self._giving_up.is_calling or self._taking is not None
+
+    # leaving
+
+    def leave(self, call: object, reason: str, now_s: float, *, tell: bool = True) -> None:
+        """Give everything back, and `tell` the coordinator, unless the member is static (SPEC G10, G15)."""
+        self._leavers.add(call, reason, told=tell)
+        self._taking = None
+        self._leave_until_s = None
+        self._move(Input.LEAVE)
+        self._giving_up.begin(self._shared.positions.assignment, now_s)
+
+    def depart(self, call: object, reason: str, now_s: float) -> None:
+        """Leave now; no callback, no commit."""
+        self._leavers.add(call, reason, told=True)
+        self._giving_up.stop()
+        self._taking = None
+        self._depart(reason, now_s)
+
+    def _depart(self, reason: str, now_s: float, *, even_static: bool = False) -> None:
+        self._move(Input.DEPART)
+        self._send_leave(reason, now_s, tell=True, even_static=even_static)
+
+    def _send_leave(self, reason: str, now_s: float, *, tell: bool, even_static: bool = False) -> None:
+        member, shared = self._member, self._shared
+        told = tell and bool(member.member_id) and (member.group_instance_id is None or even_static)
+        request = leave_request(member, reason)
+        self._forget(reason)
+        if told:
+            self._leave_until_s = now_s + _LEAVE_TIMEOUT_S
+            ticket = shared.eras.of_member(Call.LEAVE)
+            shared.ask_coordinator(ticket, ApiKey.LEAVE_GROUP, request, timeout_ms=_LEAVE_TIMEOUT_S * 1000)
+        else:
+            self._move(Input.LEFT)
+
+    def left(self) -> None:
+        """LeaveGroup was answered, or will not be."""
+        self._leave_until_s = None
+        self._move(Input.LEFT)
+
+    def _settle_leavers(self) -> None:
+        if self._leavers and self.state is State.OUT and not self._is_calling:
+            self._shared.positions.assign(())
+            self._leavers.settle()
+
+    # time
+
+    def advance(self, now_s: float) -> float | None:
+        """Do what is due; when to look again."""
+        watch = self._shared.watch
+        if self.state is State.JOINING and self._join_at_s is not None and now_s >= self._join_at_s:
+            self._join_at_s = None
+            self._match_or_join(now_s)
+        if self.state is State.LEAVING and self._leave_until_s is not None and now_s >= self._leave_until_s:
+            self.left()
+        if self._heartbeats.are_sent and not self._leavers and now_s >= watch.deadline_s(now_s):
+            self._poll_came_too_late(now_s)
+        if watch.in_poll or self._leavers:
+            self._change_assignment(now_s)
+        self._settle_leavers()
+        times = [self._heartbeats.advance(now_s)]
+        if self._heartbeats.are_sent and not self._leavers:
+            times.append(watch.deadline_s(now_s))
+        if self.state is State.JOINING:
+            times.append(self._join_at_s)
+        if self.state is State.LEAVING:
+            times.append(self._leave_until_s)
+        return min((at_s for at_s in times if at_s is not None), default=None)
+
+    def _poll_came_too_late(self, now_s: float) -> None:
+        """The user does not poll: leave, so that others get the partitions (SPEC G9)."""
+        shared = self._shared
+        allowed_ms = shared.config.max_poll_interval_ms
+        shared.watch.exceeded = True
+        shared.say(intents.WARNING, "group %s: no poll() for %d ms, leaving the group", shared.group_id, allowed_ms)
+        self._depart(f"no poll() within max.poll.interval.ms ({allowed_ms})", now_s)
+        shared.wake_poll()
+
+    # giving up and taking, in the user's poll
+
+    def _give_up_before_joining(self, now_s: float) -> None:
+        owned = self._shared.positions.assignment
+        if self._member.in_generation and self._protocol is RebalanceProtocol.COOPERATIVE:
+            owned = frozenset(tp for tp in owned if tp.topic not in self._shared.subscription.topics)
+        self._giving_up.begin(owned, now_s)
+
+    def _change_assignment(self, now_s: float) -> None:
+        if self.state is State.YIELDING and not self._yields:
+            self._yields = True
+            going = self._shared.positions.assignment - frozenset(self._assignment.partitions)
+            if going:
+                self.rejoin("partitions were given up that others wait for")
+            self._giving_up.begin(going, now_s)
+        self._giving_up.advance(now_s)
+
+    def _given_up(self, error: Exception | None, now_s: float) -> None:
+        """The partitions that had to go have gone."""
+        self._leavers.callback_raised(error)
+        before, in_generation = self.state, self._member.in_generation
+        if before is State.GIVING_UP and not in_generation and self._shared.positions.assignment:
+            self._giving_up.begin(self._shared.positions.assignment, now_s)  # expelled meanwhile: the rest is lost
+            return
+        self._move(Input.CUT_OFF if before is State.YIELDING and not in_generation else Input.GIVEN_UP)
+        if self.state is before:
+            return
+        if self.state is State.JOINING:
+            self._join_at_s = max(now_s, self._not_before_s)
+        elif self.state is State.TAKING:
+            self._take(now_s)
+        elif self.state is State.LEAVING:
+            self._send_leave(self._leavers.reason, now_s, tell=self._leavers.told)
+
+    def _take(self, now_s: float) -> None:
+        shared = self._shared
+        assigned = frozenset(self._assignment.partitions)
+        new = assigned - shared.positions.assignment
+        shared.positions.assign(sorted(assigned))
+        self._retrack()
+        generation = self._member.generation_id
+        shared.say(intents.INFO, "group %s: generation %d, %d partitions", shared.group_id, generation, len(assigned))
+        if shared.subscription.on_assigned is None:
+            self._taken()
+        else:
+            self._taking = CallbackTicket("partitions are assigned")
+            shared.call_user(self._taking, shared.subscription.on_assigned, sorted(new))
+
+    def _taken(self) -> None:
+        self._move(Input.TAKEN if self._member.in_generation or self.state is not State.TAKING else Input.CUT_OFF)
+        self.look_at_metadata()
+        self._shared.wake_poll()
+
+    def called(self, ticket: object, error: Exception | None, now_s: float) -> bool:
+        """A callback of the user's has run; says whether it was one of these."""
+        if self._giving_up.called(ticket, error, now_s):
+            return True
+        if ticket is not self._taking:
+            return False
+        self._taking = None
+        self._leavers.callback_raised(error)
+        self._taken()
+        return True
+
+    # joining
+
+    def _match_or_join(self, now_s: float) -> None:
+        if self._shared.subscription.pattern is None:
+            self._join(now_s)
+            return
+        ticket = self._shared.eras.of_member(Call.MATCH)
+        self._shared.intend(intents.RefreshMetadata(ticket, self._shared.config.request_timeout_ms))
+
+    def matched(self, now_s: float) -> None:
+        """Metadata has come that the pattern is matched against."""
+        if self.state is State.JOINING:
+            self._join(now_s)
+
+    def _join(self, now_s: float) -> None:
+        reason, self.rejoin_reason = self.rejoin_reason, None
+        self._heartbeats.stop()
+        self._member.joining()
+        try:
+            request = join_request(self._shared, self._member, reason)
+        except AssignorError as error:
+            self._broken(error, now_s)
+        else:
+            self._ask_to_wait(Call.JOIN, ApiKey.JOIN_GROUP, request)
+
+    def _ask_to_wait(self, call: Call, api: ApiKey, request: tuple[object, ...]) -> None:
+        """Ask what is answered when all other members have asked too."""
+        shared = self._shared
+        timeout_ms = rebalance_timeout_ms(shared.config)
+        ticket = shared.eras.of_member(call)
+        shared.ask_coordinator(ticket, api, request, timeout_ms=timeout_ms, channel=intents.Channel.JOIN)
+
+    def joined(self, answer: JoinGroupResponse, now_s: float) -> None:
+        """JoinGroup was answered."""
+        code = code_of(answer.error_code)
+        if code is not ErrorCode.NONE:
+            self._join_refused(code, answer.member_id, now_s)
+            return
+        member, shared = self._member, self._shared
+        member.joined(answer.member_id, answer.generation_id, answer.protocol_name or "", answer.leader)
+        self._heartbeats.start(now_s)
+        self._assignor = next((a for a in shared.assignors if a.name == member.protocol), None)
+        try:
+            if self._assignor is None:
+                raise KafkaError.of(
+                    ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {shared.group_id}: {member.protocol}"
+                )
+            self.leading.begin(read_subscriptions(answer.members) if member.is_leader else {})
+        except (ClientError, WireError) as error:
+            self._broken(error, now_s)
+            return
+        self._retrack()
+        if member.is_leader and not answer.skip_assignment:
+            self._move(Input.ELECTED)
+        else:
+            self._move(Input.JOINED)
+            self._sync((), now_s)
+        if member.is_leader:
+            ticket = shared.eras.of_member(Call.LEAD)
+            shared.intend(intents.RefreshMetadata(ticket, shared.config.request_timeout_ms))
+
+    def _join_refused(self, code: ErrorCode, member_id: str, now_s: float) -> None:
+        match meaning_of(Call.JOIN, code):
+            case Next.TAKE_ID:
+                self._member.named(member_id)
+                self._again(now_s)
+            case Next.START_OVER:
+                self._dropped(Call.JOIN, code, now_s)
+            case Next.FAIL:
+                self._refused(KafkaError.of(code, f"group {self._shared.group_id}"))
+            case meaning:
+                self._again_after_pause(meaning, now_s)
+
+    def _again(self, now_s: float) -> None:
+        self._move(Input.AGAIN)
+        self._join_at_s = now_s
+
+    def _again_after_pause(self, meaning: Next, now_s: float) -> None:
+        if meaning is Next.FIND_COORDINATOR:
+            self._shared.find_coordinator()
+        self._move(Input.AGAIN)
+        self._join_at_s = now_s + self._backoff.next_ms() / 1000
+
+    def unanswered(self, ticket: Ticket, error: ClientError, now_s: float) -> None:
+        """JoinGroup, SyncGroup or metadata for them has no answer."""
+        shared = self._shared
+        if ticket.call is Call.LEAD and self.state is not State.LEADING:
+            self.lead(now_s)
+        elif not error.retriable:
+            self._refused(error)
+        else:
+            shared.say(intents.DEBUG, "group %s: %s failed: %s", shared.group_id, ticket.call.value, error)
+            self._again_after_pause(Next.FIND_COORDINATOR, now_s)
+
+    # leading
+
+    def lead(self, now_s: float) -> None:
+        """Metadata has come that the leader waited for."""
+        shared = self._shared
+        if self.state is State.LEADING and self._assignor is not None:
+            try:
+                assignments = self.leading.divide(self._assignor, shared.snapshot)
+            except AssignorError as error:
+                self._broken(error, now_s)
+                return
+            self._move(Input.DIVIDED)
+            self._sync(assignments, now_s)
+        else:
+            # a static leader that came back: what it did not divide itself the coordinator can tell
+            self.leading.came_back(shared.snapshot)
+            ticket = shared.eras.of_member(Call.DESCRIBE)
+            shared.ask_coordinator(ticket, ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest((shared.group_id,)))
+
+    def described(self, answer: DescribeGroupsResponse) -> None:
+        """What the others were given shows the partition counts that the group was assigned by."""
+        counts = counts_assigned_by(answer, self.leading.topics)
+        if counts is not None:
+            self.leading.assigned_by(counts)
+            self.look_at_metadata()
+
+    def look_at_metadata(self) -> None:
+        """The leader rejoins when topics have other partitions than were assigned; so the group sees them."""
+        if self.state is State.STABLE and self._member.is_leader and self.leading.is_outdated(self._shared.snapshot):
+            self.rejoin("topics have other partitions than were assigned")
+
+    def _broken(self, error: Exception, now_s: float) -> None:
+        """This member cannot take part, for its assignor's sake: poll raises it, and the others go on without it."""
+        self._shared.fail(error)
+        self._depart(f"it cannot take part: {error}", now_s, even_static=True)
+
+    # syncing
+
+    def _sync(self, assignments: tuple[SyncGroupRequestAssignment, ...], now_s: float) -> None:
+        self._ask_to_wait(Call.SYNC, ApiKey.SYNC_GROUP, sync_request(self._member, assignments))
+
+    def synced(self, answer: SyncGroupResponse, now_s: float) -> None:
+        """SyncGroup was answered."""
+        code = code_of(answer.error_code)
+        if code is not ErrorCode.NONE:
+            self._sync_refused(code, now_s)
+            return
+        try:
+            self._assignment = read_assignment(answer.assignment)
+            if self._assignor is not None:
+                hand_over(self._assignor, self._assignment, self._member.generation_id)
+        except (AssignorError, WireError) as error:
+            self._broken(error, now_s)
+            return
+        self._backoff.succeeded()
+        self._not_before_s = 0.0
+        self._yields = False
+        self._move(Input.SYNCED)
+        self._shared.wake_poll()
+
+    def _sync_refused(self, code: ErrorCode, now_s: float) -> None:
+        match meaning_of(Call.SYNC, code):
+            case Next.REJOIN:
+                self._again(now_s)
+            case Next.START_OVER:
+                self._dropped(Call.SYNC, code, now_s)
+            case Next.FAIL:
+                self._refused(KafkaError.of(code, f"group {self._shared.group_id}"))
+            case meaning:
+                self._again_after_pause(meaning, now_s)
+
+    # what answers say of the membership
+
+    def beaten(self, answer: HeartbeatResponse, now_s: float) -> None:
+        """A heartbeat was answered."""
+        code = code_of(answer.error_code)
+        if code is not ErrorCode.NONE:
+            self.heard(Call.HEARTBEAT, code, now_s)
+        self._heartbeats.answered(now_s)
+
+    def unbeaten(self, error: ClientError, now_s: float) -> None:
+        """A heartbeat has no answer."""
+        self._heartbeats.unanswered(error, now_s)
+
+    def heard(self, call: Call, code: ErrorCode, now_s: float) -> bool:
+        """A heartbeat or a commit was refused; says whether that means anything in this state."""
+        match meaning_of(call, code):
+            case Next.FIND_COORDINATOR:
+                self._shared.find_coordinator()
+            case Next.REJOIN if self.state in _ENTERING:
+                return False
+            case Next.REJOIN:
+                self.rejoin(f"{call.value} was answered {code.name}")
+            case Next.START_OVER if self.state is State.JOINING:
+                return False
+            case Next.START_OVER:
+                self._expelled(call, code, now_s)
+            case Next.FAIL if call is Call.HEARTBEAT:
+                self._refused(KafkaError.of(code, f"group {self._shared.group_id}"))
+        return True
+
+    def _expelled(self, call: Call, code: ErrorCode, now_s: float) -> None:
+        before = self.state
+        self._move(Input.EXPELLED)
+        heard_s = now_s - self._heartbeats.heard_s
+        text = "group %s: expelled, %s was answered %s; heard of it %.1f s ago"
+        self._shared.say(intents.INFO, text, self._shared.group_id, call.value, code.name, heard_s)
+        self._forget(f"{call.value} was answered {code.name}", keep_member_id=code is ErrorCode.ILLEGAL_GENERATION)
+        if self.state is State.GIVING_UP and before is not State.GIVING_UP:
+            self._lose(now_s)
+        self._shared.wake_poll()
+
+    def _dropped(self, call: Call, code: ErrorCode, now_s: float) -> None:
+        self._move(Input.DROPPED)
+        self._forget(f"{call.value} was answered {code.name}", keep_member_id=code is ErrorCode.ILLEGAL_GENERATION)
+        self._lose(now_s)
+
+    def _lose(self, now_s: float) -> None:
+        """Whatever it still has belongs to others by now; then it joins again."""
+        self._not_before_s = now_s + self._backoff.next_ms() / 1000
+        self._giving_up.begin(self._shared.positions.assignment, now_s)
+
+    def _refused(self, error: ClientError) -> None:
+        """The coordinator's answer, or the lack of one, is final: poll raises it."""
+        if isinstance(error, FencedInstanceIdError):
+            self._fenced = error
+            self._move(Input.FENCED)
+        else:
+            self._move(Input.REFUSED)
+        self._forget("the last attempt failed")
+        self._shared.fail(error)
+
+    def _forget(self, reason: str, *, keep_member_id: bool = False) -> None:
+        """The group goes on without this member."""
+        self._member.forgotten(keep_member_id=keep_member_id)
+        self._heartbeats.stop()
+        self.leading.forget()
+        self.rejoin_reason = reason
+
+    def _move(self, what: Input) -> bool:
+        """An input of the automaton; says whether the state takes it."""
+        target = next_state(self.state, what)
+        if target is None:
+            self._shared.say(intents.DEBUG, "group %s: %s in %s", self._shared.group_id, what, self.state)
+            return False
+        if target is State.OUT and self.state is not target:
+            self._shared.wake_poll()  # the next join is poll's to begin
+        self.state = target
+        return True

@@ -1,0 +1,28 @@
+"""Whether the user polls in time (`max.poll.interval.ms`).
+
+The user's thread writes `last_s` when it calls poll and needs no lock for that; everything else belongs to the loop.
+"""
+
+
+class PollWatch:
+    """When poll was called last, and whether somebody is in it now."""
+
+    def __init__(self, interval_ms: int) -> None:
+        self.interval_s = interval_ms / 1000
+        self.last_s = 0.0
+        #: The user waits in poll: nobody takes records, so the assignment may change.
+        self.in_poll = False
+        #: No poll came in time, and the user has not been told.
+        self.exceeded = False
+
+    def polled(self, now_s: float) -> int | None:
+        """The user calls poll. How many ms it stayed away, once after that was too long; else None."""
+        took_s, self.last_s = now_s - self.last_s, now_s
+        if self.exceeded:
+            self.exceeded = False
+            return int(took_s * 1000)
+        return None
+
+    def deadline_s(self, now_s: float) -> float:
+        """When the next poll is due at the latest; it moves on while the user waits in one."""
+        return (now_s if self.in_poll else self.last_s) + self.interval_s

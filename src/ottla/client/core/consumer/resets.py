@@ -1,0 +1,245 @@
+"""Finds positions: where to start, and where to go on after one was lost (SPEC O5).
+
+A partition without a position is looked up in this order: what its group has committed, else the time that
+`auto.offset.reset` names, else that time's offset in the log. One request a leader at a time, in the partitions' eras;
+`looked_up` says that somebody is being asked. Fetching leaves a partition alone that has no position.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from ottla.base.types import TopicPartition
+from ottla.client.config.consumer import reset_time
+from ottla.client.core import intents
+from ottla.client.core.consumer.answers import Next, meaning_of
+from ottla.client.core.consumer.era import Call, Ticket
+from ottla.client.core.consumer.intents import ReadClock
+from ottla.client.core.consumer.offset_reset import OffsetReset
+from ottla.client.core.consumer.positions import NO_POSITION, PartitionState
+from ottla.client.core.consumer.shared import NOBODY_WAITS, Shared
+from ottla.client.core.intents import Broker
+from ottla.client.core.metadata import NO_LEADER
+from ottla.client.core.offset_requests import LAST_VERSION_WITH_NAMES, committed_request, list_request
+from ottla.client.errors import (
+    ClientError,
+    KafkaError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    code_of,
+)
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.list_offsets import ListOffsetsResponse
+from ottla.wire.messages.offset_fetch import OffsetFetchResponse
+from ottla.wire.special_timestamp import SpecialTimestamp
+
+_BY_DURATION = "by_duration:"
+
+
+class Resets:
+    """The positions that are not known."""
+
+    def __init__(self, shared: Shared, on_reset: Callable[[OffsetReset], object] | None) -> None:
+        self._shared = shared
+        self._on_reset = on_reset
+        self._retry_at_s = 0.0
+        #: A fault that will not go by itself was told: the next poll looks again, and tells it again.
+        self._given_up = False
+
+    def look_again(self) -> None:
+        """The user polls, or has said where to go on."""
+        self._given_up = False
+
+    def out_of_range(self, state: PartitionState, now_s: float) -> None:
+        """The broker does not have the position any more, or not yet."""
+        config = self._shared.config
+        if config.auto_offset_reset == "none":
+            # asked again, and told again, until the user seeks
+            state.retry_at_s = now_s + config.retry_backoff_max_ms / 1000
+            self._shared.fail(
+                OffsetOutOfRangeError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE,
+                    f"{state.tp}: offset {state.position} is before the start of the log or beyond its end, and "
+                    "auto.offset.reset is none: seek() to where reading shall go on",
+                )
+            )
+            return
+        self._by_policy([state], now_s)
+
+    def advance(self, now_s: float) -> float | None:
+        """Ask for what is not known; when to do it again."""
+        missing = [s for s in self._shared.positions if s.position == NO_POSITION and not s.looked_up]
+        if not missing or self._given_up:
+            return None
+        if now_s < self._retry_at_s:
+            return self._retry_at_s
+        self._start([s for s in missing if s.reset_to_ms is None], now_s)
+        self._list([s for s in missing if s.reset_to_ms is not None and not s.looked_up], now_s)
+        return self._retry_at_s if self._retry_at_s > now_s else None
+
+    # where the group has committed, else the policy
+
+    def _start(self, new: list[PartitionState], now_s: float) -> None:
+        shared = self._shared
+        if not new:
+            return
+        if shared.config.group_id is None:
+            self._without_offset(new, now_s)
+            return
+        request = committed_request(
+            shared.snapshot, shared.group_id, [s.tp for s in new], require_stable=shared.config.read_committed
+        )
+        ticket = self._ticket(Call.COMMITTED, new)
+        shared.ask_coordinator(ticket, ApiKey.OFFSET_FETCH, request, cap=LAST_VERSION_WITH_NAMES)
+
+    def committed(
+        self, states: Mapping[TopicPartition, PartitionState], answer: OffsetFetchResponse, now_s: float
+    ) -> None:
+        """OffsetFetch was answered."""
+        what = f"group {self._shared.group_id}"
+        left_out = dict(states)
+        without: list[PartitionState] = []
+        for state in states.values():
+            state.looked_up = False
+        for group in answer.groups:
+            if group.error_code:
+                self._refused(Call.COMMITTED, group.error_code, what, now_s)
+                return
+            for topic in group.topics:
+                for p in topic.partitions:
+                    asked = left_out.pop(TopicPartition(topic.name, p.partition_index), None)
+                    if asked is None:
+                        continue
+                    state = asked
+                    if p.error_code:
+                        self._refused(Call.COMMITTED, p.error_code, f"{what}, {state.tp}", now_s)
+                    elif p.committed_offset >= 0:
+                        state.seek(p.committed_offset, p.committed_leader_epoch)
+                    else:
+                        without.append(state)
+        if left_out:  # that is no answer, and none that nothing was committed
+            self._later(now_s)
+        self._without_offset(without, now_s)
+
+    def _without_offset(self, states: list[PartitionState], now_s: float) -> None:
+        if not states:
+            return
+        if self._shared.config.auto_offset_reset == "none":
+            names = ", ".join(str(s.tp) for s in states)
+            self._fail(NoOffsetForPartitionError(f"no committed offset for {names}, and auto.offset.reset is none"))
+        else:
+            self._by_policy(states, now_s)
+
+    def _by_policy(self, states: list[PartitionState], now_s: float) -> None:
+        if self._shared.config.auto_offset_reset.startswith(_BY_DURATION):
+            self._shared.intend(ReadClock(self._ticket(Call.CLOCK, states)))
+        else:
+            self.clock_read({s.tp: s for s in states}, 0, now_s)
+
+    def clock_read(self, states: Mapping[TopicPartition, PartitionState], now_ms: int, now_s: float) -> None:
+        """The policy's time, now that it is known when it is."""
+        when = reset_time(self._shared.config.auto_offset_reset, now_ms)
+        for state in states.values():
+            lost_at = state.position
+            if when is not None:
+                state.seek_to_time(when)
+                state.lost_at = lost_at
+
+    # times become offsets
+
+    def _list(self, states: list[PartitionState], now_s: float) -> None:
+        shared = self._shared
+        by_leader: dict[int, list[PartitionState]] = {}
+        for state in states:
+            by_leader.setdefault(shared.snapshot.leader(state.tp), []).append(state)
+        for leader, of_leader in by_leader.items():
+            if leader == NO_LEADER:
+                self._leaderless(of_leader, now_s)
+                continue
+            times = {s.tp: s.reset_to_ms for s in of_leader if s.reset_to_ms is not None}
+            request = list_request(shared.snapshot, times, read_committed=shared.config.read_committed)
+            ticket = self._ticket(Call.LIST, of_leader)
+            timeout_ms = shared.config.request_timeout_ms
+            shared.ask_leader(ticket, Broker(leader), ApiKey.LIST_OFFSETS, request, timeout_ms)
+
+    def _leaderless(self, states: Iterable[PartitionState], now_s: float) -> None:
+        """Metadata does not say who leads: as yet, or because this client may not know."""
+        for state in states:
+            code = self._shared.snapshot.topic_errors.get(state.tp.topic, ErrorCode.LEADER_NOT_AVAILABLE)
+            if meaning_of(Call.LIST, code) is Next.FAIL:
+                self._fail(KafkaError.of(code, str(state.tp)))
+        self._shared.refresh(now_s)
+
+    def listed(
+        self, states: Mapping[TopicPartition, PartitionState], answer: ListOffsetsResponse, now_s: float
+    ) -> None:
+        """ListOffsets was answered."""
+        left_out = dict(states)
+        for state in states.values():
+            state.looked_up = False
+        for topic in answer.topics:
+            for p in topic.partitions:
+                asked = left_out.pop(TopicPartition(topic.name, p.partition_index), None)
+                if asked is None:
+                    continue
+                state = asked
+                if p.error_code:
+                    self._refused(Call.LIST, p.error_code, str(state.tp), now_s)
+                elif p.offset < 0:  # nothing was written since that time
+                    lost_at = state.lost_at
+                    state.seek_to_time(SpecialTimestamp.LATEST)
+                    state.lost_at = lost_at
+                else:
+                    self._found(state, p.offset)
+        if left_out:
+            self._later(now_s)
+
+    def _found(self, state: PartitionState, offset: int) -> None:
+        reset = OffsetReset(state.tp, state.lost_at, offset)
+        state.seek(offset)
+        self._shared.say(intents.WARNING if reset.before >= 0 else intents.INFO, "%s", reset)
+        self.happened(reset)
+        self._shared.wake_poll()
+
+    def happened(self, reset: OffsetReset) -> None:
+        """Tell the user of a position that was replaced."""
+        if self._on_reset is not None:
+            self._shared.call_user(NOBODY_WAITS, self._on_reset, reset)
+
+    # what goes wrong
+
+    def unanswered(self, states: Mapping[TopicPartition, PartitionState], error: ClientError, now_s: float) -> None:
+        """The coordinator, or a leader, has not answered."""
+        for state in states.values():
+            state.looked_up = False
+        self._failed(error, now_s)
+        self._shared.say(intents.DEBUG, "positions could not be found: %s", error)
+
+    def _refused(self, call: Call, error_code: int, what: str, now_s: float) -> None:
+        code = code_of(error_code)
+        meaning = meaning_of(call, code)
+        if meaning is Next.FIND_COORDINATOR:
+            self._shared.find_coordinator()
+        if meaning is Next.FAIL:
+            self._fail(KafkaError.of(error_code, what))
+        else:
+            self._later(now_s)
+
+    def _failed(self, error: ClientError, now_s: float) -> None:
+        if error.retriable:
+            self._later(now_s)
+        else:
+            self._fail(error)
+
+    def _later(self, now_s: float) -> None:
+        self._shared.refresh(now_s)
+        self._retry_at_s = now_s + self._shared.config.retry_backoff_ms / 1000
+
+    def _fail(self, error: ClientError) -> None:
+        self._given_up = True
+        self._shared.fail(error)
+
+    def _ticket(self, call: Call, states: Iterable[PartitionState]) -> Ticket:
+        asked = list(states)
+        for state in asked:
+            state.looked_up = True
+        return self._shared.eras.of_partitions(call, asked)

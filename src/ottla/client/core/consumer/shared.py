@@ -1,0 +1,117 @@
+"""What all parts of the consumer's core look at, and how they ask."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.assign import Assignor
+from ottla.base.rng import Rng
+from ottla.client.config.consumer import ConsumerConfig
+from ottla.client.core import intents
+from ottla.client.core.backoff import Backoff
+from ottla.client.core.consumer.connections import Connections
+from ottla.client.core.consumer.era import Eras, Ticket
+from ottla.client.core.consumer.failures import Failures
+from ottla.client.core.consumer.fetch_buffer import FetchBuffer
+from ottla.client.core.consumer.intents import CallUser, WakePoll
+from ottla.client.core.consumer.polling import PollWatch
+from ottla.client.core.consumer.positions import Positions
+from ottla.client.core.consumer.subscription import Subscription
+from ottla.client.core.intents import Coordinator, CoordinatorKind
+from ottla.client.core.metadata import ClusterSnapshot
+from ottla.wire.apis import ApiKey
+
+#: The ticket of a call into the user's code that nothing waits for.
+NOBODY_WAITS = None
+
+
+class Shared:
+    """The state that is nobody's alone, and the way to the intents."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        assignors: list[Assignor],
+        rng: Rng,
+        intend: Callable[[object], None],
+        say: Callable[..., None],
+    ) -> None:
+        self.config = config
+        self.assignors = assignors
+        self.rng = rng
+        self.intend = intend
+        self.say = say
+        self.subscription = Subscription()
+        self.positions = Positions()
+        self.buffer = FetchBuffer()
+        self.eras = Eras(self.positions)
+        self.failures = Failures()
+        self.watch = PollWatch(config.max_poll_interval_ms)
+        self.snapshot = ClusterSnapshot()
+        self.connections = Connections()
+        self._refresh_at_s: float | None = None
+        self._refreshed_s = -1.0
+
+    @property
+    def group_id(self) -> str:
+        """`group.id`, where it is known that there is one."""
+        return self.config.group_id or ""
+
+    def backoff(self) -> Backoff:
+        """`retry.backoff.ms` to `retry.backoff.max.ms`."""
+        return Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms, self.rng)
+
+    def fail(self, error: Exception) -> None:
+        """Have poll raise `error`."""
+        self.failures.add(error)
+        self.wake_poll()
+
+    def wake_poll(self) -> None:
+        """Have poll look."""
+        self.intend(WakePoll())
+
+    def call_user(self, ticket: Any, function: Callable[..., object], *arguments: Any) -> None:
+        """Have the user's poll call `function`."""
+        self.intend(CallUser(ticket, function, arguments))
+
+    # asking
+
+    def ask_coordinator(
+        self,
+        ticket: Ticket,
+        api: ApiKey,
+        message: tuple[Any, ...],
+        *,
+        timeout_ms: float | None = None,
+        cap: int | None = None,
+        channel: intents.Channel = intents.Channel.COORDINATOR,
+    ) -> None:
+        """Ask the group's coordinator."""
+        to = Coordinator(CoordinatorKind.GROUP, self.group_id, channel)
+        timeout_ms = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
+        self.intend(intents.Ask(ticket, to, api, message, timeout_ms, cap))
+
+    def ask_leader(
+        self, ticket: Ticket, broker: intents.Broker, api: ApiKey, message: tuple[Any, ...], timeout_ms: float
+    ) -> None:
+        """Ask a broker, as soon as it is connected."""
+        for intent in self.connections.ask(broker, intents.Ask(ticket, broker, api, message, timeout_ms)):
+            self.intend(intent)
+
+    def find_coordinator(self) -> None:
+        """It has moved."""
+        self.intend(intents.ForgetCoordinator(CoordinatorKind.GROUP, self.group_id))
+
+    # metadata
+
+    def refresh(self, now_s: float) -> None:
+        """Have metadata asked for soon, but not more often than `retry.backoff.ms`."""
+        if self._refresh_at_s is None:
+            self._refresh_at_s = max(now_s, self._refreshed_s + self.config.retry_backoff_ms / 1000)
+
+    def advance(self, now_s: float) -> float | None:
+        """Ask for the metadata that somebody wants, if it is time; when it will be."""
+        if self._refresh_at_s is not None and now_s >= self._refresh_at_s:
+            self._refresh_at_s = None
+            self._refreshed_s = now_s
+            self.intend(intents.RefreshMetadata())
+        return self._refresh_at_s

@@ -1,0 +1,60 @@
+"""The requests about offsets, as consumers, producers and admins send them: committed ones, and those in the log."""
+
+from collections.abc import Iterable, Mapping
+
+from ottla.base.types import TopicPartition
+from ottla.client.core.metadata import ClusterSnapshot
+from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from ottla.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+
+#: OffsetCommit and OffsetFetch name topics by id from version 10 on; names say the same and are always at hand.
+LAST_VERSION_WITH_NAMES = 9
+
+
+def commit_request(
+    member: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> OffsetCommitRequest:
+    """Commit `offsets` as `member`."""
+    by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for tp, offset in sorted(offsets.items()):
+        by_topic.setdefault(tp.topic, []).append(
+            OffsetCommitRequestPartition(tp.partition, offset.offset, offset.leader_epoch, offset.metadata)
+        )
+    return OffsetCommitRequest(
+        member.group_id,
+        member.generation_id,
+        member.member_id,
+        member.group_instance_id,
+        topics=tuple(OffsetCommitRequestTopic(name=name, partitions=tuple(ps)) for name, ps in by_topic.items()),
+    )
+
+
+def committed_request(
+    snapshot: ClusterSnapshot, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
+) -> OffsetFetchRequest:
+    """What has the group committed? Of all partitions when none are named."""
+    topics = None
+    if partitions is not None:
+        by_topic: dict[str, list[int]] = {}
+        for tp in sorted(partitions):
+            by_topic.setdefault(tp.topic, []).append(tp.partition)
+        topics = tuple(OffsetFetchRequestTopics(snapshot.topic_id(t), t, tuple(ps)) for t, ps in by_topic.items())
+    return OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id, topics=topics),), require_stable=require_stable)
+
+
+def list_request(
+    snapshot: ClusterSnapshot, times: Mapping[TopicPartition, int], *, read_committed: bool
+) -> ListOffsetsRequest:
+    """Where in its log is each partition's time (or LATEST_, EARLIEST_TIMESTAMP)? For one leader."""
+    by_topic: dict[str, list[ListOffsetsPartition]] = {}
+    for tp, timestamp_ms in times.items():
+        part = ListOffsetsPartition(tp.partition, snapshot.leader_epoch(tp), timestamp_ms)
+        by_topic.setdefault(tp.topic, []).append(part)
+    topics = tuple(ListOffsetsTopic(name, tuple(ps)) for name, ps in by_topic.items())
+    return ListOffsetsRequest(-1, int(read_committed), topics)

@@ -1,0 +1,196 @@
+"""SPEC O5: where reading begins, and where it goes on after a position was lost. The whole core, no network."""
+
+import pytest
+
+from ottla.base.types import TopicPartition
+from ottla.client.core.consumer.offset_reset import OffsetReset
+from ottla.client.core.consumer.positions import NO_POSITION
+from ottla.client.errors import (
+    DisconnectedError,
+    KafkaError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+)
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from tests.client.core.consumer.rig import TOPIC_ID, WALL_MS, Rig, snapshot
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def committed(**offsets: int) -> OffsetFetchResponse:
+    """What the group has committed of partitions a (0) and b (1) of `t`."""
+    numbers = {"a": 0, "b": 1}
+    parts = tuple(OffsetFetchResponsePartitions(numbers[name], offset) for name, offset in offsets.items())
+    return OffsetFetchResponse(
+        groups=(OffsetFetchResponseGroup("g", (OffsetFetchResponseTopics(TOPIC_ID, "t", parts),)),)
+    )
+
+
+def listed(*parts: ListOffsetsPartitionResponse) -> ListOffsetsResponse:
+    return ListOffsetsResponse(topics=(ListOffsetsTopicResponse("t", parts),))
+
+
+def out_of_range(*numbers: int) -> FetchResponse:
+    parts = tuple(PartitionData(number, ErrorCode.OFFSET_OUT_OF_RANGE) for number in numbers)
+    return FetchResponse(responses=(FetchableTopicResponse(TOPIC_ID, "t", parts),))
+
+
+def times(rig: Rig) -> dict[int, int]:
+    """The times that ListOffsets asks for, by partition."""
+    return {
+        p.partition_index: p.timestamp for topic in rig.message(ApiKey.LIST_OFFSETS).topics for p in topic.partitions
+    }
+
+
+def test_a_committed_offset_is_where_reading_begins() -> None:
+    rig = Rig({"group.id": "g"})
+    rig.assign(A)
+    rig.answer(ApiKey.OFFSET_FETCH, committed(a=7))
+    assert (rig.state(A).position, rig.state(A).fetch_offset) == (7, 7)
+    [topic] = rig.message(ApiKey.FETCH).topics
+    assert [p.fetch_offset for p in topic.partitions] == [7]
+
+
+@pytest.mark.parametrize(
+    ("policy", "time"),
+    [("earliest", -2), ("latest", -1), ("by_duration:PT1H", WALL_MS - 3_600_000)],
+)
+def test_o5_without_a_committed_offset_the_policy_says_where(policy: str, time: int) -> None:
+    rig = Rig({"group.id": "g", "auto.offset.reset": policy})
+    rig.assign(A, B)
+    rig.answer(ApiKey.OFFSET_FETCH, committed(a=-1, b=4))
+    assert times(rig) == {0: time}
+    rig.answer(ApiKey.LIST_OFFSETS, listed(ListOffsetsPartitionResponse(0, offset=11)))
+    assert (rig.state(A).position, rig.state(B).position) == (11, 4)
+    rig.run_all_callbacks()
+    assert rig.resets == [OffsetReset(A, -1, 11)]
+
+
+def test_o5_a_time_after_the_last_record_is_the_end() -> None:
+    rig = Rig({"auto.offset.reset": "by_duration:PT1S"})
+    rig.assign(A)
+    rig.answer(ApiKey.LIST_OFFSETS, listed(ListOffsetsPartitionResponse(0, offset=-1)))
+    assert times(rig) == {0: -1}
+
+
+def test_o5_without_an_offset_and_a_policy_poll_fails_and_asks_again_when_it_is_called_again() -> None:
+    rig = Rig({"group.id": "g", "auto.offset.reset": "none"})
+    rig.assign(A)
+    for _ in range(2):
+        rig.answer(ApiKey.OFFSET_FETCH, committed(a=-1))
+        assert [type(error) for error in rig.raised()] == [NoOffsetForPartitionError]
+        assert rig.state(A).position == NO_POSITION
+        rig.wait(10)
+        assert not rig.asked(ApiKey.OFFSET_FETCH), "nobody has asked"
+        rig.poll()
+
+
+def test_o5_out_of_range_goes_where_the_policy_says_and_tells_what_was_skipped() -> None:
+    rig = Rig()
+    rig.assign(A)
+    rig.answer(ApiKey.LIST_OFFSETS, listed(ListOffsetsPartitionResponse(0, offset=5)))
+    rig.answer(ApiKey.FETCH, out_of_range(0))
+    assert times(rig) == {0: -2}
+    rig.answer(ApiKey.LIST_OFFSETS, listed(ListOffsetsPartitionResponse(0, offset=9)))
+    rig.run_all_callbacks()
+    assert rig.resets[-1] == OffsetReset(A, 5, 9)
+    assert rig.said[-1] == "t-0: offset 5 is not in the log any more, reading goes on at 9: 4 offsets are skipped"
+
+
+def test_o5_out_of_range_without_a_policy_keeps_the_position_and_is_told_again() -> None:
+    rig = Rig({"auto.offset.reset": "none"})
+    rig.assign(A)
+    rig.raised()
+    rig.state(A).seek(9)
+    rig.do(rig.core.positions_chosen)
+    for _ in range(2):
+        rig.answer(ApiKey.FETCH, out_of_range(0))
+        [error] = rig.raised()
+        assert isinstance(error, OffsetOutOfRangeError)
+        assert "offset 9 is before the start of the log or beyond its end" in str(error)
+        assert "seek()" in str(error)
+        assert (rig.state(A).position, rig.state(A).fetch_offset) == (9, 9)
+        assert not rig.asked(ApiKey.FETCH), "not at once"
+        rig.wait(2)
+
+
+def test_a_lookup_without_an_answer_is_repeated_after_a_pause() -> None:
+    rig = Rig()
+    rig.assign(A)
+    rig.fail(ApiKey.LIST_OFFSETS, DisconnectedError("gone"))
+    assert not rig.asked(ApiKey.LIST_OFFSETS)
+    rig.wait(1)
+    assert times(rig) == {0: -2}
+
+
+def test_a_lookup_that_is_refused_for_good_is_told() -> None:
+    rig = Rig()
+    rig.assign(A)
+    answer = listed(ListOffsetsPartitionResponse(0, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    rig.answer(ApiKey.LIST_OFFSETS, answer)
+    assert [error.code for error in rig.raised() if isinstance(error, KafkaError)] == [
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    ]
+
+
+def test_a_lookup_of_a_leader_that_moved_waits_for_metadata() -> None:
+    rig = Rig()
+    rig.assign(A)
+    rig.answer(ApiKey.LIST_OFFSETS, listed(ListOffsetsPartitionResponse(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)))
+    rig.learn(snapshot(1, 2, t=2))
+    rig.wait(1)
+    assert rig.asked(ApiKey.LIST_OFFSETS)[0].to.node_id == 2  # type: ignore[union-attr]
+
+
+def test_positions_are_looked_up_as_soon_as_metadata_names_the_leader() -> None:
+    rig = Rig(known=snapshot())
+    rig.assign(A)
+    assert not rig.asked(ApiKey.LIST_OFFSETS)
+    rig.learn(snapshot(t=1))
+    assert times(rig) == {0: -2}
+
+
+def test_a_seek_is_not_undone_by_what_was_looked_up_before_it() -> None:
+    rig = Rig()
+    rig.assign(A)
+    asked = rig.take(ApiKey.LIST_OFFSETS)
+    rig.state(A).seek(3)
+    rig.do(rig.core.positions_chosen)
+    rig.do(rig.core.answered, asked.ticket, listed(ListOffsetsPartitionResponse(0, offset=9)))
+    assert rig.state(A).position == 3
+
+
+@pytest.mark.parametrize(
+    ("reset", "text"),
+    [
+        (OffsetReset(A, -1, 7), "t-0: reading begins at offset 7"),
+        (
+            OffsetReset(A, 5, 9),
+            "t-0: offset 5 is not in the log any more, reading goes on at 9: 4 offsets are skipped",
+        ),
+        (
+            OffsetReset(A, 100, 0),
+            "t-0: offset 100 is beyond the end of the log (it was cut, the topic was made anew, or the offset was "
+            "never there), reading goes on at 0",
+        ),
+    ],
+)
+def test_o5_a_reset_says_what_became_of_the_records(reset: OffsetReset, text: str) -> None:
+    assert str(reset) == text
+
+
+def test_o5_a_reset_counts_what_was_skipped() -> None:
+    assert [OffsetReset(A, *moved).skipped for moved in ((5, 9), (9, 5), (-1, 5))] == [4, 0, 0]

@@ -1,0 +1,92 @@
+"""SPEC C5: leader epochs (KIP-320). The whole core, no network."""
+
+import pytest
+
+from ottla.base.types import TopicPartition
+from ottla.client.core.consumer.offset_reset import OffsetReset
+from ottla.client.errors import DisconnectedError, LogTruncatedError
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from tests.client.core.consumer.rig import Rig, snapshot
+
+TP = TopicPartition("t", 0)
+
+
+def after_a_new_leader(policy: str = "earliest") -> Rig:
+    """The user has read up to offset 50, of epoch 3; then the leader changes."""
+    rig = Rig({"auto.offset.reset": policy}, known=snapshot(3, t=1))
+    rig.assign(TP)
+    rig.raised()
+    rig.state(TP).seek(50)
+    rig.state(TP).position_epoch = 3
+    rig.do(rig.core.positions_chosen)
+    rig.learn(snapshot(4, 2, t=1))
+    assert rig.state(TP).validate
+    return rig
+
+
+def ends_at(rig: Rig, offset: int, code: ErrorCode = ErrorCode.NONE) -> None:
+    """The new leader says where the epoch ends."""
+    end = EpochEndOffset(code, 0, 3, offset)
+    answer = OffsetForLeaderEpochResponse(topics=(OffsetForLeaderTopicResult("t", (end,)),))
+    rig.answer(ApiKey.OFFSET_FOR_LEADER_EPOCH, answer)
+
+
+def test_c5_a_new_leader_is_asked_whether_it_has_what_was_read() -> None:
+    rig = after_a_new_leader()
+    [topic] = rig.message(ApiKey.OFFSET_FOR_LEADER_EPOCH).topics
+    assert [(p.current_leader_epoch, p.leader_epoch) for p in topic.partitions] == [(4, 3)]
+    ends_at(rig, 80)
+    assert (rig.state(TP).position, rig.state(TP).validate, rig.calls) == (50, False, [])
+    assert rig.asked(ApiKey.FETCH)[-1].to.node_id == 2, "it is read from the new leader"  # type: ignore[union-attr]
+
+
+def test_c5_a_truncated_log_moves_the_position_back_and_says_so() -> None:
+    rig = after_a_new_leader()
+    ends_at(rig, 40)
+    rig.run_all_callbacks()
+    assert (rig.state(TP).position, rig.resets) == (40, [OffsetReset(TP, 50, 40)])
+    assert rig.said[-1].startswith("t-0: the log was cut at offset 40, of what was read offsets 40 to 49 are gone")
+
+
+def test_c5_without_a_reset_policy_a_truncated_log_is_an_error_until_the_user_seeks() -> None:
+    rig = after_a_new_leader("none")
+    for _ in range(2):
+        ends_at(rig, 40)
+        [error] = rig.raised()
+        assert isinstance(error, LogTruncatedError)
+        assert str(error).startswith("t-0: the log was cut at offset 40, of what was read offsets 40 to 49 are gone")
+        assert (rig.state(TP).position, rig.state(TP).validate) == (50, True)
+        rig.wait(2)
+    rig.state(TP).seek(40)
+    rig.do(rig.core.positions_chosen)
+    assert not rig.state(TP).validate
+
+
+def test_c5_a_position_is_not_read_from_until_it_was_validated() -> None:
+    rig = after_a_new_leader()
+    rig.take(ApiKey.FETCH)  # of the leader before
+    assert not rig.asked(ApiKey.FETCH)
+    rig.fail(ApiKey.OFFSET_FOR_LEADER_EPOCH, DisconnectedError("gone"))
+    rig.wait(1)
+    ends_at(rig, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    rig.wait(1)
+    assert rig.asked(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+    assert not rig.asked(ApiKey.FETCH)
+
+
+@pytest.mark.parametrize("end_offset", [40, 80])
+def test_c5_a_seek_is_not_undone_by_an_answer_about_the_position_before(end_offset: int) -> None:
+    rig = after_a_new_leader()
+    asked = rig.take(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+    rig.state(TP).seek(60)
+    rig.do(rig.core.positions_chosen)
+    end = EpochEndOffset(0, 0, 3, end_offset)
+    answer = OffsetForLeaderEpochResponse(topics=(OffsetForLeaderTopicResult("t", (end,)),))
+    rig.do(rig.core.answered, asked.ticket, answer)
+    assert (rig.state(TP).position, rig.calls) == (60, [])
