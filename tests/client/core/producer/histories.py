@@ -38,6 +38,10 @@ def take(world: World, step: str, number: int) -> None:
             world.break_connection(number, int(served))
         case ["move", *untold]:
             world.move(number, told=not untold)
+        case ["leave", "behind"]:
+            world.leave_behind(number)
+        case ["haunt"]:
+            world.haunt()
         case ["wait"]:
             world.pass_time(number / 1000)
         case ["expire"]:
@@ -179,9 +183,23 @@ def assert_transactions_are_whole(world: World, user: TransactionalUser) -> None
             assert sent & set(seen) == (sent if committed else set()), f"transaction {number} is torn"
 
 
+#: A batch is on a connection that breaks; its repetition is refused for good. The broker may read the first one yet.
+READ_LATE: list[Step] = [("round trips", 6), ("produce", 3), ("leave behind", 1), ("wait", 20), ("invalid", 1)]
+
 # histories drawn from a generator of random numbers
 
-_NODE_STEPS = ("serve", "hear", "refuse", "refuse after append", "break 0", "break 1", "break 2", "break 5")
+_NODE_STEPS = (
+    "leave behind",
+    "haunt",
+    "serve",
+    "hear",
+    "refuse",
+    "refuse after append",
+    "break 0",
+    "break 1",
+    "break 2",
+    "break 5",
+)
 
 
 def _draw(rng: random.Random, *, give_ups: bool, transactions: bool) -> Step:
@@ -195,7 +213,7 @@ def _draw(rng: random.Random, *, give_ups: bool, transactions: bool) -> Step:
         case "move":
             return "move", rng.randrange(PARTITIONS)
         case "wait":
-            return "wait", rng.choice([1, 20, 500])
+            return "wait", rng.choice([1, 20, 500, 2_500])
         case "round":
             return "round", rng.randint(1, 4)
         case "too large" | "invalid" as kind:
@@ -222,6 +240,13 @@ def explore_losses(rng: random.Random) -> list[Step]:
 def explore_give_ups(rng: random.Random) -> list[Step]:
     """One history with batches that are given up on."""
     steps = _steps(rng, give_ups=True)
+    assert_nothing_is_harmed(run(steps))
+    return steps
+
+
+def explore_late_readings(rng: random.Random) -> list[Step]:
+    """One history in which a broker reads late what was sent over a connection that broke."""
+    steps = [*READ_LATE, *_steps(rng)[:8], ("haunt", 1)]
     assert_nothing_is_harmed(run(steps))
     return steps
 

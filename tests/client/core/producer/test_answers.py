@@ -56,6 +56,7 @@ def _check(standing: Standing, sent_as: SentAs, code: ErrorCode, action: Action)
         (Standing.BEHIND, SentAs.PLAIN, Action.REPEAT),
         (Standing.BEHIND, SentAs.TRANSACTIONAL, Action.REPEAT),
         (Standing.PART, SentAs.PLAIN, Action.GIVE_UP),
+        (Standing.UNPROVED, SentAs.PLAIN, Action.GIVE_UP_IN_DOUBT),
         (Standing.NEXT, SentAs.UNCOUNTED, Action.GIVE_UP),
         (Standing.SPENT, SentAs.PLAIN, Action.GIVE_UP),
     ],

@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.client.core.producer.histories import (
+    READ_LATE,
     Step,
     acknowledged,
     assert_nothing_is_harmed,
@@ -24,11 +25,12 @@ _STEPS = st.one_of(
     st.tuples(st.just("round trips"), st.integers(1, 6)),
     st.tuples(st.sampled_from(["serve", "hear", "refuse", "refuse after append"]), _NODES),
     st.tuples(st.sampled_from(["break 0", "break 1", "break 2", "break 5"]), _NODES),
-    st.tuples(st.just("wait"), st.sampled_from([1, 20, 500])),
+    st.tuples(st.just("wait"), st.sampled_from([1, 20, 500, 2_500])),
 )
 _MOVES = st.tuples(st.sampled_from(["move", "move untold"]), st.integers(0, PARTITIONS - 1))
 _GIVE_UPS = st.one_of(
-    st.tuples(st.sampled_from(["too large", "invalid"]), _NODES), st.tuples(st.just("expire"), st.just(0))
+    st.tuples(st.sampled_from(["too large", "invalid", "leave behind"]), _NODES),
+    st.tuples(st.sampled_from(["expire", "haunt"]), st.just(0)),
 )
 
 _INTRODUCED: list[Step] = [("serve", 1), ("hear", 1)]
@@ -58,6 +60,7 @@ def test_p4_any_loss_of_requests_or_answers_leaves_every_record_once_and_in_orde
 @example([*_HUNG_AND_MOVED, ("round trips", 6), *_A_HOLE_BEHIND_IT, ("break 0", 1)])
 @example([*_INTRODUCED, ("produce", 1), ("refuse after append", 1), ("move", 0), *_A_HOLE_BEHIND_IT, ("hear", 1)])
 @example([*_INTRODUCED, ("produce", 2), ("refuse after append", 1), ("hear", 1), ("wait", 20), ("too large", 1)])
+@example([*READ_LATE, ("round trips", 4), ("haunt", 1)])
 def test_p5_a_batch_given_up_on_harms_no_other(steps: list[Step]) -> None:
     assert_nothing_is_harmed(run(steps))
 

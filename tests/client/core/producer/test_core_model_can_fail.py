@@ -58,6 +58,13 @@ def _halves_begin_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Sequencer, "begin_again", without_doubt)
 
 
+def _a_refusal_proves_what_it_does_not(patch: pytest.MonkeyPatch) -> None:
+    """A doubtful batch behind a doubtful one that was given up on is counted again ."""
+    actions = dict(answers.ACTIONS)
+    actions[Standing.UNPROVED, SentAs.PLAIN, Reply.GAP] = Action.BEGIN_AGAIN
+    patch.setattr(answers, "ACTIONS", actions)
+
+
 def _first_batch_does_not_go_alone(patch: pytest.MonkeyPatch) -> None:
     """A second batch goes before the broker knows the producer (KAFKA-14359)."""
     created = sequencing._Partition.__init__
@@ -82,6 +89,7 @@ def _transaction_is_not_forgotten(patch: pytest.MonkeyPatch) -> None:
         (_every_gap_begins_again, histories.explore_losses),
         (_window_without_bound, histories.explore_losses),
         (_halves_begin_again, histories.explore_give_ups),
+        (_a_refusal_proves_what_it_does_not, histories.explore_late_readings),
         (_first_batch_does_not_go_alone, histories.explore_losses),
         (_transaction_is_not_forgotten, histories.explore_transactions),
     ],

@@ -90,6 +90,8 @@ class World:
         self.epochs = dict.fromkeys(range(PARTITIONS), 0)
         #: Connections by broker; the coordinator has one of its own. A broken one is made anew.
         self.wires = {node: Wire() for node in (COORDINATOR, 1, 2)}
+        #: Requests of connections that broke; the broker has their bytes and reads them later.
+        self.ghosts: deque[tuple[int, Asked]] = deque()
         self.records: list[Record] = []
         self.finished: dict[Any, intents.Finish] = {}
         self.next_producer_id = 7
@@ -178,7 +180,7 @@ class World:
         if not wire.requests:
             return
         asked = wire.requests.popleft()
-        asked.answer = self._answer(asked, node, refuse, after_append)
+        asked.answer = self._answer(asked, node, refuse, after_append=after_append)
         wire.answers.append(asked)
 
     def hear(self, node: int) -> None:
@@ -200,6 +202,17 @@ class World:
         for asked in lost:
             self.feed(self.core.failed, asked.ask.ticket, DisconnectedError("the connection broke"))
 
+    def leave_behind(self, node: int) -> None:
+        """The connection breaks for the producer; the broker has all that was sent, and reads it later."""
+        self.ghosts += [(node, asked) for asked in self.wires[node].requests]
+        self.break_connection(node, 0)
+
+    def haunt(self) -> None:
+        """The broker reads a request whose connection has broken long since."""
+        if self.ghosts:
+            node, asked = self.ghosts.popleft()
+            self._answer(asked, node, None, after_append=False)
+
     def move(self, partition: int, *, told: bool = True) -> None:
         """The other broker leads now. What the old one has not read it refuses when it reads it."""
         self.led_by[partition] = 3 - self.led_by[partition]
@@ -217,7 +230,7 @@ class World:
 
     # the brokers
 
-    def _answer(self, asked: Asked, node: int, refuse: ErrorCode | None, after_append: bool) -> Any:
+    def _answer(self, asked: Asked, node: int, refuse: ErrorCode | None, *, after_append: bool) -> Any:
         message = asked.message
         match asked.ask.api:
             case ApiKey.PRODUCE:
@@ -278,6 +291,7 @@ class World:
 
     def step_of_peace(self) -> None:
         """Each broker reads and is heard once; a little time passes."""
+        self.haunt()
         for node in self.wires:
             self.serve(node)
             self.hear(node)

@@ -11,6 +11,8 @@ The reasons, reply by reply:
 - *Gap*: OUT_OF_ORDER_SEQUENCE_NUMBER. For a batch behind one that failed it is the echo of that failure, and the batch
   is repeated. For the next batch it means that the leader does not have what was acknowledged before (or that the batch
   before was given up on): a plain producer counts again in a new epoch, a transactional one has to abort.
+  A batch whose own fate is in doubt, as is that of one before it that was given up on, is given up on too: counted
+  again it might be there twice, because both may lie unread at the broker, sent over a connection that broke.
 - *Forgotten*: UNKNOWN_PRODUCER_ID. The leader has nothing of this producer any more. The same follows as from a gap.
 - *Too large*: the batch is split and its halves are sent (KIP-126), also when `retries` are used up: they are new
   batches. A record that is too large alone fails.
@@ -37,6 +39,9 @@ class Standing(Enum):
     BEHIND = "behind another"
     #: It is a part of a batch that may have been written as a whole before it was split (KIP-126).
     PART = "part of a doubtful batch"
+    #: It may have been written, and so may one before it that was given up on. A refusal proves neither unwritten: the
+    #: broker may have the bytes of a connection that broke, and read both of them later.
+    UNPROVED = "unproved"
     #: It has been sent as often as `retries` allows.
     SPENT = "spent"
     #: Nobody waits for it any more: it was given up on, or its transaction has failed.
@@ -135,12 +140,14 @@ def _action(standing: Standing, sent_as: SentAs, reply: Reply) -> Action:
         action = _after_a_gap(standing, sent_as, reply)
     else:
         action = Action.GIVE_UP
-    return _IN_DOUBT[action] if reply is Reply.DOUBTFUL and counted else action
+    return _IN_DOUBT.get(action, action) if reply is Reply.DOUBTFUL and counted else action
 
 
 def _after_a_gap(standing: Standing, sent_as: SentAs, reply: Reply) -> Action:
     if standing is Standing.BEHIND and reply is Reply.GAP:
         return Action.REPEAT
+    if standing is Standing.UNPROVED:
+        return Action.GIVE_UP_IN_DOUBT
     if standing is Standing.PART or sent_as is SentAs.TRANSACTIONAL:
         return Action.GIVE_UP
     return Action.BEGIN_AGAIN

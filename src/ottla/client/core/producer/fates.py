@@ -112,7 +112,7 @@ class Fates:
                 self.give_up(batch, _unknown(batch) if gap and batch.whole_perhaps_written else error)
             case Action.GIVE_UP_IN_DOUBT:
                 batch.perhaps_written = True
-                self.give_up(batch, error)
+                self.give_up(batch, _unproved(batch) if gap else error)
 
     def _standing(self, batch: ProducerBatch) -> Standing:
         if batch.settled or (self._transactions is not None and self._transactions.in_error):
@@ -198,6 +198,16 @@ def _too_large_alone(batch: ProducerBatch) -> ClientError:
         ErrorCode.MESSAGE_TOO_LARGE,
         f"{batch.tp}: the record alone takes a batch of {batch.size_bytes} bytes, more than the topic's "
         "max.message.bytes allows",
+    )
+
+
+def _unproved(batch: ProducerBatch) -> ClientError:
+    """Of a batch behind another one that may yet be written, as it may be itself."""
+    return KafkaError.of(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"{batch.tp}: it is unknown whether {batch.record_count} records were written: the answer about their batch "
+        "was lost, and records sent before them were given up on in the same way; look at the end of the partition "
+        "before you send them again",
     )
 
 

@@ -174,6 +174,8 @@ class Sequencer:
         echo = not hole and (batch.sequence_reset or not partition.is_next(batch.base_sequence))
         if batch.whole_perhaps_written:
             return Standing.BEHIND if echo and not partition.is_past(batch.base_sequence) else Standing.PART
+        if partition.unresolved and batch.perhaps_written:
+            return Standing.UNPROVED
         return Standing.BEHIND if echo else Standing.NEXT
 
     def acknowledged(self, batch: Sequenced, *, offset_known: bool) -> None:
