@@ -9,8 +9,6 @@ from sim.history import Answered, Event
 
 def known(anomaly: Anomaly, events: list[Event]) -> str | None:
     """Why the anomaly is expected for now; None for one that is news."""
-    if anomaly.name in ("duplicate", "nonmonotonic-send") and _repetition_overtook(anomaly, events):
-        return "late-first-attempt"
     return None
 
 

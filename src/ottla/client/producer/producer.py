@@ -244,11 +244,12 @@ class AsyncProducer:
         else:
             key = serialize(self._key_serializer, topic, "key", key)
             value = serialize(self._value_serializer, topic, "value", value)
-        if timestamp_ms is None:
-            timestamp_ms = self._time_ns() // 1_000_000
         try:
-            timestamp_ms = index(timestamp_ms)  # a float would be cut to whole milliseconds
-            if partition is None and (key is not None or self._chooses):
+            if timestamp_ms is None:
+                timestamp_ms = self._time_ns() // 1_000_000
+            else:
+                timestamp_ms = index(timestamp_ms)  # a float would be cut to whole milliseconds
+            if (key is not None or self._chooses) and partition is None:
                 partition = self._records.partition_of(topic, key)
             with self._lock:
                 delivery: Delivery | None = self._append(

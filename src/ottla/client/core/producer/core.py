@@ -272,13 +272,14 @@ class ProducerCore(Core):
 
     def _read_answer(self, sent: Sent, answer: ProduceResponse, now_s: float) -> None:
         snapshot = self._sending.snapshot
-        open_batches = dict(sent.batches)
+        open_batches = sent.batches
         for topic in answer.responses:
             name = snapshot.topic_name(topic.name, topic.topic_id)
             for part in topic.partition_responses:
                 found = open_batches.pop(TopicPartition(name, part.index), None)
                 if found is not None:
-                    self._learn(found[0], part, answer.node_endpoints)
+                    if part.error_code != ErrorCode.NONE:
+                        self._learn(found[0], part, answer.node_endpoints)
                     self._fates.answered(*found, part, now_s)
         # the topic was made anew meanwhile, or the broker said nothing of it
         for batch, identity in open_batches.values():
@@ -299,8 +300,6 @@ class ProducerCore(Core):
 
     def _learn(self, batch: ProducerBatch, part: PartitionProduceResponse, endpoints: tuple[NodeEndpoint, ...]) -> None:
         """An error may come with the news of who leads (KIP-951), and is a reason to ask who does."""
-        if part.error_code == ErrorCode.NONE:
-            return
         if code_of(part.error_code).retriable:
             self.intend(RefreshMetadata())
         leader = part.current_leader

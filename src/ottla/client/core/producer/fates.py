@@ -60,6 +60,10 @@ class Fates:
         self, batch: ProducerBatch, identity: ProducerIdentity, part: PartitionProduceResponse, now_s: float
     ) -> None:
         """A broker has answered for `batch`, which was sent as `identity`."""
+        if part.error_code == ErrorCode.NONE:  # every row of the table says so
+            batch.on_wire = False
+            self.acknowledge(batch, part.base_offset, part.log_append_time_ms)
+            return
         code = code_of(part.error_code)
         error: ClientError = KafkaError.of(code, part.error_message or str(batch.tp))
         self._act(batch, identity, code, error, part, now_s)
