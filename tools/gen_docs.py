@@ -14,6 +14,7 @@ from ottla.broker.topic_config import TOPIC_CONFIG, TOPIC_KEYS
 from ottla.client.config.admin import ADMIN_CONFIG
 from ottla.client.config.consumer import CONSUMER_CONFIG
 from ottla.client.config.producer import PRODUCER_CONFIG
+from ottla.client.core.producer import answers, transaction_state
 from ottla.coordinator.group.state import TRANSITIONS, GroupState
 from ottla.coordinator.txn import states
 from ottla.spark.options import SINK_OPTIONS, SOURCE_OPTIONS
@@ -87,7 +88,7 @@ def _default(value: object) -> str:
 
 
 def automata_page() -> str:
-    """docs/automata.md: the diagrams of the coordinators' state machines."""
+    """docs/automata.md: the diagrams of the state machines, and the table of what answers mean."""
     group = ["stateDiagram-v2", f"    [*] --> {GroupState.EMPTY.value}"]
     group += [
         f"    {source.value} --> {target.value}"
@@ -98,6 +99,8 @@ def automata_page() -> str:
     parts = ["# Automata", "", _HEAD, "Each is one constant in the code; a test visits every state and input.", ""]
     parts += ["## Classic consumer group", "", "```mermaid", *group, "```", ""]
     parts += ["## Transaction", "", "```mermaid", states.diagram(), "```", ""]
+    parts += ["## Transactional producer", "", "```mermaid", transaction_state.diagram(), "```", ""]
+    parts += ["## What an answer about a batch means", "", answers.INTRODUCTION, "", answers.table(), ""]
     return "\n".join(parts)
 
 

@@ -164,6 +164,12 @@ def action_for(standing: Standing, sent_as: SentAs, code: ErrorCode) -> Action:
     return ACTIONS[standing, sent_as, REPLIES[code]]
 
 
+INTRODUCTION: Final = (
+    "The producer's table (`client/core/producer/answers.py`). A row is where the batch stands when the answer comes, and "
+    "what it was sent as; a column is what the answer says; the last table has the error codes of each column."
+)
+
+
 def table() -> str:
     """The table as Markdown, for docs/automata.md."""
     lines = ["| standing | sent as | " + " | ".join(reply.value for reply in Reply) + " |"]

@@ -75,6 +75,19 @@ TRANSITIONS: Mapping[TxnState, Mapping[TxnInput, TxnState]] = {
     _S.DETACHED: {_I.ABORTABLE: _S.DETACHED, _I.FATAL: _S.DETACHED},
 }
 
+
+def diagram() -> str:
+    """`TRANSITIONS` as a Mermaid diagram, for docs/automata.md. What leaves the state as it is is not drawn."""
+    lines = ["stateDiagram-v2", f"    [*] --> {TxnState.UNINITIALIZED.name}"]
+    for source, moves in TRANSITIONS.items():
+        targets: dict[TxnState, list[str]] = {}
+        for happened, target in moves.items():
+            if target is not source:
+                targets.setdefault(target, []).append(happened.value.removesuffix("()"))
+        lines += [f"    {source.name} --> {target.name} : {', '.join(names)}" for target, names in targets.items()]
+    return "\n".join(lines)
+
+
 #: What to do instead, by state.
 ADVICE: Mapping[TxnState, str] = {
     _S.UNINITIALIZED: "call init_transactions() first",
