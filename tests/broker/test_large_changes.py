@@ -22,6 +22,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.records import Record, encode_batch
 from tests.broker.ticking import TickingClock
@@ -214,6 +215,23 @@ def unlinks(broker: AsyncBroker, monkeypatch: pytest.MonkeyPatch) -> Iterator[_U
     found = _Unlinks(monkeypatch)
     yield found
     found.go_on.set()
+
+
+async def test_who_needs_a_topic_that_is_just_being_deleted_asks_again(
+    broker: AsyncBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with WireClient(broker) as one, WireClient(broker) as other:
+        wanted = FindCoordinatorRequest(key_type=0, coordinator_keys=("g",))
+        while (await one.ask(ApiKey.FIND_COORDINATOR, wanted)).coordinators[0].error_code != ErrorCode.NONE:
+            pass
+        caplog.clear()
+        gone = DeleteTopicsRequest((DeleteTopicState("__consumer_offsets"),))
+        deleting = asyncio.create_task(other.ask(ApiKey.DELETE_TOPICS, gone))
+        codes = []
+        while not codes or not deleting.done():
+            codes.append((await one.ask(ApiKey.FIND_COORDINATOR, wanted)).coordinators[0].error_code)
+        assert set(codes) <= {ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_retention_deletes_files_in_another_thread(broker: AsyncBroker, unlinks: _Unlinks) -> None:

@@ -45,6 +45,10 @@ class _Job(NamedTuple):
     records: Iterator[MetadataRecord]
 
 
+class NotNowError(StorageError):
+    """It cannot be done just now, although nothing is wrong with the disk. Clients are told to ask again."""
+
+
 class Topics:
     """Changes topics: in the metadata and on the disk. `made` and `deleted` are told of each topic afterwards.
 
@@ -150,10 +154,10 @@ class Topics:
 
     def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> TopicImage:
         """Make a small, checked topic at once. Directories come first: on a full disk no topic is made."""
+        if name in self._busy:
+            raise NotNowError(f"topic {name} is being made or deleted just now")
         topic_id = new_uuid()
         with self._telling(f"topic {name} cannot be made"):
-            if name in self._busy:
-                raise StorageError(f"topic {name} is being made or deleted just now")
             making = Making(self._partitions, name, topic_id, range(partitions), configs)
             making.at_once()
             try:
