@@ -227,7 +227,7 @@ async def test_who_needs_a_topic_that_is_just_being_deleted_asks_again(
         caplog.clear()
         gone = DeleteTopicsRequest((DeleteTopicState("__consumer_offsets"),))
         deleting = asyncio.create_task(other.ask(ApiKey.DELETE_TOPICS, gone))
-        codes = []
+        codes: list[int] = []
         while not codes or not deleting.done():
             codes.append((await one.ask(ApiKey.FIND_COORDINATOR, wanted)).coordinators[0].error_code)
         assert set(codes) <= {ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE}
