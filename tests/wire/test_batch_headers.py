@@ -22,12 +22,14 @@ from ottla.wire.batch import (
     assign_offsets,
     check_integrity,
     control_batch,
+    is_transactional,
     iter_headers,
     pack_header,
     parse_end_txn_marker,
     parse_header,
     seal,
     set_log_append_time,
+    set_producer,
     validate,
 )
 
@@ -217,3 +219,21 @@ def test_a_data_batch_is_no_marker() -> None:
     other[69] = 9
     with pytest.raises(CorruptBatchError, match="type 9"):
         parse_end_txn_marker(other)
+
+
+@given(st.integers(-1, 2**63 - 1), st.integers(-1, 2**15 - 1), st.integers(-1, 2**31 - 1), st.booleans(), st.booleans())
+def test_a_batch_becomes_a_producers_and_nothing_else_of_it_changes(
+    producer_id: int, epoch: int, sequence: int, before: bool, transactional: bool
+) -> None:
+    batch = make_batch(fields={"attributes": TIMESTAMP_TYPE_FLAG})
+    set_producer(batch, 1, 1, 1, transactional=before)
+    untouched = parse_header(batch)
+    set_producer(batch, producer_id, epoch, sequence, transactional=transactional)
+    header = parse_header(batch)
+    check_integrity(batch, 0, header)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (producer_id, epoch, sequence)
+    assert is_transactional(batch) == transactional
+    flag = TRANSACTIONAL_FLAG
+    same = {"producer_id": 0, "producer_epoch": 0, "base_sequence": 0, "crc": 0, "attributes": 0}
+    assert header._replace(**same) == untouched._replace(**same)
+    assert header.attributes & ~flag == untouched.attributes & ~flag

@@ -62,6 +62,7 @@ __all__ = [
     "producer_of",
     "seal",
     "set_log_append_time",
+    "set_producer",
     "validate",
     "walk_to",
 ]
@@ -69,6 +70,8 @@ __all__ = [
 CURRENT_MAGIC: Final = 2
 #: Bytes of the header, and so the smallest batch.
 HEADER_BYTES: Final = 61
+#: Most that a record takes in a batch beside the bytes of its key, value and headers.
+RECORD_OVERHEAD_BYTES: Final = 21
 #: Base offset and batch length: the bytes that the batch length does not count.
 LOG_OVERHEAD: Final = 12
 #: The CRC covers the batch from its attributes on.
@@ -97,7 +100,8 @@ _HEAD = struct.Struct(">qii")
 _SIZE = struct.Struct(">8xi")
 _ATTRIBUTES_OF = struct.Struct(">21xh")
 _PRODUCER_OF = struct.Struct(">43xqhi")
-_MAGIC_AT, _LENGTH_AT, _LEADER_EPOCH_AT, _CRC_AT, _MAX_TIMESTAMP_AT = 16, 8, 12, 17, 35
+_PRODUCER = struct.Struct(">qhi")
+_MAGIC_AT, _LENGTH_AT, _LEADER_EPOCH_AT, _CRC_AT, _MAX_TIMESTAMP_AT, _PRODUCER_AT = 16, 8, 12, 17, 35, 43
 _SEQUENCE_MASK = 0x7FFFFFFF
 #: The smallest batch length there can be.
 _SMALLEST_LENGTH = HEADER_BYTES - LOG_OVERHEAD
@@ -355,6 +359,17 @@ def set_log_append_time(buf: MutableBuffer, pos: int, now_ms: int) -> None:
     _ATTRIBUTES.pack_into(buf, pos + CRC_START, attributes | TIMESTAMP_TYPE_FLAG)
     _MAX_TIMESTAMP.pack_into(buf, pos + _MAX_TIMESTAMP_AT, now_ms)
     seal(buf, pos)
+
+
+def set_producer(
+    buf: MutableBuffer, producer_id: int, producer_epoch: int, base_sequence: int, *, transactional: bool
+) -> None:
+    """Make the batch at the beginning of `buf` this producer's, with these sequences; the CRC follows."""
+    (attributes,) = _ATTRIBUTES.unpack_from(buf, CRC_START)
+    attributes = attributes | TRANSACTIONAL_FLAG if transactional else attributes & ~TRANSACTIONAL_FLAG
+    _ATTRIBUTES.pack_into(buf, CRC_START, attributes)
+    _PRODUCER.pack_into(buf, _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
+    seal(buf)
 
 
 def seal(buf: MutableBuffer, pos: int = 0) -> None:

@@ -14,7 +14,7 @@ from ottla.client.core.producer.batch import ProducerBatch
 from ottla.client.core.producer.outcome import WHOLE_BATCH, Outcome
 from ottla.client.core.producer.partitioner import Partitioner, StickyPartition, by_key
 from ottla.client.errors import IllegalStateError, RecordTooLargeError, UnknownTopicOrPartitionError
-from ottla.wire.batch import HEADER_BYTES
+from ottla.wire.batch import HEADER_BYTES, RECORD_OVERHEAD_BYTES
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import BatchBuilder
 
@@ -24,8 +24,6 @@ DeliveryMaker = Callable[[Outcome, int, int], Any]
 #: Called with what the user got for the record, when its fate is known.
 OnDelivery = Callable[[Any], object]
 
-#: Most that a record takes beside its key, value and headers' bytes.
-_RECORD_OVERHEAD_BYTES = 21
 NO_TIMESTAMP_MS = -1
 
 
@@ -396,4 +394,4 @@ class Accumulator:
 def _size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
     """An upper bound of the batch that this record would be alone."""
     extra = sum(len(name.encode()) + len(content or b"") + 10 for name, content in headers)
-    return HEADER_BYTES + _RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"") + extra
+    return HEADER_BYTES + RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"") + extra

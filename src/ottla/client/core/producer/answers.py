@@ -165,8 +165,8 @@ def action_for(standing: Standing, sent_as: SentAs, code: ErrorCode) -> Action:
 
 
 INTRODUCTION: Final = (
-    "The producer's table (`client/core/producer/answers.py`). A row is where the batch stands when the answer comes, and "
-    "what it was sent as; a column is what the answer says; the last table has the error codes of each column."
+    "The producer's table (`client/core/producer/answers.py`). A row is where the batch stands when the answer comes, "
+    "and what it was sent as; a column is what the answer says; the last table has the error codes of each column."
 )
 
 

@@ -8,7 +8,7 @@ from ottla.base.require import require
 from ottla.base.types import TopicPartition
 from ottla.client.core.producer.identity import NO_IDENTITY, NO_SEQUENCE, ProducerIdentity
 from ottla.client.core.producer.outcome import Outcome
-from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL_FLAG, pack_header, parse_header, seal
+from ottla.wire.batch import HEADER_BYTES, set_producer
 from ottla.wire.compression import Compression
 from ottla.wire.records import BatchBuilder, decode_batch
 
@@ -143,18 +143,7 @@ class ProducerBatch:
         assert self.payload is not None
         wanted = (self.identity, self.base_sequence, self.transactional)
         if wanted != self.stamped_as:
-            header = parse_header(self.payload)
-            attributes = header.attributes & ~TRANSACTIONAL_FLAG
-            if self.transactional:
-                attributes |= TRANSACTIONAL_FLAG
-            header = header._replace(
-                attributes=attributes,
-                producer_id=self.identity.producer_id,
-                producer_epoch=self.identity.epoch,
-                base_sequence=self.base_sequence,
-            )
-            self.payload[: len(pack_header(header))] = pack_header(header)
-            seal(self.payload)
+            set_producer(self.payload, *self.identity, self.base_sequence, transactional=self.transactional)
             self.stamped_as = wanted
         return self.payload
 
