@@ -14,7 +14,7 @@ from typing import Any
 
 from ottla.client.core import intents
 from ottla.client.core.intents import Core, NotSentError
-from ottla.client.errors import ClientError
+from ottla.client.errors import ClientError, DisconnectedError
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.connection import Connection
 from ottla.client.net.coordinators import Coordinators
@@ -218,6 +218,8 @@ class Driver:
     async def _open(self, node_id: int, channel: intents.Channel) -> None:
         try:
             await self._cluster.connection(node_id, channel)
+            if self._cluster.open_connection(node_id, channel) is None:
+                raise DisconnectedError(f"the connection to broker {node_id} was lost at once")
         except ClientError as error:
             self.feed(self._core.unreachable, node_id, channel, error)
         else:

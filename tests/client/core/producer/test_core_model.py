@@ -6,6 +6,7 @@ Histories that once wrote a record twice are examples.
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from ottla.client.core.intents import Channel, Connect, NotSentError, RefreshMetadata
 from tests.client.core.producer.histories import (
     READ_LATE,
     Step,
@@ -100,3 +101,19 @@ def test_t13_transactions_are_whole_in_the_second_protocol(steps: list[Step]) ->
 @example([*_LOST_ON_THE_WIRE, ("abort", 0), ("round", 4)])
 def test_t13_and_in_the_first(steps: list[Step]) -> None:
     assert_transactions_are_whole(*run_transactions(steps, implicit=False))
+
+
+def test_a_request_that_could_not_be_sent_is_sent_over_a_new_connection() -> None:
+    """The shell's connection was gone before the core heard of it: that must not be tried again and again."""
+    world = run([("serve", 1), ("hear", 1)])
+    world.send(0, 1)
+    [asked] = world.wires[1].requests
+    world.wires[1].requests.clear()
+    world.core.failed(asked.ask.ticket, NotSentError("gone"), world.now_s)
+    connect, *others = [intent for intent in world.core.take_intents() if not isinstance(intent, RefreshMetadata)]
+    assert connect == Connect(1)
+    assert not others, "nothing is sent before it is connected"
+    world.feed(world.core.connected, 1, Channel.MAIN)
+    world.settle()
+    assert_nothing_is_harmed(world)
+    assert acknowledged(world) == [0, 1]

@@ -182,7 +182,10 @@ class ProducerCore(Core):
         if isinstance(ticket, CallTicket):
             self._calls.failed(ticket, error, now_s)
         else:
-            self._sending.links[ticket.leader].in_flight -= 1
+            link = self._sending.links[ticket.leader]
+            link.in_flight -= 1
+            if isinstance(error, NotSentError):
+                link.is_open = False
             self._lost(ticket, error, now_s)
         self._move(now_s)
 
