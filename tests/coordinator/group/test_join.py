@@ -240,3 +240,18 @@ def test_a_changed_subscription_before_the_assignment_is_there_starts_again() ->
     rig.join(leader, offered=protocols("range", topics=("other",)))
     assert rig.answer(waiting).error_code == ErrorCode.REBALANCE_IN_PROGRESS
     assert rig.state() is GroupState.PREPARING_REBALANCE
+
+
+def test_g3_a_group_that_only_waits_for_a_handed_out_id_takes_new_members() -> None:
+    """All members were expelled, the rebalance waits for a pending id: as in Kafka, nobody's protocols contradict."""
+    rig = Rig()
+    _, second = rig.stable(2)
+    rig.advance(10)
+    assert rig.heartbeat(second, rig.group().generation) is ErrorCode.NONE
+    rig.join()  # an id is handed out, and nobody comes back with it yet
+    rig.advance(SESSION_MS - 10)
+    assert (rig.state(), set(rig.group().members)) == (GroupState.PREPARING_REBALANCE, {second})
+    rig.join()  # another one, which is still awaited when the last member is expelled
+    rig.advance(10)
+    assert (rig.state(), set(rig.group().members)) == (GroupState.PREPARING_REBALANCE, set())
+    assert rig.answer(rig.join()).error_code == ErrorCode.MEMBER_ID_REQUIRED

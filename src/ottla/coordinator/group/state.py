@@ -108,6 +108,8 @@ class Group:
         names = {p.name for p in protocols}
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(names)
+        if not self.members:  # all were expelled, and the rebalance waits for an id that was handed out
+            return self.protocol_type == protocol_type and bool(names)
         return self.protocol_type == protocol_type and bool(names & self.members.candidates())
 
     def elected_protocol(self) -> str:
