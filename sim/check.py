@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
+from ottla.wire.batch import parse_end_txn_marker
 from ottla.wire.records import decode_batch
 from sim.cluster.log import Entry
 from sim.history import Event, Sent, Settled
@@ -34,7 +35,13 @@ class Evidence(NamedTuple):
     events: list[Event]
     logs: Mapping[TopicPartition, list[LogRecord]]
     #: Lives that were killed: nothing is expected of them.
-    killed: frozenset[str]
+    killed: frozenset[str] = frozenset()
+    #: Partitions that groups read.
+    inputs: frozenset[TopicPartition] = frozenset()
+    #: Where transactions are still open, each with its first offset.
+    open_transactions: Mapping[TopicPartition, int] = {}
+    #: The pipeline's committed positions, in the end.
+    positions: Mapping[TopicPartition, int] = {}
 
 
 def records_of(entries: list[Entry]) -> list[LogRecord]:
@@ -44,8 +51,6 @@ def records_of(entries: list[Entry]) -> list[LogRecord]:
     for entry in entries:
         header = entry.header
         if header.is_control:
-            from ottla.wire.batch import parse_end_txn_marker
-
             commit, _ = parse_end_txn_marker(entry.payload)
             for at in open_at.pop(header.producer_id, ()):
                 found[at] = found[at]._replace(visible=commit)
@@ -68,7 +73,7 @@ def records_of(entries: list[Entry]) -> list[LogRecord]:
 
 
 def check(evidence: Evidence) -> list[Anomaly]:
-    """Everything that is wrong."""
+    """Everything that is wrong with what was written."""
     return [anomaly for checker in _CHECKERS for anomaly in checker(evidence)]
 
 
@@ -95,7 +100,7 @@ def duplicate(evidence: Evidence) -> Iterator[Anomaly]:
             here = f"{tp}@{record.offset}"
             if record.uid in seen:
                 text = f"{record.uid} is at {seen[record.uid]} and at {here}"
-                yield Anomaly("duplicate", text, (record.uid, _life(record.uid)))
+                yield Anomaly("duplicate", text, (record.uid, life_of(record.uid)))
             seen[record.uid] = here
 
 
@@ -111,7 +116,7 @@ def nonmonotonic_send(evidence: Evidence) -> Iterator[Anomaly]:
                 yield Anomaly(
                     "nonmonotonic-send",
                     f"{tp}: {before.uid}@{before.offset} is before {record.uid}@{record.offset}, and was sent after it",
-                    (before.uid, record.uid, _life(record.uid)),
+                    (before.uid, record.uid, life_of(record.uid)),
                 )
             last[producer] = record
 
@@ -133,7 +138,7 @@ def unknown_record(evidence: Evidence) -> Iterator[Anomaly]:
                 yield Anomaly("unknown-record", f"{tp}@{record.offset}: {record.uid!r}")
 
 
-def _life(uid: str) -> str:
+def life_of(uid: str) -> str:
     """Who sent it: `name.life` of `name.life.client-number`."""
     return ".".join(uid.split(".")[:2])
 

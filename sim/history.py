@@ -1,6 +1,7 @@
 """What happened in a world, in order: the table that a person reads, and what the checkers judge."""
 
 import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ottla.base.types import TopicPartition
@@ -49,6 +50,21 @@ class Assigned(NamedTuple):
     partitions: tuple[TopicPartition, ...]
 
 
+class Committed(NamedTuple):
+    """A coordinator wrote a group's positions. `member_id` is empty for those of no member."""
+
+    group: str
+    member_id: str
+    generation: int
+    offsets: Mapping[TopicPartition, int]
+
+
+class Sought(NamedTuple):
+    """A consumer chose its position itself."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
 class Answered(NamedTuple):
     """A broker answered a Produce for one partition, or would have if somebody were there to hear it."""
 
@@ -58,9 +74,10 @@ class Answered(NamedTuple):
     offset: int
 
     @property
-    def epoch(self) -> int:
-        """Of the producer, as the batch was sent."""
-        return parse_header(self.payload).producer_epoch
+    def producer(self) -> tuple[int, int]:
+        """Producer id and epoch, as the batch was sent."""
+        header = parse_header(self.payload)
+        return header.producer_id, header.producer_epoch
 
     def uids(self) -> list[str]:
         """The records."""

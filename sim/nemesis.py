@@ -2,8 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from ottla.base.types import TopicPartition
 from sim.network import Weather
@@ -21,7 +21,7 @@ class Nemesis:
         self._busy_brokers: set[int] = set()
         self._running: dict[asyncio.Task[None], None] = {}
         #: What this world knows of, each with its weight: no two worlds are wrong in the same way.
-        faults: tuple[Callable[[], Awaitable[None]], ...] = (
+        faults: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
             self._freeze_broker,
             self._kill_broker,
             self._move_leader,
@@ -47,15 +47,13 @@ class Nemesis:
         while loop.time() < until_s:
             await asyncio.sleep(self._rng.expovariate(1.0 / self._mean_s))
             if loop.time() < until_s:
-                task = asyncio.create_task(self._do(self._rng.choice(self._faults), until_s))
+                task = asyncio.ensure_future(self._rng.choice(self._faults)())
                 self._running[task] = None
                 task.add_done_callback(self._running.pop)
         if self._running:
             await asyncio.wait(list(self._running))
         self._world.network.weather.calm()
-
-    async def _do(self, fault: Callable[[], Awaitable[None]], until_s: float) -> None:
-        await fault()
+        self._world.cluster.rules.calm()
 
     async def _for(self, mean_s: float) -> None:
         """How long a fault lasts; none outlives the world's faults by much."""

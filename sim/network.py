@@ -54,8 +54,9 @@ class Weather:
     fragment: float = 0.0
 
     def calm(self) -> None:
-        """No more faults; delays stay."""
+        """No more faults, and short delays."""
         self.spike = self.refuse = self.cut = self.fragment = 0.0
+        self.delay_s = min(self.delay_s, 0.002)
 
 
 class Link:

@@ -4,9 +4,10 @@ Goes away once `AsyncConsumer` takes a clock and a random source as arguments, a
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ottla.client.consumer.consumer import AsyncConsumer
+from ottla.client.consumer.resets import OffsetReset
 from ottla.client.producer.producer import AsyncProducer
 from sim.loop import SimLoop
 
@@ -32,9 +33,11 @@ def make_producer(config: Mapping[str, object], loop: SimLoop, rng: random.Rando
     return AsyncProducer(config, clock=SimClock(loop), rng=rng)
 
 
-def make_consumer(config: Mapping[str, object], loop: SimLoop, rng: random.Random) -> AsyncConsumer:
+def make_consumer(
+    config: Mapping[str, object], rng: random.Random, on_reset: Callable[[OffsetReset], object]
+) -> AsyncConsumer:
     """A consumer of this world."""
-    consumer = AsyncConsumer(config)
+    consumer = AsyncConsumer(config, on_reset=on_reset)
     consumer._cluster.rng = rng
     return consumer
 

@@ -11,7 +11,9 @@ from enum import Enum
 
 from ottla.base.types import TopicPartition
 from ottla.wire.apis import ApiKey
-from sim.check import Anomaly, Evidence, LogRecord, check, records_of
+from sim.check import Anomaly, Evidence, check, records_of
+from sim.check_readers import check_readers
+from sim.check_transactions import check_transactions
 from sim.cluster.cluster import Cluster, Rules
 from sim.history import History, table
 from sim.known import known
@@ -20,16 +22,30 @@ from sim.nemesis import Nemesis
 from sim.network import Network, Weather
 from sim.users.process import Process
 from sim.users.producers import PlainProducer
+from sim.users.readers import Reader
+from sim.users.transactors import Transactor
+from sim.users.transformers import OUTPUT, Transformer
 
 #: How long the users work and the faults last, and how long everything may take to settle after that.
 FAULTS_S = 45.0
 SETTLE_S = 150.0
 
 
+#: More requests of one kind than a world's users can have meant.
+_FLOOD = 10_000
+
+
 class Kind(Enum):
     """What a world is about."""
 
+    #: Plain, idempotent producers.
     PLAIN = "plain"
+    #: Transactional producers over several partitions.
+    TRANSACTIONS = "transactions"
+    #: Groups of consumers who read what both kinds of producers write.
+    GROUPS = "groups"
+    #: Consume, transform, produce, exactly once.
+    PIPELINE = "pipeline"
 
 
 @dataclass(slots=True)
@@ -64,9 +80,16 @@ class World:
         self.partitions: dict[str, int] = {}
         self.processes: list[Process] = []
         self.users_stopped = False
+        self.stopped_at_s = 0.0
+        #: How slowly users work; how consumers share partitions, and how often their callbacks raise; who has a
+        #: `group.instance.id`.
+        self.strategy = rng.choice(("range", "roundrobin", "range,roundrobin"))
+        self.pace = {Kind.PLAIN: 1.0, Kind.TRANSACTIONS: 1.0, Kind.GROUPS: 2.0, Kind.PIPELINE: 4.0}[kind]
+        self.mistakes = rng.choice((0.0, 0.0, 0.05))
+        self.static_members: frozenset[str] = frozenset()
         self._rng = rng
         self._anomalies: list[Anomaly] = []
-        self._logs: dict[TopicPartition, list[LogRecord]] = {}
+        self._final: Evidence | None = None
 
     def stream(self, name: str) -> random.Random:
         """A source of randomness that depends on the seed and on nothing that others draw."""
@@ -77,6 +100,10 @@ class World:
         text = "".join(traceback.format_exception(error))
         self.history.add(who, "unexpected", repr(error))
         self._anomalies.append(Anomaly("unexpected-exception", f"{who}: {text}", (who,)))
+
+    def anomaly(self, name: str, text: str, *around: str) -> None:
+        """A user saw what must not be."""
+        self._anomalies.append(Anomaly(name, text, around))
 
     # its course
 
@@ -96,8 +123,9 @@ class World:
         self._anomalies += [
             Anomaly("unheard-exception", text) for text in self.loop.unheard if "it is pending" not in text
         ]
-        found = self._anomalies + check(self._evidence())
-        anomalies = [anomaly for anomaly in found if known(anomaly, self.history.events) is None]
+        evidence = self._final or self._evidence()
+        found = self._anomalies + check(evidence) + check_transactions(evidence) + check_readers(evidence)
+        anomalies = [anomaly for anomaly in found if known(anomaly, found, self.history.events) is None]
         self.cluster.counts["known anomalies"] = len(found) - len(anomalies)
         counts = self.cluster.counts + Counter({"cuts": self.network.cuts})
         return Verdict(self.seed, self.kind, anomalies, self.history, self.loop.time() - START_S, counts)
@@ -110,31 +138,65 @@ class World:
         running = [asyncio.create_task(process.run(), name=process.name) for process in self.processes]
         await Nemesis(self, self.stream("nemesis")).run(self.loop.time() + FAULTS_S)
         self.users_stopped = True
+        self.stopped_at_s = self.loop.time()
         self.history.add("world", "faults are over", "users finish")
-        _, unfinished = await asyncio.wait(running, timeout=SETTLE_S)
-        for task in unfinished:
-            text = f"{task.get_name()} is not done {SETTLE_S:.0f} s after the last fault:\n{self.loop.waiting()}"
-            self._anomalies.append(Anomaly("never-settled", text, (task.get_name(),)))
-        await asyncio.sleep(20.0)  # replicas, markers and coordinators, too
+        await self._settled(running)
         self.history.close()
-        self._logs = self._final_logs()
+        self._final = self._evidence()
 
-    def add_topic(self, name: str, partitions: int) -> None:
-        """A topic that users write to."""
+    async def _settled(self, running: list[asyncio.Task[None]]) -> None:
+        """Wait until the users have finished, and then for replicas, markers and coordinators."""
+        until_s = self.loop.time() + SETTLE_S
+        unfinished = set(running)
+        while unfinished and self.loop.time() < until_s:
+            _, unfinished = await asyncio.wait(running, timeout=5.0)
+            flood = [f"{count} requests of {api}" for api, count in self.cluster.counts.items() if count > _FLOOD]
+            if flood:
+                self.anomaly("flood", f"{', '.join(flood)}: somebody asks without a pause")
+                return
+        for name in sorted(task.get_name() for task in unfinished):
+            text = f"{name} is not done {SETTLE_S:.0f} s after the last fault:\n{self.loop.waiting()}"
+            self.anomaly("never-settled", text, name)
+        await asyncio.sleep(20.0)
+
+    def add_topic(self, name: str, partitions: int, *, input_topic: bool = True) -> None:
+        """A topic; users write to input topics, and read them."""
         self.cluster.controller.create_topic(name, partitions)
-        self.topics.append(name)
         self.partitions[name] = partitions
+        if input_topic:
+            self.topics.append(name)
 
     def _people(self) -> None:
-        self.processes += [PlainProducer(self, f"p{n}") for n in range(self._rng.choice((1, 1, 2, 3)))]
+        """Who lives in this kind of world."""
+        draw = self._rng.choice
+        makers: list[tuple[type[Process], str, int]] = []
+        match self.kind:
+            case Kind.PLAIN:
+                makers = [(PlainProducer, "p", draw((1, 1, 2, 3)))]
+            case Kind.TRANSACTIONS:
+                makers = [(Transactor, "t", draw((1, 2, 3))), (PlainProducer, "p", draw((0, 0, 1)))]
+            case Kind.GROUPS:
+                makers = [(Reader, "r", draw((1, 2, 3))), (PlainProducer, "p", 1), (Transactor, "t", draw((0, 1)))]
+            case Kind.PIPELINE:
+                makers = [(Transformer, "x", draw((1, 2, 3))), (PlainProducer, "p", 1), (Transactor, "t", draw((0, 1)))]
+                self.add_topic(OUTPUT, draw((1, 2)), input_topic=False)
+        for make, letter, count in makers:
+            self.processes += [make(self, f"{letter}{number}") for number in range(count)]
+        self.static_members = frozenset(p.name for p in self.processes if self._rng.random() < 0.3)
 
     def _evidence(self) -> Evidence:
         killed = frozenset(event.who for event in self.history.events if event.what == "killed")
-        return Evidence(self.history.events, self._logs or self._final_logs(), killed)
-
-    def _final_logs(self) -> dict[TopicPartition, list[LogRecord]]:
-        tps = [TopicPartition(topic, number) for topic in self.topics for number in range(self.partitions[topic])]
-        return {tp: records_of(self.cluster.final_log(tp)) for tp in tps}
+        partitions = [TopicPartition(topic, n) for topic, count in self.partitions.items() for n in range(count)]
+        logs, hanging = {}, {}
+        for tp in partitions:
+            log = self.cluster.final_log(tp)
+            logs[tp] = records_of(log.entries) if log is not None else []
+            first_open = log.producers.first_open() if log is not None else None
+            if first_open is not None:
+                hanging[tp] = first_open
+        inputs = frozenset(tp for tp in partitions if tp.topic in self.topics)
+        positions = self.cluster.positions(Transformer.group) if self.kind is Kind.PIPELINE else {}
+        return Evidence(self.history.events, logs, killed, inputs, hanging, positions)
 
 
 def _weather(rng: random.Random) -> Weather:

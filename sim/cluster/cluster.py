@@ -9,9 +9,10 @@ from typing import TypeVar
 
 from ottla.base.types import TopicPartition
 from ottla.wire.apis import API, ApiKey
+from ottla.wire.messages.offset_fetch import OffsetFetchRequestGroup
 from sim.cluster.controller import Controller
-from sim.cluster.coordinators import INTERNAL_TOPICS, CoordinatorLog, assign
-from sim.cluster.log import Entry
+from sim.cluster.coordinators import INTERNAL_TOPICS, OFFSETS_TOPIC, CoordinatorLog, assign, partition_of
+from sim.cluster.log import ReplicaLog
 from sim.cluster.node import PORT, Node
 from sim.cluster.producers import REMEMBERED
 from sim.history import History
@@ -49,6 +50,12 @@ class Rules:
     #: Highest version of an API, where it is not the newest.
     caps: dict[ApiKey, int] = field(default_factory=dict)
     rebalance_delay_ms: int = 300
+
+    def calm(self) -> None:
+        """Faults are over: copies and news are fast, nobody is throttled."""
+        self.replication_s = min(self.replication_s, 0.005)
+        self.news_s = min(self.news_s, 0.02)
+        self.throttle = 0.0
 
 
 class Cluster:
@@ -213,10 +220,21 @@ class Cluster:
         self.controller.elect_missing()
         self.changed()
 
-    def final_log(self, tp: TopicPartition) -> list[Entry]:
-        """What readers can see in the end: the leader's log up to the high watermark."""
+    def final_log(self, tp: TopicPartition) -> ReplicaLog | None:
+        """What is there in the end: the leader's log, which all replicas have by now."""
         state = self.controller.image.partitions[tp]
-        if state.leader < 0:
-            return []
-        replica = self.nodes[state.leader].replica(tp)
-        return [entry for entry in replica.log.entries if entry.last_offset < replica.high_watermark]
+        return self.nodes[state.leader].replica(tp).log if state.leader >= 0 else None
+
+    def positions(self, group: str) -> dict[TopicPartition, int]:
+        """The group's committed offsets in the end, as its coordinator tells them."""
+        tp = partition_of(OFFSETS_TOPIC, group)
+        leader = self.controller.image.partitions[tp].leader
+        running = self.nodes[leader].coordinators.get(tp) if leader >= 0 else None
+        if running is None:
+            return {}
+        answer = running.shard.fetch_offsets(OffsetFetchRequestGroup(group, topics=None), require_stable=False)
+        return {
+            TopicPartition(topic.name, part.partition_index): part.committed_offset
+            for topic in answer.topics
+            for part in topic.partitions
+        }

@@ -253,7 +253,10 @@ def assign(cluster: "Cluster", node: "Node") -> None:
 
 def _start(cluster: "Cluster", node: "Node", tp: TopicPartition, epoch: int) -> Coordinator[Any]:
     if tp.topic == OFFSETS_TOPIC:
-        config = GroupConfig(group_initial_rebalance_delay_ms=cluster.rules.rebalance_delay_ms)
+        config = GroupConfig(
+            group_min_session_timeout_ms=500,
+            group_initial_rebalance_delay_ms=cluster.rules.rebalance_delay_ms,
+        )
 
         def topic_id(name: str) -> bytes | None:
             topic = node.image.topics.get(name)
@@ -263,8 +266,17 @@ def _start(cluster: "Cluster", node: "Node", tp: TopicPartition, epoch: int) -> 
     return Coordinator(node, tp, epoch, TransactionShard(epoch, cluster.controller.new_producer_id))
 
 
-def find(node: "Node", topic: str, name: str) -> "Coordinator[Any] | ErrorCode":
-    """The broker's coordinator of a group or transactional id, or why it cannot be asked."""
+def group_coordinator(node: "Node", group_id: str) -> Coordinator[GroupShard] | ErrorCode:
+    """The broker's coordinator of a group, or why it cannot be asked."""
+    return _find(node, OFFSETS_TOPIC, group_id)
+
+
+def transaction_coordinator(node: "Node", transactional_id: str) -> Coordinator[TransactionShard] | ErrorCode:
+    """The broker's coordinator of a transactional id, or why it cannot be asked."""
+    return _find(node, TRANSACTIONS_TOPIC, transactional_id)
+
+
+def _find(node: "Node", topic: str, name: str) -> Coordinator[Any] | ErrorCode:
     running = node.coordinators.get(partition_of(topic, name))
     if running is None or running.phase is Phase.STOPPED:
         return ErrorCode.NOT_COORDINATOR

@@ -23,7 +23,7 @@ from ottla.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from sim.cluster.coordinators import TRANSACTIONS_TOPIC, find, partition_of
+from sim.cluster.coordinators import TRANSACTIONS_TOPIC, partition_of, transaction_coordinator
 from sim.cluster.server import Answer, Context
 from sim.history import Answered
 
@@ -210,7 +210,7 @@ def verify(
     version = TransactionVersion.V2 if adds else TransactionVersion.V0
 
     def call(there: "Node", back: Callable[[ErrorCode], None]) -> None:
-        coordinator = find(there, TRANSACTIONS_TOPIC, transactional_id)
+        coordinator = transaction_coordinator(there, transactional_id)
         if isinstance(coordinator, ErrorCode):
             back(coordinator)
             return

@@ -56,8 +56,10 @@ class Replica:
         self.isr: tuple[int, ...] = ()
         #: Its disk has failed.
         self.offline = False
+        #: Where its own epoch as a leader begins.
+        self._epoch_start = 0
         #: Called when there may be more to read, or another leader.
-        self.watchers: list[Callable[[], None]] = []
+        self.watchers: dict[Callable[[], None], None] = {}
         self._waiting: list[_Waiting] = []
         self._followers: dict[int, _Follower] = {}
         self._pulling = False
@@ -66,6 +68,11 @@ class Replica:
     def leads(self) -> bool:
         """Whether its broker takes it for the leader."""
         return self.leader == self.node.node_id
+
+    @property
+    def knows_end(self) -> bool:
+        """Whether its high watermark is not behind the one of the leader before (KIP-207)."""
+        return self.high_watermark >= self._epoch_start
 
     # roles
 
@@ -76,6 +83,7 @@ class Replica:
             self._answer_all(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if self.leads:
                 now_s = self.node.cluster.loop.time()
+                self._epoch_start = self.log.end_offset
                 self._followers = {n: _Follower(-1, now_s) for n in state.replicas if n != self.node.node_id}
             self._wake()
         if state.leader_epoch == self.leader_epoch:
@@ -259,6 +267,6 @@ class Replica:
             each.settle(error)
 
     def _wake(self) -> None:
-        watchers, self.watchers = self.watchers, []
+        watchers, self.watchers = self.watchers, {}
         for watcher in watchers:
             watcher()

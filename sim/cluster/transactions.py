@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ottla.coordinator.decision import Decision
 from ottla.coordinator.offsets.commit import refuse_transactional_commit
 from ottla.coordinator.txn.add_partitions_to_txn import produce_error
+from ottla.coordinator.txn.shard import TransactionShard
 from ottla.coordinator.txn.states import TransactionVersion
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -18,8 +20,14 @@ from ottla.wire.messages.add_partitions_to_txn import (
 )
 from ottla.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
-from sim.cluster.coordinators import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, Coordinator, find, partition_of
+from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from sim.cluster.coordinators import (
+    OFFSETS_TOPIC,
+    Coordinator,
+    group_coordinator,
+    partition_of,
+    transaction_coordinator,
+)
 from sim.cluster.produce import verify
 from sim.cluster.server import Answer, Context
 
@@ -108,7 +116,7 @@ def end_txn(node: "Node", request: EndTxnRequest, context: Context, answer: Answ
 
 def txn_offset_commit(node: "Node", request: TxnOffsetCommitRequest, context: Context, answer: Answer) -> None:
     """A group's offsets, to be committed with a transaction."""
-    coordinator = find(node, OFFSETS_TOPIC, request.group_id)
+    coordinator = group_coordinator(node, request.group_id)
     if isinstance(coordinator, ErrorCode):
         answer(refuse_transactional_commit(request, coordinator))
         return
@@ -122,13 +130,18 @@ def txn_offset_commit(node: "Node", request: TxnOffsetCommitRequest, context: Co
             told = produce_error(error, adds_partitions=adds, knows_abortable=knows)
             answer(refuse_transactional_commit(request, told))
             return
-        again = find(node, OFFSETS_TOPIC, request.group_id)
+        again = group_coordinator(node, request.group_id)
         if again is not coordinator:
             answer(refuse_transactional_commit(request, ErrorCode.NOT_COORDINATOR))
             return
+
+        def answered(response: TxnOffsetCommitResponse) -> None:
+            _note(node, request, response)
+            answer(response)
+
         coordinator.submit(
             lambda token, now_ms: coordinator.shard.commit_transactional_offsets(token, request, now_ms),
-            answer,
+            answered,
             guard=guard,
         )
 
@@ -149,14 +162,24 @@ def txn_offset_commit(node: "Node", request: TxnOffsetCommitRequest, context: Co
         )
 
 
+def _note(node: "Node", request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse) -> None:
+    """For people, and for the checkers: offsets that no generation fences."""
+    if any(part.error_code for topic in response.topics for part in topic.partitions):
+        return
+    offsets = [f"{t.name}-{p.partition_index}@{p.committed_offset}" for t in request.topics for p in t.partitions]
+    what = "offsets in txn" if request.generation_id >= 0 else "unfenced offsets"
+    sender = f"{request.transactional_id} of {request.member_id or 'nobody'}/{request.generation_id}"
+    node.cluster.history.add(node.host, what, f"{sender}: {', '.join(offsets)}")
+
+
 def _ask(
     node: "Node",
     transactional_id: str,
-    call_of: Callable[[Coordinator[Any]], Callable[[int, int], Any]],
+    call_of: Callable[[Coordinator[TransactionShard]], Callable[[int, int], Decision]],
     answer: Answer,
     refuse: Callable[[ErrorCode], Any],
 ) -> None:
-    coordinator = find(node, TRANSACTIONS_TOPIC, transactional_id)
+    coordinator = transaction_coordinator(node, transactional_id)
     if isinstance(coordinator, ErrorCode):
         answer(refuse(coordinator))
     else:

@@ -25,6 +25,16 @@ def mutants() -> dict[str, Mutant]:
         "twenty-in-flight": Mutant(Kind.PLAIN, twice, sequencing.twenty_in_flight()),
         "broker-remembers-no-batch": Mutant(Kind.PLAIN, twice, cluster.remembers_no_batch()),
         "unclean-election": Mutant(Kind.PLAIN, frozenset({"lost-write"}), cluster.unclean_election()),
+        "no-aborted-list": Mutant(Kind.GROUPS, frozenset({"aborted-read"}), cluster.no_aborted_list()),
+        "reads-open-transactions": Mutant(
+            Kind.GROUPS, frozenset({"aborted-read", "vanished-read"}), cluster.reads_open_transactions()
+        ),
+        "any-generation-commits": Mutant(
+            Kind.GROUPS, frozenset({"commit-regression", "unseen"}), cluster.any_generation_commits()
+        ),
+        "half-of-the-markers": Mutant(
+            Kind.TRANSACTIONS, frozenset({"stuck-lso", "lost-write"}), cluster.half_of_the_markers()
+        ),
         "acknowledged-by-the-leader-alone": Mutant(
             Kind.PLAIN, frozenset({"lost-write"}), cluster.acknowledged_by_the_leader_alone()
         ),

@@ -70,11 +70,10 @@ class Process:
             context.run(HOST.set, self.who)
             self._task = asyncio.create_task(self._whole_life(), name=self.who, context=context)
             await asyncio.wait({self._task, self._killed}, return_when=asyncio.FIRST_COMPLETED)
-            again = not self._task.done() and not self.world.users_stopped
+            again = not self._task.done()
             self._task = None
             if again:
                 await asyncio.sleep(self.rng.uniform(0.01, 4.0))
-                again = not self.world.users_stopped
 
     async def _whole_life(self) -> None:
         try:
@@ -83,5 +82,5 @@ class Process:
             self.world.unexpected(self.who, error)
 
     async def pause(self, mean_s: float) -> None:
-        """Do nothing for a while."""
-        await asyncio.sleep(self.rng.expovariate(1.0 / mean_s))
+        """Do nothing for a while, which is longer in worlds with many processes."""
+        await asyncio.sleep(self.rng.expovariate(1.0 / (mean_s * self.world.pace)))

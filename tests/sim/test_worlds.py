@@ -17,10 +17,10 @@ from sim.world import Kind, World
 from tests.house.tree import ROOT
 
 #: Seeds of every run; and how many more are drawn.
-_FIXED = range(15)
-_DRAWN = 5
+_FIXED = range(12)
+_DRAWN = 3
 #: A bug that was put in is found within so many worlds.
-_MOST_SEEDS = 150
+_MOST_SEEDS = 200
 
 
 @pytest.fixture(autouse=True)

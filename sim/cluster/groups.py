@@ -1,0 +1,163 @@
+"""The APIs of groups: to the group's coordinator, if it is this broker."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ottla.base.types import TopicPartition
+from ottla.coordinator.decision import Decision
+from ottla.coordinator.group.join import RequestContext
+from ottla.coordinator.group.shard import GroupShard
+from ottla.coordinator.offsets.commit import refuse_commit
+from ottla.coordinator.offsets.fetch import groups_of, response_of
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+)
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from sim.cluster.coordinators import Coordinator, group_coordinator
+from sim.cluster.server import Answer, Context
+from sim.history import Committed
+
+if TYPE_CHECKING:
+    from sim.cluster.node import Node
+
+_KNOWS_MEMBER_ID_REQUIRED_FROM = 4
+_NULLABLE_PROTOCOL_FROM = 7
+_SKIPS_ASSIGNMENT_FROM = 9
+_COMMITS_BY_ID_FROM = 10
+_FETCHES_BY_ID_FROM = 10
+
+
+def join_group(node: "Node", request: JoinGroupRequest, context: Context, answer: Answer) -> None:
+    """Wait for the next generation."""
+    unique = f"{node.cluster.unique():08d}"
+
+    def answered(response: JoinGroupResponse) -> None:
+        name = None if response.error_code else response.protocol_name
+        answer(response._replace(protocol_name=name if context.version >= _NULLABLE_PROTOCOL_FROM else name or ""))
+
+    _ask(
+        node,
+        request.group_id,
+        lambda c: (
+            lambda token, now_ms: c.shard.join_group(
+                token,
+                request,
+                RequestContext(context.client_id, context.host),
+                now_ms,
+                unique_id=unique,
+                member_id_required=context.version >= _KNOWS_MEMBER_ID_REQUIRED_FROM,
+                skip_assignment=context.version >= _SKIPS_ASSIGNMENT_FROM,
+            )
+        ),
+        answered,
+        lambda error: JoinGroupResponse(error_code=error, member_id=request.member_id),
+    )
+
+
+def sync_group(node: "Node", request: SyncGroupRequest, context: Context, answer: Answer) -> None:
+    """Bring or fetch the assignment."""
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    _ask(
+        node,
+        request.group_id,
+        lambda c: lambda token, now_ms: c.shard.sync_group(token, request, now_ms),
+        answer,
+        lambda error: SyncGroupResponse(
+            error_code=ErrorCode.REBALANCE_IN_PROGRESS if error is loading else error  # as in Kafka
+        ),
+    )
+
+
+def heartbeat(node: "Node", request: HeartbeatRequest, context: Context, answer: Answer) -> None:
+    """The member lives."""
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    _ask(
+        node,
+        request.group_id,
+        lambda c: lambda token, now_ms: c.shard.heartbeat(token, request),
+        answer,
+        lambda error: HeartbeatResponse(error_code=ErrorCode.NONE if error is loading else error),
+    )
+
+
+def leave_group(node: "Node", request: LeaveGroupRequest, context: Context, answer: Answer) -> None:
+    """Members leave."""
+    _ask(
+        node,
+        request.group_id,
+        lambda c: lambda token, now_ms: c.shard.leave_group(token, request, now_ms),
+        answer,
+        lambda error: LeaveGroupResponse(error_code=error),
+    )
+
+
+def offset_commit(node: "Node", request: OffsetCommitRequest, context: Context, answer: Answer) -> None:
+    """Positions of a group."""
+    if context.version >= _COMMITS_BY_ID_FROM:
+        named = tuple(t._replace(name=node.image.name_of(t.topic_id) or "") for t in request.topics)
+        request = request._replace(topics=named)
+
+    def answered(response: OffsetCommitResponse) -> None:
+        _note(node, request, response)
+        answer(response)
+
+    _ask(
+        node,
+        request.group_id,
+        lambda c: lambda token, now_ms: c.shard.commit_offsets(token, request, now_ms, report_missing=True),
+        answered,
+        lambda error: refuse_commit(request, error),
+    )
+
+
+def _note(node: "Node", request: OffsetCommitRequest, response: OffsetCommitResponse) -> None:
+    """For the checkers: what was written."""
+    offsets = {
+        TopicPartition(topic.name, part.partition_index): part.committed_offset
+        for topic, answered in zip(request.topics, response.topics, strict=True)
+        for part, result in zip(topic.partitions, answered.partitions, strict=True)
+        if result.error_code == ErrorCode.NONE
+    }
+    if offsets:
+        text = f"{request.group_id} {request.member_id}/{request.generation_id_or_member_epoch}: " + ", ".join(
+            f"{tp}@{offset}" for tp, offset in offsets.items()
+        )
+        data = Committed(request.group_id, request.member_id, request.generation_id_or_member_epoch, offsets)
+        node.cluster.history.add(node.host, "offsets committed", text, data)
+
+
+def offset_fetch(node: "Node", request: OffsetFetchRequest, context: Context, answer: Answer) -> None:
+    """What groups have committed."""
+    by_id = context.version >= _FETCHES_BY_ID_FROM
+
+    def one(asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+        coordinator = group_coordinator(node, asked.group_id)
+        if isinstance(coordinator, ErrorCode):
+            return OffsetFetchResponseGroup(asked.group_id, (), coordinator)
+        if by_id and asked.topics is not None:
+            named = tuple(t._replace(name=node.image.name_of(t.topic_id) or "") for t in asked.topics)
+            asked = asked._replace(topics=named)
+        return coordinator.shard.fetch_offsets(asked, require_stable=request.require_stable)
+
+    answer(response_of(request, tuple(one(group) for group in groups_of(request))))
+
+
+def _ask(
+    node: "Node",
+    group_id: str,
+    call_of: Callable[[Coordinator[GroupShard]], Callable[[int, int], Decision]],
+    answer: Answer,
+    refuse: Callable[[ErrorCode], Any],
+) -> None:
+    coordinator = group_coordinator(node, group_id)
+    if isinstance(coordinator, ErrorCode):
+        answer(refuse(coordinator))
+    else:
+        coordinator.submit(call_of(coordinator), answer)

@@ -1,0 +1,173 @@
+"""Users of the consumer: members of a group who poll, commit, dawdle, crash and come back."""
+
+from collections.abc import Sequence
+
+from ottla.base.types import TopicPartition
+from ottla.client.consumer.consumer import AsyncConsumer
+from ottla.client.consumer.resets import OffsetReset
+from ottla.client.errors import (
+    ClientError,
+    CommitFailedError,
+    FencedInstanceIdError,
+    KafkaError,
+    MaxPollIntervalExceededError,
+    RequestTimeoutError,
+)
+from sim.history import Assigned, Polled
+from sim.seam import make_consumer
+from sim.users.process import Process
+
+#: What poll may raise by its documentation while a cluster is faulty; the user polls again.
+_POLL_AGAIN = (MaxPollIntervalExceededError, RequestTimeoutError)
+#: How long a group reads on after the last fault at least (sessions end, coordinators move back), and how long it has
+#: to have had nothing then.
+_DRAIN_S = 30.0
+_IDLE_S = 12.0
+
+
+class MistakeError(Exception):
+    """What the user's own callback raises."""
+
+
+class Reading(Process):
+    """What programs with a consumer have in common."""
+
+    group = "g"
+    read_committed = True
+    #: When this program was last given something.
+    busy_at_s = 0.0
+
+    @property
+    def drained(self) -> bool:
+        """Whether faults are over and there seems to be nothing more to read."""
+        now_s = self.world.loop.time()
+        over_s = self.world.stopped_at_s + _DRAIN_S
+        return self.world.users_stopped and now_s > over_s and now_s > self.busy_at_s + _IDLE_S
+
+    def consumer(self, topics: Sequence[str], **more: object) -> AsyncConsumer:
+        """A member of the group, subscribed."""
+        draw = self.rng.choice
+        session_ms = draw((2_000, 6_000))
+        config: dict[str, object] = {
+            "bootstrap.servers": self.world.cluster.bootstrap,
+            "client.id": self.who,
+            "group.id": self.group,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed" if self.read_committed else "read_uncommitted",
+            "session.timeout.ms": session_ms,
+            "heartbeat.interval.ms": session_ms // 4,
+            "max.poll.interval.ms": draw((4_000, 30_000)),
+            "max.poll.records": draw((4, 20, 500)),
+            "request.timeout.ms": draw((1_000, 5_000)),
+            "default.api.timeout.ms": draw((2_000, 10_000)),
+            "fetch.max.wait.ms": 2_000,
+            "max.partition.fetch.bytes": draw((300, 1_048_576)),
+            "partition.assignment.strategy": self.world.strategy,
+            **more,
+        }
+        consumer = make_consumer(config, self.rng, self._reset)
+        self.clients.append(consumer)
+
+        def told(what: str, partitions: Sequence[TopicPartition]) -> None:
+            generation = consumer.group_metadata().generation_id
+            text = f"generation {generation}: {', '.join(map(str, sorted(partitions))) or 'none'}"
+            self.note(what, text, Assigned(self.group, what, generation, tuple(sorted(partitions))))
+            if self.rng.random() < self.world.mistakes:
+                raise MistakeError(what)
+
+        consumer.subscribe(
+            topics,
+            on_assigned=lambda partitions: told("assigned", list(partitions)),
+            on_revoked=lambda partitions: told("revoked", list(partitions)),
+            on_lost=lambda partitions: told("lost", list(partitions)),
+        )
+        return consumer
+
+    def _reset(self, reset: OffsetReset) -> None:
+        """The consumer replaced a position by itself. Records are never lost here, so only a first one may be."""
+        self.note("position reset", str(reset))
+        if reset.before >= 0:
+            self.world.anomaly("false-reset", f"{self.who}: {reset}", self.who)
+
+    def has_polled(self, records: Sequence[tuple[TopicPartition, int, str]]) -> None:
+        """The user has these now."""
+        if records:
+            self.busy_at_s = self.world.loop.time()
+            text = ", ".join(f"{uid} {tp}@{offset}" for tp, offset, uid in records)
+            self.note("polled", text, Polled(self.group, tuple(records), self.read_committed))
+
+    async def poll(self, consumer: AsyncConsumer, timeout_s: float) -> list[tuple[TopicPartition, int, str]]:
+        """What poll returns, or nothing where its documentation says that the user should go on. Raises the rest."""
+        try:
+            records = await consumer.poll(timeout_s)
+        except _POLL_AGAIN as error:
+            self.note("poll raised", repr(error))
+            return []
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            self.note("poll raised", repr(error))
+            return []
+        except MistakeError as error:
+            self.note("poll raised", repr(error))
+            return []
+        found = [
+            (TopicPartition(r.topic, r.partition), r.offset, bytes(r.value or b"").rstrip(b".").decode())
+            for r in records
+        ]
+        self.has_polled(found)
+        return found
+
+    async def leave(self, consumer: AsyncConsumer) -> None:
+        """Close it."""
+        try:
+            await consumer.close(leave_group=self.rng.random() < 0.8)
+        except (ClientError, MistakeError) as error:
+            self.note("close raised", repr(error))
+        self.note("closed")
+
+
+class Reader(Reading):
+    """Reads everything, with one way of committing for each life of the consumer."""
+
+    async def live(self) -> None:
+        drained_s = None
+        while drained_s is None:
+            by_hand = self.rng.random() < 0.5
+            more: dict[str, object] = {"enable.auto.commit": not by_hand, "auto.commit.interval.ms": 1_000}
+            if self.name in self.world.static_members:
+                more["group.instance.id"] = self.name
+            consumer = self.consumer(self.world.topics, **more)
+            until_s = self.world.loop.time() + self.rng.uniform(5.0, 60.0)
+            try:
+                drained_s = await self._read(consumer, until_s, by_hand=by_hand)
+            except FencedInstanceIdError as error:
+                self.note("fenced", repr(error))
+            await self.leave(consumer)
+
+    async def _read(self, consumer: AsyncConsumer, until_s: float, *, by_hand: bool) -> float | None:
+        loop = self.world.loop
+        while not self.world.users_stopped and loop.time() < until_s:
+            await self.poll(consumer, self.rng.choice((0.0, 0.5, 3.0)))
+            if by_hand and self.rng.random() < 0.3:
+                await self._commit(consumer)
+            if self.rng.random() < 0.05:
+                await self.pause(self.rng.choice((0.3, 3.0, 6.0)))
+        if not self.world.users_stopped:
+            return None
+        while not self.drained:
+            await self.poll(consumer, 1.0)
+        return loop.time()
+
+    async def _commit(self, consumer: AsyncConsumer) -> None:
+        if self.rng.random() < 0.3:
+            consumer.commit_async()
+            return
+        try:
+            await consumer.commit()
+        except (CommitFailedError, RequestTimeoutError) as error:
+            self.note("commit raised", repr(error))
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            self.note("commit raised", repr(error))
