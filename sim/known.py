@@ -1,6 +1,6 @@
 """Anomalies whose cause is known and told, so that a night's run shows what is new. The list only shrinks.
 
-Each entry recognises its own story in the history and nothing else; a fixed test holds the same bug.
+Each entry recognises its own story in the history, and as little else as it can.
 """
 
 from sim.check import Anomaly

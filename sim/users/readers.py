@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ottla.base.types import TopicPartition
 from ottla.client.consumer.consumer import AsyncConsumer
-from ottla.client.consumer.resets import OffsetReset
+from ottla.client.core.consumer.offset_reset import OffsetReset
 from ottla.client.errors import (
     ClientError,
     CommitFailedError,
@@ -21,8 +21,8 @@ from sim.users.process import Process
 _POLL_AGAIN = (MaxPollIntervalExceededError, RequestTimeoutError)
 #: How long a group reads on after the last fault at least (sessions end, coordinators move back), and how long it has
 #: to have had nothing then.
-_DRAIN_S = 30.0
-_IDLE_S = 12.0
+_DRAIN_S = 45.0
+_IDLE_S = 15.0
 
 
 class MistakeError(Exception):
@@ -56,7 +56,7 @@ class Reading(Process):
             "isolation.level": "read_committed" if self.read_committed else "read_uncommitted",
             "session.timeout.ms": session_ms,
             "heartbeat.interval.ms": session_ms // 4,
-            "max.poll.interval.ms": draw((4_000, 30_000)),
+            "max.poll.interval.ms": draw((4_000, 10_000)),
             "max.poll.records": draw((4, 20, 500)),
             "request.timeout.ms": draw((1_000, 5_000)),
             "default.api.timeout.ms": draw((2_000, 10_000)),
@@ -65,7 +65,7 @@ class Reading(Process):
             "partition.assignment.strategy": self.world.strategy,
             **more,
         }
-        consumer = make_consumer(config, self.rng, self._reset)
+        consumer = make_consumer(config, self.world.loop, self.rng, self._reset)
         self.clients.append(consumer)
 
         def told(what: str, partitions: Sequence[TopicPartition]) -> None:
