@@ -14,7 +14,7 @@ from ottla.spark.link import KafkaLink
 from ottla.spark.protocol import Append, ReadLedger, Steps
 from ottla.wire.messages.fetch import PartitionData
 from tests.spark.brokers import on_either_broker
-from tests.spark.throttled_link import ThrottledLink
+from tests.spark.throttled_link import throttled_link
 
 KEY = BatchKey("q", 7)
 
@@ -53,9 +53,9 @@ def note(ledger: LedgerKafka, link: KafkaLink) -> None:
 
 
 @on_either_broker
-@pytest.mark.parametrize("kind", [KafkaLink, NewLeader, ThrottledLink])
+@pytest.mark.parametrize("kind", [KafkaLink, NewLeader, throttled_link])
 def test_s2_a_decision_is_found_whatever_high_watermark_a_new_leader_answers(
-    bootstrap: str, fresh_name: Callable[[str], str], kind: type[KafkaLink]
+    bootstrap: str, fresh_name: Callable[[str], str], kind: Callable[[dict[str, object]], KafkaLink]
 ) -> None:
     topic, link = fresh_name("ledger"), kind({"bootstrap.servers": bootstrap})
     try:
@@ -75,7 +75,7 @@ def test_s2_a_ledger_that_was_made_anew_is_read_from_its_beginning(
         ledger = LedgerKafka(link, "s", topic, 1, 60_000)
         note(ledger, link)
         assert read(ledger, link).next_offset == 2
-        link.run(link.delete_topics([topic]))
+        link.run(link.admin.delete_topics([topic]))
         link.memory.pop(("ledger topic", topic))
         fresh = read(LedgerKafka(link, "s", topic, 1, 60_000), link)
         assert (fresh.next_offset, fresh.past()) == (0, {})

@@ -21,7 +21,7 @@ from ottla.spark.plan import Range
 from ottla.spark.source import read_range
 from ottla.spark.topics import Topics
 from tests.spark.source_world import ALL, ROWS, World, batch_values, next_batch, restored, values
-from tests.spark.throttled_link import ThrottledLink
+from tests.spark.throttled_link import throttled_link
 
 
 @pytest.fixture
@@ -41,10 +41,30 @@ def test_s1_a_batch_read_of_nothing_is_empty(world: World, fresh_name: Callable[
 def test_s1_a_pattern_reads_no_ledger_and_a_name_does(world: World) -> None:
     ledger = World(world.bootstrap, f"__ottla_ledger.of-{world.topic}")
     ledger.make(1)
-    fresh = {"kafka__metadata__max__age__ms": 59_999}  # a link of its own, which knows no topics of before
-    reader = world.reader(subscribePattern=f".*{world.topic}", **fresh)
+    reader = world.reader(subscribePattern=f".*{world.topic}")
     assert batch_values(reader) == world.rows(range(5), range(5))
     assert batch_values(ledger.reader()) == ledger.rows(range(1), range(1))
+
+
+@pytest.mark.parametrize("by_pattern", [True, False])
+def test_s1_a_read_sees_what_was_made_since_the_last_one(
+    world: World, fresh_name: Callable[[str], str], by_pattern: bool
+) -> None:
+    """The process keeps its link. What that knows of topics may be five minutes old."""
+    prefix = fresh_name("since")
+    first, second = World(world.bootstrap, f"{prefix}.1"), World(world.bootstrap, f"{prefix}.2")
+    which = {"subscribePattern": f"{prefix}.*"} if by_pattern else {"subscribe": first.topic}
+    first.make(1)
+    assert batch_values(first.reader(**which)) == ["0.0", "1.0"]
+    assert first.stream(**which).initialOffset()["to"] == {first.topic: {"0": 0, "1": 0}}
+    second.make(1)
+    with Admin({"bootstrap.servers": world.bootstrap}) as admin:
+        admin.create_partitions({first.topic: 3})
+    with Producer({"bootstrap.servers": world.bootstrap}) as producer:
+        producer.send(first.topic, b"2.0", partition=2)
+    assert batch_values(first.reader(**which)) == sorted(["0.0", "1.0", "2.0", *(["0.0", "1.0"] if by_pattern else [])])
+    begins = {first.topic: {"0": 0, "1": 0, "2": 0}, **({second.topic: {"0": 0, "1": 0}} if by_pattern else {})}
+    assert first.stream(**which).initialOffset()["to"] == begins
 
 
 def test_s1_bounds_by_offset(world: World) -> None:
@@ -146,7 +166,7 @@ def test_s1_a_log_that_grows_while_its_ends_are_asked_has_no_open_transaction(wo
     topics.growing = Growing(options.kafka)
     topics.growing.world = world
     try:
-        there = topics.there().partitions
+        there = topics.there(as_of_now=True).partitions
         assert len(there) == 2
         for offset in (7, 11):  # the log ended at 5 before, and then at 8
             topics.require_stable("endingOffsets", dict.fromkeys(there, offset))
@@ -299,7 +319,7 @@ def test_s1_a_micro_batch_waits_for_its_least_size(world: World) -> None:
 
 def test_s1_a_fetch_that_a_quota_puts_off_is_asked_again_and_no_loss(world: World) -> None:
     options = source_options({"kafka.bootstrap.servers": world.bootstrap, "subscribe": world.topic}, streaming=False)
-    kafka = ThrottledLink(options.kafka)
+    kafka = throttled_link(options.kafka)
     try:
         batches = read_range(kafka, options, ROWS, Range(TopicPartition(world.topic, 0), 0, 5), None)
         assert [v.decode() for batch in batches for v in batch.column("value").to_pylist()] == world.rows(

@@ -4,6 +4,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
+from ottla.client.config.admin import admin_config
 from ottla.client.net.cluster import Cluster
 from ottla.spark.link import KafkaLink
 from ottla.wire.apis import ApiKey
@@ -23,9 +24,6 @@ class ThrottledCluster(Cluster):
         return await super().request(node_id, api, message, **how)
 
 
-class ThrottledLink(KafkaLink):
+def throttled_link(config: Mapping[str, object]) -> KafkaLink:
     """The link."""
-
-    def __init__(self, config: Mapping[str, object]) -> None:
-        super().__init__(config)
-        self._cluster = ThrottledCluster(self.config, random.Random())
+    return KafkaLink(config, cluster=ThrottledCluster(admin_config(config), random.Random()))

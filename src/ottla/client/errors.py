@@ -18,6 +18,7 @@
         ├── SerializationError            a serializer or deserializer failed; names topic, partition and offset
         ├── RequestTimeoutError           no answer came in time (also a TimeoutError)
         ├── DisconnectedError             the connection broke, or no broker could be reached (also a ConnectionError)
+        ├── IncompleteAnswerError         a broker's answer says nothing about something that it was asked about
         ├── UnsupportedVersionError       broker and client have no version of a request in common
         ├── BufferExhaustedError          `buffer.memory` stayed full for `max.block.ms` (also a TimeoutError)
         ├── InternalError                 a fault of the client itself has ended it; `__cause__` says which
@@ -205,6 +206,12 @@ class RequestTimeoutError(ClientError, TimeoutError):
 
 class DisconnectedError(ClientError, ConnectionError):
     """The connection broke before the answer came, or no broker could be reached."""
+
+    retriable = True
+
+
+class IncompleteAnswerError(ClientError):
+    """A broker's answer says nothing about something that it was asked about: nothing is known of it."""
 
     retriable = True
 

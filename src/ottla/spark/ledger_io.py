@@ -81,7 +81,7 @@ class LedgerKafka:
             case ReadLedger():
                 return await self._read()
             case ListOpen(pattern):
-                listed = await self._link.list_transactions(pattern, _OPEN_STATES)
+                listed = await self._link.admin.list_transactions(pattern, _OPEN_STATES)
                 return [transaction.transactional_id for transaction in listed]
             case AppendInTransaction(handle, records, offsets):
                 faults.reach("sink.before-decision", batch)
@@ -219,14 +219,14 @@ class LedgerKafka:
         return ledger
 
     async def _offset_at(self, time_ms: int) -> int:
-        return (await self._link.list_offsets({self._tp: time_ms}))[self._tp].offset
+        return (await self._link.admin.list_offsets({self._tp: time_ms}))[self._tp].offset
 
     async def _ensure_topic(self) -> None:
         if self._link.memory.get(("ledger topic", self._tp.topic)):
             return
         new = NewTopic(self._tp.topic, 1, self._replication, _LEDGER_CONFIG)
         try:
-            await self._link.create_topics([new])
+            await self._link.admin.create_topics([new])
         except TopicAlreadyExistsError:
             pass
         except KafkaError as error:
@@ -234,7 +234,7 @@ class LedgerKafka:
                 f"the ledger topic {self._tp.topic} could not be made ({error}); make it with one partition and "
                 "cleanup.policy=compact, or name another one in the option ledger.topic"
             ) from error
-        snapshot = await self._link.topics([self._tp.topic])
+        snapshot = await self._link.topics([self._tp.topic], as_of_now=False)
         if snapshot.partition_count(self._tp.topic) != 1:
             raise ConfigError(f"the ledger topic {self._tp.topic} must have exactly one partition")
         self._link.memory["ledger topic", self._tp.topic] = True

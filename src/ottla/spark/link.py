@@ -1,29 +1,33 @@
 """The connection of a Spark process to Kafka: one per process and configuration, kept from batch to batch.
 
 Spark uses its Python workers again: a module's globals survive from one micro-batch to the next, until the worker is
-killed. So this module keeps links, one for each process (workers are forked) and configuration. A link is an admin
-client with the raw calls that source and ledger need. It lives on a loop in a background thread; blocking code calls it
-through `run`.
+killed. So this module keeps links, one for each process (workers are forked) and configuration. A link has an admin
+client, and the raw calls that source and ledger need. Both use one view of the cluster, on a loop in a background
+thread; blocking code calls them through `run`. A link that a fault has ended is replaced the next
+time somebody asks for it.
 """
 
 import asyncio
 import os
+import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition, topic_id_text
 from ottla.client.admin.admin import AsyncAdmin
-from ottla.client.blocking.loop_thread import LoopThread
-from ottla.client.config.admin import ADMIN_CONFIG
+from ottla.client.blocking.loop_thread import LoopThread, Running
+from ottla.client.config.admin import ADMIN_CONFIG, admin_config
+from ottla.client.config.producer import producer_config
 from ottla.client.core.intents import CoordinatorKind
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.core.negotiation import CAPS_OF_FIRST_TRANSACTIONS
-from ottla.client.errors import KafkaError, RequestTimeoutError, raise_for
+from ottla.client.errors import IllegalStateError, KafkaError, RequestTimeoutError, raise_for
+from ottla.client.net.cluster import Cluster
+from ottla.client.net.coordinators import MOVED
 from ottla.client.net.log_offsets import list_offsets
-from ottla.client.net.retry import Deadline, repeat, short_backoff
+from ottla.client.net.requests import Requests, only
 from ottla.spark.errors import DamagedRecordsError, DataLossError, UnknownOutcomeError
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -36,48 +40,93 @@ UNKNOWN_TOPIC_S = 3.0
 _UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
-class KafkaLink(AsyncAdmin):
-    """An admin client with raw fetch, produce and transaction requests. Its methods belong to its loop."""
+class KafkaLink:
+    """An admin client, and raw fetch, produce and transaction requests. What is asynchronous belongs to its loop."""
 
-    def __init__(self, config: Mapping[str, object]) -> None:
-        """Raises ConfigError."""
-        super().__init__({name: value for name, value in config.items() if name in ADMIN_CONFIG.keys})
-        self._thread = LoopThread("ottla-spark")
+    def __init__(self, config: Mapping[str, object], *, cluster: Cluster | None = None) -> None:
+        """Raises ConfigError. A `cluster`, if given, is the link's from now on: it closes it."""
+        of_admin = {name: value for name, value in config.items() if name in ADMIN_CONFIG.keys}
+        self.config = admin_config(of_admin)
+        self._cluster = cluster or Cluster(self.config, random.Random())
+        self._slot_cluster: Cluster | None = None
+        #: For lists, descriptions and topics.
+        self.admin = AsyncAdmin(of_admin, cluster=self._cluster)
+        self._requests = Requests(self._cluster, "the link to Kafka", self.config.default_api_timeout_ms)
         self._implicit: bool | None = None
+        #: Named topics that have been there once.
+        self._seen: set[str] = set()
+        self._has_all_topics = False
         #: Values that the link's users keep from one call to the next, under keys of their own.
         self.memory: dict[Any, Any] = {}
+        self._thread = LoopThread("ottla-spark")
+
+    # its thread
+
+    @property
+    def is_usable(self) -> bool:
+        """False when a fault has ended it, or its thread."""
+        return self._thread.is_running and self._requests.failure is None
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run `coroutine` on the link's loop and wait for it, from any other thread."""
         return self._thread.run(coroutine)
 
-    def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Run `coroutine` on the link's loop; its result is in the future."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._thread.loop)
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Running[T]:
+        """Run `coroutine` on the link's loop; its result is waited for later."""
+        return self._thread.submit(coroutine)
 
     def shut(self) -> None:
-        """Disconnect and end the thread."""
-        self.run(self.close())
+        """Disconnect and end the thread. May be called again."""
+        if self._thread.is_running:
+            self.run(self._close())
         self._thread.stop()
 
-    async def topics(self, names: Iterable[str] | None) -> ClusterSnapshot:
-        """Metadata of these topics, or of all. Raises ConfigError if a topic does not exist and was never seen."""
-        await self.start()
-        if names is None:
-            if not self._cluster.all_topics:
-                self._cluster.all_topics = True
-                await self._cluster.refreshed()
+    async def _close(self) -> None:
+        await self.admin.close()
+        await self._requests.close(IllegalStateError("the link to Kafka is closed"))
+        await self._cluster.close()
+        if self._slot_cluster is not None:
+            await self._slot_cluster.close()
+
+    async def slot_cluster(self, config: Mapping[str, object]) -> Cluster:
+        """What the producers of slots share, so that a slot costs no handshake. One that a fault has ended is replaced.
+
+        The link closes it. The producers do not: each ends with the transaction that it was made for.
+        """
+        if self._slot_cluster is not None and self._slot_cluster.supervisor.failure is not None:
+            await self._slot_cluster.close()
+            self._slot_cluster = None
+        if self._slot_cluster is None:
+            self._slot_cluster = Cluster(producer_config(config), random.Random(), auto_create_topics=True)
+        return self._slot_cluster
+
+    # topics and offsets
+
+    async def topics(self, names: Iterable[str] | None, *, as_of_now: bool) -> ClusterSnapshot:
+        """Metadata of these topics, or of all. Raises ConfigError if a topic does not exist and was never seen.
+
+        What is known may be as old as `metadata.max.age.ms`; with `as_of_now` it is asked for anew.
+        """
+        async with self._requests.ready() as deadline:
+            if names is None:
+                if as_of_now or not self._has_all_topics:
+                    self._cluster.all_topics = True
+                    await self._cluster.refreshed(deadline.left_ms)
+                    self._has_all_topics = True
+                return self._cluster.snapshot
+            wanted = set(names)
+            if as_of_now:
+                self._cluster.track(wanted)
+                await self._cluster.refreshed(deadline.left_ms)
+            for name in wanted - self._seen:
+                self._cluster.track([name])
+                missing = ConfigError(f"topic {name} does not exist")
+                attempt = partial(self._cluster.require_topic, name)
+                await self._unless_unknown(attempt, f"metadata of topic {name}", missing)
+                self._seen.add(name)
+            if any(self._cluster.snapshot.partition_count(name) == 0 for name in wanted):
+                self._cluster.request_update()  # the topic was deleted meanwhile; it may be made again
             return self._cluster.snapshot
-        wanted = set(names)
-        known = self.memory.setdefault("topics", set())
-        for name in wanted - known:
-            self._cluster.track([name])
-            missing = ConfigError(f"topic {name} does not exist")
-            await self._unless_unknown(partial(self._cluster.require_topic, name), f"metadata of topic {name}", missing)
-            known.add(name)
-        if any(self._cluster.snapshot.partition_count(name) == 0 for name in wanted):
-            self._cluster.request_update()  # the topic was deleted meanwhile; it may be made again
-        return self._cluster.snapshot
 
     async def offsets_at(self, times: Mapping[TopicPartition, int], *, committed: bool) -> dict[TopicPartition, int]:
         """For each partition the first offset at or after a time in milliseconds.
@@ -86,11 +135,10 @@ class KafkaLink(AsyncAdmin):
         else the high watermark. The answer is -1 when no record is at or after the time. Partitions that do not exist
         are left out.
         """
-        await self.start()
-        timeout_ms = self.config.default_api_timeout_ms
-        found = await list_offsets(
-            self._cluster, times, read_committed=committed, timeout_ms=timeout_ms, leave_out_gone=True
-        )
+        async with self._requests.ready() as deadline:
+            found = await list_offsets(
+                self._cluster, times, read_committed=committed, timeout_ms=deadline.left_ms, leave_out_gone=True
+            )
         return {tp: at.offset for tp, at in found.items()}
 
     async def fetch(
@@ -132,7 +180,7 @@ class KafkaLink(AsyncAdmin):
                         raise error from answer
                 raise
 
-        return await self._retry(timed, what)
+        return await self._requests.repeat(timed, what)
 
     async def _require_id(self, topic: str, topic_id: str | None) -> None:
         self._cluster.track([topic])
@@ -149,7 +197,7 @@ class KafkaLink(AsyncAdmin):
     async def _fetch(
         self, tp: TopicPartition, offset: int, isolation: int, max_bytes: int, max_wait_ms: int
     ) -> PartitionData | None:
-        leader = await self._leader(tp)
+        leader = await self._requests.leader(tp)
         snapshot = self._cluster.snapshot
         partition = FetchPartition(tp.partition, snapshot.leader_epoch(tp), offset, partition_max_bytes=max_bytes)
         request = FetchRequest(
@@ -164,7 +212,7 @@ class KafkaLink(AsyncAdmin):
         raise_for(answer.error_code)
         if not answer.responses and answer.throttle_time_ms > 0:
             return None
-        data = answer.responses[0].partitions[0]
+        data = only(only(answer.responses, str(tp)).partitions, str(tp))
         if data.error_code == ErrorCode.CORRUPT_MESSAGE:  # for a producer retriable, for a reader not
             raise DamagedRecordsError(tp, offset, "the broker says CORRUPT_MESSAGE")
         raise_for(data.error_code, f"{tp} at {offset}")
@@ -174,14 +222,15 @@ class KafkaLink(AsyncAdmin):
         """Write one record batch with acks=all; the final error code, NONE when the batch is written."""
 
         async def attempt() -> int:
-            leader = await self._leader(tp)
+            leader = await self._requests.leader(tp)
             data = TopicProduceData(
                 self._cluster.snapshot.topic_id(tp.topic), tp.topic, (PartitionProduceData(tp.partition, batch),)
             )
             request = ProduceRequest(transactional_id, -1, self.config.request_timeout_ms, (data,))
             cap = await self.cap(ApiKey.PRODUCE) if transactional_id is not None else None
             answer: ProduceResponse = await self._cluster.request(leader, ApiKey.PRODUCE, request, cap=cap)
-            return _final(answer.responses[0].partition_responses[0].error_code, str(tp))
+            answered = only(only(answer.responses, str(tp)).partition_responses, str(tp))
+            return _final(answered.error_code, str(tp))
 
         return await self.certain(attempt, f"a write to {tp}")
 
@@ -200,10 +249,10 @@ class KafkaLink(AsyncAdmin):
 
         async def attempt() -> tuple[int, Any]:
             cap = await self.cap(api)
-            answer = await self._coordinators.request(kind, key, api, message, cap=cap)
+            answer = await self._requests.ask_coordinator(kind, key, api, message, cap=cap)
             code = error_of(answer)
-            if code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
-                self._coordinators.forget(kind, key)
+            if code in MOVED:
+                self._requests.coordinators.forget(kind, key)
             return _final(code, key), answer
 
         return await self.certain(attempt, f"{api.name} of {key}")
@@ -211,7 +260,9 @@ class KafkaLink(AsyncAdmin):
     async def implicit_partitions(self) -> bool:
         """Whether the cluster speaks the second transaction protocol (KIP-890)."""
         if self._implicit is None:
-            self._implicit = (await self._retry(self._cluster.versions, "the broker's versions")).implicit_partitions
+            self._implicit = (
+                await self._requests.repeat(self._cluster.versions, "the broker's versions")
+            ).implicit_partitions
         return self._implicit
 
     async def cap(self, api: ApiKey) -> int | None:
@@ -220,15 +271,8 @@ class KafkaLink(AsyncAdmin):
 
     async def certain(self, attempt: Callable[[], Coroutine[Any, Any, T]], what: str) -> T:
         """Repeat `attempt` until its outcome is known. Raises UnknownOutcomeError."""
-        await self.start()
         try:
-            return await repeat(
-                attempt,
-                what=what,
-                deadline=Deadline(self.config.default_api_timeout_ms),
-                backoff=short_backoff(self._cluster.rng),
-                failed=lambda error: self._cluster.request_update() if not isinstance(error, KafkaError) else None,
-            )
+            return await self._requests.repeat(attempt, what, soon=True)
         except RequestTimeoutError as error:
             raise UnknownOutcomeError(f"{error}; start the query again, it will find out") from error
 
@@ -248,6 +292,9 @@ def link(config: Mapping[str, object]) -> KafkaLink:
     """This process's link for a client configuration."""
     key = (os.getpid(), *sorted((name, str(value)) for name, value in config.items()))
     found = _LINKS.get(key)
+    if found is not None and not found.is_usable:
+        found.shut()
+        found = None
     if found is None:
         found = _LINKS[key] = KafkaLink(config)
     return found

@@ -1,7 +1,6 @@
 """Writes rows as records: the producers of the sink's tasks."""
 
 import os
-import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,8 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.client.blocking.producer import Producer
-from ottla.client.config.producer import producer_config
-from ottla.client.net.cluster import Cluster
 from ottla.client.producer.delivery import Delivery
 from ottla.client.producer.producer import AsyncProducer
 from ottla.spark import faults
@@ -51,11 +48,7 @@ class SlotWriter:
     async def _open(self, transactional_id: str) -> AsyncProducer:
         """A transaction of a new producer, on connections that are there already: a slot costs no handshake."""
         config = {**self._options.client, "transactional.id": transactional_id}
-        cluster: Cluster | None = self._kafka.memory.get("slot cluster")
-        if cluster is None:
-            cluster = Cluster(producer_config(config), random.Random(), auto_create_topics=True)
-            self._kafka.memory["slot cluster"] = cluster
-        producer = AsyncProducer(config, cluster=cluster)
+        producer = AsyncProducer(config, cluster=await self._kafka.slot_cluster(config))
         try:
             await producer.init_transactions()
             await producer.begin_transaction()

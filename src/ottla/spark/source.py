@@ -130,7 +130,7 @@ class OttlaReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> list[InputPartition]:
         """Resolve the bounds, once, and cut the ranges. Raises ConfigError, DataLossError, OpenTransactionError."""
         options, topics = self._options, Topics(self._options)
-        there = topics.there()
+        there = topics.there(as_of_now=True)
         bounds.require_assigned(options.partitions, there.partitions)
         start, end = topics.resolve(options.start, there.partitions), topics.resolve(options.end, there.partitions)
         topics.require_stable(options.start.option, start)
@@ -179,7 +179,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         """Where the query begins. Spark asks twice; `latest` must give the same answer twice. Raises ConfigError."""
         if self._initial is None:
             topics, bound = self._topics, self._options.start
-            there = topics.there()
+            there = topics.there(as_of_now=True)
             bounds.require_assigned(self._options.partitions, there.partitions)
             start = topics.resolve(bound, there.partitions)
             topics.require_stable(bound.option, start)
@@ -195,7 +195,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """The query ends at what is there now."""
-        self._available = self._topics.logs().latest
+        self._available = self._topics.logs(self._topics.there(as_of_now=True)).latest
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The next micro-batch; `start` itself when there is nothing new. Raises DataLossError, ConfigError."""
@@ -242,7 +242,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             return
         offsets = {tp: OffsetAndMetadata(offset) for tp, offset in SourceOffset.from_json(end).end.items()}
         kafka = self._topics.kafka
-        kafka.run(kafka.alter_group_offsets(self._group, offsets))
+        kafka.run(kafka.admin.alter_group_offsets(self._group, offsets))
 
     def stop(self) -> None:
         """The query is over."""
@@ -254,7 +254,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
     def _ask(self) -> Logs:
         now_s = time.monotonic()
         if now_s - self._asked_at_s >= _ASK_AGAIN_S:
-            self._logs = self._topics.logs()
+            self._logs = self._topics.logs(self._topics.there(as_of_now=False))
             self._asked_at_s = now_s
         return self._logs
 

@@ -42,11 +42,17 @@ class Topics:
         """This process's link to Kafka."""
         return link(self._options.kafka)
 
-    def there(self) -> There:
-        """Every partition that exists now. Raises ConfigError if the options name a topic that never existed."""
+    def there(self, *, as_of_now: bool) -> There:
+        """Every partition that exists. Raises ConfigError if the options name a topic that never existed.
+
+        Who asks once asks `as_of_now`. Who asks again and again, as a stream does, learns of new topics and partitions
+        within `metadata.max.age.ms`.
+        """
         options = self._options
         named = {tp.topic for tp in options.partitions} | set(options.topics)
-        snapshot = self.kafka.run(self.kafka.topics(None if options.pattern is not None else named))
+        snapshot = self.kafka.run(
+            self.kafka.topics(None if options.pattern is not None else named, as_of_now=as_of_now)
+        )
         pattern = re.compile(options.pattern) if options.pattern is not None else None
         topics = {
             topic: info
@@ -57,9 +63,9 @@ class Topics:
         ids = {topic: topic_id_text(info.topic_id) for topic, info in topics.items() if info.topic_id != NO_TOPIC_ID}
         return There(sorted(found & set(options.partitions) if options.partitions else found), ids)
 
-    def logs(self, there: There | None = None) -> Logs:
+    def logs(self, there: There) -> Logs:
         """The earliest offset and the end of each partition, and the topics' ids."""
-        tps, ids = there or self.there()
+        tps, ids = there
         return Logs(self.at(dict.fromkeys(tps, EARLIEST)), self.at(dict.fromkeys(tps, LATEST)), ids)
 
     def at(self, times: Mapping[TopicPartition, int]) -> Offsets:
@@ -100,11 +106,11 @@ class Topics:
     async def _holding_back(self, tp: TopicPartition) -> str:
         """The transactional id of the first open transaction in `tp`; its producer's id if only that is known."""
         try:
-            producers = (await self.kafka.describe_producers([tp]))[tp]
+            producers = (await self.kafka.admin.describe_producers([tp]))[tp]
             first = min(
                 (p for p in producers if p.transaction_start_offset >= 0), key=lambda p: p.transaction_start_offset
             )
-            listed = await self.kafka.list_transactions(producer_ids=[first.producer_id])
+            listed = await self.kafka.admin.list_transactions(producer_ids=[first.producer_id])
             return listed[0].transactional_id if listed else f"of producer {first.producer_id}"
         except (ClientError, ValueError):  # an old broker, a missing right, or the transaction has just ended
             return "whose id the broker does not tell"

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ottla import AsyncAdmin, NewTopic, RequestTimeoutError, UnknownTopicOrPartitionError
+from ottla import AsyncAdmin, NewTopic, RequestTimeoutError
 from ottla.client.core.producer.transactions import TransactionHandle
 from ottla.testing.in_loop import AsyncBroker
 from ottla.wire.apis import ApiKey
@@ -15,11 +15,6 @@ from tests.client.scripted_broker import ScriptedBroker, silence
 Call = Callable[[AsyncAdmin], Awaitable[object]]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=TimeoutError,
-    reason="issue 8, suspicion 14, its kind elsewhere: timeout_ms=0 is taken for none given, so 60 s are waited",
-)
 @pytest.mark.parametrize(
     ("api", "call"),
     [
@@ -37,11 +32,6 @@ async def test_a_call_without_time_does_not_wait(watchdog: Watchdog, api: ApiKey
             await call(admin)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=UnknownTopicOrPartitionError,
-    reason="beyond issue 8: who has its answer first forgets the topics of the others, which then seem not to exist",
-)
 async def test_calls_at_the_same_time_each_find_their_topics(watchdog: Watchdog) -> None:
     names = ["a", "b", "c"]
     async with (

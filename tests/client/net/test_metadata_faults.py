@@ -19,9 +19,6 @@ from tests.client.scripted_broker import Answer, HangUpError, ScriptedBroker, Us
 
 _LONGEST_STRING = 32_767
 _TOO_LONG = "x" * (_LONGEST_STRING + 1)
-_POISONED = pytest.mark.xfail(
-    strict=True, raises=TimeoutError, reason="beyond issue 8: one name that brokers refuse ends metadata for all topics"
-)
 
 
 def gap_in_partitions(answer: MetadataResponse) -> MetadataResponse:
@@ -73,7 +70,6 @@ async def test_a_partition_that_is_missing_once_ends_nothing_in_silence(watchdog
         await told(delivered(producer, "t"))
 
 
-@_POISONED
 async def test_a_producers_topic_that_no_broker_reads_is_refused_and_harms_no_other(watchdog: Watchdog) -> None:
     async with watchdog(), ScriptedBroker({"good": 1}) as broker, broker.producer() as producer:
         broker.always(ApiKey.METADATA, refuses_long_strings)
@@ -89,7 +85,6 @@ async def test_a_consumers_topic_that_no_broker_reads_is_refused(watchdog: Watch
             await consumer.poll(60)
 
 
-@_POISONED
 async def test_an_admins_topic_that_no_broker_reads_is_refused_and_harms_no_other(watchdog: Watchdog) -> None:
     async with watchdog(), ScriptedBroker({"good": 1}) as broker, AsyncAdmin(broker.config()) as admin:
         broker.always(ApiKey.METADATA, refuses_long_strings)

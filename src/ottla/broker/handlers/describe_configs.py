@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Protocol
 
+from ottla.base.topic_names import topic_name_problem
 from ottla.broker.handlers.configs import CONFIG_TYPES, ConfigEntry, broker_entries, topic_entries
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
-from ottla.broker.metadata.names import name_problem
 from ottla.broker.metadata.rules import RefusedError
 from ottla.broker.ports.identity import HasIdentity
 from ottla.broker.ports.settings import HasConfig
@@ -56,7 +56,7 @@ def _describe(node: _Node, request: DescribeConfigsRequest, resource: DescribeCo
 
 def _entries(node: _Node, kind: int, name: str) -> Iterator[ConfigEntry]:
     if kind == TOPIC_RESOURCE:
-        problem = name_problem(name)
+        problem = topic_name_problem(name)
         if problem is not None:
             raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
         if name not in node.image.topics:

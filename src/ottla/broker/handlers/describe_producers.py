@@ -1,7 +1,7 @@
 """DescribeProducers, version 0 (KIP-664): who writes to a partition, and whose transaction is open there."""
 
+from ottla.base.topic_names import topic_name_problem
 from ottla.broker.handlers.table import RequestContext
-from ottla.broker.metadata.names import name_problem
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_producers import (
@@ -28,7 +28,7 @@ def handle(
 def _describe(node: HasPartitions, topic: str, index: int) -> PartitionResponse:
     partition = node.partitions.find(topic, index)
     if partition is None:
-        legal = name_problem(topic) is None
+        legal = topic_name_problem(topic) is None
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
         return PartitionResponse(index, error)
     return PartitionResponse(

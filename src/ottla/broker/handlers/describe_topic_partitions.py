@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Protocol
 
+from ottla.base.topic_names import topic_name_problem
 from ottla.broker.handlers.authorized import ON_TOPIC
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import TopicImage
-from ottla.broker.metadata.names import name_problem
 from ottla.broker.ports.settings import HasConfig
 from ottla.broker.ports.topics import HasImage
 from ottla.wire.errors import ErrorCode
@@ -55,7 +55,7 @@ def handle(
 
 
 def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
-    legal = name_problem(name) is None
+    legal = topic_name_problem(name) is None
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
     return DescribeTopicPartitionsResponseTopic(error, name, topic_authorized_operations=ON_TOPIC)
 

@@ -6,10 +6,11 @@ Topics by id from version 12 on (KIP-516). Version 0 has no null list: an empty 
 from collections.abc import Sequence
 from typing import Protocol
 
+from ottla.base.topic_names import topic_name_problem
 from ottla.broker.handlers.authorized import NOT_ASKED, ON_CLUSTER, ON_TOPIC
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import TopicImage
-from ottla.broker.metadata.names import INTERNAL_TOPICS, SHARE_TOPIC, name_problem
+from ottla.broker.metadata.names import INTERNAL_TOPICS, SHARE_TOPIC
 from ottla.broker.ports.identity import HasIdentity
 from ottla.broker.ports.topics import HasImage, HasTopics
 from ottla.wire.codec import NULL_UUID
@@ -75,7 +76,7 @@ def _find_id(node: _Node, topic_id: bytes) -> MetadataResponseTopic:
 
 
 def _find(node: _Node, name: str | None, may_create: bool) -> MetadataResponseTopic:
-    if name is None or name_problem(name) is not None:
+    if name is None or topic_name_problem(name) is not None:
         return MetadataResponseTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
     topic = node.image.topics.get(name)
     if topic is None and may_create and name != SHARE_TOPIC:

@@ -4,9 +4,10 @@ from collections.abc import Collection, Mapping
 
 from ottla.base.errors import ConfigError, OttlaError
 from ottla.base.limits import MAX_NEW_PARTITIONS
+from ottla.base.topic_names import topic_name_problem
 from ottla.broker.config import BrokerConfig
 from ottla.broker.metadata.image import MetadataImage
-from ottla.broker.metadata.names import METADATA_TOPIC, collision_key, name_problem
+from ottla.broker.metadata.names import METADATA_TOPIC, collision_key
 from ottla.broker.topic_config import TopicConfig
 from ottla.wire.errors import ErrorCode
 
@@ -24,7 +25,7 @@ def check_name(name: str, image: MetadataImage, coming: Collection[str] = ()) ->
 
     `coming` are names of topics that are being made now.
     """
-    problem = name_problem(name)
+    problem = topic_name_problem(name)
     if problem is not None:
         raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
     if name == METADATA_TOPIC:  # its directory is the metadata log's

@@ -1,6 +1,5 @@
 """Admin calls about consumer groups and their offsets (SPEC G18)."""
 
-import asyncio
 from collections.abc import Iterable, Mapping
 
 from ottla.base.types import TopicPartition
@@ -10,6 +9,7 @@ from ottla.client.core.intents import CoordinatorKind
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.errors import raise_for
 from ottla.client.net.group_offsets import commit_offsets, fetch_committed
+from ottla.client.net.requests import only, together
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import WireError
 from ottla.wire.consumer_protocol import decode_assignment
@@ -29,22 +29,24 @@ class GroupCalls(AdminBase):
         async def attempt() -> list[GroupListing]:
             found = []
             answer: ListGroupsResponse
-            for answer in await self._ask_everybody(ApiKey.LIST_GROUPS, ListGroupsRequest(tuple(states), tuple(types))):
+            for answer in await self._requests.ask_everybody(
+                ApiKey.LIST_GROUPS, ListGroupsRequest(tuple(states), tuple(types))
+            ):
                 raise_for(answer.error_code)
                 found += [GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in answer.groups]
             return sorted(found)
 
-        return await self._retry(attempt, "list_groups")
+        return await self._requests.repeat(attempt, "list_groups")
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
         """Groups with their members; a group that does not exist is in state Dead, or raises GROUP_ID_NOT_FOUND."""
 
         async def describe(group_id: str) -> GroupDescription:
-            answer: DescribeGroupsResponse = await self._ask_coordinator(
+            answer: DescribeGroupsResponse = await self._requests.ask_coordinator(
                 _GROUP, group_id, ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest((group_id,))
             )
-            group = answer.groups[0]
-            self._coordinators.check(_GROUP, group_id, group.error_code, group.error_message or group_id)
+            group = only(answer.groups, f"group {group_id}")
+            self._requests.coordinators.check(_GROUP, group_id, group.error_code, group.error_message or group_id)
             return GroupDescription(
                 group_id,
                 group.group_state,
@@ -54,36 +56,37 @@ class GroupCalls(AdminBase):
             )
 
         ids = list(group_ids)
-        calls = (self._retry(lambda i=i: describe(i), f"describe_groups({i})") for i in ids)  # type: ignore[misc]
-        return dict(zip(ids, await asyncio.gather(*calls), strict=True))
+        calls = (self._requests.repeat(lambda i=i: describe(i), f"describe_groups({i})") for i in ids)  # type: ignore[misc]
+        return dict(zip(ids, await together(calls), strict=True))
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
         """Delete empty groups with their offsets. Raises the first refusal (NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND)."""
 
         async def delete(group_id: str) -> None:
-            answer: DeleteGroupsResponse = await self._ask_coordinator(
+            answer: DeleteGroupsResponse = await self._requests.ask_coordinator(
                 _GROUP, group_id, ApiKey.DELETE_GROUPS, DeleteGroupsRequest((group_id,))
             )
-            self._coordinators.check(_GROUP, group_id, answer.results[0].error_code, group_id)
+            result = only(answer.results, f"group {group_id}")
+            self._requests.coordinators.check(_GROUP, group_id, result.error_code, group_id)
 
         for group_id in list(group_ids):
-            await self._retry(lambda group_id=group_id: delete(group_id), f"delete_groups({group_id})")  # type: ignore[misc]
+            await self._requests.repeat(lambda group_id=group_id: delete(group_id), f"delete_groups({group_id})")  # type: ignore[misc]
 
     async def list_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """A group's committed offsets: those of `partitions`, or all."""
         wanted = None if partitions is None else list(partitions)
-        return await self._retry(
-            lambda: fetch_committed(self._coordinators, self._cluster.snapshot, group_id, wanted),
+        return await self._requests.repeat(
+            lambda: fetch_committed(self._requests.coordinators, self._cluster.snapshot, group_id, wanted),
             f"list_group_offsets({group_id})",
         )
 
     async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Set committed offsets of a group that has no members. Raises UNKNOWN_MEMBER_ID when it has."""
         member = ConsumerGroupMetadata(group_id)
-        await self._retry(
-            lambda: commit_offsets(self._coordinators, member, offsets), f"alter_group_offsets({group_id})"
+        await self._requests.repeat(
+            lambda: commit_offsets(self._requests.coordinators, member, offsets), f"alter_group_offsets({group_id})"
         )
 
 

@@ -1,6 +1,5 @@
 """Admin calls about logs: offsets by time, and deleting records."""
 
-import asyncio
 from collections.abc import Mapping
 
 from ottla.base.types import TopicPartition
@@ -8,6 +7,7 @@ from ottla.client.admin.base import AdminBase
 from ottla.client.core.offsets import OffsetAndTimestamp
 from ottla.client.errors import raise_for
 from ottla.client.net.log_offsets import list_offsets
+from ottla.client.net.requests import only, together
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -27,10 +27,8 @@ class RecordCalls(AdminBase):
 
         Raises RequestTimeoutError, KafkaError.
         """
-        await self.start()
-        return await list_offsets(
-            self._cluster, times, read_committed=read_committed, timeout_ms=self.config.default_api_timeout_ms
-        )
+        async with self._requests.ready() as deadline:
+            return await list_offsets(self._cluster, times, read_committed=read_committed, timeout_ms=deadline.left_ms)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete the records before an offset in each partition; -1 deletes all records (KIP-107).
@@ -40,16 +38,16 @@ class RecordCalls(AdminBase):
         """
 
         async def delete(tp: TopicPartition, offset: int) -> int:
-            leader = await self._leader(tp)
+            leader = await self._requests.leader(tp)
             topic = DeleteRecordsTopic(tp.topic, (DeleteRecordsPartition(tp.partition, offset),))
             request = DeleteRecordsRequest((topic,), self.config.request_timeout_ms)
             answer: DeleteRecordsResponse = await self._cluster.request(leader, ApiKey.DELETE_RECORDS, request)
-            partition = answer.topics[0].partitions[0]
+            partition = only(only(answer.topics, str(tp)).partitions, str(tp))
             raise_for(partition.error_code, f"{tp} at {offset}")
             return partition.low_watermark
 
         calls = (
-            self._retry(lambda tp=tp, offset=offset: delete(tp, offset), f"delete_records({tp})")  # type: ignore[misc]
+            self._requests.repeat(lambda tp=tp, offset=offset: delete(tp, offset), f"delete_records({tp})")  # type: ignore[misc]
             for tp, offset in before.items()
         )
-        return dict(zip(before, await asyncio.gather(*calls), strict=True))
+        return dict(zip(before, await together(calls), strict=True))

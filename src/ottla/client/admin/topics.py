@@ -14,8 +14,8 @@ from ottla.client.admin.types import (
     TopicDescription,
     TopicListing,
 )
-from ottla.client.core.metadata import ClusterSnapshot, Node, TopicInfo
-from ottla.client.errors import KafkaError, UnknownTopicOrPartitionError, raise_for
+from ottla.client.core.metadata import Node, TopicInfo, checked_topic
+from ottla.client.errors import IncompleteAnswerError, UnknownTopicOrPartitionError, raise_for
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
@@ -56,45 +56,41 @@ class TopicCalls(AdminBase):
 
         async def attempt() -> dict[str, bytes]:
             request = CreateTopicsRequest(wanted, self.config.request_timeout_ms, validate_only)
-            answer: CreateTopicsResponse = await self._ask_controller(ApiKey.CREATE_TOPICS, request)
+            answer: CreateTopicsResponse = await self._requests.ask_controller(ApiKey.CREATE_TOPICS, request)
             for topic in answer.topics:
                 raise_for(topic.error_code, f"topic {topic.name}: {topic.error_message}")
             return {topic.name: topic.topic_id for topic in answer.topics}
 
-        return await self._retry(attempt, "create_topics", timeout_ms)
+        return await self._requests.repeat(attempt, "create_topics", timeout_ms)
 
     async def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> None:
         """Delete topics by name. Raises the first refusal, UnknownTopicOrPartitionError among them."""
-        states = tuple(DeleteTopicState(name=name) for name in names)
+        states = tuple(DeleteTopicState(name=checked_topic(name)) for name in names)
 
         async def attempt() -> None:
             request = DeleteTopicsRequest(topics=states, timeout_ms=self.config.request_timeout_ms)
-            answer: DeleteTopicsResponse = await self._ask_controller(ApiKey.DELETE_TOPICS, request)
+            answer: DeleteTopicsResponse = await self._requests.ask_controller(ApiKey.DELETE_TOPICS, request)
             for topic in answer.responses:
                 raise_final(topic.error_code, f"topic {topic.name}: {topic.error_message or 'not deleted'}")
 
-        await self._retry(attempt, "delete_topics", timeout_ms)
+        await self._requests.repeat(attempt, "delete_topics", timeout_ms)
 
     async def create_partitions(self, counts: Mapping[str, int], *, timeout_ms: int | None = None) -> None:
         """Give topics more partitions: name → new total. Raises the first refusal."""
-        wanted = tuple(CreatePartitionsTopic(name, count, None) for name, count in counts.items())
+        wanted = tuple(CreatePartitionsTopic(checked_topic(name), count, None) for name, count in counts.items())
 
         async def attempt() -> None:
             request = CreatePartitionsRequest(wanted, self.config.request_timeout_ms, False)
-            answer: CreatePartitionsResponse = await self._ask_controller(ApiKey.CREATE_PARTITIONS, request)
+            answer: CreatePartitionsResponse = await self._requests.ask_controller(ApiKey.CREATE_PARTITIONS, request)
             for topic in answer.results:
                 raise_final(topic.error_code, f"topic {topic.name}: {topic.error_message or 'not changed'}")
 
-        await self._retry(attempt, "create_partitions", timeout_ms)
+        await self._requests.repeat(attempt, "create_partitions", timeout_ms)
 
     async def list_topics(self, *, internal: bool = False) -> list[TopicListing]:
         """Every topic, by name; with `internal` also Kafka's own."""
 
-        async def attempt() -> ClusterSnapshot:
-            return await self._fresh_snapshot(all_topics=True)
-
-        snapshot = await self._retry(attempt, "list_topics")
-        self._cluster.all_topics = False
+        snapshot = await self._requests.repeat(lambda: self._cluster.look_up(None), "list_topics")
         return [
             TopicListing(name, info.topic_id, len(info.partitions), info.is_internal)
             for name, info in sorted(snapshot.topics.items())
@@ -103,15 +99,18 @@ class TopicCalls(AdminBase):
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """Topics with their partitions. Raises UnknownTopicOrPartitionError when one does not exist."""
-        wanted = frozenset(names)
-        snapshot = await self._retry(lambda: self._fresh_snapshot(topics=wanted), "describe_topics")
-        for name in wanted:
-            if name not in snapshot.topics:
-                code = snapshot.topic_errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                self._cluster.retrack(())
-                raise KafkaError.of(code, f"topic {name}")
-        self._cluster.retrack(())
-        return {name: _describe(snapshot.topics[name]) for name in wanted}
+        wanted = list(names)
+
+        async def attempt() -> dict[str, TopicDescription]:
+            snapshot = await self._cluster.look_up(wanted)
+            for name in wanted:
+                if name not in snapshot.topics:
+                    if name not in snapshot.topic_errors:
+                        raise IncompleteAnswerError(f"the broker's answer says nothing about topic {name}")
+                    raise_final(snapshot.topic_errors[name], f"topic {name}")
+            return {name: _describe(snapshot.topics[name]) for name in wanted}
+
+        return await self._requests.repeat(attempt, "describe_topics")
 
     async def describe_configs(
         self, resources: Iterable[ConfigResource]
@@ -131,7 +130,7 @@ class TopicCalls(AdminBase):
                 }
             return found
 
-        return await self._retry(attempt, "describe_configs")
+        return await self._requests.repeat(attempt, "describe_configs")
 
     async def incremental_alter_configs(
         self, changes: Mapping[ConfigResource, Iterable[AlterConfig]], *, validate_only: bool = False
@@ -144,13 +143,13 @@ class TopicCalls(AdminBase):
 
         async def attempt() -> None:
             request = IncrementalAlterConfigsRequest(resources, validate_only)
-            answer: IncrementalAlterConfigsResponse = await self._ask_controller(
+            answer: IncrementalAlterConfigsResponse = await self._requests.ask_controller(
                 ApiKey.INCREMENTAL_ALTER_CONFIGS, request
             )
             for result in answer.responses:
                 raise_for(result.error_code, f"{result.resource_name}: {result.error_message}")
 
-        await self._retry(attempt, "incremental_alter_configs")
+        await self._requests.repeat(attempt, "incremental_alter_configs")
 
     async def describe_cluster(self) -> ClusterDescription:
         """The cluster's id, controller and brokers."""
@@ -163,7 +162,7 @@ class TopicCalls(AdminBase):
             nodes = tuple(Node(b.broker_id, b.host, b.port, b.rack) for b in answer.brokers)
             return ClusterDescription(answer.cluster_id, answer.controller_id, nodes)
 
-        return await self._retry(attempt, "describe_cluster")
+        return await self._requests.repeat(attempt, "describe_cluster")
 
 
 def raise_final(code: int, message: str) -> None:
@@ -178,7 +177,7 @@ def raise_final(code: int, message: str) -> None:
 def _creatable(topic: NewTopic) -> CreatableTopic:
     by_hand = bool(topic.assignments)
     return CreatableTopic(
-        topic.name,
+        checked_topic(topic.name),
         -1 if by_hand else topic.num_partitions,
         -1 if by_hand else topic.replication_factor,
         tuple(CreatableReplicaAssignment(p, tuple(brokers)) for p, brokers in topic.assignments.items()),

@@ -1,6 +1,5 @@
 """Admin calls about transactions: list them, end them, fence their producers (SPEC T14)."""
 
-import asyncio
 from collections.abc import Iterable
 
 from ottla.base.types import TopicPartition
@@ -15,8 +14,8 @@ from ottla.client.core.intents import CoordinatorKind
 from ottla.client.core.producer.identity import NO_IDENTITY, ProducerIdentity
 from ottla.client.core.producer.transaction_requests import end_transaction, init_producer_id
 from ottla.client.core.producer.transactions import TransactionHandle
-from ottla.client.errors import KafkaError, raise_for
-from ottla.client.net.retry import Deadline, repeat, short_backoff
+from ottla.client.errors import KafkaError, code_of, raise_for
+from ottla.client.net.requests import only, together
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_producers import (
@@ -58,7 +57,7 @@ class TransactionCalls(AdminBase):
             request = ListTransactionsRequest(tuple(states), tuple(producer_ids), -1, pattern)
             found = []
             answer: ListTransactionsResponse
-            for answer in await self._ask_everybody(ApiKey.LIST_TRANSACTIONS, request):
+            for answer in await self._requests.ask_everybody(ApiKey.LIST_TRANSACTIONS, request):
                 raise_for(answer.error_code)
                 found += [
                     TransactionListing(t.transactional_id, t.producer_id, t.transaction_state)
@@ -66,18 +65,18 @@ class TransactionCalls(AdminBase):
                 ]
             return sorted(found)
 
-        return await self._retry(attempt, "list_transactions")
+        return await self._requests.repeat(attempt, "list_transactions")
 
     async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
         """The state of transactional ids. Raises TRANSACTIONAL_ID_NOT_FOUND for an id that is unknown or forgotten."""
 
         async def describe(transactional_id: str) -> TransactionDescription:
             request = DescribeTransactionsRequest((transactional_id,))
-            answer: DescribeTransactionsResponse = await self._ask_coordinator(
+            answer: DescribeTransactionsResponse = await self._requests.ask_coordinator(
                 _TRANSACTION, transactional_id, ApiKey.DESCRIBE_TRANSACTIONS, request
             )
-            state = answer.transaction_states[0]
-            self._coordinators.check(_TRANSACTION, transactional_id, state.error_code, transactional_id)
+            state = only(answer.transaction_states, f"transactional.id {transactional_id}")
+            self._requests.coordinators.check(_TRANSACTION, transactional_id, state.error_code, transactional_id)
             return TransactionDescription(
                 transactional_id,
                 state.transaction_state,
@@ -89,8 +88,8 @@ class TransactionCalls(AdminBase):
             )
 
         ids = list(transactional_ids)
-        calls = (self._retry(lambda i=i: describe(i), f"describe_transactions({i})") for i in ids)  # type: ignore[misc]
-        return dict(zip(ids, await asyncio.gather(*calls), strict=True))
+        calls = (self._requests.repeat(lambda i=i: describe(i), f"describe_transactions({i})") for i in ids)  # type: ignore[misc]
+        return dict(zip(ids, await together(calls), strict=True))
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition]
@@ -98,16 +97,16 @@ class TransactionCalls(AdminBase):
         """The producers each partition's leader remembers, and where their open transactions begin."""
 
         async def describe(tp: TopicPartition) -> list[ProducerDescription]:
-            leader = await self._leader(tp)
+            leader = await self._requests.leader(tp)
             request = DescribeProducersRequest((TopicRequest(tp.topic, (tp.partition,)),))
             answer: DescribeProducersResponse = await self._cluster.request(leader, ApiKey.DESCRIBE_PRODUCERS, request)
-            partition = answer.topics[0].partitions[0]
+            partition = only(only(answer.topics, str(tp)).partitions, str(tp))
             raise_for(partition.error_code, partition.error_message)
             return [ProducerDescription(*producer) for producer in partition.active_producers]
 
         wanted = list(partitions)
-        calls = (self._retry(lambda tp=tp: describe(tp), f"describe_producers({tp})") for tp in wanted)  # type: ignore[misc]
-        return dict(zip(wanted, await asyncio.gather(*calls), strict=True))
+        calls = (self._requests.repeat(lambda tp=tp: describe(tp), f"describe_producers({tp})") for tp in wanted)  # type: ignore[misc]
+        return dict(zip(wanted, await together(calls), strict=True))
 
     async def end_transaction(
         self, handle: TransactionHandle, *, commit: bool, timeout_ms: int | None = None
@@ -117,26 +116,21 @@ class TransactionCalls(AdminBase):
         May be repeated: with the same handle and the same direction it answers ENDED again, for as long as no newer
         transaction of this id has begun. Raises RequestTimeoutError when the outcome is unknown: repeat it.
         """
-        await self.start()
         identity = ProducerIdentity(handle.producer_id, handle.producer_epoch)
         request = end_transaction(handle.transactional_id, identity, commit=commit)
 
         async def attempt() -> TransactionOutcome:
-            answer: EndTxnResponse = await self._ask_coordinator(
+            answer: EndTxnResponse = await self._requests.ask_coordinator(
                 _TRANSACTION, handle.transactional_id, ApiKey.END_TXN, request
             )
-            outcome = _OUTCOMES.get(ErrorCode(answer.error_code))
+            outcome = _OUTCOMES.get(code_of(answer.error_code))
             if outcome is None:
-                self._coordinators.check(_TRANSACTION, handle.transactional_id, answer.error_code)
+                self._requests.coordinators.check(_TRANSACTION, handle.transactional_id, answer.error_code)
                 raise KafkaError.of(answer.error_code)
             return outcome
 
-        return await repeat(
-            attempt,
-            what=f"the end of transaction {handle.transactional_id}",
-            deadline=Deadline(timeout_ms or self.config.default_api_timeout_ms),
-            backoff=short_backoff(self._cluster.rng),
-        )
+        what = f"the end of transaction {handle.transactional_id}"
+        return await self._requests.repeat(attempt, what, timeout_ms, soon=True)
 
     async def abort_transaction(
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
@@ -144,27 +138,28 @@ class TransactionCalls(AdminBase):
         """Write an abort marker into one partition, for a transaction that no coordinator knows of (KIP-664)."""
 
         async def attempt() -> None:
-            leader = await self._leader(partition)
+            leader = await self._requests.leader(partition)
             topic = WritableTxnMarkerTopic(partition.topic, (partition.partition,))
             marker = WritableTxnMarker(producer_id, producer_epoch, False, (topic,), coordinator_epoch)
             answer: WriteTxnMarkersResponse = await self._cluster.request(
                 leader, ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest((marker,))
             )
-            raise_for(answer.markers[0].topics[0].partitions[0].error_code, str(partition))
+            answered = only(only(answer.markers, str(partition)).topics, str(partition))
+            raise_for(only(answered.partitions, str(partition)).error_code, str(partition))
 
-        await self._retry(attempt, f"abort_transaction({partition})")
+        await self._requests.repeat(attempt, f"abort_transaction({partition})")
 
     async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, ProducerIdentity]:
         """Raise the epoch of transactional ids and abort what is open: their producers can write nothing more."""
 
         async def fence(transactional_id: str) -> ProducerIdentity:
             request = init_producer_id(transactional_id, self.config.default_api_timeout_ms, NO_IDENTITY)
-            answer: InitProducerIdResponse = await self._ask_coordinator(
+            answer: InitProducerIdResponse = await self._requests.ask_coordinator(
                 _TRANSACTION, transactional_id, ApiKey.INIT_PRODUCER_ID, request
             )
-            self._coordinators.check(_TRANSACTION, transactional_id, answer.error_code, transactional_id)
+            self._requests.coordinators.check(_TRANSACTION, transactional_id, answer.error_code, transactional_id)
             return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
         ids = list(transactional_ids)
-        calls = (self._retry(lambda i=i: fence(i), f"fence_producers({i})") for i in ids)  # type: ignore[misc]
-        return dict(zip(ids, await asyncio.gather(*calls), strict=True))
+        calls = (self._requests.repeat(lambda i=i: fence(i), f"fence_producers({i})") for i in ids)  # type: ignore[misc]
+        return dict(zip(ids, await together(calls), strict=True))

@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ottla.client.errors import IllegalStateError
 
@@ -46,6 +46,34 @@ async def _carried(coroutine: Coroutine[Any, Any, T]) -> T:
         raise _CarriedError(error) from None
 
 
+class Running(Generic[T]):
+    """Work that was handed to a loop's thread."""
+
+    def __init__(
+        self, thread: "LoopThread", coroutine: Coroutine[Any, Any, T], future: "concurrent.futures.Future[T]"
+    ) -> None:
+        self._thread = thread
+        self._coroutine = coroutine
+        self._future = future
+
+    def result(self) -> T:
+        """Wait for what it returns. Interrupting the wait (Ctrl-C) cancels it. The loop's end ends the wait too."""
+        try:
+            return self._future.result()
+        except concurrent.futures.CancelledError:
+            self._coroutine.close()  # the loop may never have started it
+            raise self._thread.refusal(meanwhile=True) from None
+        except _CarriedError as carried:
+            raise carried.error from None
+        except BaseException:
+            self._future.cancel()
+            raise
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more."""
+        self._future.cancel()
+
+
 class LoopThread:
     """A daemon thread that runs one loop until `stop`. A forked process does not have the thread (`forked`).
 
@@ -73,25 +101,27 @@ class LoopThread:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run `coroutine` on the loop and wait for it. Interrupting the wait (Ctrl-C) cancels it."""
+        return self.submit(coroutine).result()
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Running[T]:
+        """Run `coroutine` on the loop; whoever wants its result waits for that. Raises IllegalStateError."""
         if threading.current_thread() is self._thread and not self.forked:
             coroutine.close()
             raise IllegalStateError("a blocking call would wait for itself here: do not make it in a callback")
         with self._handing:
             if not self.is_running:
                 coroutine.close()
-                raise IllegalStateError(FORKED if self.forked else self._why_refused)
+                raise self.refusal()
             future = asyncio.run_coroutine_threadsafe(_carried(coroutine), self.loop)
-        try:
-            return future.result()
-        except concurrent.futures.CancelledError:
-            coroutine.close()  # the loop may never have started it
-            why = "the client was closed meanwhile" if self._why_refused == _CLOSED else self._why_refused
-            raise IllegalStateError(why) from None
-        except _CarriedError as carried:
-            raise carried.error from None
-        except BaseException:
-            future.cancel()
-            raise
+        return Running(self, coroutine, future)
+
+    def refusal(self, *, meanwhile: bool = False) -> IllegalStateError:
+        """Why nothing can be run here any more; with `meanwhile`, why what was handed over was given up."""
+        if self.forked:
+            return IllegalStateError(FORKED)
+        if meanwhile and self._why_refused == _CLOSED:
+            return IllegalStateError("the client was closed meanwhile")
+        return IllegalStateError(self._why_refused)
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> None:
         """Call `callback` on the loop, without waiting. Does nothing when the loop has ended."""

@@ -47,10 +47,12 @@ class Lookups:
         """`work`, as long as the client is sound."""
         try:
             await self._cluster.start()
+            self._supervisor.check()
         except BaseException:
             work.close()
             raise
-        return await self._supervisor.watching(work)
+        async with self._supervisor.scope():
+            return await work
 
     async def _committed(
         self, partitions: list[TopicPartition], timeout_ms: float

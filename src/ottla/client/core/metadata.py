@@ -7,6 +7,7 @@ known keeps what is known, unless the topic id has changed (the topic was delete
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from ottla.base.topic_names import MAX_TOPIC_NAME_LENGTH, topic_name_problem
 from ottla.base.types import TopicPartition
 from ottla.client.errors import KafkaError, code_of
 from ottla.wire.errors import ErrorCode
@@ -15,6 +16,22 @@ from ottla.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 NO_TOPIC_ID = bytes(16)
 NO_LEADER = -1
 UNKNOWN_EPOCH = -1
+
+
+def checked_topic(name: object) -> str:
+    """`name`, if a topic can be called so. Raises TypeError, or KafkaError with INVALID_TOPIC_EXCEPTION.
+
+    Brokers need not be asked, and must not be: one hangs up on a name that is longer than the protocol's strings may
+    be, and then nothing is heard of all the other topics in the request.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a topic is a str, not {name!r}")
+    problem = topic_name_problem(name)
+    if problem is not None:
+        if len(name) > MAX_TOPIC_NAME_LENGTH:
+            problem = problem.replace(name, f"{name[:MAX_TOPIC_NAME_LENGTH]}…")
+        raise KafkaError.of(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+    return name
 
 
 class Node(NamedTuple):
@@ -42,15 +59,6 @@ class TopicInfo(NamedTuple):
     topic_id: bytes
     partitions: Mapping[int, PartitionInfo]
     is_internal: bool = False
-
-
-def checked_topic(topic: str) -> str:
-    """`topic`, if a broker can be asked for it."""
-    if not isinstance(topic, str):
-        raise TypeError(f"the name of a topic is a str, not {topic!r}")
-    if not topic:
-        raise KafkaError.of(ErrorCode.INVALID_TOPIC_EXCEPTION, "the name of a topic is empty")
-    return topic
 
 
 class ClusterSnapshot(NamedTuple):

@@ -155,7 +155,9 @@ class Cluster:
         """
         connection = await self.connection(node_id, channel)
         version = connection.versions.choose(api, cap)
-        return await connection.send(api, version, message, timeout_ms or self.config.request_timeout_ms)
+        if timeout_ms is None:
+            timeout_ms = self.config.request_timeout_ms
+        return await connection.send(api, version, message, timeout_ms)
 
     async def request_any(
         self, api: ApiKey, message: tuple[Any, ...], *, timeout_ms: float | None = None, cap: int | None = None
@@ -242,7 +244,8 @@ class Cluster:
         """Keep metadata of these topics as well; says whether one of them was not tracked.
 
         Where the cluster was made with `auto_create_topics`, a topic that is not known may be made by the broker, once:
-        one that is deleted later is not made again by a client that has no more use for it.
+        one that is deleted later is not made again by a client that has no more use for it. Raises KafkaError for a
+        name that no topic can have, and keeps none of them.
         """
         wanted = {checked_topic(topic) for topic in topics}
         added = wanted - self._topics
@@ -262,14 +265,6 @@ class Cluster:
             self._topics -= gone
             self._to_create -= gone
             self.learn(self.snapshot.without(gone))
-
-    def retrack(self, topics: Iterable[str]) -> None:
-        """Keep metadata of exactly these topics."""
-        wanted = {checked_topic(topic) for topic in topics}
-        self.snapshot = self.snapshot.without(self._topics - wanted)
-        self._topics = wanted
-        self._to_create &= wanted
-        self.request_update()
 
     def request_update(self) -> None:
         """Have metadata asked for soon."""
@@ -322,6 +317,14 @@ class Cluster:
             code = self.snapshot.topic_errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             raise KafkaError.of(code, f"topic {topic}")
 
+    async def look_up(self, topics: Iterable[str] | None) -> ClusterSnapshot:
+        """The cluster with these topics (None: all) as a broker describes it now. One attempt; nothing is kept.
+
+        Raises KafkaError for a name that no topic can have.
+        """
+        wanted = None if topics is None else frozenset(checked_topic(topic) for topic in topics)
+        return self.snapshot.updated(await self._ask_for_metadata(wanted, create=False), whole=True)
+
     def learn(self, snapshot: ClusterSnapshot) -> None:
         """Replace the snapshot and tell the listeners."""
         before, self.snapshot = self.snapshot, snapshot
@@ -369,6 +372,15 @@ class Cluster:
             await self._ask_for(None if whole else frozenset(self._topics - to_create), create=False)
 
     async def _ask_for(self, topics: frozenset[str] | None, *, create: bool) -> None:
+        response = await self._ask_for_metadata(topics, create=create)
+        self._last_error = None
+        snapshot = self.snapshot.updated(response, whole=topics is None)
+        self._to_create -= snapshot.topics.keys()
+        if topics is not None:  # some may have been given up since they were asked for
+            snapshot = snapshot.without(snapshot.topics.keys() & topics - self._topics)
+        self.learn(snapshot)
+
+    async def _ask_for_metadata(self, topics: frozenset[str] | None, *, create: bool) -> MetadataResponse:
         named = None if topics is None else tuple(MetadataRequestTopic(name=name) for name in sorted(topics))
         response = await self._ask_somebody(MetadataRequest(topics=named, allow_auto_topic_creation=create))
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
@@ -376,12 +388,7 @@ class Cluster:
             raise DisconnectedError("the broker asked to start again from bootstrap.servers")
         if not response.brokers:
             raise DisconnectedError("the broker does not know its cluster yet")
-        self._last_error = None
-        snapshot = self.snapshot.updated(response, whole=topics is None)
-        self._to_create -= snapshot.topics.keys()
-        if topics is not None:  # some may have been given up since they were asked for
-            snapshot = snapshot.without(snapshot.topics.keys() & topics - self._topics)
-        self.learn(snapshot)
+        return response
 
     async def _ask_somebody(self, request: MetadataRequest) -> MetadataResponse:
         candidates = [self.least_loaded()]

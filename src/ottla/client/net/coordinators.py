@@ -4,7 +4,7 @@ from typing import Any
 
 from ottla.client.core.intents import Channel, CoordinatorKind
 from ottla.client.core.metadata import Node
-from ottla.client.errors import DisconnectedError, raise_for
+from ottla.client.errors import DisconnectedError, IncompleteAnswerError, raise_for
 from ottla.client.net.cluster import Cluster
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -35,7 +35,7 @@ class Coordinators:
                 self._learn(Node(found.node_id, found.host, found.port))
                 self._known[kind, key] = found.node_id
                 return found.node_id
-        raise DisconnectedError(f"the broker said nothing about the coordinator of {key}")
+        raise IncompleteAnswerError(f"the broker says nothing about the coordinator of {key}")
 
     def forget(self, kind: CoordinatorKind, key: str) -> None:
         """Look for it again next time."""

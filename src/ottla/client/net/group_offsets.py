@@ -7,7 +7,7 @@ from ottla.client.core.intents import CoordinatorKind
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.core.offset_requests import LAST_VERSION_WITH_NAMES, commit_request, committed_request
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
-from ottla.client.errors import DisconnectedError
+from ottla.client.errors import IncompleteAnswerError
 from ottla.client.net.coordinators import Coordinators
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.offset_commit import OffsetCommitResponse
@@ -43,8 +43,9 @@ async def fetch_committed(
                 coordinators.check(_GROUP, group_id, p.error_code, f"group {group_id}, {tp}")
                 if p.committed_offset >= 0:
                     found[tp] = OffsetAndMetadata(p.committed_offset, p.metadata or "", p.committed_leader_epoch)
-    if left_out:  # which does not mean that nothing was committed
-        raise DisconnectedError(f"the coordinator of {group_id} said nothing about {min(left_out)}")
+    _require_whole(group_id, left_out)  # silence does not mean that nothing was committed
+    if not answer.groups:
+        raise IncompleteAnswerError(f"the coordinator says nothing about group {group_id}")
     return found
 
 
@@ -53,13 +54,24 @@ async def commit_offsets(
     member: ConsumerGroupMetadata,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> None:
-    """One attempt at committing `offsets`. Raises KafkaError of the first partition that was refused."""
+    """One attempt at committing `offsets`. Raises KafkaError of the first partition that was refused.
+
+    Raises IncompleteAnswerError if the broker says nothing about one: to commit again does no harm.
+    """
     request = commit_request(member, offsets)
     answer: OffsetCommitResponse = await coordinators.request(
         _GROUP, member.group_id, ApiKey.OFFSET_COMMIT, request, cap=LAST_VERSION_WITH_NAMES
     )
+    left_out = {TopicPartition(*tp) for tp in offsets}
     for topic in answer.topics:
         for p in topic.partitions:
-            coordinators.check(
-                _GROUP, member.group_id, p.error_code, f"group {member.group_id}, {topic.name}-{p.partition_index}"
-            )
+            tp = TopicPartition(topic.name, p.partition_index)
+            left_out.discard(tp)
+            coordinators.check(_GROUP, member.group_id, p.error_code, f"group {member.group_id}, {tp}")
+    _require_whole(member.group_id, left_out)
+
+
+def _require_whole(group_id: str, left_out: Collection[TopicPartition]) -> None:
+    """Raise IncompleteAnswerError if there are partitions that an answer says nothing about."""
+    if left_out:
+        raise IncompleteAnswerError(f"group {group_id}: the coordinator says nothing about {min(left_out)}")

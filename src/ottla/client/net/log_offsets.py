@@ -7,7 +7,7 @@ from ottla.base.types import TopicPartition
 from ottla.client.core.metadata import NO_LEADER
 from ottla.client.core.offset_requests import list_request
 from ottla.client.core.offsets import OffsetAndTimestamp
-from ottla.client.errors import ClientError, DisconnectedError, KafkaError
+from ottla.client.errors import ClientError, IncompleteAnswerError, KafkaError
 from ottla.client.net.cluster import Cluster
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -78,6 +78,6 @@ async def _ask(
             else:
                 error = KafkaError.of(p.error_code, str(tp))
     if left_out:
-        error = error or DisconnectedError(f"broker {leader} said nothing about {min(left_out)}")
+        error = error or IncompleteAnswerError(f"broker {leader} says nothing about the offsets of {min(left_out)}")
     if error is not None:
         raise error

@@ -7,7 +7,8 @@ InternalError with the fault as its cause. A client that waits in silence for so
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from ottla.client.errors import ClientError, DisconnectedError, InternalError
@@ -26,6 +27,7 @@ class Supervisor:
         self.failure: ClientError | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waiting: set[asyncio.Future[Any]] = set()
+        self._scopes: set[asyncio.Timeout] = set()
         self._crash_listeners: list[Callable[[InternalError], object]] = []
 
     def on_crash(self, listener: Callable[[InternalError], object]) -> Callable[[], None]:
@@ -69,19 +71,21 @@ class Supervisor:
         future.add_done_callback(self._waiting.discard)
         return future
 
-    async def watching(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for `work`, which may wait for others; it is cut short when the client crashes or is closed."""
-        if self.failure is not None:
-            work.close()
-            raise self.failure
-        task, failed = asyncio.ensure_future(work), self.future()
+    @asynccontextmanager
+    async def scope(self) -> AsyncIterator[None]:
+        """A block of a caller's own task. What it waits for is given up when the client ends; `failure` is raised."""
+        self.check()
+        scope = asyncio.timeout(None)
+        self._scopes.add(scope)
         try:
-            await asyncio.wait({task, failed}, return_when=asyncio.FIRST_COMPLETED)
-            return task.result() if task.done() else await failed
+            async with scope:
+                yield
+        except TimeoutError:
+            if self.failure is None or not scope.expired():
+                raise
+            raise self.failure  # noqa: B904  it has a cause already
         finally:
-            failed.cancel()
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            self._scopes.discard(scope)
 
     def crash(self, fault: BaseException) -> None:
         """Fail everything, because of `fault`. Only the first one counts."""
@@ -118,6 +122,9 @@ class Supervisor:
             if not future.done():
                 future.set_exception(self.failure)
                 future.exception()  # its caller may have given up by now: asyncio shall not call that forgotten
+        scopes, self._scopes = self._scopes, set()
+        for scope in scopes:
+            scope.reschedule(0.0)
 
     def _ended(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)

@@ -1,0 +1,140 @@
+"""Requests to the broker that has to be asked, repeated until they succeed: what admin and the Spark link stand on.
+
+They have no core: each call is a question and its answer. What waits does so in the caller's own task, inside the scope
+of a supervisor. So a call ends when its client is closed, and when a fault has ended the view of the cluster.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from ottla.base.types import TopicPartition
+from ottla.client.core.intents import CoordinatorKind
+from ottla.client.core.metadata import NO_LEADER
+from ottla.client.errors import ClientError, IncompleteAnswerError, KafkaError
+from ottla.client.net.cluster import Cluster
+from ottla.client.net.coordinators import Coordinators
+from ottla.client.net.retry import Deadline, repeat, short_backoff
+from ottla.client.net.supervisor import Supervisor
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+
+T = TypeVar("T")
+
+
+class Requests:
+    """The requests of one client, on a cluster that it may share with others. Belongs to one event loop."""
+
+    def __init__(self, cluster: Cluster, name: str, timeout_ms: float) -> None:
+        """`name` is for the log and for messages: "the admin client". `timeout_ms` is for calls that give none."""
+        self.cluster = cluster
+        self.coordinators = Coordinators(cluster)
+        self._timeout_ms = timeout_ms
+        self._supervisor = Supervisor(name)
+        self._detach = cluster.supervisor.on_crash(self._supervisor.crash)
+
+    @property
+    def failure(self) -> ClientError | None:
+        """Why nothing can be asked any more; None while it can."""
+        return self._supervisor.failure or self.cluster.supervisor.failure
+
+    async def start(self, timeout_ms: float | None = None) -> None:
+        """Wait until the cluster is known. May be called again. Raises RequestTimeoutError, or `failure`."""
+        async with self.ready(timeout_ms):
+            pass
+
+    @asynccontextmanager
+    async def ready(self, timeout_ms: float | None = None) -> AsyncIterator[Deadline]:
+        """A block in which the cluster is known, and which ends with the client. Raises what `start` raises.
+
+        Gives the deadline that `timeout_ms` is; waiting for the cluster has taken its part of it.
+        """
+        deadline = Deadline(self._timeout_ms if timeout_ms is None else timeout_ms)
+        async with self._supervisor.scope():
+            await self.cluster.start()
+            await self.cluster.ensure_metadata(deadline.left_ms)
+            yield deadline
+
+    async def close(self, reason: ClientError) -> None:
+        """Every call that waits, or comes later, fails with `reason`. The cluster stays open. Idempotent."""
+        self._detach()
+        await self._supervisor.close(reason)
+
+    async def repeat(
+        self,
+        attempt: Callable[[], Awaitable[T]],
+        what: str,
+        timeout_ms: float | None = None,
+        *,
+        soon: bool = False,
+    ) -> T:
+        """`attempt` until it succeeds, for `timeout_ms` at most; after a failure metadata is asked for anew.
+
+        With `soon` the pauses are short, for answers that are over in milliseconds. Raises what is not retriable, and
+        RequestTimeoutError.
+        """
+        async with self.ready(timeout_ms) as deadline:
+            return await repeat(
+                attempt,
+                what=what,
+                deadline=deadline,
+                backoff=short_backoff(self.cluster.rng) if soon else self.cluster.backoff(),
+                failed=self._look_again if soon else lambda error: self.cluster.request_update(),
+            )
+
+    # one attempt each
+
+    async def ask_controller(self, api: ApiKey, message: tuple[Any, ...]) -> Any:
+        """The controller's answer. Any broker can be asked: it passes the request on (KIP-590)."""
+        snapshot = self.cluster.snapshot
+        known = snapshot.controller_id in snapshot.nodes
+        node_id = snapshot.controller_id if known else self.cluster.least_loaded()
+        return await self.cluster.request(node_id, api, message)
+
+    async def ask_coordinator(
+        self, kind: CoordinatorKind, key: str, api: ApiKey, message: tuple[Any, ...], *, cap: int | None = None
+    ) -> Any:
+        """The answer of a group's or a transactional id's coordinator. Whoever reads it calls `coordinators.check`."""
+        return await self.coordinators.request(kind, key, api, message, cap=cap)
+
+    async def ask_everybody(self, api: ApiKey, message: tuple[Any, ...]) -> list[Any]:
+        """Every broker's answer."""
+        return await together(self.cluster.request(node_id, api, message) for node_id in self.cluster.snapshot.nodes)
+
+    async def leader(self, tp: TopicPartition) -> int:
+        """Node id of a partition's leader. Raises a retriable error while there is none."""
+        self.cluster.track([tp.topic])
+        if self.cluster.snapshot.leader(tp) == NO_LEADER:
+            await self.cluster.refreshed()
+        leader = self.cluster.snapshot.leader(tp)
+        if leader == NO_LEADER:
+            code = self.cluster.snapshot.topic_errors.get(tp.topic, ErrorCode.LEADER_NOT_AVAILABLE)
+            raise KafkaError.of(code, str(tp))
+        return leader
+
+    # inside
+
+    def _look_again(self, error: ClientError) -> None:
+        if not isinstance(error, KafkaError):  # nothing was answered: perhaps there is another broker now
+            self.cluster.request_update()
+
+
+async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """All calls at once, their results in order. The first that fails ends the others, and its error is raised."""
+    first: Exception
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(call) for call in calls]
+    except ExceptionGroup as failed:
+        first = failed.exceptions[0]
+    else:
+        return [task.result() for task in tasks]
+    raise first
+
+
+def only(answers: Sequence[T], what: str) -> T:
+    """The one answer to a question about one thing. Raises IncompleteAnswerError, which is retriable."""
+    if not answers:
+        raise IncompleteAnswerError(f"the broker's answer says nothing about {what}")
+    return answers[0]
