@@ -15,6 +15,7 @@ from sim.cluster.coordinators import INTERNAL_TOPICS, OFFSETS_TOPIC, Coordinator
 from sim.cluster.log import ReplicaLog
 from sim.cluster.node import PORT, Node
 from sim.cluster.producers import REMEMBERED
+from sim.cluster.server import SPOKEN
 from sim.history import History
 from sim.loop import SimLoop
 from sim.network import Network
@@ -25,7 +26,6 @@ T = TypeVar("T")
 COORDINATORS = 3
 #: What a broker waits for another one's answer.
 _RPC_TIMEOUT_S = 3.0
-_SPOKEN = tuple(API)
 
 
 @dataclass(slots=True)
@@ -97,7 +97,7 @@ class Cluster:
         """What brokers of this cluster speak."""
         return {
             API[key].key: (API[key].min_version, min(API[key].max_version, self.rules.caps.get(API[key].key, 99)))
-            for key in _SPOKEN
+            for key in SPOKEN
         }
 
     def is_internal(self, topic: str) -> bool:

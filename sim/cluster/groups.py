@@ -10,6 +10,7 @@ from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.offsets.commit import refuse_commit
 from ottla.coordinator.offsets.fetch import groups_of, response_of
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -131,6 +132,18 @@ def _note(node: "Node", request: OffsetCommitRequest, response: OffsetCommitResp
         )
         data = Committed(request.group_id, request.member_id, request.generation_id_or_member_epoch, offsets)
         node.cluster.history.add(node.host, "offsets committed", text, data)
+
+
+def describe_groups(node: "Node", request: DescribeGroupsRequest, context: Context, answer: Answer) -> None:
+    """Who is in the groups: what a static leader asks that is told to skip the assignment."""
+
+    def one(group_id: str) -> DescribedGroup:
+        coordinator = group_coordinator(node, group_id)
+        if isinstance(coordinator, ErrorCode):
+            return DescribedGroup(error_code=coordinator, group_id=group_id)
+        return coordinator.shard.describe_group(group_id, report_missing=True)
+
+    answer(DescribeGroupsResponse(groups=tuple(one(group_id) for group_id in request.groups)))
 
 
 def offset_fetch(node: "Node", request: OffsetFetchRequest, context: Context, answer: Answer) -> None:

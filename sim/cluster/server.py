@@ -48,7 +48,11 @@ _MODULES = {
     ApiKey.LEAVE_GROUP: "groups",
     ApiKey.OFFSET_COMMIT: "groups",
     ApiKey.OFFSET_FETCH: "groups",
+    ApiKey.DESCRIBE_GROUPS: "groups",
+    ApiKey.API_VERSIONS: "server",
 }
+#: What these brokers speak: no more than that, so that a client is told what is missing here.
+SPOKEN = tuple(_MODULES)
 _handlers: dict[int, Handler] = {}
 
 
