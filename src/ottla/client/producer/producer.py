@@ -72,7 +72,6 @@ class AsyncProducer:
         are for tests that are in charge of time and chance; of the clock only the wall reading is used, for timestamps.
         """
         self.config = producer_config(config)
-        self._transactional_id = self.config.transactional_id
         self._key_serializer = serializer("key.serializer", self.config.key_serializer)
         self._value_serializer = serializer("value.serializer", self.config.value_serializer)
         self._bytes_only = self._key_serializer is None and self._value_serializer is None
@@ -234,8 +233,6 @@ class AsyncProducer:
         on_delivery: OnDelivery | None,
     ) -> Delivery | None:
         """Queue a record without waiting, from any thread; None when `make_way` has to be awaited first."""
-        if self._transactional_id is not None:
-            self._check_send()
         if self._bytes_only:
             if key is not None and key.__class__ is not bytes:
                 key = serialize(None, topic, "key", key)
@@ -307,7 +304,6 @@ class AsyncProducer:
 
     def try_send_batch(self, topic: str, partition: int | None, builder: "BatchBuilder") -> Delivery | None:
         """Queue a whole batch without waiting, from any thread; None when `make_way` has to be awaited first."""
-        self._check_send()
         with self._lock:
             delivery = self._records.append_batch(topic, partition, builder)
         if delivery is not None:
@@ -422,10 +418,6 @@ class AsyncProducer:
     @property
     def _transactions(self) -> Transactions | None:
         return self._core.transactions
-
-    def _check_send(self) -> None:
-        if self._core.transactions is not None:
-            self._core.transactions.check_send()
 
     def _wake(self) -> None:
         """Have the core look, soon. In any thread."""

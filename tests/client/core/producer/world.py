@@ -16,6 +16,7 @@ from ottla.client.core.negotiation import TRANSACTION_VERSION, BrokerVersions
 from ottla.client.core.producer.core import ProducerCore
 from ottla.client.core.producer.fates import RoomFreed, Settle
 from ottla.client.core.producer.identity import ProducerIdentity
+from ottla.client.core.producer.transaction_state import TxnState
 from ottla.client.errors import DisconnectedError
 from ottla.client.producer.delivery import Delivery
 from ottla.wire.apis import ApiKey
@@ -156,7 +157,7 @@ class World:
 
     def send(self, partition: int, count: int) -> None:
         """A batch of `count` records."""
-        if self.transactional and self.transaction is None:
+        if self.transactional and (self.transaction is None or not self.may_send):
             return
         for _ in range(count):
             value = len(self.records)
@@ -165,6 +166,12 @@ class World:
             assert delivery is not None
             self.records.append(Record(value, partition, delivery, self.transaction))
         self.feed(self.core.flush)
+
+    @property
+    def may_send(self) -> bool:
+        """Whether the producer takes records, as its user sees it."""
+        transactions = self.core.transactions
+        return transactions is None or transactions.state is TxnState.IN_TRANSACTION
 
     def call(self, event: Any, *arguments: Any) -> object:
         """Make a call that waits; its token."""

@@ -77,12 +77,15 @@ class Accumulator:
         *,
         partitioner: Partitioner | None = None,
         ignore_keys: bool = False,
+        check: Callable[[], object] = lambda: None,
     ) -> None:
+        """`check` raises when no batch may be begun. When that is so, `close_all` has been called."""
         self._limits = limits
         self._rng = rng
         self._delivery = delivery
         self._partitioner = partitioner
         self._keyed = not ignore_keys
+        self._check = check
         self._topics: dict[str, _Topic] = {}
         self._used_bytes = 0
         #: Queues that have something to send.
@@ -159,10 +162,9 @@ class Accumulator:
         """Begin a batch with a record, after `append` has refused it.
 
         None when the topic is not known yet, or `buffer.memory` is full. Raises RecordTooLargeError,
-        UnknownTopicOrPartitionError, and the reason given to `close`.
+        UnknownTopicOrPartitionError, the reason given to `close`, and what `check` raises.
         """
-        if self._closed is not None:
-            raise self._closed
+        self._require_open()
         state = self._topics.get(topic)
         if state is None:
             return None
@@ -193,8 +195,7 @@ class Accumulator:
 
     def append_batch(self, topic: str, partition: int | None, builder: BatchBuilder) -> Any | None:
         """Add a whole batch, to any partition if None; None as in `begin`. Raises what `begin` raises."""
-        if self._closed is not None:
-            raise self._closed
+        self._require_open()
         state = self._topics.get(topic)
         if state is None:
             return None
@@ -356,6 +357,11 @@ class Accumulator:
         self.close_all()
 
     # inside
+
+    def _require_open(self) -> None:
+        if self._closed is not None:
+            raise self._closed.with_traceback(None)  # it would grow with every record that is refused
+        self._check()
 
     def _queue(self, state: _Topic, topic: str, partition: int) -> PartitionQueue:
         if not 0 <= partition < state.count:

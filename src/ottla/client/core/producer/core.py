@@ -57,6 +57,7 @@ class ProducerCore(Core):
             delivery,
             partitioner=config.partitioner_class,
             ignore_keys=config.partitioner_ignore_keys,
+            check=self._check_send,
         )
         self.sequencer = None
         if config.enable_idempotence:
@@ -185,7 +186,7 @@ class ProducerCore(Core):
             link = self._sending.links[ticket.leader]
             link.in_flight -= 1
             if isinstance(error, NotSentError):
-                link.is_open = False
+                link.is_open = False  # it went before anybody could say so
             self._lost(ticket, error, now_s)
         self._move(now_s)
 
@@ -193,9 +194,15 @@ class ProducerCore(Core):
         """The user has stopped waiting for a call."""
         if self.transactions is not None:
             self.transactions.abandoned(call, now_s)
+            if self.transactions.end_waits:  # of somebody who came behind
+                self.accumulator.close_all()
         self._move(now_s)
 
     # inside
+
+    def _check_send(self) -> None:
+        if self.transactions is not None:
+            self.transactions.check_send()
 
     def _for_user(self, user: Any, call: Callable[[Transactions], None], now_s: float) -> None:
         assert self.transactions is not None
@@ -214,8 +221,9 @@ class ProducerCore(Core):
             next_s = self._sending.send(now_s)
             if self.sequencer is not None and self.sequencer.needs_identity:  # the epochs were used up meanwhile
                 self._may_send(now_s)
-        if self.transactions is not None and self.transactions.ending and self.accumulator.is_empty:
-            self.transactions.all_settled(now_s)
+        transactions = self.transactions
+        while transactions is not None and transactions.end_waits and self.accumulator.is_empty:
+            transactions.all_settled(now_s)
         oldest_s = self.accumulator.oldest_s()
         if oldest_s is not None:
             next_s = earlier(next_s, oldest_s + self._config.delivery_timeout_ms / 1000)

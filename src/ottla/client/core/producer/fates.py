@@ -139,7 +139,7 @@ class Fates:
             self._accumulator.drop(batch)
             if self._sequencer is not None:
                 self._sequencer.given_up(batch)
-        if self._transactions is not None:
+        if self._transactions is not None and not batch.settled:  # else its transaction has heard, and may be over
             self._transactions.batch_failed(error, had_sequence=batch.identity.valid)
         self._settle(Settle(batch, error=error))
 

@@ -17,6 +17,9 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.compression import Compression
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
+#: Between two looks for a leader, also where `retry.backoff.ms` is 0: the loop has more to do.
+LEAST_PAUSE_S = 0.01
+
 
 class Sent(NamedTuple):
     """The ticket of a produce request: where it went, and each batch with what it was sent as."""
@@ -58,7 +61,7 @@ class Sending:
         self._transactions = transactions
         self._intend = intend
         self._linger_s = config.linger_ms / 1000
-        self._pause_s = config.retry_backoff_ms / 1000
+        self._pause_s = max(config.retry_backoff_ms / 1000, LEAST_PAUSE_S)
         self._compression = Compression[config.compression_type.upper()]
         self._has_answer = config.required_acks != 0
         self.snapshot = ClusterSnapshot()
@@ -142,23 +145,25 @@ class Sending:
             size += batch.size_bytes
             if batches and size > self._config.max_request_size:
                 break
-            batches.append(self._accumulator.take(queue))
+            batches.append(self._take(queue))
         return batches, next_s
 
+    def _take(self, queue: PartitionQueue) -> ProducerBatch:
+        """The queue's first batch, with its sequence: to allow the next queue's batch may raise the epoch."""
+        batch = self._accumulator.take(queue)
+        if self._sequencer is not None:
+            self._sequencer.assign(batch)
+            batch.transactional = self._transactions is not None
+        batch.attempts += 1
+        batch.on_wire = True
+        return batch
+
     def _send(self, leader: int, link: Link, batches: list[ProducerBatch]) -> None:
-        sent: dict[TopicPartition, tuple[ProducerBatch, ProducerIdentity]] = {}
-        for batch in batches:
-            if self._sequencer is not None:
-                self._sequencer.assign(batch)
-                batch.transactional = self._transactions is not None
-            batch.attempts += 1
-            batch.on_wire = True
-            sent[batch.tp] = (batch, batch.identity)
         link.in_flight += 1
         caps = self._transactions.caps if self._transactions is not None else {}
         self._intend(
             Ask(
-                Sent(leader, sent),
+                Sent(leader, {batch.tp: (batch, batch.identity) for batch in batches}),
                 Broker(leader),
                 ApiKey.PRODUCE,
                 partial(self._encode, batches, self.snapshot),

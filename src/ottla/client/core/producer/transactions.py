@@ -45,6 +45,8 @@ _FATAL = frozenset(
 )
 #: The member that read these offsets does not own the partitions any more.
 _GROUP_MOVED_ON = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
+#: Who asks, where everybody does who waits for init_transactions().
+_INITIALIZERS = object()
 _MAY_FAIL = frozenset({TxnState.IN_TRANSACTION, TxnState.COMMITTING, TxnState.ABORTING, TxnState.ABORTABLE_ERROR})
 
 
@@ -90,6 +92,8 @@ class Transactions:
         self._added: set[TopicPartition] = set()
         self._to_add: set[TopicPartition] = set()
         self._adding: frozenset[TopicPartition] = frozenset()
+        #: Calls of init_transactions() that wait: one initialization is for all of them.
+        self._initializers: list[Any] = []
         self._ending: _Ending | None = None
         self._next_endings: list[_Ending] = []
 
@@ -118,10 +122,13 @@ class Transactions:
     def initialize(self, user: Any, now_s: float) -> None:
         """init_transactions(): fence earlier producers of this id and end what they left (SPEC T2, T3)."""
         self._automaton.handle(TxnInput.INIT)
+        self._initializers.append(user)
+        if len(self._initializers) > 1:
+            return
 
         def known(versions: BrokerVersions, now_s: float) -> None:
             self._implicit = versions.implicit_partitions
-            self._take_identity(NO_IDENTITY, user, lambda now_s: self._initialized(user), now_s)
+            self._take_identity(NO_IDENTITY, _INITIALIZERS, lambda now_s: self._initialized(), now_s)
 
         self._calls.add(
             Call(
@@ -131,9 +138,9 @@ class Transactions:
                 tuple,
                 lambda versions: (ErrorCode.NONE, ""),
                 known,
-                lambda error, now_s: self._refused(error, user),
+                lambda error, now_s: self._refused(error, _INITIALIZERS),
                 self._max_block_ms,
-                user=user,
+                user=_INITIALIZERS,
             ),
             now_s,
         )
@@ -204,13 +211,18 @@ class Transactions:
         if self._ending is not None and self._ending.user is user:
             self._ending = None
         self._calls.drop(user, now_s)
+        if user in self._initializers:
+            self._initializers.remove(user)
+            if not self._initializers:
+                self._calls.drop(_INITIALIZERS, now_s)
+        self._begin_next_ending()
 
     # what the core asks and tells
 
     @property
-    def ending(self) -> bool:
-        """Whether the transaction is being ended, or detached."""
-        return self._ending is not None
+    def end_waits(self) -> bool:
+        """Whether the transaction is to be ended, or detached, as soon as every batch is settled."""
+        return self._ending is not None and not self._ending.asked and self._calls.idle
 
     def may_send(self, tp: TopicPartition) -> bool:
         """Whether batches of the partition may go now; in the first protocol it is added to the transaction first."""
@@ -226,7 +238,7 @@ class Transactions:
 
     def add_partitions(self, now_s: float) -> None:
         """First protocol: ask for the partitions that `may_send` was asked about, all of them at once."""
-        if not self._to_add or self._adding:
+        if not self._to_add or self._adding or self.in_error:
             return
 
         def make() -> Message:
@@ -241,6 +253,7 @@ class Transactions:
 
         def failed(error: ClientError, now_s: float) -> None:
             self._adding = frozenset()
+            self._to_add.clear()
             self._refused(error, None)
             self._failed(error, fatal=False)
 
@@ -258,16 +271,16 @@ class Transactions:
         self._failed(error, fatal=isinstance(error, ProducerFencedError))
 
     def all_settled(self, now_s: float) -> None:
-        """No batch has an open fate: an end that waits for this goes on."""
+        """No batch has an open fate: the end that waits for this (`end_waits`) goes on."""
         ending = self._ending
-        if ending is None or ending.asked or not self._calls.idle:
-            return
+        assert ending is not None
+        fatal = self.state is TxnState.FATAL_ERROR
         ending.asked = True
         if ending.commit is None:
             self._detach(ending)
-        elif ending.commit and self.in_error:
-            kind = FatalProducerError if self.state is TxnState.FATAL_ERROR else AbortableTransactionError
-            error = kind(f"the transaction was not committed: {self.cause}")
+        elif fatal or (ending.commit and self.in_error):
+            kind = FatalProducerError if fatal else AbortableTransactionError
+            error = kind(f"the transaction was not {'committed' if ending.commit else 'aborted'}: {self.cause}")
             error.__cause__ = self.cause
             self._over(ending, error)
         elif self._started:
@@ -278,13 +291,19 @@ class Transactions:
 
     # inside
 
-    def _initialized(self, user: Any) -> None:
+    def _initialized(self) -> None:
         self._automaton.handle(TxnInput.ENDED)
-        self._intend(Finish(user))
+        self._tell_initializers(None)
+
+    def _tell_initializers(self, error: Exception | None) -> None:
+        users, self._initializers = self._initializers, []
+        for user in users:
+            self._intend(Finish(user, None, error))
 
     def _end_answered(self, answer: Any, now_s: float) -> None:
         ending = self._ending
         assert ending is not None
+        self._started = False  # whatever comes now, this is not asked for again
         if answer.producer_id >= 0:
             self._identified(ProducerIdentity(answer.producer_id, answer.producer_epoch))
         self._ended(ending, now_s)
@@ -304,12 +323,15 @@ class Transactions:
     def _over(self, ending: _Ending, error: Exception | None, value: Any = None) -> None:
         self._ending = None
         self._intend(Finish(ending.user, value, error))
-        if self._next_endings:
+        self._begin_next_ending()
+
+    def _begin_next_ending(self) -> None:
+        while self._next_endings and self._ending is None:
             following = self._next_endings.pop(0)
             try:
                 self.end(following.user, commit=following.commit)
             except ClientError as refused:
-                self._over(following, refused)
+                self._intend(Finish(following.user, None, refused))
 
     def _detach(self, ending: _Ending) -> None:
         try:
@@ -381,6 +403,8 @@ class Transactions:
             told.__cause__ = None if told is error else error
         if self._ending is not None and self._ending.user is user:
             self._over(self._ending, told)
+        elif user is _INITIALIZERS:
+            self._tell_initializers(told)
         elif user is not None:
             self._intend(Finish(user, None, told))
 
