@@ -17,6 +17,11 @@ def known(anomaly: Anomaly, others: list[Anomaly], events: list[Event]) -> str |
     ):
         # first protocol: AddPartitionsToTxn that was refused for good is asked for again, for ever
         return "refused-partitions-are-asked-for-again"
+    if anomaly.name in ("torn-transaction", "aborted-read", "lost-write") and any(
+        event.what == "rules" and "transaction_version=0" in event.text for event in events[:1]
+    ):
+        # no bug of a client: in the first protocol an EndTxn that arrives late ends the next transaction (KIP-890)
+        return "late-end-of-the-first-protocol"
     if anomaly.name == "unexpected-exception" and "InvalidTxnStateError" in anomaly.text.rsplit("\n", 2)[-2]:
         # the end of a transaction after transaction.timeout.ms: none of the kinds that the documentation promises
         return "end-after-the-timeout"

@@ -131,6 +131,7 @@ class World:
         return Verdict(self.seed, self.kind, anomalies, self.history, self.loop.time() - START_S, counts)
 
     async def _course(self) -> None:
+        self.history.add("world", "rules", f"{self.cluster.rules}")
         await self.cluster.start()
         for number in range(self._rng.choice((1, 1, 2))):
             self.add_topic(f"t{number}", self._rng.choice((1, 1, 2, 3)))
