@@ -68,6 +68,15 @@ class ConsumerCore(Core):
         """Where the member stands."""
         return self._membership.state
 
+    @property
+    def rejoin_reason(self) -> str | None:
+        """Why the next poll joins again; None when it need not."""
+        return self._membership.rejoin_reason
+
+    def holds(self, ticket: Ticket) -> bool:
+        """Whether an answer to this would count."""
+        return self._shared.eras.holds(ticket)
+
     # what the user's thread may ask
 
     def polled(self, now_s: float) -> int | None:

@@ -7,7 +7,8 @@ the user is in poll (nobody takes records then) it changes the assignment.
 
 from collections.abc import Callable
 
-from ottla.assign import Assignment, Assignor, RebalanceProtocol
+from ottla.assign import Assignor, RebalanceProtocol
+from ottla.base.types import TopicPartition
 from ottla.client.core import intents
 from ottla.client.core.consumer.answers import Next, meaning_of
 from ottla.client.core.consumer.commits import Commits
@@ -67,9 +68,9 @@ class Membership:
         self._join_at_s: float | None = None
         self._not_before_s = 0.0
         self._assignor: Assignor | None = None
-        #: YIELDING: what SyncGroup has brought, and whether giving up has begun.
-        self._assignment = Assignment(())
-        self._yields = False
+        #: What SyncGroup has brought; YIELDING, TAKING: whether that has begun.
+        self._assigned: frozenset[TopicPartition] = frozenset()
+        self._yields = self._takes = False
         #: TAKING: the call of `on_assigned` that runs.
         self._taking: CallbackTicket | None = None
         self._leavers = Leavers(shared)
@@ -140,7 +141,8 @@ class Membership:
         member, shared = self._member, self._shared
         told = tell and bool(member.member_id) and (member.group_instance_id is None or even_static)
         request = leave_request(member, reason)
-        self._forget(reason)
+        # who is not told goes on counting on this member: with its id it can say that it has nothing any more (KIP-429)
+        self._forget(reason, keep_member_id=not told and self._protocol is RebalanceProtocol.COOPERATIVE)
         if told:
             self._leave_until_s = now_s + _LEAVE_TIMEOUT_S
             ticket = shared.eras.of_member(Call.LEAVE)
@@ -202,11 +204,17 @@ class Membership:
     def _change_assignment(self, now_s: float) -> None:
         if self.state is State.YIELDING and not self._yields:
             self._yields = True
-            going = self._shared.positions.assignment - frozenset(self._assignment.partitions)
+            # the user may want other topics by now; and a static member gets what it had before its restart
+            wanted = self._shared.subscription.topics
+            self._assigned = frozenset(tp for tp in self._assigned if tp.topic in wanted)
+            going = self._shared.positions.assignment - self._assigned
             if going:
                 self.rejoin("partitions were given up that others wait for")
             self._giving_up.begin(going, now_s)
         self._giving_up.advance(now_s)
+        if self.state is State.TAKING and not self._takes:
+            self._takes = True
+            self._take()
 
     def _given_up(self, error: Exception | None, now_s: float) -> None:
         """The partitions that had to go have gone."""
@@ -220,14 +228,12 @@ class Membership:
             return
         if self.state is State.JOINING:
             self._join_at_s = max(now_s, self._not_before_s)
-        elif self.state is State.TAKING:
-            self._take(now_s)
         elif self.state is State.LEAVING:
             self._send_leave(self._leavers.reason, now_s, tell=self._leavers.told)
 
-    def _take(self, now_s: float) -> None:
+    def _take(self) -> None:
         shared = self._shared
-        assigned = frozenset(self._assignment.partitions)
+        assigned = self._assigned
         new = assigned - shared.positions.assignment
         shared.positions.assign(sorted(assigned))
         self._retrack()
@@ -291,7 +297,7 @@ class Membership:
         """JoinGroup was answered."""
         code = code_of(answer.error_code)
         if code is not ErrorCode.NONE:
-            self._join_refused(code, answer.member_id, now_s)
+            self._not_yet(Call.JOIN, code, now_s, answer.member_id)
             return
         member, shared = self._member, self._shared
         member.joined(answer.member_id, answer.generation_id, answer.protocol_name or "", answer.leader)
@@ -316,13 +322,16 @@ class Membership:
             ticket = shared.eras.of_member(Call.LEAD)
             shared.intend(intents.RefreshMetadata(ticket, shared.config.request_timeout_ms))
 
-    def _join_refused(self, code: ErrorCode, member_id: str, now_s: float) -> None:
-        match meaning_of(Call.JOIN, code):
+    def _not_yet(self, call: Call, code: ErrorCode, now_s: float, member_id: str = "") -> None:
+        """JoinGroup or SyncGroup was answered with an error."""
+        match meaning_of(call, code):
             case Next.TAKE_ID:
                 self._member.named(member_id)
                 self._again(now_s)
+            case Next.REJOIN:
+                self._again(now_s)
             case Next.START_OVER:
-                self._dropped(Call.JOIN, code, now_s)
+                self._dropped(call, code, now_s)
             case Next.FAIL:
                 self._refused(KafkaError.of(code, f"group {self._shared.group_id}"))
             case meaning:
@@ -362,7 +371,7 @@ class Membership:
                 return
             self._move(Input.DIVIDED)
             self._sync(assignments, now_s)
-        else:
+        elif self.state is not State.RETURNING:
             # a static leader that came back: what it did not divide itself the coordinator can tell
             self.leading.came_back(shared.snapshot)
             ticket = shared.eras.of_member(Call.DESCRIBE)
@@ -394,31 +403,21 @@ class Membership:
         """SyncGroup was answered."""
         code = code_of(answer.error_code)
         if code is not ErrorCode.NONE:
-            self._sync_refused(code, now_s)
+            self._not_yet(Call.SYNC, code, now_s)
             return
         try:
-            self._assignment = read_assignment(answer.assignment)
+            assignment = read_assignment(answer.assignment)
             if self._assignor is not None:
-                hand_over(self._assignor, self._assignment, self._member.generation_id)
+                hand_over(self._assignor, assignment, self._member.generation_id)
         except (AssignorError, WireError) as error:
             self._broken(error, now_s)
             return
+        self._assigned = frozenset(assignment.partitions)
         self._backoff.succeeded()
         self._not_before_s = 0.0
-        self._yields = False
+        self._yields = self._takes = False
         self._move(Input.SYNCED)
         self._shared.wake_poll()
-
-    def _sync_refused(self, code: ErrorCode, now_s: float) -> None:
-        match meaning_of(Call.SYNC, code):
-            case Next.REJOIN:
-                self._again(now_s)
-            case Next.START_OVER:
-                self._dropped(Call.SYNC, code, now_s)
-            case Next.FAIL:
-                self._refused(KafkaError.of(code, f"group {self._shared.group_id}"))
-            case meaning:
-                self._again_after_pause(meaning, now_s)
 
     # what answers say of the membership
 
