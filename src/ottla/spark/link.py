@@ -47,11 +47,12 @@ class KafkaLink:
         """Raises ConfigError. A `cluster`, if given, is the link's from now on: it closes it."""
         of_admin = {name: value for name, value in config.items() if name in ADMIN_CONFIG.keys}
         self.config = admin_config(of_admin)
-        self._cluster = cluster or Cluster(self.config, random.Random())
+        #: Its connections, and what it knows of the cluster.
+        self.cluster = cluster or Cluster(self.config, random.Random())
         self._slot_cluster: Cluster | None = None
         #: For lists, descriptions and topics.
-        self.admin = AsyncAdmin(of_admin, cluster=self._cluster)
-        self._requests = Requests(self._cluster, "the link to Kafka", self.config.default_api_timeout_ms)
+        self.admin = AsyncAdmin(of_admin, cluster=self.cluster)
+        self._requests = Requests(self.cluster, "the link to Kafka", self.config.default_api_timeout_ms)
         self._implicit: bool | None = None
         #: Named topics that have been there once.
         self._seen: set[str] = set()
@@ -84,7 +85,7 @@ class KafkaLink:
     async def _close(self) -> None:
         await self.admin.close()
         await self._requests.close(IllegalStateError("the link to Kafka is closed"))
-        await self._cluster.close()
+        await self.cluster.close()
         if self._slot_cluster is not None:
             await self._slot_cluster.close()
 
@@ -110,23 +111,23 @@ class KafkaLink:
         async with self._requests.ready() as deadline:
             if names is None:
                 if as_of_now or not self._has_all_topics:
-                    self._cluster.all_topics = True
-                    await self._cluster.refreshed(deadline.left_ms)
+                    self.cluster.all_topics = True
+                    await self.cluster.refreshed(deadline.left_ms)
                     self._has_all_topics = True
-                return self._cluster.snapshot
+                return self.cluster.snapshot
             wanted = set(names)
             if as_of_now:
-                self._cluster.track(wanted)
-                await self._cluster.refreshed(deadline.left_ms)
+                self.cluster.track(wanted)
+                await self.cluster.refreshed(deadline.left_ms)
             for name in wanted - self._seen:
-                self._cluster.track([name])
+                self.cluster.track([name])
                 missing = ConfigError(f"topic {name} does not exist")
-                attempt = partial(self._cluster.require_topic, name)
+                attempt = partial(self.cluster.require_topic, name)
                 await self._unless_unknown(attempt, f"metadata of topic {name}", missing)
                 self._seen.add(name)
-            if any(self._cluster.snapshot.partition_count(name) == 0 for name in wanted):
-                self._cluster.request_update()  # the topic was deleted meanwhile; it may be made again
-            return self._cluster.snapshot
+            if any(self.cluster.snapshot.partition_count(name) == 0 for name in wanted):
+                self.cluster.request_update()  # the topic was deleted meanwhile; it may be made again
+            return self.cluster.snapshot
 
     async def offsets_at(self, times: Mapping[TopicPartition, int], *, committed: bool) -> dict[TopicPartition, int]:
         """For each partition the first offset at or after a time in milliseconds.
@@ -137,7 +138,7 @@ class KafkaLink:
         """
         async with self._requests.ready() as deadline:
             found = await list_offsets(
-                self._cluster, times, read_committed=committed, timeout_ms=deadline.left_ms, leave_out_gone=True
+                self.cluster, times, read_committed=committed, timeout_ms=deadline.left_ms, leave_out_gone=True
             )
         return {tp: at.offset for tp, at in found.items()}
 
@@ -183,22 +184,22 @@ class KafkaLink:
         return await self._requests.repeat(timed, what)
 
     async def _require_id(self, topic: str, topic_id: str | None) -> None:
-        self._cluster.track([topic])
+        self.cluster.track([topic])
         if topic_id is None or self._has_id(topic, topic_id):
             return
-        await self._cluster.refreshed()
-        await self._cluster.require_topic(topic)
+        await self.cluster.refreshed()
+        await self.cluster.require_topic(topic)
         if not self._has_id(topic, topic_id):
             raise DataLossError(f"topic {topic} was deleted and made again: its id is not {topic_id} any more")
 
     def _has_id(self, topic: str, topic_id: str) -> bool:
-        return topic_id_text(self._cluster.snapshot.topic_id(topic)) == topic_id
+        return topic_id_text(self.cluster.snapshot.topic_id(topic)) == topic_id
 
     async def _fetch(
         self, tp: TopicPartition, offset: int, isolation: int, max_bytes: int, max_wait_ms: int
     ) -> PartitionData | None:
         leader = await self._requests.leader(tp)
-        snapshot = self._cluster.snapshot
+        snapshot = self.cluster.snapshot
         partition = FetchPartition(tp.partition, snapshot.leader_epoch(tp), offset, partition_max_bytes=max_bytes)
         request = FetchRequest(
             max_wait_ms=max_wait_ms,
@@ -208,7 +209,7 @@ class KafkaLink:
             topics=(FetchTopic(snapshot.topic_id(tp.topic), tp.topic, (partition,)),),
         )
         timeout_ms = self.config.request_timeout_ms + max_wait_ms
-        answer: FetchResponse = await self._cluster.request(leader, ApiKey.FETCH, request, timeout_ms=timeout_ms)
+        answer: FetchResponse = await self.cluster.request(leader, ApiKey.FETCH, request, timeout_ms=timeout_ms)
         raise_for(answer.error_code)
         if not answer.responses and answer.throttle_time_ms > 0:
             return None
@@ -224,11 +225,11 @@ class KafkaLink:
         async def attempt() -> int:
             leader = await self._requests.leader(tp)
             data = TopicProduceData(
-                self._cluster.snapshot.topic_id(tp.topic), tp.topic, (PartitionProduceData(tp.partition, batch),)
+                self.cluster.snapshot.topic_id(tp.topic), tp.topic, (PartitionProduceData(tp.partition, batch),)
             )
             request = ProduceRequest(transactional_id, -1, self.config.request_timeout_ms, (data,))
             cap = await self.cap(ApiKey.PRODUCE) if transactional_id is not None else None
-            answer: ProduceResponse = await self._cluster.request(leader, ApiKey.PRODUCE, request, cap=cap)
+            answer: ProduceResponse = await self.cluster.request(leader, ApiKey.PRODUCE, request, cap=cap)
             answered = only(only(answer.responses, str(tp)).partition_responses, str(tp))
             return _final(answered.error_code, str(tp))
 
@@ -261,7 +262,7 @@ class KafkaLink:
         """Whether the cluster speaks the second transaction protocol (KIP-890)."""
         if self._implicit is None:
             self._implicit = (
-                await self._requests.repeat(self._cluster.versions, "the broker's versions")
+                await self._requests.repeat(self.cluster.versions, "the broker's versions")
             ).implicit_partitions
         return self._implicit
 

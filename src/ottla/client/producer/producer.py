@@ -312,8 +312,11 @@ class AsyncProducer:
 
     async def make_way(self, topic: str, deadline: Deadline) -> None:
         """Wait until `topic` is known, or there is room. Raises BufferExhaustedError, RequestTimeoutError."""
+        was_known = self._records.knows(topic)
         await self.start()
         assert self._driver is not None
+        if not was_known and self._records.knows(topic):
+            return  # a cluster that others have used knew it, and there is room
         if not self._records.knows(topic):
             await self._cluster.wait_for_topic(topic, deadline.left_ms)
             if not self._records.knows(topic):  # the cluster has known it all the time

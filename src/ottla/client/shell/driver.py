@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
+from ottla.base.topic_names import topic_name_problem
 from ottla.client.core import intents
 from ottla.client.core.intents import Core, NotSentError
 from ottla.client.errors import ClientError, DisconnectedError
@@ -56,7 +57,7 @@ class Driver:
             intents.LearnLeader: self._learn_leader,
             intents.RefreshMetadata: self._refresh,
             intents.Say: lambda i: log.log(i.level, i.text, *i.arguments),
-            intents.Track: lambda i: cluster.track(i.topics),
+            intents.Track: self._track,
             intents.Untrack: lambda i: cluster.untrack(i.topics),
         }
         self._detach = (
@@ -238,6 +239,10 @@ class Driver:
             self.feed(self._core.failed, intent.ticket, error)
         else:
             self.feed(self._core.answered, intent.ticket, None)
+
+    def _track(self, intent: intents.Track) -> None:
+        """What users name was checked before. What other members of a group name may be anything."""
+        self._cluster.track(topic for topic in intent.topics if topic_name_problem(topic) is None)
 
     def _learn_leader(self, intent: intents.LearnLeader) -> None:
         snapshot = self._cluster.snapshot.with_leader(*intent)
