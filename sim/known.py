@@ -12,11 +12,6 @@ _MANY = 5
 
 def known(anomaly: Anomaly, others: list[Anomaly], events: list[Event]) -> str | None:
     """Why the anomaly is expected for now; None for one that is news."""
-    if anomaly.name in ("flood", "never-settled", "unseen", "stuck-lso", "torn-transaction") and any(
-        "AddPartitionsToTxn" in a.text for a in others if a.name == "flood"
-    ):
-        # first protocol: AddPartitionsToTxn that was refused for good is asked for again, for ever
-        return "refused-partitions-are-asked-for-again"
     if anomaly.name in ("torn-transaction", "aborted-read", "lost-write") and any(
         event.what == "rules" and "transaction_version=0" in event.text for event in events[:1]
     ):
@@ -25,17 +20,6 @@ def known(anomaly: Anomaly, others: list[Anomaly], events: list[Event]) -> str |
     if anomaly.name == "unexpected-exception" and "InvalidTxnStateError" in anomaly.text.rsplit("\n", 2)[-2]:
         # the end of a transaction after transaction.timeout.ms: none of the kinds that the documentation promises
         return "end-after-the-timeout"
-    if anomaly.name in ("unseen", "never-settled") and sum(_IN_DOUBT in event.text for event in events) >= _MANY:
-        # after a batch was lost before an abort, every later transaction of that producer fails (suspicion 1)
-        return "doubt-outlives-its-transaction"
-    if anomaly.name == "false-reset" or (anomaly.name == "nonmonotonic-poll" and _was_reset(anomaly, events)):
-        # OffsetForLeaderEpoch is asked for one position, and its answer is taken as one about a later position
-        return "position-judged-by-an-old-answer"
-    if anomaly.name == "unfenced-commit" or (
-        anomaly.name == "duplicate" and " became " in anomaly.text and any(e.what == "unfenced offsets" for e in events)
-    ):
-        # group_metadata() of a member that has lost its membership is nobody's: nothing fences its offsets
-        return "lost-member-commits-as-nobody"
     return None
 
 

@@ -21,6 +21,9 @@ class GroupMember:
         self.generation_id = NO_GENERATION
         self.protocol = ""
         self.is_leader = False
+        #: As whom it joined last, for `group_metadata()`. It outlives an expulsion: offsets of a member that was expelled
+        #: must be refused, and nobody's offsets are not (KIP-447).
+        self.last = self.metadata
         self._eras = eras
 
     @property
@@ -49,6 +52,7 @@ class GroupMember:
         self.generation_id = generation_id
         self.protocol = protocol
         self.is_leader = member_id == leader
+        self.last = self.metadata
 
     def forgotten(self, *, keep_member_id: bool = False) -> None:
         """The group goes on without this member."""
