@@ -1,0 +1,119 @@
+"""`tests/client` mirrors `src/ottla/client`: whoever owns a module finds its tests by its name, `test_<module>….py`."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from pathlib import Path
+
+from tests.house.tree import ROOT, name_of, python_files
+
+_SOURCES, _TESTS = "src/ottla/client/", "tests/client/"
+#: A module with fewer lines of code than this has its tests where it is used.
+_SMALL = 60
+_ONLY_VALUES = "values alone, which do nothing"
+#: Module → the file that tests it instead, or several, or why there is nothing to test.
+_ELSEWHERE: dict[str, tuple[str, ...] | str] = {
+    # every call of the admin client goes the same way; what each of them does is shown on brokers
+    "admin/groups.py": ("admin/test_faults.py", "journeys.py"),
+    "admin/topics.py": ("admin/test_calls.py", "admin/test_faults.py"),
+    "admin/transactions.py": ("admin/test_faults.py", "transaction_journeys.py"),
+    "admin/types.py": _ONLY_VALUES,
+    # the facades hand over; the journeys are gone with them
+    "blocking/admin.py": ("journeys.py",),
+    "blocking/producer.py": ("journeys.py", "blocking/test_unclosed.py", "blocking/test_loop_thread.py"),
+    # one table of keys, in three files
+    "config/consumer.py": ("config/test_config.py", "test_consumer_parts.py"),
+    "config/producer.py": ("config/test_config.py",),
+    # the shell of the consumer: its calls, one file a concern
+    "consumer/consumer.py": ("consumer/test_polls_that_hang.py", "consumer/test_cancellation.py"),
+    # rules of the consumer's core that only show with others of them
+    "core/consumer/commits.py": ("consumer/test_commits_limits.py",),
+    "core/consumer/core.py": ("core/consumer/test_group_model.py",),
+    "core/consumer/fetch_buffer.py": ("core/consumer/test_bad_records.py", "consumer/test_fetch_answers.py"),
+    "core/consumer/fetching.py": ("consumer/test_fetch_answers.py", "core/consumer/test_bad_records.py"),
+    "core/consumer/giving_up.py": ("core/consumer/test_group_model.py",),
+    "core/consumer/group_protocol.py": ("test_consumer_parts.py",),
+    "core/consumer/membership.py": (
+        "core/consumer/test_group_model.py",
+        "consumer/test_membership_generations.py",
+        "consumer/test_membership_heartbeats.py",
+        "consumer/test_membership_static.py",
+        "consumer/test_membership_assignors.py",
+    ),
+    "core/consumer/positions.py": ("core/consumer/test_resets.py", "core/consumer/test_validation.py"),
+    "core/consumer/shared.py": ("core/consumer/test_group_model.py",),
+    "core/consumer/states.py": ("core/consumer/test_group_model.py",),
+    "core/intents.py": _ONLY_VALUES,
+    # rules of the producer's core that only show with others of them
+    "core/producer/batch.py": ("core/producer/test_split.py", "core/producer/test_accumulator.py"),
+    "core/producer/calls.py": ("core/producer/test_odd_moments.py", "core/producer/test_core_model.py"),
+    "core/producer/fates.py": ("core/producer/test_answers.py", "core/producer/test_core_model.py"),
+    "core/producer/sending.py": ("core/producer/test_core_model.py", "core/producer/test_odd_moments.py"),
+    "core/producer/transaction_requests.py": ("transaction_journeys.py", "core/producer/test_core_model.py"),
+    "core/producer/transactions.py": (
+        "core/producer/test_core_model.py",
+        "producer/test_transactions_after_a_loss.py",
+        "core/producer/test_transaction_state.py",
+    ),
+    "errors.py": ("test_exports.py",),
+    "net/log_offsets.py": ("admin/test_faults.py", "consumer/test_offsets_left_out.py"),
+    "producer/delivery.py": ("journeys.py", "producer/test_producer_faults.py"),
+}
+
+
+def _lines_of_code(source: str) -> int:
+    """Lines with something on them that is neither a comment nor a docstring."""
+    layout = {tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    lines = {
+        line
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type not in layout
+        for line in range(token.start[0], token.end[0] + 1)
+    }
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(
+            node
+        ):
+            lines -= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    return len(lines)
+
+
+def _below(folder: str) -> dict[str, Path]:
+    """Path below `folder` → file."""
+    return {name_of(path).removeprefix(folder): path for path in python_files() if name_of(path).startswith(folder)}
+
+
+def _mirrored(module: str, tests: dict[str, Path]) -> bool:
+    """Whether a test file beside the module's place has its name; a package's own module has the package's."""
+    path = Path(module)
+    name = path.parent.name if path.stem == "__init__" else path.stem
+    begins = (path.parent / f"test_{name}").as_posix()
+    return any(test == f"{begins}.py" or test.startswith(f"{begins}_") for test in tests)
+
+
+def _without_mirror() -> set[str]:
+    tests = _below(_TESTS)
+    return {
+        module
+        for module, path in _below(_SOURCES).items()
+        if _lines_of_code(path.read_text()) > _SMALL and not _mirrored(module, tests)
+    }
+
+
+def test_every_module_of_the_client_has_its_tests_by_its_name_or_it_is_said_where() -> None:
+    missing = _without_mirror() - _ELSEWHERE.keys()
+    assert not missing, f"no tests/client/…/test_<module>.py for {sorted(missing)}"
+
+
+def test_the_list_names_only_what_needs_it_and_files_that_are_there() -> None:
+    assert _ELSEWHERE.keys() <= _without_mirror(), "has a mirror, is small, or is gone: take it off the list"
+    named = {name for value in _ELSEWHERE.values() if not isinstance(value, str) for name in value}
+    assert not {name for name in named if not (ROOT / _TESTS / name).is_file()}
+
+
+def test_only_code_counts_as_lines_of_code() -> None:
+    assert _lines_of_code('"""Two\nlines."""\n\n# a comment\nx = (\n    1,\n)\n\n\ndef f():\n    """What."""\n') == 4
+    assert _mirrored("net/cluster.py", {"net/test_cluster_of_two.py": ROOT})
+    assert not _mirrored("net/cluster.py", {"net/test_clusters.py": ROOT, "test_cluster.py": ROOT})
