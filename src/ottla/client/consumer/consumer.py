@@ -281,10 +281,7 @@ class AsyncConsumer:
         return None if end < 0 or state.position == NO_POSITION else max(0, end - state.position)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """This member, for `send_offsets_to_transaction`. Raises IllegalStateError without a group.
-
-        A member that was expelled keeps the generation that it had, so its offsets are refused (KIP-447).
-        """
+        """This member; one that was expelled as it was: its offsets are refused (KIP-447). Raises IllegalStateError."""
         if self.config.group_id is None:
             raise IllegalStateError("group_metadata() needs a group.id in the consumer's configuration")
         return self._core.member.last

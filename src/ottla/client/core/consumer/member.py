@@ -21,8 +21,8 @@ class GroupMember:
         self.generation_id = NO_GENERATION
         self.protocol = ""
         self.is_leader = False
-        #: As whom it joined last, for `group_metadata()`. It outlives an expulsion: offsets of a member that was expelled
-        #: must be refused, and nobody's offsets are not (KIP-447).
+        #: As whom it joined last, for `group_metadata()`. It outlives an expulsion: offsets of a member that was
+        #: expelled must be refused, and nobody's offsets are not (KIP-447).
         self.last = self.metadata
         self._eras = eras
 
