@@ -3,6 +3,10 @@
 A deleted topic must not come back because somebody wrote to it once; and what is used again goes on where it was.
 """
 
+import random
+
+from ottla import AsyncConsumer, AsyncProducer, TopicPartition
+from ottla.client.net.cluster import Cluster
 from ottla.wire.apis import ApiKey
 from tests.client.conftest import Watchdog
 from tests.client.moved_time import MovableLoop, in_moved_time
@@ -57,6 +61,25 @@ def test_a_topic_in_use_is_kept() -> None:
                 await loop.move(_FIVE_MINUTES_S / 2)
             assert len(broker.asked(ApiKey.METADATA)) > 1
             assert {topic.name for topic in broker.asked(ApiKey.METADATA)[-1].topics} == {"t"}
+
+    in_moved_time(test)
+
+
+def test_a_topic_that_another_client_of_the_cluster_needs_is_kept() -> None:
+    async def test(loop: MovableLoop) -> None:
+        async with ScriptedBroker({"t": 1}) as broker:
+            config = broker.config({"linger.ms": 0})
+            cluster = Cluster(AsyncProducer(config).config, random.Random(1), auto_create_topics=True)
+            producer, consumer = AsyncProducer(config, cluster=cluster), AsyncConsumer(broker.config(), cluster=cluster)
+            consumer.assign([TopicPartition("t", 0)])
+            await consumer.poll(0)
+            await (await producer.send("t", b"v"))
+            for _ in range(3):
+                await minutes_pass(loop, broker)
+            assert {topic.name for topic in broker.asked(ApiKey.METADATA)[-1].topics} == {"t"}
+            await producer.close()
+            await consumer.close()
+            await cluster.close()
 
     in_moved_time(test)
 

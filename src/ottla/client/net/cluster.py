@@ -64,6 +64,8 @@ class Cluster:
         self._to_create: set[str] = set()
         self._bootstrap = [Node(-1 - i, h, p) for i, (h, p) in enumerate(config.bootstrap_addresses())]
         self._topics: set[str] = set()
+        #: Topics by who has tracked them, of those that say so.
+        self._needed: dict[object, set[str]] = {}
         self._peers: dict[tuple[int, Channel], _Peer] = {}
         self._wanted = asyncio.Event()
         self._waiters: list[asyncio.Future[None]] = []
@@ -240,14 +242,16 @@ class Cluster:
 
     # metadata
 
-    def track(self, topics: Iterable[str]) -> bool:
-        """Keep metadata of these topics as well; says whether one of them was not tracked.
+    def track(self, topics: Iterable[str], *, by: object = None) -> bool:
+        """Keep metadata of these topics as well, until `by` has no more use for them; says whether any is new.
 
         Where the cluster was made with `auto_create_topics`, a topic that is not known may be made by the broker, once:
         one that is deleted later is not made again by a client that has no more use for it. Raises KafkaError for a
         name that no topic can have, and keeps none of them.
         """
         wanted = {checked_topic(topic) for topic in topics}
+        if by is not None:
+            self._needed.setdefault(by, set()).update(wanted)
         added = wanted - self._topics
         if self._auto_create_topics:
             missing = {topic for topic in wanted if topic not in self.snapshot.topics} - self._to_create
@@ -258,9 +262,11 @@ class Cluster:
             self.request_update()
         return bool(added)
 
-    def untrack(self, topics: Iterable[str]) -> None:
-        """Keep no metadata of these topics any more."""
+    def untrack(self, topics: Iterable[str], *, by: object = None) -> None:
+        """`by` has no more use for these topics: keep no metadata of those that nobody else has tracked."""
         gone = self._topics & set(topics)
+        self._needed.get(by, set()).difference_update(gone)
+        gone = gone.difference(*self._needed.values())
         if gone:
             self._topics -= gone
             self._to_create -= gone
@@ -298,12 +304,16 @@ class Cluster:
             await self.refreshed(timeout_ms)
         return self.snapshot
 
-    async def wait_for_topic(self, topic: str, timeout_ms: float) -> None:
+    def leave(self, by: object) -> None:
+        """`by` has ended, and needs no topic."""
+        self._needed.pop(by, None)
+
+    async def wait_for_topic(self, topic: str, timeout_ms: float, *, by: object = None) -> None:
         """Wait until `topic` has partitions with known metadata.
 
         Raises the broker's answer if it is final, else RequestTimeoutError.
         """
-        self.track([topic])
+        self.track([topic], by=by)
         if self.snapshot.partition_count(topic) == 0:
             await self.ensure_metadata(timeout_ms)
             attempt = partial(self.require_topic, topic)

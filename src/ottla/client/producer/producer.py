@@ -7,7 +7,7 @@ import random
 import threading
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from operator import index
 from time import time_ns
@@ -19,6 +19,7 @@ from ottla.base.types import TopicPartition
 from ottla.client.config.producer import producer_config
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, checked_offsets
+from ottla.client.core.producer.accumulator import NOT_KNOWN
 from ottla.client.core.producer.core import ProducerCore
 from ottla.client.core.producer.fates import RoomFreed, Settle
 from ottla.client.core.producer.transaction_state import TxnState
@@ -127,8 +128,9 @@ class AsyncProducer:
         try:
             if self._driver is not None and self._supervisor.failure is None:
                 async with asyncio.timeout(timeout_s):
-                    if self._transactions is not None and self._transactions.state in _OPEN:
-                        await self._driver.call(self._core.end_transaction, False)
+                    if self._transactions is not None and self._transactions.state in _UNFINISHED:
+                        with suppress(ClientError):  # a commit that was under way has succeeded
+                            await self._driver.call(self._core.end_transaction, False)
                     await self._flushed()
         except (TimeoutError, ClientError):
             pass  # what could not be sent is failed below
@@ -248,6 +250,10 @@ class AsyncProducer:
                 timestamp_ms = index(timestamp_ms)  # a float would be cut to whole milliseconds
             if (key is not None or self._chooses) and partition is None:
                 partition = self._records.partition_of(topic, key)
+                if partition == NOT_KNOWN:
+                    with self._lock:
+                        self._records.require_open()
+                    return None
             with self._lock:
                 delivery: Delivery | None = self._append(
                     topic, partition, timestamp_ms, key, value, headers, on_delivery
@@ -318,7 +324,8 @@ class AsyncProducer:
         if not was_known and self._records.knows(topic):
             return  # a cluster that others have used knew it, and there is room
         if not self._records.knows(topic):
-            await self._cluster.wait_for_topic(topic, deadline.left_ms)
+            async with self._supervisor.scope():
+                await self._cluster.wait_for_topic(topic, deadline.left_ms, by=self._driver)
             if not self._records.knows(topic):  # the cluster has known it all the time
                 self._driver.feed(self._core.metadata, ClusterSnapshot(), self._cluster.snapshot)
             return
@@ -347,7 +354,8 @@ class AsyncProducer:
     async def partitions_for(self, topic: str) -> list[int]:
         """The numbers of the topic's partitions. Raises RequestTimeoutError, UnknownTopicOrPartitionError."""
         await self.start()
-        await self._cluster.wait_for_topic(topic, self.config.max_block_ms)
+        async with self._supervisor.scope():
+            await self._cluster.wait_for_topic(topic, self.config.max_block_ms)
         return sorted(self._cluster.snapshot.topics[topic].partitions)
 
     # transactions (SPEC T1)
@@ -463,11 +471,15 @@ class AsyncProducer:
 
 
 _OPEN = frozenset({TxnState.IN_TRANSACTION, TxnState.ABORTABLE_ERROR, TxnState.ABORTING})
+#: What `close` waits for: an abort comes when a commit that is under way is over, if it is needed then.
+_UNFINISHED = _OPEN | {TxnState.COMMITTING}
 
 
 def _settle(fate: Settle) -> None:
     """Tell the users of a batch its fate."""
     batch = fate.batch
+    if batch.outcome.done:  # it was told when the client ended, in the middle of anything
+        return
     batch.outcome.settle(fate.base_offset, fate.log_append_time_ms, fate.error)
     for delivery, callback in batch.callbacks:
         _call(callback, delivery)

@@ -58,12 +58,13 @@ class Driver:
             intents.RefreshMetadata: self._refresh,
             intents.Say: lambda i: log.log(i.level, i.text, *i.arguments),
             intents.Track: self._track,
-            intents.Untrack: lambda i: cluster.untrack(i.topics),
+            intents.Untrack: lambda i: cluster.untrack(i.topics, by=self),
         }
         self._detach = (
             cluster.on_update(lambda before, after: self.feed(core.metadata, before, after)),
             cluster.on_disconnect(lambda node_id, channel: self.feed(core.disconnected, node_id, channel)),
             cluster.supervisor.on_crash(supervisor.crash),
+            lambda: cluster.leave(self),
         )
 
     def time(self) -> float:
@@ -75,7 +76,10 @@ class Driver:
         self._handlers[intent] = handler
 
     def feed(self, event: Callable[..., None], *arguments: Any) -> None:
-        """Tell the core of an event (a method of it), and carry out what it intends. What this raises is a crash."""
+        """Tell the core of an event (a method of it), and carry out what it intends. What this raises is a crash.
+
+        Nobody is left waiting by a crash: what the core has decided until then is still told to who waits for it.
+        """
         self._events.append((event, arguments))
         if self._feeding or self._stopped:
             return
@@ -83,15 +87,22 @@ class Driver:
         try:
             while self._events and not self._stopped:
                 event, arguments = self._events.popleft()
+                fault: Exception | None = None
                 with self._lock:
-                    event(*arguments, self._loop.time())
+                    try:
+                        event(*arguments, self._loop.time())
+                    except Exception as error:  # noqa: BLE001  nothing is expected here
+                        fault = error
                     intended = self._core.take_intents()
                     wake_at_s = self._core.wake_at_s
+                if fault is not None:
+                    self._supervisor.crash(fault)
                 for intent in intended:
-                    self._handlers[intent.__class__](intent)
+                    try:
+                        self._handlers[intent.__class__](intent)
+                    except Exception as error:  # noqa: BLE001  nor here
+                        self._supervisor.crash(error)
             self._arm(wake_at_s)
-        except Exception as error:  # noqa: BLE001  nothing is expected here
-            self._supervisor.crash(error)
         finally:
             self._feeding = False
 
@@ -107,9 +118,10 @@ class Driver:
             raise
 
     def stop(self) -> None:
-        """Feed and carry out nothing any more. Idempotent."""
+        """Feed nothing any more, and ask nobody. Idempotent."""
         self._stopped = True
         self._events.clear()
+        self._handlers |= dict.fromkeys(_REQUESTS, lambda intent: None)
         for detach in self._detach:
             detach()
         if self._timer is not None:
@@ -242,12 +254,26 @@ class Driver:
 
     def _track(self, intent: intents.Track) -> None:
         """What users name was checked before. What other members of a group name may be anything."""
-        self._cluster.track(topic for topic in intent.topics if topic_name_problem(topic) is None)
+        topics = [topic for topic in intent.topics if topic_name_problem(topic) is None]
+        self._cluster.track(topics, by=self)
 
     def _learn_leader(self, intent: intents.LearnLeader) -> None:
         snapshot = self._cluster.snapshot.with_leader(*intent)
         if snapshot is not self._cluster.snapshot:
             self._cluster.learn(snapshot)
+
+
+#: Intents that ask something of the cluster, or of what is known of it. The others tell somebody something.
+_REQUESTS = (
+    intents.Ask,
+    intents.AskVersions,
+    intents.Connect,
+    intents.ForgetCoordinator,
+    intents.LearnLeader,
+    intents.RefreshMetadata,
+    intents.Track,
+    intents.Untrack,
+)
 
 
 def _finish(intent: intents.Finish) -> None:

@@ -2,6 +2,7 @@
 
 import random
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -52,6 +53,17 @@ class Bench:
             while queue.first is not None:
                 taken.append(self.acc.take(queue))
         return taken
+
+
+def test_a_key_goes_to_its_partition_though_the_topic_becomes_known_in_between() -> None:
+    here = Bench(partitions=8)
+    for number in range(20):
+        topic, key = f"new-{number}", b"%d" % number
+        partition = here.acc.partition_of(topic, key)
+        here.acc.set_partitions(topic, 8, list(range(8)), here.now_s)  # by another thread
+        for attempt in (here.acc.append, here.acc.begin):
+            with suppress(UnknownTopicOrPartitionError):
+                assert attempt(topic, partition, 1, key, b"v", (), None) is None
 
 
 def values(batch: ProducerBatch) -> list[bytes | None]:

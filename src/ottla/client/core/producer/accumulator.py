@@ -25,6 +25,9 @@ DeliveryMaker = Callable[[Outcome, int, int], Any]
 OnDelivery = Callable[[Any], object]
 
 NO_TIMESTAMP_MS = -1
+#: The partition of a key in a topic that is not known. While a thread goes on with it the topic may become known: then
+#: it must not mean "any". No partitioner of a user's returns it by mistake.
+NOT_KNOWN = -(2**63)
 
 
 class Limits(NamedTuple):
@@ -105,12 +108,12 @@ class Accumulator:
         return topic in self._topics
 
     def partition_of(self, topic: str, key: bytes | None) -> int | None:
-        """The partition of a key; None when any will do, or the topic is not known."""
+        """The partition of a key; None when any will do, NOT_KNOWN when the topic is not known."""
         if self._partitioner is None and (key is None or not self._keyed):
             return None
         state = self._topics.get(topic)
         if state is None:
-            return None
+            return NOT_KNOWN
         if self._partitioner is not None:
             return self._partitioner(topic, key, state.count)
         return by_key(topic, key, state.count)
@@ -164,7 +167,7 @@ class Accumulator:
         None when the topic is not known yet, or `buffer.memory` is full. Raises RecordTooLargeError,
         UnknownTopicOrPartitionError, the reason given to `close`, and what `check` raises.
         """
-        self._require_open()
+        self.require_open()
         state = self._topics.get(topic)
         if state is None:
             return None
@@ -195,7 +198,7 @@ class Accumulator:
 
     def append_batch(self, topic: str, partition: int | None, builder: BatchBuilder) -> Any | None:
         """Add a whole batch, to any partition if None; None as in `begin`. Raises what `begin` raises."""
-        self._require_open()
+        self.require_open()
         state = self._topics.get(topic)
         if state is None:
             return None
@@ -209,6 +212,12 @@ class Accumulator:
         queue.open = batch
         self._close_open(state, queue)
         return self._delivery(batch.outcome, WHOLE_BATCH, NO_TIMESTAMP_MS)
+
+    def require_open(self) -> None:
+        """Raise the reason given to `close`, and what `check` raises."""
+        if self._closed is not None:
+            raise self._closed.with_traceback(None)  # it would grow with every record that is refused
+        self._check()
 
     def require_partitions(self, topic: str, partitions: Iterable[int | None]) -> None:
         """Raise UnknownTopicOrPartitionError if one of `partitions` of a known topic does not exist."""
@@ -357,11 +366,6 @@ class Accumulator:
         self.close_all()
 
     # inside
-
-    def _require_open(self) -> None:
-        if self._closed is not None:
-            raise self._closed.with_traceback(None)  # it would grow with every record that is refused
-        self._check()
 
     def _queue(self, state: _Topic, topic: str, partition: int) -> PartitionQueue:
         if not 0 <= partition < state.count:
