@@ -6,9 +6,6 @@ Each entry recognises its own story in the history, and as little else as it can
 from sim.check import Anomaly
 from sim.history import Event
 
-_IN_DOUBT = "it is unknown whether records sent earlier were written"
-_MANY = 5
-
 
 def known(anomaly: Anomaly, others: list[Anomaly], events: list[Event]) -> str | None:
     """Why the anomaly is expected for now; None for one that is news."""
@@ -21,7 +18,3 @@ def known(anomaly: Anomaly, others: list[Anomaly], events: list[Event]) -> str |
         # the end of a transaction after transaction.timeout.ms: none of the kinds that the documentation promises
         return "end-after-the-timeout"
     return None
-
-
-def _was_reset(anomaly: Anomaly, events: list[Event]) -> bool:
-    return any(e.what == "position reset" and e.who in anomaly.around and "is beyond the end" in e.text for e in events)
