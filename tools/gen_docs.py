@@ -14,6 +14,8 @@ from ottla.broker.topic_config import TOPIC_CONFIG, TOPIC_KEYS
 from ottla.client.config.admin import ADMIN_CONFIG
 from ottla.client.config.consumer import CONSUMER_CONFIG
 from ottla.client.config.producer import PRODUCER_CONFIG
+from ottla.client.core.consumer import answers as consumer_answers
+from ottla.client.core.consumer import states as membership
 from ottla.client.core.producer import answers, transaction_state
 from ottla.coordinator.group.state import TRANSITIONS, GroupState
 from ottla.coordinator.txn import states
@@ -101,6 +103,9 @@ def automata_page() -> str:
     parts += ["## Transaction", "", "```mermaid", states.diagram(), "```", ""]
     parts += ["## Transactional producer", "", "```mermaid", transaction_state.diagram(), "```", ""]
     parts += ["## What an answer about a batch means", "", answers.INTRODUCTION, "", answers.table(), ""]
+    parts += ["## Consumer in its group", "", "```mermaid", membership.diagram(), "```", ""]
+    consumer = (consumer_answers.INTRODUCTION, "", consumer_answers.table(), "")
+    parts += ["## What an answer to a consumer means", "", *consumer]
     return "\n".join(parts)
 
 

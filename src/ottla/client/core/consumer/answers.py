@@ -78,6 +78,11 @@ MEANING: Mapping[Call, Mapping[ErrorCode, Next]] = {
         _E.INVALID_FETCH_SESSION_EPOCH: _N.NEW_SESSION,
     },
 }
+INTRODUCTION = (
+    "The table is `MEANING` in `client/core/consumer/answers.py`; codes that it does not name mean *retry* where Kafka "
+    "calls them retriable and the call is one of OffsetCommit, OffsetFetch, ListOffsets and OffsetForLeaderEpoch, and "
+    "*fail* everywhere else. An answer to a request of another era means nothing (`client/core/consumer/era.py`)."
+)
 #: Calls for which Kafka's own judgement counts where the table says nothing.
 _RETRIED = frozenset({Call.COMMIT, Call.COMMITTED, Call.LIST, Call.EPOCH_END})
 

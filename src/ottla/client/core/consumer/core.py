@@ -55,8 +55,8 @@ class ConsumerCore(Core):
         self.failures = shared.failures
         self.watch = shared.watch
         self.member = GroupMember(shared.group_id, config.group_instance_id, shared.eras)
-        self._commits = Commits(shared, self.member, lambda *heard: self._membership.heard(Call.COMMIT, *heard))
-        self._membership = Membership(shared, self.member, self._commits, self._retrack)
+        self._commits = Commits(shared, self.member, lambda *heard: self.membership.heard(Call.COMMIT, *heard))
+        self.membership = Membership(shared, self.member, self._commits, self._retrack)
         self._resets = Resets(shared, on_reset)
         self._validation = Validation(shared, self._resets.happened)
         self._fetching = Fetching(shared, decoding, self._resets.out_of_range)
@@ -66,12 +66,12 @@ class ConsumerCore(Core):
     @property
     def state(self) -> State:
         """Where the member stands."""
-        return self._membership.state
+        return self.membership.state
 
     @property
     def rejoin_reason(self) -> str | None:
         """Why the next poll joins again; None when it need not."""
-        return self._membership.rejoin_reason
+        return self.membership.rejoin_reason
 
     def holds(self, ticket: Ticket) -> bool:
         """Whether an answer to this would count."""
@@ -89,7 +89,7 @@ class ConsumerCore(Core):
         return (
             bool(self.buffer)
             and not self.failures
-            and not self._membership.is_pending
+            and not self.membership.is_pending
             and not self.watch.exceeded
             and (due_s is None or now_s < due_s)
         )
@@ -97,14 +97,14 @@ class ConsumerCore(Core):
     @property
     def holds_back(self) -> bool:
         """Whether poll must not return records now: they may belong to somebody else soon."""
-        return self._membership.holds_back
+        return self.membership.holds_back
 
     # what the user does
 
     def poll(self, now_s: float) -> None:
         """The user waits in poll: nobody takes records."""
         self._resets.look_again()
-        self._membership.poll(now_s)
+        self.membership.poll(now_s)
         self._advance(now_s)
 
     def look(self, now_s: float) -> None:
@@ -121,7 +121,7 @@ class ConsumerCore(Core):
         self.intend(FollowAllTopics(self.subscription.pattern is not None))
         self._retrack()
         self.intend(intents.RefreshMetadata())
-        self._membership.rejoin("the subscription changed")
+        self.membership.rejoin("the subscription changed")
         self._shared.wake_poll()
         self._advance(now_s)
 
@@ -148,14 +148,14 @@ class ConsumerCore(Core):
 
     def called(self, ticket: Any, error: Exception | None, now_s: float) -> None:
         """A call that `CallUser` asked for was made, and raised `error`."""
-        if not self._membership.called(ticket, error, now_s) and error is not None:
+        if not self.membership.called(ticket, error, now_s) and error is not None:
             self._shared.fail(error)
         self._advance(now_s)
 
     def unsubscribe(self, call: object, now_s: float) -> None:
         """Read nothing: give everything back, and leave the group."""
         if self.subscription.by_group:
-            self._membership.leave(call, "the consumer unsubscribed", now_s)
+            self.membership.leave(call, "the consumer unsubscribed", now_s)
         else:
             self.positions.assign(())
             self.intend(intents.Finish(call))
@@ -171,7 +171,7 @@ class ConsumerCore(Core):
     def close(self, call: object, leave_group: bool, now_s: float) -> None:
         """The end: commit, give everything back, and leave the group, if that is wanted."""
         if self.subscription.by_group:
-            self._membership.leave(call, "the consumer was closed", now_s, tell=leave_group)
+            self.membership.leave(call, "the consumer was closed", now_s, tell=leave_group)
         else:
             self._commits.before_giving_up(lambda now_s: self.intend(intents.Finish(call)), now_s)
         self._advance(now_s)
@@ -179,7 +179,7 @@ class ConsumerCore(Core):
     def depart(self, call: object, now_s: float) -> None:
         """The end, of a client that nobody closed: leave the group, but commit nothing, and call nobody."""
         if self.subscription.by_group:
-            self._membership.depart(call, "the consumer was not closed", now_s)
+            self.membership.depart(call, "the consumer was not closed", now_s)
         else:
             self.intend(intents.Finish(call))
         self._advance(now_s)
@@ -191,8 +191,8 @@ class ConsumerCore(Core):
         shared = self._shared
         shared.snapshot = after
         if shared.subscription.match(after, exclude_internal=shared.config.exclude_internal_topics):
-            self._membership.rejoin("other topics match the pattern")
-        self._membership.look_at_metadata()
+            self.membership.rejoin("other topics match the pattern")
+        self.membership.look_at_metadata()
         self._validation.metadata()
         self._advance(now_s)
 
@@ -249,7 +249,7 @@ class ConsumerCore(Core):
         self._advance(now_s)
 
     def _hear(self, ticket: Ticket, answer: Any, now_s: float) -> None:
-        states, membership = self._shared.eras.current(ticket), self._membership
+        states, membership = self._shared.eras.current(ticket), self.membership
         match ticket.call:
             case Call.FETCH:
                 self._fetching.answered(ticket, states, answer, now_s)
@@ -277,7 +277,7 @@ class ConsumerCore(Core):
                 membership.left()
 
     def _miss(self, ticket: Ticket, error: ClientError, now_s: float) -> None:
-        states, membership = self._shared.eras.current(ticket), self._membership
+        states, membership = self._shared.eras.current(ticket), self.membership
         match ticket.call:
             case Call.FETCH:
                 self._fetching.unanswered(error)
@@ -304,7 +304,7 @@ class ConsumerCore(Core):
             self._commits.automatic(now_s, is_stable=self.state is State.STABLE or not self.subscription.by_group)
         self._commits.advance(now_s)  # what it has settled, the membership may wait for
         times = [
-            self._membership.advance(now_s),
+            self.membership.advance(now_s),
             self._commits.advance(now_s),
             self._validation.advance(now_s),
             self._resets.advance(now_s),
@@ -318,7 +318,7 @@ class ConsumerCore(Core):
 
     def _retrack(self) -> None:
         """Other topics matter than before."""
-        wanted = self._membership.leading.topics | {state.tp.topic for state in self.positions}
+        wanted = self.membership.leading.topics | {state.tp.topic for state in self.positions}
         if self.subscription.pattern is None:
             wanted |= self.subscription.topics
         wanted -= {""}  # other members may name anything

@@ -136,8 +136,9 @@ def next_state(state: State, what: Input) -> State | None:
 
 
 def diagram() -> str:
-    """The table as a Mermaid diagram, without what leads back to the state itself and what leads out of every state."""
-    lines = ["stateDiagram-v2", f"    [*] --> {State.OUT.value}"]
+    """The table as a Mermaid diagram, without what leads back to the state itself."""
+    lines = ["stateDiagram-v2", f"    [*] --> {State.OUT.value}", '    state "every state" as Every']
+    lines += [f"    Every --> {target.value} : {what.value}" for what, target in _ENDS.items()]
     for source, inputs in TRANSITIONS.items():
         by_target: dict[State, list[str]] = {}
         for what, target in inputs.items():

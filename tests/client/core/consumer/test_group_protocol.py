@@ -1,0 +1,80 @@
+"""SPEC A7, A8, G14: between assignors and the wire."""
+
+import pytest
+
+from ottla.assign import Assignment, BaseAssignor, RangeAssignor, RebalanceProtocol, RoundRobinAssignor
+from ottla.base.errors import ConfigError
+from ottla.base.types import TopicPartition
+from ottla.client.core.consumer.group_protocol import (
+    assign_all,
+    assignors,
+    encode_one,
+    read_assignment,
+    read_subscriptions,
+    rebalance_protocol,
+    subscription_protocols,
+)
+from ottla.wire.messages.join_group import JoinGroupResponseMember
+from tests.client.core.consumer.rig import snapshot
+
+
+def test_a7_assignors_are_names_classes_or_instances() -> None:
+    class Mine(RoundRobinAssignor):
+        name = "mine"
+
+    assert [a.name for a in assignors(["range", RoundRobinAssignor, Mine()])] == ["range", "roundrobin", "mine"]
+    with pytest.raises(ConfigError, match="twice"):
+        assignors(["range", RangeAssignor])
+    with pytest.raises(ConfigError, match="no assignor"):
+        assignors([5])
+
+
+def test_g14_the_rebalance_protocol_is_the_highest_that_all_support() -> None:
+    class Both(RangeAssignor):
+        name = "both"
+        protocols = (RebalanceProtocol.EAGER, RebalanceProtocol.COOPERATIVE)
+
+    class Cooperative(RangeAssignor):
+        name = "cooperative"
+        protocols = (RebalanceProtocol.COOPERATIVE,)
+
+    assert rebalance_protocol([Both()]) is RebalanceProtocol.COOPERATIVE
+    assert rebalance_protocol([Both(), RangeAssignor()]) is RebalanceProtocol.EAGER
+    with pytest.raises(ConfigError, match="no rebalance protocol in common"):
+        rebalance_protocol([Cooperative(), RangeAssignor()])
+
+
+class WithData(BaseAssignor):
+    """Says something about itself, and gives everything to the first."""
+
+    name = "with data"
+
+    def subscription_user_data(self, topics: frozenset[str]) -> bytes | None:
+        return b"hello"
+
+    def assign(self, cluster, subscriptions):  # type: ignore[no-untyped-def]
+        first = min(subscriptions)
+        everything = cluster.partitions(subscriptions[first].topics)
+        return {m: Assignment(everything if m == first else (), s.user_data) for m, s in subscriptions.items()}
+
+
+def test_a7_subscriptions_and_assignments_travel_through_their_bytes() -> None:
+    owned = [TopicPartition("t", 1), TopicPartition("s", 0)]
+    said = subscription_protocols([WithData()], frozenset({"t", "s"}), owned, 7, "rack")
+    assert [protocol.name for protocol in said] == ["with data"]
+    members = [
+        JoinGroupResponseMember("m1", None, said[0].metadata),
+        JoinGroupResponseMember("m2", "i", said[0].metadata),
+    ]
+    subscriptions = read_subscriptions(members)
+    assert subscriptions["m2"].group_instance_id == "i"
+    assert (subscriptions["m1"].topics, subscriptions["m1"].user_data) == (("s", "t"), b"hello")
+    assert (subscriptions["m1"].generation_id, subscriptions["m1"].rack_id) == (7, "rack")
+    assert set(subscriptions["m1"].owned_partitions) == set(owned)
+    given = {
+        a.member_id: read_assignment(a.assignment) for a in assign_all(WithData(), snapshot(t=2, s=1), subscriptions)
+    }
+    assert set(given["m1"].partitions) == {TopicPartition("s", 0), TopicPartition("t", 0), TopicPartition("t", 1)}
+    assert given["m2"] == Assignment((), b"hello")
+    assert read_assignment(b"") == Assignment(())
+    assert read_assignment(encode_one(Assignment(()))) == Assignment((), None)

@@ -1,0 +1,445 @@
+"""SPEC G3–G15: a member of a classic group, event by event, on the whole core."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from ottla.assign import Assignment, Assignor, Cluster, RangeAssignor, Subscription
+from ottla.base.types import TopicPartition
+from ottla.client.core.consumer.era import Call
+from ottla.client.core.consumer.group_protocol import encode_one
+from ottla.client.core.consumer.states import State
+from ottla.client.core.intents import Channel, Coordinator
+from ottla.client.errors import AssignorError, DisconnectedError, FencedInstanceIdError, KafkaError
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
+from ottla.wire.messages.heartbeat import HeartbeatResponse
+from ottla.wire.messages.join_group import JoinGroupResponse
+from ottla.wire.messages.leave_group import LeaveGroupResponse
+from ottla.wire.messages.sync_group import SyncGroupResponse
+from tests.client.cooperative import CooperativeRoundRobin
+from tests.client.core.consumer.rig import Rig, partitions, snapshot
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+_GROUP: dict[str, object] = {"group.id": "g", "enable.auto.commit": False, "max.poll.interval.ms": 300_000}
+
+
+class Heard:
+    """What the user's callbacks hear."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, list[TopicPartition]]] = []
+
+    def subscribe(self, rig: Rig, *topics: str) -> None:
+        rig.subscribe(
+            *topics,
+            on_assigned=lambda tps: self.said.append(("assigned", tps)),
+            on_revoked=lambda tps: self.said.append(("revoked", tps)),
+            on_lost=lambda tps: self.said.append(("lost", tps)),
+        )
+
+
+def member(*, cooperative: bool = False, config: Mapping[str, object] | None = None) -> tuple[Rig, Heard]:
+    """A stable member of generation 1 that has partition A."""
+    strategy: list[Assignor] | None = [CooperativeRoundRobin()] if cooperative else None
+    rig, heard = Rig({**_GROUP, **(config or {})}, strategy=strategy), Heard()
+    heard.subscribe(rig, "t")
+    rig.become_stable(A)
+    assert rig.core.state is State.STABLE
+    heard.said.clear()
+    return rig, heard
+
+
+def beat(rig: Rig, code: ErrorCode) -> None:
+    """A heartbeat is sent and answered."""
+    rig.wait(3.1)
+    rig.refuse(ApiKey.HEARTBEAT, code, HeartbeatResponse)
+
+
+# --- joining ---
+
+
+def test_g3_a_member_id_that_is_given_is_taken_at_once() -> None:
+    rig = Rig(_GROUP)
+    rig.subscribe("t")
+    rig.poll()
+    rig.answer(ApiKey.JOIN_GROUP, JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="given"))
+    assert rig.message(ApiKey.JOIN_GROUP).member_id == "given"
+
+
+def test_g4_the_leader_divides_by_fresh_metadata() -> None:
+    rig = Rig(_GROUP, known=snapshot(t=1))
+    rig.subscribe("t")
+    rig.poll()
+    rig.join(1, leader=True)
+    assert rig.core.state is State.LEADING
+    rig.learn(snapshot(t=2))
+    rig.refresh(Call.LEAD)
+    [given] = rig.message(ApiKey.SYNC_GROUP).assignments
+    assert given.assignment == encode_one(Assignment((A, B)))
+
+
+def test_joins_and_syncs_go_their_own_way_so_that_nothing_waits_behind_them() -> None:
+    rig = Rig(_GROUP)
+    rig.subscribe("t")
+    rig.poll()
+    [join] = rig.asked(ApiKey.JOIN_GROUP)
+    assert isinstance(join.to, Coordinator)
+    assert join.to.channel is Channel.JOIN
+
+
+@pytest.mark.parametrize(
+    "code",
+    [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE],
+)
+def test_g1_a_coordinator_that_is_not_there_is_asked_again_after_a_pause(code: ErrorCode) -> None:
+    rig = Rig(_GROUP)
+    rig.subscribe("t")
+    rig.poll()
+    rig.refuse(ApiKey.JOIN_GROUP, code, JoinGroupResponse)
+    assert not rig.asked(ApiKey.JOIN_GROUP)
+    rig.wait(1)
+    assert rig.asked(ApiKey.JOIN_GROUP)
+
+
+def test_what_is_refused_for_good_is_raised_and_the_next_poll_joins_again() -> None:
+    rig = Rig(_GROUP)
+    rig.subscribe("t")
+    rig.poll()
+    rig.refuse(ApiKey.JOIN_GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED, JoinGroupResponse)
+    [error] = rig.raised()
+    assert isinstance(error, KafkaError)
+    assert (error.code, rig.core.state) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, State.OUT)
+    rig.poll()
+    assert rig.asked(ApiKey.JOIN_GROUP)
+
+
+def test_a_sync_without_an_answer_is_another_join_of_the_same_member() -> None:
+    rig = Rig(_GROUP)
+    rig.subscribe("t")
+    rig.poll()
+    rig.join(1)
+    rig.fail(ApiKey.SYNC_GROUP, DisconnectedError("gone"))
+    rig.wait(1)
+    assert rig.message(ApiKey.JOIN_GROUP).member_id == "me"
+
+
+# --- giving up and taking ---
+
+
+def test_g13_an_eager_member_gives_everything_up_before_it_joins() -> None:
+    rig, heard = member()
+    beat(rig, ErrorCode.REBALANCE_IN_PROGRESS)
+    assert rig.core.state is State.STABLE, "a rebalance begins in poll"
+    rig.poll()
+    assert not rig.asked(ApiKey.JOIN_GROUP), "not before the user knows"
+    rig.run_callback()
+    assert heard.said == [("revoked", [A])]
+    assert rig.asked(ApiKey.JOIN_GROUP)
+    assert rig.core.positions.assignment == frozenset()
+
+
+def test_g14_a_cooperative_member_keeps_what_it_has_and_yields_what_goes() -> None:
+    rig, heard = member(cooperative=True)
+    beat(rig, ErrorCode.REBALANCE_IN_PROGRESS)
+    rig.poll()
+    assert rig.core.positions.assignment == {A}
+    rig.join(2)
+    rig.sync(B)
+    assert rig.core.positions.assignment == {A}, "it changes in poll alone"
+    rig.poll()
+    rig.run_callback()
+    rig.poll()
+    rig.run_callback()
+    assert heard.said == [("revoked", [A]), ("assigned", [B])]
+    rig.poll()
+    assert rig.asked(ApiKey.JOIN_GROUP), "others wait for what was given up"
+
+
+def test_g12_who_was_expelled_has_lost_what_it_had_and_joins_as_a_new_member() -> None:
+    rig, heard = member()
+    beat(rig, ErrorCode.UNKNOWN_MEMBER_ID)
+    assert rig.core.state is State.OUT
+    assert rig.core.holds_back
+    rig.poll()
+    rig.run_callback()
+    assert heard.said == [("lost", [A])]
+    assert rig.message(ApiKey.JOIN_GROUP).member_id == ""
+
+
+@pytest.mark.parametrize("api", [ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP])
+def test_g12_what_a_cooperative_member_kept_is_lost_when_the_group_drops_it(api: ApiKey) -> None:
+    rig, heard = member(cooperative=True)
+    beat(rig, ErrorCode.REBALANCE_IN_PROGRESS)
+    rig.poll()
+    if api is ApiKey.SYNC_GROUP:
+        rig.join(2)
+        rig.refuse(api, ErrorCode.ILLEGAL_GENERATION, SyncGroupResponse)
+    else:
+        rig.refuse(api, ErrorCode.UNKNOWN_MEMBER_ID, JoinGroupResponse)
+    assert rig.core.holds_back
+    rig.poll()
+    rig.run_callback()
+    assert heard.said == [("lost", [A])]
+    rig.wait(1)
+    assert rig.message(ApiKey.JOIN_GROUP).member_id == ("me" if api is ApiKey.SYNC_GROUP else "")
+
+
+def test_g12_who_is_expelled_while_the_user_gives_up_loses_the_rest() -> None:
+    rig, heard = member(cooperative=True)
+    beat(rig, ErrorCode.REBALANCE_IN_PROGRESS)
+    rig.poll()
+    rig.join(2)
+    rig.sync(B)
+    rig.poll()
+    rig.wait(3)
+    rig.refuse(ApiKey.HEARTBEAT, ErrorCode.UNKNOWN_MEMBER_ID, HeartbeatResponse)
+    rig.run_callback()
+    assert (rig.core.state, heard.said) == (State.OUT, [("revoked", [A])])
+    rig.poll()
+    assert rig.core.state is State.JOINING
+
+
+def test_what_a_callback_raises_is_raised_by_poll_and_the_rebalance_goes_on() -> None:
+    rig, _ = member()
+    beat(rig, ErrorCode.REBALANCE_IN_PROGRESS)
+    rig.poll()
+    rig.run_callback(RuntimeError("mine"))
+    assert [str(error) for error in rig.raised()] == ["mine"]
+    assert rig.asked(ApiKey.JOIN_GROUP)
+
+
+def test_partitions_of_topics_that_are_not_wanted_any_more_are_not_taken() -> None:
+    rig = Rig({**_GROUP, "group.instance.id": "i"}, known=snapshot(t=1, u=1))
+    rig.subscribe("t")
+    rig.become_stable(A, TopicPartition("u", 0))
+    assert rig.core.positions.assignment == {A}
+
+
+# --- heartbeats and polls ---
+
+
+def test_a_new_generation_is_asked_often_at_first() -> None:
+    rig, _ = member()
+    begun_s = rig.now_s
+    sent: list[float] = []
+    for _ in range(4):
+        while not rig.asked(ApiKey.HEARTBEAT):
+            rig.wait(0.01)
+        sent.append(round(rig.now_s - begun_s, 2))
+        rig.answer(ApiKey.HEARTBEAT, HeartbeatResponse())
+    assert sent == pytest.approx([0.05, 0.15, 0.35, 0.75], abs=0.05)
+
+
+def test_g9_who_does_not_poll_in_time_leaves_and_is_told_once() -> None:
+    rig, heard = member(config={"max.poll.interval.ms": 10_000})
+    rig.wait(11)
+    assert rig.message(ApiKey.LEAVE_GROUP).members[0].member_id == "me"
+    rig.answer(ApiKey.LEAVE_GROUP, LeaveGroupResponse())
+    took_ms = rig.core.polled(rig.now_s)
+    assert took_ms is not None
+    assert took_ms >= 10_000
+    assert rig.core.polled(rig.now_s) is None
+    rig.poll()
+    rig.run_callback()
+    assert heard.said == [("lost", [A])]
+
+
+def test_who_waits_in_poll_polls_in_time() -> None:
+    rig, _ = member(config={"max.poll.interval.ms": 10_000})
+    rig.core.watch.in_poll = True
+    rig.wait(60)
+    assert not rig.asked(ApiKey.LEAVE_GROUP)
+
+
+def test_g15_who_is_fenced_says_so_at_every_poll_and_does_not_take_the_id_back() -> None:
+    rig, heard = member(config={"group.instance.id": "i"})
+    beat(rig, ErrorCode.FENCED_INSTANCE_ID)
+    for _ in range(2):
+        assert [type(error) for error in rig.raised()] == [FencedInstanceIdError]
+        rig.poll()
+        rig.run_all_callbacks()
+    assert heard.said == [("lost", [A])]
+    assert not rig.asked(ApiKey.JOIN_GROUP)
+
+
+# --- leaving ---
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_g10_close_gives_back_and_leaves_unless_the_member_is_static(static: bool) -> None:
+    rig, heard = member(config={"group.instance.id": "i"} if static else {})
+    rig.do(rig.core.close, "call", True)
+    rig.run_callback()
+    assert heard.said == [("revoked", [A])]
+    assert bool(rig.asked(ApiKey.LEAVE_GROUP)) is not static
+    if not static:
+        rig.answer(ApiKey.LEAVE_GROUP, LeaveGroupResponse())
+    assert rig.finished["call"].error is None
+
+
+def test_g10_close_does_not_wait_for_a_coordinator_that_is_silent() -> None:
+    rig, _ = member()
+    rig.do(rig.core.close, "call", True)
+    rig.run_callback()
+    assert "call" not in rig.finished
+    rig.wait(6)
+    assert "call" in rig.finished
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID])
+def test_g10_whatever_a_heartbeat_is_answered_meanwhile_close_ends(code: ErrorCode) -> None:
+    rig, _ = member()
+    rig.wait(3.1)
+    rig.do(rig.core.close, "call", True)
+    rig.refuse(ApiKey.HEARTBEAT, code, HeartbeatResponse)
+    rig.run_all_callbacks()
+    rig.wait(6)
+    assert "call" in rig.finished
+
+
+def test_what_a_callback_raises_in_close_is_raised_there() -> None:
+    rig, _ = member()
+    rig.do(rig.core.close, "call", True)
+    rig.run_callback(RuntimeError("mine"))
+    rig.answer(ApiKey.LEAVE_GROUP, LeaveGroupResponse())
+    assert str(rig.finished["call"].error) == "mine"
+
+
+def test_a_client_that_nobody_closed_leaves_without_a_word_to_the_user() -> None:
+    rig, heard = member()
+    rig.do(rig.core.depart, "call")
+    rig.answer(ApiKey.LEAVE_GROUP, LeaveGroupResponse())
+    assert ("call" in rig.finished, heard.said) == (True, [])
+
+
+# --- assignors: suspicion 2 of issue 8 ---
+
+
+class Broken(RangeAssignor):
+    """Raises in `where`, once."""
+
+    def __init__(self, where: str, fault: BaseException) -> None:
+        self._where: str | None = where
+        self._fault = fault
+
+    def _come_to(self, where: str) -> None:
+        if where == self._where:
+            self._where = None
+            raise self._fault
+
+    def subscription_user_data(self, topics: frozenset[str]) -> bytes | None:
+        self._come_to("subscription_user_data")
+        return None
+
+    def assign(self, cluster: Cluster, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
+        self._come_to("assign")
+        return super().assign(cluster, subscriptions)
+
+    def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
+        self._come_to("on_assignment")
+
+
+@pytest.mark.parametrize("instance", [{}, {"group.instance.id": "i"}], ids=["dynamic", "static"])
+@pytest.mark.parametrize("fault", [KeyError("k"), SystemExit(3), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("where", ["subscription_user_data", "assign", "on_assignment"])
+def test_a7_an_assignor_that_raises_is_told_and_the_group_goes_on_without_its_member(
+    where: str, fault: BaseException, instance: dict[str, object]
+) -> None:
+    rig = Rig({**_GROUP, **instance}, strategy=[Broken(where, fault)])
+    rig.subscribe("t")
+    rig.poll()
+    if where != "subscription_user_data":
+        rig.join(1, leader=True)
+        rig.refresh(Call.LEAD)
+    if where == "on_assignment":
+        rig.sync(A)
+    [error] = rig.raised()
+    assert isinstance(error, AssignorError)
+    assert error.__cause__ is fault
+    if where != "subscription_user_data":  # which was before it had an id
+        assert rig.message(ApiKey.LEAVE_GROUP).members[0].group_instance_id == instance.get("group.instance.id")
+        rig.answer(ApiKey.LEAVE_GROUP, LeaveGroupResponse())
+    rig.become_stable(A, generation=2)
+    assert rig.core.positions.assignment == {A}
+
+
+# --- the leader and partition counts: suspicion 9 of issue 8 ---
+
+
+def described(*tps: TopicPartition, state: str = "Stable") -> DescribeGroupsResponse:
+    """What the coordinator says that the group's members have."""
+    one = DescribedGroupMember("m", member_assignment=encode_one(Assignment(tps)))
+    return DescribeGroupsResponse(groups=(DescribedGroup(group_id="g", group_state=state, members=(one,)),))
+
+
+def returned_leader(counted: int) -> Rig:
+    """A static leader that came back; metadata knows `counted` partitions."""
+    rig = Rig({**_GROUP, "group.instance.id": "i"}, known=snapshot(t=counted))
+    rig.subscribe("t")
+    rig.poll()
+    rig.join(5, leader=True, skip=True)
+    assert rig.message(ApiKey.SYNC_GROUP).assignments == ()
+    rig.refresh(Call.LEAD)
+    rig.sync(A)
+    rig.poll()
+    assert rig.core.state is State.STABLE
+    return rig
+
+
+def test_g11_a_leader_rejoins_when_partitions_are_added() -> None:
+    rig = Rig(_GROUP, known=snapshot(t=1))
+    rig.subscribe("t")
+    rig.poll()
+    rig.join(1, leader=True)
+    rig.refresh(Call.LEAD)
+    rig.sync(A)
+    rig.poll()
+    assert rig.core.rejoin_reason is None
+    rig.learn(snapshot(t=2))
+    assert rig.core.rejoin_reason == "topics have other partitions than were assigned"
+
+
+def test_g15_a_static_leader_that_came_back_sees_partitions_that_are_added() -> None:
+    rig = returned_leader(1)
+    rig.answer(ApiKey.DESCRIBE_GROUPS, described(A))
+    assert rig.core.rejoin_reason is None
+    rig.learn(snapshot(t=2))
+    assert rig.core.rejoin_reason is not None
+
+
+def test_g15_a_static_leader_that_came_back_sees_partitions_that_were_added_while_it_was_away() -> None:
+    rig = returned_leader(2)
+    assert rig.core.rejoin_reason is None
+    rig.answer(ApiKey.DESCRIBE_GROUPS, described(A))
+    assert rig.core.rejoin_reason is not None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        described(A, state="PreparingRebalance"),
+        DescribeGroupsResponse(groups=(DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED),)),
+        DescribeGroupsResponse(),
+        DescribeGroupsResponse(
+            groups=(DescribedGroup(group_state="Stable", members=(DescribedGroupMember(member_assignment=b"\0"),)),)
+        ),
+    ],
+    ids=["rebalancing", "refused", "nothing", "unreadable"],
+)
+def test_g15_what_the_coordinator_does_not_tell_a_returned_leader_it_takes_from_metadata(
+    answer: DescribeGroupsResponse,
+) -> None:
+    rig = returned_leader(2)
+    rig.answer(ApiKey.DESCRIBE_GROUPS, answer)
+    assert rig.core.rejoin_reason is None
+    rig.learn(snapshot(t=3))
+    assert rig.core.rejoin_reason is not None
+
+
+def test_a_follower_does_not_count_partitions() -> None:
+    rig, _ = member()
+    rig.learn(snapshot(t=5))
+    assert rig.core.rejoin_reason is None
+    assert rig.core.positions.assignment == partitions("t", 0)

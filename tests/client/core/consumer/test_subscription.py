@@ -1,0 +1,33 @@
+"""SPEC C1: topics by name, by pattern, or partitions by hand."""
+
+import re
+
+import pytest
+
+from ottla.client.core.consumer.subscription import Kind, Subscription
+from ottla.client.errors import IllegalStateError
+from tests.client.core.consumer.rig import snapshot
+
+
+def test_c1_a_pattern_matches_whole_names_and_leaves_internal_topics_alone() -> None:
+    subscription = Subscription()
+    subscription.subscribe(re.compile("a.*|__.*"))
+    assert subscription.match(snapshot(a1=1, ba1=1, __offsets=1), exclude_internal=True)
+    assert subscription.topics == {"a1"}
+    assert not subscription.match(snapshot(a1=2), exclude_internal=True)
+    assert subscription.match(snapshot(a1=1, a2=1), exclude_internal=True)
+
+
+def test_c1_topics_patterns_and_partitions_by_hand_exclude_each_other() -> None:
+    subscription = Subscription()
+    subscription.assign()
+    with pytest.raises(IllegalStateError, match="unsubscribe"):
+        subscription.subscribe(["t"])
+    subscription.clear()
+    subscription.subscribe(["t"])
+    with pytest.raises(IllegalStateError, match="unsubscribe"):
+        subscription.assign()
+    subscription.clear()
+    assert subscription.kind is Kind.NONE
+    with pytest.raises(TypeError, match="not a str"):
+        subscription.subscribe("t")
