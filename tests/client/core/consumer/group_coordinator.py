@@ -114,7 +114,7 @@ class Coordinator:
                     self.accepted.add((request.member_id, topic.name, p.partition_index, p.committed_offset))
 
     def _give_answers(self) -> None:
-        for token in [token for token in self._waiting if token in self._rig.answers]:
+        while (token := next((each for each in self._waiting if each in self._rig.answers), None)) is not None:
             self._waiting.pop(token)(self._rig.answers[token])
 
 

@@ -141,8 +141,9 @@ class Membership:
         member, shared = self._member, self._shared
         told = tell and bool(member.member_id) and (member.group_instance_id is None or even_static)
         request = leave_request(member, reason)
-        # who is not told goes on counting on this member: with its id it can say that it has nothing any more (KIP-429)
-        self._forget(reason, keep_member_id=not told and self._protocol is RebalanceProtocol.COOPERATIVE)
+        # A static member is still counted on: only with its id can it say that it has, or wants, something else by now.
+        # Without, it would be its own successor, get what it had before, and what it lost would be nobody's.
+        self._forget(reason, keep_member_id=not told)
         if told:
             self._leave_until_s = now_s + _LEAVE_TIMEOUT_S
             ticket = shared.eras.of_member(Call.LEAVE)
@@ -165,15 +166,15 @@ class Membership:
     def advance(self, now_s: float) -> float | None:
         """Do what is due; when to look again."""
         watch = self._shared.watch
-        if self.state is State.JOINING and self._join_at_s is not None and now_s >= self._join_at_s:
-            self._join_at_s = None
-            self._match_or_join(now_s)
         if self.state is State.LEAVING and self._leave_until_s is not None and now_s >= self._leave_until_s:
             self.left()
         if self._heartbeats.are_sent and not self._leavers and now_s >= watch.deadline_s(now_s):
             self._poll_came_too_late(now_s)
         if watch.in_poll or self._leavers:
             self._change_assignment(now_s)
+        if self.state is State.JOINING and self._join_at_s is not None and now_s >= self._join_at_s:
+            self._join_at_s = None
+            self._match_or_join(now_s)
         self._settle_leavers()
         times = [self._heartbeats.advance(now_s)]
         if self._heartbeats.are_sent and not self._leavers:
