@@ -24,27 +24,16 @@ _ELSEWHERE: dict[str, tuple[str, ...] | str] = {
     "blocking/admin.py": ("journeys.py",),
     "blocking/producer.py": ("journeys.py", "blocking/test_unclosed.py", "blocking/test_loop_thread.py"),
     # one table of keys, in three files
-    "config/consumer.py": ("config/test_config.py", "test_consumer_parts.py"),
     "config/producer.py": ("config/test_config.py",),
     # the shell of the consumer: its calls, one file a concern
     "consumer/consumer.py": ("consumer/test_polls_that_hang.py", "consumer/test_cancellation.py"),
     # rules of the consumer's core that only show with others of them
-    "core/consumer/commits.py": ("consumer/test_commits_limits.py",),
     "core/consumer/core.py": ("core/consumer/test_group_model.py",),
     "core/consumer/fetch_buffer.py": ("core/consumer/test_bad_records.py", "consumer/test_fetch_answers.py"),
     "core/consumer/fetching.py": ("consumer/test_fetch_answers.py", "core/consumer/test_bad_records.py"),
     "core/consumer/giving_up.py": ("core/consumer/test_group_model.py",),
-    "core/consumer/group_protocol.py": ("test_consumer_parts.py",),
-    "core/consumer/membership.py": (
-        "core/consumer/test_group_model.py",
-        "consumer/test_membership_generations.py",
-        "consumer/test_membership_heartbeats.py",
-        "consumer/test_membership_static.py",
-        "consumer/test_membership_assignors.py",
-    ),
     "core/consumer/positions.py": ("core/consumer/test_resets.py", "core/consumer/test_validation.py"),
     "core/consumer/shared.py": ("core/consumer/test_group_model.py",),
-    "core/consumer/states.py": ("core/consumer/test_group_model.py",),
     "core/intents.py": _ONLY_VALUES,
     # rules of the producer's core that only show with others of them
     "core/producer/batch.py": ("core/producer/test_split.py", "core/producer/test_accumulator.py"),
