@@ -4,7 +4,7 @@ Written from the protocol (SPEC P3, T2-T5; KIP-98, KIP-360, KIP-890), not from o
 its whole log: moves and lost answers are the business of `world`.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
 from ottla.client.core.producer.identity import MODULUS, ProducerIdentity
@@ -22,38 +22,49 @@ class Written:
 
 
 @dataclass
-class Leader:
-    """One partition's log, and what it knows of the one producer."""
+class Known:
+    """What a leader knows of a producer id."""
 
-    log: list[Written] = field(default_factory=list)
     epoch: int = -1
     next_sequence: int = 0
     recent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=5))
 
+    def begin(self, epoch: int) -> None:
+        self.epoch, self.next_sequence = epoch, 0
+        self.recent.clear()
+
+
+@dataclass
+class Leader:
+    """One partition's log, and what it knows of producers: of one, unless its epochs were used up."""
+
+    log: list[Written] = field(default_factory=list)
+    producers: defaultdict[int, Known] = field(default_factory=lambda: defaultdict(Known))
+
     def append(
         self, values: list[int], identity: ProducerIdentity, sequence: int, transaction: int | None
     ) -> ErrorCode:
-        if identity.epoch < self.epoch:
+        known = self.producers[identity.producer_id]
+        if identity.epoch < known.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        if identity.epoch > self.epoch:
-            if sequence != 0 and self.epoch >= 0:  # of a producer it does not know it takes any (KAFKA-14359)
+        if identity.epoch > known.epoch:
+            if sequence != 0 and known.epoch >= 0:  # of a producer it does not know it takes any (KAFKA-14359)
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-            self.recent.clear()
-        elif (sequence, len(values)) in self.recent:
+            known.begin(identity.epoch)
+        elif (sequence, len(values)) in known.recent:
             return ErrorCode.NONE
-        elif sequence != self.next_sequence:
+        elif sequence != known.next_sequence:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        self.epoch = identity.epoch
-        self.recent.append((sequence, len(values)))
-        self.next_sequence = (sequence + len(values)) % MODULUS
+        known.recent.append((sequence, len(values)))
+        known.next_sequence = (sequence + len(values)) % MODULUS
         self.log.append(Written(values, transaction))
         return ErrorCode.NONE
 
-    def fence(self, epoch: int) -> None:
-        """A marker with this epoch was written."""
-        if epoch > self.epoch:
-            self.epoch, self.next_sequence = epoch, 0
-            self.recent.clear()
+    def fence(self, identity: ProducerIdentity) -> None:
+        """A marker of this producer was written."""
+        known = self.producers[identity.producer_id]
+        if identity.epoch > known.epoch:
+            known.begin(identity.epoch)
 
     @property
     def values(self) -> list[int]:
@@ -125,7 +136,7 @@ class Coordinator:
 
     def _finish(self, outcome: str) -> None:
         for partition in self.partitions:
-            self.leaders[partition].fence(self.identity.epoch)
+            self.leaders[partition].fence(self.identity)
         self.outcomes[self.number] = self.last_outcome = outcome
         self.number += 1
         self.partitions.clear()

@@ -7,10 +7,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ottla.client.core.intents import Channel, Connect, NotSentError, RefreshMetadata
+from ottla.client.core.producer.identity import MAX_EPOCH
 from tests.client.core.producer.histories import (
     READ_LATE,
     Step,
     acknowledged,
+    assert_no_acknowledged_record_is_harmed,
     assert_nothing_is_harmed,
     assert_transactions_are_whole,
     run,
@@ -64,6 +66,14 @@ def test_p4_any_loss_of_requests_or_answers_leaves_every_record_once_and_in_orde
 @example([*READ_LATE, ("round trips", 4), ("haunt", 1)])
 def test_p5_a_batch_given_up_on_harms_no_other(steps: list[Step]) -> None:
     assert_nothing_is_harmed(run(steps))
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.lists(st.one_of(_STEPS, _MOVES, _GIVE_UPS), max_size=50))
+@example([*_INTRODUCED, ("produce", 1), ("invalid", 1), ("produce", 1), ("wait", 2_500), ("expire", 0), ("produce", 1)])
+def test_p5_epochs_that_are_used_up_and_topics_that_are_forgotten_harm_no_record(steps: list[Step]) -> None:
+    world = run(steps, first_epoch=MAX_EPOCH - 1, metadata_max_idle_ms=5_000)
+    assert_no_acknowledged_record_is_harmed(world)
 
 
 @settings(max_examples=500, deadline=None)

@@ -77,6 +77,21 @@ def test_without_a_pause_between_repetitions_a_missing_leader_is_waited_for_calm
     assert delivery.done()
 
 
+def test_all_topics_that_have_gone_are_asked_for() -> None:
+    producer = ByHand("a", "b")
+    for topic in ("a", "b"):
+        producer.send(topic)
+    producer.identify(7, 0)
+    producer.connect()
+    producer.acknowledge()
+    producer.know()
+    for topic in ("a", "b"):
+        producer.send(topic)
+    producer.pass_time(1.0)
+    tracked = [intent.topics for intent in producer.intended if isinstance(intent, intents.Track)]
+    assert frozenset().union(*tracked) == {"a", "b"}, "b waited until a had come back"
+
+
 # transactions
 
 

@@ -78,7 +78,10 @@ class Record:
 class World:
     """One producer and its cluster. Steps are methods; `finish` heals everything and waits for the end."""
 
-    def __init__(self, *, transactional: bool = False, implicit: bool = True, **config: object) -> None:
+    def __init__(
+        self, *, transactional: bool = False, implicit: bool = True, first_epoch: int = 0, **config: object
+    ) -> None:
+        """`first_epoch` is that of every producer id that a plain producer gets."""
         settings = CONFIG | {name.replace("_", "."): value for name, value in config.items()}
         if transactional:
             settings["transactional.id"] = "x"
@@ -96,6 +99,7 @@ class World:
         self.records: list[Record] = []
         self.finished: dict[Any, intents.Finish] = {}
         self.next_producer_id = 7
+        self.first_epoch = first_epoch
         self.transaction: int | None = None
         self.results: dict[int, str] = {}
         self._feeding = False
@@ -159,6 +163,8 @@ class World:
         """A batch of `count` records."""
         if self.transactional and (self.transaction is None or not self.may_send):
             return
+        if not self.core.accumulator.knows(TOPIC):  # it was idle, and forgotten
+            self.feed(self.core.metadata, ClusterSnapshot(), self.snapshot())
         for _ in range(count):
             value = len(self.records)
             record = (TOPIC, partition, 1, None, b"%d" % value, (), None)
@@ -248,7 +254,7 @@ class World:
                 return InitProducerIdResponse(0, code, *identity)
             case ApiKey.INIT_PRODUCER_ID:
                 self.next_producer_id += 1
-                return InitProducerIdResponse(0, 0, self.next_producer_id, 0)
+                return InitProducerIdResponse(0, 0, self.next_producer_id, self.first_epoch)
             case ApiKey.ADD_PARTITIONS_TO_TXN:
                 identity = ProducerIdentity(message.v3_and_below_producer_id, message.v3_and_below_producer_epoch)
                 numbers = {number for topic in message.v3_and_below_topics for number in topic.partitions}

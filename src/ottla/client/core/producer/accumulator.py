@@ -86,8 +86,9 @@ class Accumulator:
         self._limits = limits
         self._rng = rng
         self._delivery = delivery
-        self._partitioner = partitioner
-        self._keyed = not ignore_keys
+        #: Chooses the partition of a record with a key (or of any, if the user gave it); None when any will do.
+        self._choose = partitioner or (None if ignore_keys else by_key)
+        self._chooses_for_all = partitioner is not None
         self._check = check
         self._topics: dict[str, _Topic] = {}
         self._used_bytes = 0
@@ -109,14 +110,11 @@ class Accumulator:
 
     def partition_of(self, topic: str, key: bytes | None) -> int | None:
         """The partition of a key; None when any will do, NOT_KNOWN when the topic is not known."""
-        if self._partitioner is None and (key is None or not self._keyed):
+        choose = self._choose
+        if choose is None or (key is None and not self._chooses_for_all):
             return None
         state = self._topics.get(topic)
-        if state is None:
-            return NOT_KNOWN
-        if self._partitioner is not None:
-            return self._partitioner(topic, key, state.count)
-        return by_key(topic, key, state.count)
+        return NOT_KNOWN if state is None else choose(topic, key, state.count)
 
     def unsettled_records(self) -> int:
         """How many records have an open fate. The collector may ask, in the middle of anything."""
@@ -189,8 +187,7 @@ class Accumulator:
             raise IllegalStateError(f"topic {topic} has no partition")
         builder = BatchBuilder(limit)
         index = builder.try_append(timestamp_ms, key, value, headers)  # raises for what is no record
-        batch = self._new_batch(queue, builder, limit)
-        queue.open = batch
+        batch = self._open_batch(queue, builder, limit)
         delivery = self._delivery(batch.outcome, index, timestamp_ms)
         if on_delivery is not None:
             batch.callbacks.append((delivery, on_delivery))
@@ -208,8 +205,7 @@ class Accumulator:
         if not self._has_room(builder.size_bytes):
             return None
         self._close_open(state, queue)
-        batch = self._new_batch(queue, builder, builder.size_bytes)
-        queue.open = batch
+        batch = self._open_batch(queue, builder, builder.size_bytes)
         self._close_open(state, queue)
         return self._delivery(batch.outcome, WHOLE_BATCH, NO_TIMESTAMP_MS)
 
@@ -375,13 +371,15 @@ class Accumulator:
             )
         return state.queues[partition]
 
-    def _new_batch(self, queue: PartitionQueue, builder: BatchBuilder, reserved_bytes: int) -> ProducerBatch:
+    def _open_batch(self, queue: PartitionQueue, builder: BatchBuilder, reserved_bytes: int) -> ProducerBatch:
         queue.count += 1
         batch = ProducerBatch(queue.tp, (queue.count,), builder, reserved_bytes)
+        self._undated.append(batch)
+        # no call from here on: a Ctrl-C in between would leave a batch that is waited for and never sent
         self._used_bytes += reserved_bytes
         self._incomplete[batch] = None
-        self._undated.append(batch)
         self._open[queue.tp] = queue
+        queue.open = batch
         return batch
 
     def _has_room(self, size_bytes: int) -> bool:

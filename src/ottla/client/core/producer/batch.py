@@ -62,7 +62,7 @@ class ProducerBatch:
         self.builder: BatchBuilder | None = builder
         #: (timestamp_ms, key, value, headers) → place in the batch, or -1 when it is full.
         self.append = builder.try_append
-        self.payload: bytearray | None = None
+        self.payload: bytes | bytearray | None = None
         self.identity: ProducerIdentity = NO_IDENTITY
         self.base_sequence = NO_SEQUENCE
         self.sequence_reset = False
@@ -99,14 +99,15 @@ class ProducerBatch:
         return self._sealed_bytes if builder is None else builder.size_bytes
 
     def seal(self, compression: Compression, level: int | None) -> None:
-        """Encode what was collected; nothing can be added any more. The header is stamped when it is sent."""
+        """Encode what was collected, as sent by who it is sent by now; nothing can be added any more."""
         if self.payload is None:
             builder = self.builder
             require(builder is not None, "a batch without records is sealed")
             assert builder is not None
             self._sealed_count = builder.record_count
             self._sealed_bytes = builder.size_bytes
-            self.payload = bytearray(builder.build(compression=compression, level=level))
+            self.stamped_as = (self.identity, self.base_sequence, self.transactional)
+            self.payload = builder.build(*self.identity, self.base_sequence, self.transactional, compression, level)
             self.release_builder()
 
     def split(self) -> "tuple[ProducerBatch, ProducerBatch]":
@@ -137,13 +138,14 @@ class ProducerBatch:
             halves[record_fate.index >= at].callbacks.append((record_fate, callback))
         return halves[0], halves[1]
 
-    def stamp(self) -> bytearray:
+    def stamp(self) -> bytes | bytearray:
         """The bytes with producer id, epoch, sequence and the transactional bit as they are now."""
         require(self.payload is not None, "a batch is sent before it is encoded")
         assert self.payload is not None
         wanted = (self.identity, self.base_sequence, self.transactional)
         if wanted != self.stamped_as:
-            set_producer(self.payload, *self.identity, self.base_sequence, transactional=self.transactional)
+            self.payload = stamped = bytearray(self.payload)
+            set_producer(stamped, *self.identity, self.base_sequence, transactional=self.transactional)
             self.stamped_as = wanted
         return self.payload
 

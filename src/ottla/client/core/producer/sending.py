@@ -80,24 +80,28 @@ class Sending:
         """Send what can be sent now; when to try again, if by time."""
         due, next_s = self._accumulator.waiting(now_s, self._linger_s)
         by_leader: dict[int, list[PartitionQueue]] = {}
+        leaderless: set[str] = set()
         for queue in due:
             leader = self.snapshot.leader(queue.tp)
             if leader == NO_LEADER:
-                next_s = earlier(next_s, self._look_for_leader(queue.tp.topic, now_s))
+                leaderless.add(queue.tp.topic)
             elif self._transactions is None or self._transactions.may_send(queue.tp):
                 by_leader.setdefault(leader, []).append(queue)
+        if leaderless:
+            next_s = earlier(next_s, self._look_for_leaders(leaderless, now_s))
         if self._transactions is not None:
             self._transactions.add_partitions(now_s)
         for leader, queues in by_leader.items():
             next_s = earlier(next_s, self._send_to(leader, queues, now_s))
         return next_s
 
-    def _look_for_leader(self, topic: str, now_s: float) -> float:
+    def _look_for_leaders(self, topics: set[str], now_s: float) -> float:
         if now_s >= self._refresh_at_s:
             self._refresh_at_s = now_s + self._pause_s
             self._intend(RefreshMetadata())
-            if topic not in self.snapshot.topics:  # deleted, with records of ours waiting: as if it were new
-                self._intend(Track(frozenset({topic})))
+            gone = topics - self.snapshot.topics.keys()
+            if gone:  # deleted, with records of ours waiting: as if they were new
+                self._intend(Track(frozenset(gone)))
         return self._refresh_at_s
 
     def _send_to(self, leader: int, queues: list[PartitionQueue], now_s: float) -> float | None:

@@ -84,9 +84,9 @@ class _Partition:
 
     def remove(self, batch: Sequenced) -> None:
         """`batch` is settled."""
-        at = next((n for n, other in enumerate(self.unanswered) if other is batch), None)
-        if at is None:
+        if batch not in self.unanswered:
             return
+        at = self.unanswered.index(batch)
         del self.unanswered[at]
         if at > 0:
             self.overtook += 1
@@ -124,13 +124,13 @@ class Sequencer:
     @property
     def needs_identity(self) -> bool:
         """Whether a producer id has to be asked for before anything can be sent."""
-        return not self.identity.valid
+        return self.identity.producer_id < 0
 
     # before a batch is sent
 
     def may_send(self, batch: Sequenced) -> bool:
         """Whether `batch`, the first in its partition's queue, may be sent now."""
-        if not self.identity.valid:
+        if self.needs_identity:
             return False
         partition = self._partitions.get(batch.tp)
         if partition is None:
