@@ -103,7 +103,8 @@ class Consumer:
             if consumer.can_take():
                 records = consumer.take(self._max_poll_records)
                 if records:
-                    self._thread.call_soon(consumer.taken)
+                    if consumer.made_room():
+                        self._thread.call_soon(consumer.taken)
                     return records
             return self._poll(lambda: consumer.take(self._max_poll_records), timeout_s) or []
         finally:

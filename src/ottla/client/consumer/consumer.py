@@ -29,7 +29,6 @@ from ottla.client.core.offsets import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
-    checked_offsets,
 )
 from ottla.client.errors import IllegalStateError, MaxPollIntervalExceededError, RequestTimeoutError
 from ottla.client.net.cluster import Cluster
@@ -242,7 +241,7 @@ class AsyncConsumer:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, timeout_s: float | None = None
     ) -> None:
         """Commit `offsets`, or what poll has returned. Raises CommitFailedError, RequestTimeoutError."""
-        checked = self._checked(offsets)
+        checked = self._lookups.checked(offsets)
         await self.start()
         await self._drive().call(self._core.commit, checked, self._timeout_ms(timeout_s))
 
@@ -250,7 +249,7 @@ class AsyncConsumer:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, callback: OnCommit | None = None
     ) -> None:
         """`commit` without waiting; `callback(offsets, error)` is called in a later poll. Raises IllegalStateError."""
-        checked = self._checked(offsets)
+        checked = self._lookups.checked(offsets)
         self._drive().feed(self._core.commit_async, checked, callback)
 
     async def offsets_for_times(
@@ -307,6 +306,10 @@ class AsyncConsumer:
     def has_fetches(self) -> bool:
         """Whether `take_arrow` would find something: what is stored of paused partitions does not count."""
         return self._core.buffer.has_takeable
+
+    def made_room(self) -> bool:
+        """Whether what was taken leaves room for another fetch: call `taken` then. In any thread."""
+        return self._core.buffer.made_room()
 
     def taken(self) -> None:
         """Records were taken: fetch more. On the loop."""
@@ -476,13 +479,6 @@ class AsyncConsumer:
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         self._drive()
         return await self._lookups.offsets_at(times, self._timeout_ms(timeout_s))
-
-    def _checked(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None
-    ) -> dict[TopicPartition, OffsetAndMetadata] | None:
-        if self.config.group_id is None:
-            raise IllegalStateError("commits need a group.id in the consumer's configuration")
-        return checked_offsets(offsets)
 
     def _seek_to(self, partitions: Iterable[TopicPartition], timestamp_ms: int) -> None:
         for tp in list(partitions) or self._core.positions.assignment:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from ottla.base.types import TopicPartition
 from ottla.client.config.consumer import ConsumerConfig
 from ottla.client.core.intents import Channel
-from ottla.client.core.offsets import OffsetAndMetadata, OffsetAndTimestamp
+from ottla.client.core.offsets import OffsetAndMetadata, OffsetAndTimestamp, checked_offsets
 from ottla.client.errors import IllegalStateError
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.coordinators import Coordinators
@@ -26,6 +26,14 @@ class Lookups:
         self._cluster = cluster
         self._supervisor = supervisor
         self._coordinators = Coordinators(cluster, Channel.COORDINATOR)
+
+    def checked(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None
+    ) -> dict[TopicPartition, OffsetAndMetadata] | None:
+        """What can be committed. Raises IllegalStateError without a group, ValueError for a negative offset."""
+        if self._config.group_id is None:
+            raise IllegalStateError("commits need a group.id in the consumer's configuration")
+        return checked_offsets(offsets)
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: float

@@ -20,6 +20,7 @@ from ottla.client.core.consumer.fetched import Decoding
 from ottla.client.core.consumer.intents import CallUser, WakePoll
 from ottla.client.core.consumer.states import State
 from ottla.client.core.intents import Ask, Broker, Channel, Connect, Finish, RefreshMetadata
+from ottla.client.core.intents import Coordinator as GroupCoordinator
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.errors import DisconnectedError, RequestTimeoutError
 from ottla.wire.apis import ApiKey
@@ -245,6 +246,9 @@ class Member:
         self._wake_s: float | None = None
         self._woken_at: list[float] = []
         self.failures: list[Exception] = []
+        self._joins = 0
+        #: As whom each request was asked.
+        self._asked_as: dict[int, object] = {}
         self.known = ClusterSnapshot()
         self.learn()
         self.subscribe(topics)
@@ -271,8 +275,15 @@ class Member:
         """An answer; one of an era before changes nothing."""
         if self.is_alive:
             self.do(self.core.woken)  # what is due now is no doing of the answer
-            with self.world.checks.era_rule(self, ask.ticket):
+            with self.world.checks.era_rule(self, ask, is_of_before=self._asked_as.pop(id(ask)) != self._standing(ask)):
                 self.do(self.core.answered, ask.ticket, answer)
+
+    def _standing(self, ask: Ask) -> object:
+        """Who asks: which member, after how many joins; or about which partitions, after how many resets."""
+        if ask.ticket.partitions:
+            states = [self.core.positions.get(tp) for tp in ask.ticket.partitions]
+            return [(id(state), state.version) for state in states if state is not None]
+        return self._joins, self.core.member.metadata
 
     def learn(self) -> None:
         """Metadata comes."""
@@ -382,10 +393,10 @@ class Member:
         match intent:
             case Connect(node_id, channel):
                 world.after(world.delay_s(), lambda: self.do(self.core.connected, node_id, channel))
-            case Ask(to=Broker(_, channel)):
+            case Ask(to=Broker(_, channel) | GroupCoordinator(_, _, channel)):
+                self._joins += intent.api is ApiKey.JOIN_GROUP
+                self._asked_as[id(intent)] = self._standing(intent)
                 self._wires[channel].send(intent)
-            case Ask():
-                self._wires[intent.to.channel].send(intent)  # type: ignore[union-attr]
             case RefreshMetadata(None):
                 world.after(world.delay_s(), self.learn)
             case RefreshMetadata(ticket):

@@ -163,3 +163,15 @@ def test_a_partition_taken_away_gives_nothing_more() -> None:
     buffer.add(FetchedPartition(state, LOG, ABORTED, decoding()))
     positions.assign([])
     assert buffer.take_records(100) == []
+
+
+def test_the_loop_is_woken_only_for_room_in_the_store() -> None:
+    state = at(0)
+    buffer = FetchBuffer()
+    buffer.add(FetchedPartition(state, batch(0, 4), (), decoding()))
+    assert not buffer.made_room()
+    buffer.take_records(3)
+    assert not buffer.made_room()
+    buffer.take_records(3)
+    assert buffer.made_room()
+    assert not buffer.made_room()

@@ -113,8 +113,12 @@ class ConsumerCore(Core):
         self._advance(now_s)
 
     def taken(self, now_s: float) -> None:
-        """Records were taken: fetch more."""
-        self._advance(now_s)
+        """Records were taken: fetch more. Once a poll, so no more is looked at than can have changed."""
+        if self._validation.waits_for_taker:
+            self._advance(now_s)
+            return
+        times = (self.wake_at_s, self._fetching.advance(now_s), self._shared.advance(now_s))
+        self.wake_at_s = min((at_s for at_s in times if at_s is not None), default=None)
 
     def subscribed(self, now_s: float) -> None:
         """The user subscribed to something else."""

@@ -19,6 +19,7 @@ class FetchBuffer:
 
     def __init__(self) -> None:
         self._fetches: deque[FetchedPartition] = deque()
+        self._made_room = False
 
     def __bool__(self) -> bool:
         return bool(self._fetches)
@@ -27,6 +28,11 @@ class FetchBuffer:
     def has_takeable(self) -> bool:
         """Whether there is something that a paused partition does not hold back."""
         return any(not fetch.state.paused and not fetch.is_void and not fetch.exhausted for fetch in self._fetches)
+
+    def made_room(self) -> bool:
+        """Whether a fetch was taken to its end since this was asked last: only then another one can be asked for."""
+        made_room, self._made_room = self._made_room, False
+        return made_room
 
     def add(self, fetch: FetchedPartition) -> None:
         """A fetch has come."""
@@ -61,7 +67,7 @@ class FetchBuffer:
                     taken = taken + records if taken else records
                 if fetch.is_void or fetch.exhausted:
                     self._fetches.popleft()
-                    _done(fetch)
+                    self._done(fetch)
         except BaseException as error:
             if not isinstance(error, Exception):  # the user's code was interrupted, and gets nothing
                 self._give_back(given)
@@ -89,7 +95,7 @@ class FetchBuffer:
             while self._fetches:
                 fetch = self._fetches[0]
                 if fetch.is_void or fetch.exhausted:
-                    _done(self._fetches.popleft())
+                    self._done(self._fetches.popleft())
                 elif fetch.state.paused or fetch.state.tp in taken:
                     left.append(self._fetches.popleft())
                 else:
@@ -110,15 +116,15 @@ class FetchBuffer:
         """`failed` is the first: put what has come of other partitions before it. The loop may be adding meanwhile."""
         failed.told()
         if failed.exhausted:  # it had nothing but the error
-            _done(self._fetches.popleft())
+            self._done(self._fetches.popleft())
             return
         fetches = [self._fetches.popleft() for _ in range(len(self._fetches))]
         fetches.sort(key=lambda fetch: fetch.state is failed.state)
         self._fetches.extendleft(reversed(fetches))
 
-
-def _done(fetch: FetchedPartition) -> None:
-    state = fetch.state
-    if fetch.version == state.version:
-        state.taken_fetches += 1
-        state.taken_bytes += fetch.size_bytes
+    def _done(self, fetch: FetchedPartition) -> None:
+        self._made_room = True
+        state = fetch.state
+        if fetch.version == state.version:
+            state.taken_fetches += 1
+            state.taken_bytes += fetch.size_bytes

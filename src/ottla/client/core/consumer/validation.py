@@ -34,6 +34,8 @@ class Validation:
         self._shared = shared
         self._happened = happened
         self._retry_at_s = 0.0
+        #: Something that was fetched of a doubtful partition is to be taken first.
+        self.waits_for_taker = False
 
     def metadata(self) -> None:
         """Leaders may have changed."""
@@ -46,8 +48,12 @@ class Validation:
     def advance(self, now_s: float) -> float | None:
         """Ask for what is doubtful; when to do it again."""
         by_leader: dict[int, list[PartitionState]] = {}
+        self.waits_for_taker = False
         for state in self._shared.positions:
-            if not state.validate or state.looked_up or state.buffered_fetches:
+            if not state.validate or state.looked_up:
+                continue
+            if state.buffered_fetches:
+                self.waits_for_taker = True
                 continue
             if state.position_epoch == UNKNOWN_EPOCH or state.position == NO_POSITION:
                 state.validate = False
