@@ -26,6 +26,7 @@ _ELSEWHERE: dict[str, tuple[str, ...] | str] = {
     # one table of keys, in three files
     "config/producer.py": ("config/test_config.py",),
     # the shell of the consumer: its calls, one file a concern
+    "consumer/lookups.py": ("consumer/test_offsets_left_out.py",),
     "consumer/consumer.py": ("consumer/test_polls_that_hang.py", "consumer/test_cancellation.py"),
     # rules of the consumer's core that only show with others of them
     "core/consumer/core.py": ("core/consumer/test_group_model.py",),
