@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,9 +15,8 @@ from sim.mutants import mutants
 from sim.world import Kind, World
 from tests.house.tree import ROOT
 
-#: Seeds of every run; and how many more are drawn.
-_FIXED = range(12)
-_DRAWN = 3
+#: Always the same: a drawn seed that fails would stop somebody whose change has nothing to do with it. `make sim` draws.
+_SEEDS = range(12)
 #: A bug that was put in is found within so many worlds.
 _MOST_SEEDS = 200
 
@@ -32,14 +30,9 @@ def _quiet() -> Iterator[None]:
     logging.disable(before)
 
 
-def _drawn() -> list[int]:
-    first = random.SystemRandom().randrange(10**9)
-    return [first + at for at in range(_DRAWN)]
-
-
 @pytest.mark.parametrize("kind", Kind)
 def test_the_short_run_shows_no_anomaly(kind: Kind) -> None:
-    for seed in [*_FIXED, *_drawn()]:
+    for seed in _SEEDS:
         print(f"{kind.value} world {seed}")
         summary = one(seed, kind)
         assert not summary.names, f"make sim SEED={seed} KIND={kind.value}\n{summary.text}"

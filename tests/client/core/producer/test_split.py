@@ -96,6 +96,17 @@ def test_halves_may_be_split_again() -> None:
     assert [delivery.result(0).offset for delivery in sent] == [0, 1, 10, 11, 11, 12, 21, 22]
 
 
+def test_who_wants_to_hear_of_a_record_is_told_with_the_half_that_has_it() -> None:
+    bench = Bench()
+    sent = [bench.add(b"v" * 100) for _ in range(8)]
+    _, second = bench.refused()
+    bench.acc.drop(second)
+    second.seal(Compression.NONE, None)
+    quarters = bench.acc.split(second)
+    for quarter, records in zip(quarters, (sent[4:6], sent[6:]), strict=True):
+        assert [delivery for delivery, _ in quarter.callbacks] == records
+
+
 def test_halves_stand_where_the_whole_stood_in_the_queue_and_in_memory() -> None:
     bench = Bench()
     for _ in range(2):

@@ -25,6 +25,7 @@ class ProducerBatch:
         "builder",
         "callbacks",
         "created_s",
+        "first_place",
         "identity",
         "last_error",
         "number",
@@ -54,6 +55,8 @@ class ProducerBatch:
         self.number = number
         #: When it was begun, as the core has seen it.
         self.created_s = inf
+        #: Place of its first record in the batch that the users' records were put into, of which it may be a part.
+        self.first_place = 0
         #: What it takes of `buffer.memory`.
         self.reserved_bytes = reserved_bytes
         self.outcome = Outcome(tp)
@@ -134,8 +137,9 @@ class ProducerBatch:
             )
         )
         self.outcome.split(at, halves[0].outcome, halves[1].outcome)
+        halves[0].first_place, halves[1].first_place = self.first_place, self.first_place + at
         for record_fate, callback in self.callbacks:
-            halves[record_fate.index >= at].callbacks.append((record_fate, callback))
+            halves[record_fate.index >= halves[1].first_place].callbacks.append((record_fate, callback))
         return halves[0], halves[1]
 
     def stamp(self) -> bytes | bytearray:
