@@ -15,7 +15,7 @@ from sim.mutants import mutants
 from sim.world import Kind, World
 from tests.house.tree import ROOT
 
-#: Always the same: a drawn seed that fails would stop somebody whose change has nothing to do with it. `make sim` draws.
+#: Always the same: a drawn seed that fails would stop somebody whose change is not the cause. `make sim` draws.
 _SEEDS = range(12)
 #: A bug that was put in is found within so many worlds.
 _MOST_SEEDS = 200
