@@ -92,6 +92,8 @@ class _Transaction:
         self.partitions: set[TopicPartition] = set()
         #: The epoch and the direction of the end before, which may be asked for again.
         self.ended: tuple[int, bool] | None = None
+        #: The epoch of who asked for this one.
+        self.asked_with = -1
 
 
 class FakeCoordinator:
@@ -213,8 +215,11 @@ class FakeCoordinator:
         if known is None:
             self._next_producer_id += 1
             known = self.transactions[request.transactional_id] = _Transaction(self._next_producer_id)
+        if request.producer_epoch >= 0 and request.producer_epoch == known.asked_with:  # its answer was lost
+            return InitProducerIdResponse(0, 0, known.producer_id, known.epoch)
         if request.producer_epoch >= 0 and request.producer_epoch != known.epoch:
             return InitProducerIdResponse(0, ErrorCode.PRODUCER_FENCED, -1, -1)
+        known.asked_with = request.producer_epoch
         known.epoch += 1
         self._write_markers(known, commit=False)
         return InitProducerIdResponse(0, 0, known.producer_id, known.epoch)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ottla import AsyncProducer, Delivery
-from ottla.client.errors import AbortableTransactionError, IllegalStateError, InternalError
+from ottla.client.errors import AbortableTransactionError, IllegalStateError, InternalError, RequestTimeoutError
 from ottla.client.net.cluster import Cluster
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -75,6 +75,28 @@ async def test_a_send_that_waits_for_metadata_ends_with_the_producer(watchdog: W
         for call in waiting:
             with pytest.raises(IllegalStateError, match="closed"):
                 await call
+
+
+@pytest.mark.parametrize("how", ["broken off", "too slow"])
+async def test_a_call_that_nobody_waits_for_is_not_made_later(watchdog: Watchdog, how: str) -> None:
+    """It would fence the producer, or end a later transaction."""
+    config = {"transactional.id": "x", "max.block.ms": 300 if how == "too slow" else 60_000}
+    async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.producer(config) as producer:
+        held = Hold()
+        broker.script(ApiKey.FIND_COORDINATOR, held)
+        initializing = asyncio.create_task(producer.init_transactions())
+        await held.reached.wait()
+        if how == "broken off":
+            initializing.cancel()
+        with pytest.raises(RequestTimeoutError if how == "too slow" else asyncio.CancelledError):
+            await initializing
+        again = asyncio.create_task(producer.init_transactions())
+        await asyncio.sleep(0)
+        held.release()
+        await again
+        async with producer.transaction():
+            await producer.send("t", b"v")
+        assert len(broker.asked(ApiKey.INIT_PRODUCER_ID)) == 1
 
 
 @pytest.mark.parametrize("api", [ApiKey.PRODUCE, ApiKey.END_TXN])

@@ -5,7 +5,7 @@ threads either: whoever calls it makes sure that nobody else does meanwhile. The
 the intents out in their order, and what comes of them is the next event.
 
 An `Ask` carries a ticket of the core's own. It comes back with the answer, exactly once: `answered(ticket, …)` or
-`failed(ticket, …)`. The ticket says in which era the request was asked, so the core can tell an answer that is of no
+`failed(ticket, …)`, unless the core gives up on it (`GiveUp`). The ticket says in which era the request was asked, so the core can tell an answer that is of no
 use any more.
 """
 
@@ -74,6 +74,13 @@ class Ask(NamedTuple):
     cap: int | None = None
     #: False for a request that has no answer: `answered(ticket, None)` then means that the socket takes more.
     has_answer: bool = True
+
+
+class GiveUp(NamedTuple):
+    """Nobody waits for the answer to this ticket any more, and none shall come. The request is of a kind that the shell
+    finds the broker for: if it has not left yet, it must not, because it would come behind what is asked after it."""
+
+    ticket: Any
 
 
 class AskVersions(NamedTuple):

@@ -43,6 +43,8 @@ class Driver:
         self._lock = lock if lock is not None else nullcontext()
         self._loop = asyncio.get_running_loop()
         self._events: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        #: Tasks that find the broker for a request, and wait for its answer; by the ticket's identity.
+        self._asking: dict[int, asyncio.Task[None]] = {}
         self._feeding = False
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
@@ -53,6 +55,7 @@ class Driver:
             intents.AskVersions: lambda i: supervisor.spawn(self._ask_versions(i.ticket), "ottla-versions"),
             intents.Connect: self._connect,
             intents.Finish: _finish,
+            intents.GiveUp: self._give_up,
             intents.ForgetCoordinator: lambda i: self._coordinators.forget(i.kind, i.key),
             intents.LearnLeader: self._learn_leader,
             intents.RefreshMetadata: self._refresh,
@@ -155,7 +158,14 @@ class Driver:
             else:
                 self._send(connection, ask)
         else:
-            self._supervisor.spawn(self._find_and_ask(ask), f"ottla-{ask.api.name.lower().replace('_', '-')}")
+            name = f"ottla-{ask.api.name.lower().replace('_', '-')}"
+            task = self._asking[id(ask.ticket)] = self._supervisor.spawn(self._find_and_ask(ask), name)
+            task.add_done_callback(lambda _: self._asking.pop(id(ask.ticket)))
+
+    def _give_up(self, intent: intents.GiveUp) -> None:
+        task = self._asking.get(id(intent.ticket))
+        if task is not None:
+            task.cancel()
 
     def _send(self, connection: Connection, ask: intents.Ask) -> None:
         try:

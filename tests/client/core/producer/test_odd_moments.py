@@ -144,6 +144,25 @@ def test_an_initialization_that_took_too_long_may_be_asked_for_again() -> None:
     assert producer.result(again) is None
 
 
+def test_a_call_that_is_abandoned_or_took_too_long_is_not_made_later() -> None:
+    producer = begun(2, max_block_ms=1_000)
+    producer.send("a")
+    producer.connect()
+    producer.acknowledge()
+    for give_up in ("abandoned", "too slow"):
+        committing = producer.call(producer.core.end_transaction, True)
+        ticket = producer.asked(ApiKey.END_TXN).ticket
+        if give_up == "abandoned":
+            producer.feed(producer.core.abandoned, committing)
+        else:
+            producer.pass_time(1.0)
+        assert producer.take(intents.GiveUp).ticket is ticket
+    committing = producer.call(producer.core.end_transaction, True)
+    producer.answer(ApiKey.END_TXN, EndTxnResponse(0, 0, 7, 1))
+    assert producer.result(committing) is None
+    assert not producer.count(intents.GiveUp), "its answer has come"
+
+
 def test_a_partition_that_may_not_be_added_is_asked_for_once_and_the_abort_comes_to_its_end() -> None:
     producer = begun(1)
     producer.send("a")

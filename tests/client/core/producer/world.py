@@ -96,6 +96,8 @@ class World:
         self.wires = {node: Wire() for node in (COORDINATOR, 1, 2)}
         #: Requests of connections that broke; the broker has their bytes and reads them later.
         self.ghosts: deque[tuple[int, Asked]] = deque()
+        #: Tickets whose requests have left, and whose answers nobody waits for.
+        self.given_up: set[object] = set()
         self.records: list[Record] = []
         self.finished: dict[Any, intents.Finish] = {}
         self.next_producer_id = 7
@@ -137,6 +139,8 @@ class World:
                 batch.outcome.settle(base_offset, log_append_time_ms, error)
             case intents.RefreshMetadata() | intents.LearnLeader():
                 self.tell_metadata()
+            case intents.GiveUp(ticket):
+                self.given_up.add(ticket)
             case intents.Say() | RoomFreed() | intents.ForgetCoordinator() | intents.Track() | intents.Untrack():
                 pass
             case _:
@@ -201,7 +205,8 @@ class World:
         wire = self.wires[node]
         if wire.answers:
             asked = wire.answers.popleft()
-            self.feed(self.core.answered, asked.ask.ticket, asked.answer)
+            if asked.ask.ticket not in self.given_up:
+                self.feed(self.core.answered, asked.ask.ticket, asked.answer)
 
     def break_connection(self, node: int, served: int) -> None:
         """The broker reads `served` more requests, then everything on the way is lost."""
@@ -213,7 +218,8 @@ class World:
         if node != COORDINATOR:
             self.feed(self.core.disconnected, node, intents.Channel.MAIN)
         for asked in lost:
-            self.feed(self.core.failed, asked.ask.ticket, DisconnectedError("the connection broke"))
+            if asked.ask.ticket not in self.given_up:
+                self.feed(self.core.failed, asked.ask.ticket, DisconnectedError("the connection broke"))
 
     def leave_behind(self, node: int) -> None:
         """The connection breaks for the producer; the broker has all that was sent, and reads it later."""

@@ -1,8 +1,8 @@
 """Requests of the producer that are not records: one at a time, in order, each repeated until it succeeds.
 
 A transaction's requests must not overtake each other, and nothing is gained by asking two of them at once. So there is
-a queue. Each attempt has a number of its own: an answer to an earlier attempt, or to a call that was given up on,
-changes nothing.
+a queue. Each attempt has a ticket of its own: an answer to an earlier attempt changes nothing. A call that is given up on
+is given up on in the shell too: made late, it would end a later transaction, or fence this very producer.
 """
 
 from collections import deque
@@ -18,6 +18,7 @@ from ottla.client.core.intents import (
     AskVersions,
     Coordinator,
     ForgetCoordinator,
+    GiveUp,
     Message,
     RefreshMetadata,
 )
@@ -51,13 +52,12 @@ class Call:
 
 
 class CallTicket:
-    """Which attempt of which call an answer is for."""
+    """One attempt of a call, which an answer is for."""
 
-    __slots__ = ("attempt", "call")
+    __slots__ = ("call",)
 
-    def __init__(self, call: Call, attempt: int) -> None:
+    def __init__(self, call: Call) -> None:
         self.call = call
-        self.attempt = attempt
 
 
 class Calls:
@@ -69,8 +69,9 @@ class Calls:
         self._request_timeout_ms = request_timeout_ms
         self._queue: deque[Call] = deque()
         self._running: Call | None = None
-        self._attempt = 0
         self._backoff = Backoff(*SHORT_BACKOFF_MS, rng)
+        #: The attempt whose answer has not come.
+        self._asked: CallTicket | None = None
         self._retry_at_s: float | None = None
         self._last_error: ClientError | None = None
 
@@ -138,8 +139,11 @@ class Calls:
     # inside
 
     def _current(self, ticket: CallTicket) -> Call | None:
-        """The call that an answer is for; None for an answer of another attempt."""
-        return ticket.call if ticket.call is self._running and ticket.attempt == self._attempt else None
+        """The call that an answer is for, which has come now; None for an answer of another attempt."""
+        if ticket is not self._asked:
+            return None
+        self._asked = None
+        return ticket.call
 
     def _next(self, now_s: float) -> None:
         if self._running is not None or not self._queue:
@@ -151,9 +155,8 @@ class Calls:
         self._ask(call)
 
     def _ask(self, call: Call) -> None:
-        self._attempt += 1
         self._retry_at_s = None
-        ticket = CallTicket(call, self._attempt)
+        ticket = self._asked = CallTicket(call)
         if call.api is None:
             self._intend(AskVersions(ticket))
         else:
@@ -163,7 +166,6 @@ class Calls:
         if not error.retriable:
             self._fail(call, error, now_s)
             return
-        self._attempt += 1  # whatever else comes of this one is late
         self._last_error = error
         self._retry_at_s = now_s + self._backoff.next_ms() / 1000
 
@@ -173,5 +175,7 @@ class Calls:
         self._next(now_s)
 
     def _over(self) -> None:
-        self._running = None
+        if self._asked is not None and self._asked.call.api is not None:
+            self._intend(GiveUp(self._asked))
+        self._running = self._asked = None
         self._retry_at_s = None
