@@ -1,8 +1,8 @@
 """Requests of the producer that are not records: one at a time, in order, each repeated until it succeeds.
 
 A transaction's requests must not overtake each other, and nothing is gained by asking two of them at once. So there is
-a queue. Each attempt has a ticket of its own: an answer to an earlier attempt changes nothing. A call that is given up on
-is given up on in the shell too: made late, it would end a later transaction, or fence this very producer.
+a queue. Each attempt has a ticket of its own: an answer to an earlier attempt changes nothing. When a call is given up
+on, so it is in the shell: made late, it would end a later transaction, or fence this very producer.
 """
 
 from collections import deque
