@@ -5,8 +5,8 @@ threads either: whoever calls it makes sure that nobody else does meanwhile. The
 the intents out in their order, and what comes of them is the next event.
 
 An `Ask` carries a ticket of the core's own. It comes back with the answer, exactly once: `answered(ticket, …)` or
-`failed(ticket, …)`, unless the core gives up on it (`GiveUp`). The ticket says in which era the request was asked, so the core can tell an answer that is of no
-use any more.
+`failed(ticket, …)`, unless the core gives up on it (`GiveUp`). The ticket says in which era the request was asked, so
+the core can tell an answer that is of no use any more.
 """
 
 from abc import ABC, abstractmethod
