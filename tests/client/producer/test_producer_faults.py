@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
+import traceback
 from typing import Any
 
 import pytest
 
 from ottla import AsyncProducer, Delivery, Producer
 from ottla.base.errors import OttlaError
+from ottla.client.errors import IllegalStateError, UnsupportedVersionError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.init_producer_id import InitProducerIdResponse
 from ottla.wire.messages.metadata import MetadataResponse
@@ -26,6 +28,28 @@ async def told(producer: AsyncProducer) -> BaseException:
     with pytest.raises(OttlaError) as raised:
         await delivery
     return raised.value
+
+
+def depth(error: BaseException) -> int:
+    """How many frames its traceback has."""
+    return sum(1 for _ in traceback.walk_tb(error.__traceback__))
+
+
+async def test_an_error_that_many_hear_does_not_grow_with_each_of_them(watchdog: Watchdog) -> None:
+    depths = []
+    async with watchdog(), ScriptedBroker({"t": 1}, without=[ApiKey.PRODUCE]) as broker:
+        async with broker.producer({"linger.ms": 60_000}) as producer:
+            sent = [await producer.send("t", b"v") for _ in range(50)]
+            await producer.flush()
+            for delivery in sent:
+                with pytest.raises(UnsupportedVersionError) as refused:
+                    await delivery
+                depths.append(depth(refused.value))
+        for _ in range(50):
+            with pytest.raises(IllegalStateError) as closed:
+                producer.try_send("t", b"v", None, None, None, (), None)
+            depths.append(depth(closed.value))
+    assert max(depths) < 20
 
 
 async def test_a_broker_that_does_not_speak_produce_is_told(watchdog: Watchdog) -> None:

@@ -38,13 +38,13 @@ class Supervisor:
     def check(self) -> None:
         """Raise `failure`, if there is one."""
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(None)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
         """Run `work` in the background. It deals with the errors that it expects; any other one is a crash."""
         if self.failure is not None:
             work.close()
-            raise self.failure
+            raise self.failure.with_traceback(None)
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -83,7 +83,7 @@ class Supervisor:
         except TimeoutError:
             if self.failure is None or not scope.expired():
                 raise
-            raise self.failure  # noqa: B904  it has a cause already
+            raise self.failure.with_traceback(None)  # noqa: B904  it has a cause already
         finally:
             self._scopes.discard(scope)
 

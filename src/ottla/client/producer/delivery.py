@@ -62,7 +62,7 @@ class Delivery:
     def _metadata(self) -> RecordMetadata:
         outcome, index = self._outcome.of(self._index)
         if outcome.error is not None:
-            raise outcome.error
+            raise outcome.error.with_traceback(None)  # every record of the batch raises it: it would grow
         offset = outcome.base_offset + index if outcome.base_offset >= 0 else UNKNOWN_OFFSET
         stamped = outcome.log_append_time_ms
         timestamp_ms = self._timestamp_ms if stamped == NO_TIMESTAMP else stamped
