@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ottla import AsyncProducer, Delivery, Producer
+from ottla import AsyncProducer, ConsumerGroupMetadata, Delivery, OffsetAndMetadata, Producer
 from ottla.base.errors import OttlaError
 from ottla.client.errors import IllegalStateError, UnsupportedVersionError
 from ottla.wire.apis import ApiKey
@@ -147,3 +147,31 @@ async def test_a_loop_that_ended_while_it_waited_for_a_record_harms_no_other(wat
         held = Hold()
         broker.script(ApiKey.PRODUCE, held)
         await asyncio.to_thread(use, broker.bootstrap_servers, held, asyncio.get_running_loop())
+
+
+@pytest.mark.parametrize(
+    ("offsets", "group"),
+    [
+        ({("t", 0): 1}, "group"),
+        ({("t", 0): 1}, None),
+        ({("t", 0): 1}, ConsumerGroupMetadata(5)),  # type: ignore[arg-type]
+        ({("t", 0): 1}, ConsumerGroupMetadata("g", "3")),  # type: ignore[arg-type]
+        ({("t", 0): "1"}, ConsumerGroupMetadata("g")),
+        ({("t", 0): 2**63}, ConsumerGroupMetadata("g")),
+        ({("t", 2**31): 1}, ConsumerGroupMetadata("g")),
+        ({(5, 0): 1}, ConsumerGroupMetadata("g")),
+        ({("t", 0): OffsetAndMetadata(1, b"note")}, ConsumerGroupMetadata("g")),  # type: ignore[arg-type]
+        ({("t", 0): OffsetAndMetadata(1, leader_epoch=2**31)}, ConsumerGroupMetadata("g")),
+    ],
+    ids=repr,
+)
+async def test_offsets_that_are_none_are_refused_and_harm_no_transaction(
+    watchdog: Watchdog, offsets: Any, group: Any
+) -> None:
+    async with watchdog(), ScriptedBroker({"t": 1}) as broker, broker.producer({"transactional.id": "x"}) as producer:
+        await producer.init_transactions()
+        async with producer.transaction():
+            await producer.send("t", b"v")
+            with pytest.raises((TypeError, ValueError)):
+                await producer.send_offsets_to_transaction(offsets, group)
+        assert broker.kafka.log("t").values() == [b"v"]

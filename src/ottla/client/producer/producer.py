@@ -18,7 +18,7 @@ from ottla.base.clock import Clock
 from ottla.base.types import TopicPartition
 from ottla.client.config.producer import producer_config
 from ottla.client.core.metadata import ClusterSnapshot
-from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, checked_offsets
+from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, checked_group, checked_offsets
 from ottla.client.core.producer.accumulator import NOT_KNOWN
 from ottla.client.core.producer.core import ProducerCore
 from ottla.client.core.producer.fates import RoomFreed, Settle
@@ -375,8 +375,8 @@ class AsyncProducer:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata
     ) -> None:
         """Commit a consumer's offsets with the transaction. Raises CommitFailedError when the group has moved on."""
-        checked = checked_offsets(offsets) or {}
-        await self._transact("send_offsets_to_transaction()", self._core.send_offsets, checked, group_metadata)
+        checked, group = checked_offsets(offsets) or {}, checked_group(group_metadata)
+        await self._transact("send_offsets_to_transaction()", self._core.send_offsets, checked, group)
 
     async def commit_transaction(self) -> None:
         """Flush and commit. After RequestTimeoutError call it again: the outcome is open until it returns.
