@@ -42,7 +42,9 @@ def _create(*names: str, partitions: int = _PARTITIONS) -> CreateTopicsRequest:
 
 
 def _directories(broker: AsyncBroker) -> list[str]:
-    return [path.name for path in broker.data_dir.iterdir() if path.name.startswith("t-")]
+    """The partitions' directories. Those that are marked as deleted are left out: a thread removes them later."""
+    names = [path.name for path in broker.data_dir.iterdir()]
+    return [name for name in names if name.startswith("t-") and not name.endswith("-delete")]
 
 
 async def _turns(answer: "asyncio.Task[Any]", look: Callable[[], int]) -> list[int]:
