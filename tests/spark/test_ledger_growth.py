@@ -19,6 +19,7 @@ from ottla.spark.ledger import (
     Handle,
     Ledger,
     LedgerRecord,
+    Leftover,
     Plan,
     QueryPast,
     SlotDecision,
@@ -27,6 +28,7 @@ from ottla.spark.ledger import (
 )
 from ottla.spark.protocol import (
     Append,
+    AppendInTransaction,
     Claim,
     SlotReport,
     SlotTask,
@@ -59,9 +61,13 @@ def finish(world: World, queries: tuple[str, ...]) -> None:
     assert left == []
 
 
+def rows_until(query: str, batches: int) -> list[str]:
+    slots = [(batch, slot) for batch in range(batches) for slot in range(SLOTS)]
+    return [row for batch, slot in slots for row in rows_of(batch, slot, 0, 0, query)]
+
+
 def expected(queries: tuple[str, ...]) -> Counter[str]:
-    batches = [(query, batch, slot) for query in queries for batch in range(BATCHES) for slot in range(SLOTS)]
-    return Counter(row for query, batch, slot in batches for row in rows_of(batch, slot, 0, 0, query))
+    return Counter(row for query in queries for row in rows_until(query, BATCHES))
 
 
 @settings(max_examples=400, deadline=None)
@@ -96,6 +102,44 @@ def test_s2_a_replay_is_known_whatever_queries_wrote_in_between_and_whatever_was
     assert Counter(world.kafka.output) == expected(QUERIES)
 
 
+@settings(deadline=None)
+@given(
+    turns=st.lists(st.tuples(st.sampled_from(QUERIES), st.integers(0, 40)), max_size=8),
+    second_protocol=st.booleans(),
+    compacting=st.booleans(),
+)
+def test_s2_a_replay_is_known_when_queries_take_turns_batch_by_batch(
+    turns: list[tuple[str, int]], second_protocol: bool, compacting: bool
+) -> None:
+    world = World(0, second_protocol=second_protocol, variants=cycle([0]), compacting=compacting)
+    batches = Counter[str]()
+    for query, rounds in turns:
+        batches[query] += 1
+        world.batches = batches[query]
+        world.switch(query)
+        world.start_driver()
+        for _ in range(rounds):  # then this driver is killed, and another one takes over
+            for process in [p for p in world.drivers + world.tasks if p.alive]:
+                world.step(process)
+            for name in world.kafka.prepared():
+                world.kafka.write_markers(name)
+        assert world.calm_down().failed is None
+    written = Counter(
+        row
+        for query in batches
+        for b in range(batches[query])
+        for s in range(SLOTS)
+        for row in rows_of(b, s, 0, 0, query)
+    )
+    assert Counter(world.kafka.output) == written
+    for query in batches:  # Spark's commit log has lost its last file
+        world.batches = batches[query]
+        world.switch(query)
+        world.commits.discard(batches[query] - 1)
+        assert world.calm_down().failed is None
+    assert Counter(world.kafka.output) == written
+
+
 def test_s2_of_a_query_that_was_followed_by_others_one_small_record_stays() -> None:
     world = World(BATCHES, second_protocol=True, variants=cycle([0]))
     for number in range(12):
@@ -104,6 +148,14 @@ def test_s2_of_a_query_that_was_followed_by_others_one_small_record_stays() -> N
         assert len(world.kafka.live_keys()) <= number + OF_THE_LAST
     plan = Plan("offsets 1 with 0 more", "t")
     assert set(world.kafka.ledger_now().past().values()) == {QueryPast(BATCHES - 1, BATCHES - 1, (), plan)}
+
+
+def test_s2_of_a_wide_query_that_was_followed_by_others_one_small_record_stays() -> None:
+    kafka = ModelKafka("s", second_protocol=True, compacting=True)
+    slots = 150
+    for number in range(8):
+        write(kafka, [f"{number} {slot}" for slot in range(slots)], query=f"query {number}")
+        assert len(kafka.live_keys()) <= number + 2 * (2 + slots)  # the last two have everything
 
 
 def test_s2_a_late_word_of_a_driver_that_died_long_ago_does_not_bring_an_older_batch_back() -> None:
@@ -146,10 +198,10 @@ def answered(kafka: ModelKafka, steps: Steps) -> Any:
             answer = kafka.answer(request)
 
 
-def write(kafka: ModelKafka, rows: list[str], lost: tuple[int, ...] = ()) -> None:
+def write(kafka: ModelKafka, rows: list[str], lost: tuple[int, ...] = (), query: str | None = None) -> None:
     """A batch write: a row to each slot. The slots `lost` are taken over by a zombie before the commit."""
     claim: Claim = answered(kafka, claim_sink("s"))
-    key = unnamed_batch(claim)
+    key = unnamed_batch(claim) if query is None else BatchKey(query, 0)
     reports = []
     for slot, row in enumerate(rows):
         assert slot_task(claim, key, slot, "t") == (SlotTask.WRITE, None)
@@ -208,10 +260,13 @@ def ledger_of(*records: LedgerRecord) -> Ledger:
     return kafka.ledger_now()
 
 
+def forgotten(ledger: Ledger, enough: int = 500) -> list[LedgerRecord]:
+    return [record for left in ledger.leftovers(enough) for record in left.records()]
+
+
 def test_s2_a_complete_query_becomes_its_decision_without_slots() -> None:
     ledger = ledger_of(MARKER, WHOLE, Done(KEY), OTHER)
-    settled = WHOLE._replace(slots=())
-    assert ledger.forgettable(10_000) == (settled, Forgotten("q", "done"), Forgotten("q", "slot", 0))
+    assert forgotten(ledger) == [WHOLE._replace(slots=()), Forgotten("q", "done"), Forgotten("q", "slot", 0)]
 
 
 @pytest.mark.parametrize(
@@ -220,27 +275,54 @@ def test_s2_a_complete_query_becomes_its_decision_without_slots() -> None:
         pytest.param((MARKER, WHOLE, Done(KEY)), id="it decided last"),
         pytest.param((WHOLE, OTHER), id="it is not complete"),
         pytest.param((MARKER, WHOLE._replace(slots=()), Forgotten("q", "slot", 0), OTHER), id="it is short already"),
+        pytest.param((WHOLE, Done(BatchKey("q", 8)), OTHER), id="its done says more than its decision"),
     ],
 )
 def test_s2_what_may_be_needed_stays(records: tuple[LedgerRecord, ...]) -> None:
-    assert ledger_of(*records).forgettable(10_000) == ()
+    assert forgotten(ledger_of(*records)) == []
 
 
 def test_s2_a_done_that_comes_late_goes_again() -> None:
     ledger = ledger_of(WHOLE._replace(slots=()), OTHER, Done(BatchKey("q", 6)))
     assert ledger.past()["q"] == QueryPast(7, 7, (), WHOLE.plan)
-    assert ledger.forgettable(10_000) == (Forgotten("q", "done"),)
+    assert forgotten(ledger) == [Forgotten("q", "done")]
 
 
-@given(st.lists(st.tuples(st.sampled_from("qrt"), st.integers(0, 3), st.booleans()), max_size=12), st.integers(0, 900))
-def test_s2_what_is_forgotten_changes_nothing_that_is_told(writes: list[tuple[str, int, bool]], most: int) -> None:
+@given(
+    st.lists(st.tuples(st.sampled_from("qrt"), st.integers(0, 3), st.booleans()), max_size=12),
+    st.integers(1, 9),
+    st.integers(0, 12),
+)
+def test_s2_what_is_forgotten_changes_nothing_that_is_told(
+    writes: list[tuple[str, int, bool]], enough: int, cut: int
+) -> None:
     records: list[LedgerRecord] = []
     for query, batch, done in writes:
         key = BatchKey(query, batch)
         records += [MARKER._replace(key=key), WHOLE._replace(key=key), *([Done(key)] if done else [])]
     before = ledger_of(*records)
-    forgotten = before.forgettable(most)
-    assert sum(len(key) + len(value or b"") for key, value in (encode("s", record) for record in forgotten)) <= most
-    after = ledger_of(*records, *forgotten)
+    after = ledger_of(*records, *forgotten(before, enough)[:cut])
     assert after.past() == before.past()
     assert not set(after.undone()) - set(before.undone())
+
+
+def test_s2_a_claim_has_enough_with_the_query_that_makes_it_so() -> None:
+    wide = [MARKER._replace(slot=slot) for slot in range(9)]
+    ledger = ledger_of(*wide, WHOLE, OTHER, OTHER._replace(key=BatchKey("t", 0)))
+    assert [len(left.records()) for left in ledger.leftovers(5)] == [10]
+    assert [left.query for left in ledger.leftovers(11)] == ["q", "r"]
+
+
+def test_s2_a_decision_is_not_refused_for_what_is_forgotten_with_it() -> None:
+    kafka = ModelKafka("s", second_protocol=True)
+    past = Leftover(WHOLE._replace(slots=()), True, True, tuple(range(50_000)))
+    claim = Claim("s", kafka.init(driver_id("s")), {}, forget=(past,))
+    report = SlotReport(claim, BatchKey("r", 0), 0, SlotTask.WRITE, 1, "aa", Handle(slot_id("s", 0), 5, 1))
+    written = next(commit_batch([report], {}, Plan(None, "t")))
+    assert isinstance(written, AppendInTransaction)
+    size = sum(len(key) + len(value or b"") for key, value in (encode("s", record) for record in written.records))
+    assert 500_000 < size <= 524_288
+    assert isinstance(written.records[0], Decision) and written.records[0].key == BatchKey("r", 0)
+    wide = [report._replace(slot=slot) for slot in range(20_000)]
+    alone = next(commit_batch(wide, {}, Plan(None, "t")))
+    assert isinstance(alone, AppendInTransaction) and len(alone.records) == 1

@@ -13,7 +13,7 @@ although slots' transactions that began earlier are still open. So `Ledger` appl
 
 Batches use the same keys again, and only the last record of a key is needed. So the topic may be compacted, and Ottla
 creates it so. When another query has decided, only one small record of a complete query stays: its last decision,
-without the slots. `Ledger.forgettable` says how the other records go. This module is pure.
+without the slots. `Ledger.leftovers` says how the other records go. This module is pure.
 """
 
 import json
@@ -114,6 +114,34 @@ class Forgotten(NamedTuple):
 
 
 LedgerRecord = SlotMarker | Decision | Done | Forgotten
+
+
+class Leftover(NamedTuple):
+    """Records of a complete query that nobody needs any more. It is short, because a claim carries it to every task."""
+
+    #: The query's last decision, without its slots. It stays.
+    decision: Decision
+    #: Whether the ledger has that decision with its slots.
+    has_slots: bool
+    #: Whether the ledger has a done of the query.
+    has_done: bool
+    #: The slots of which the ledger has a marker.
+    markers: tuple[int, ...]
+
+    @property
+    def query(self) -> str:
+        """The query's id."""
+        return self.decision.key.query
+
+    def records(self) -> list[LedgerRecord]:
+        """The records that put the decision in the place of all others; none if it is alone already.
+
+        They are in an order in which each beginning of the list does no harm.
+        """
+        records: list[LedgerRecord] = [self.decision] if self.has_slots else []
+        if self.has_done:
+            records.append(Forgotten(self.query, "done"))
+        return records + [Forgotten(self.query, "slot", slot) for slot in self.markers]
 
 
 class Entry(NamedTuple):
@@ -230,16 +258,12 @@ class _QueryLedger:
             case "done":
                 self.done = -1
 
-    def shorter(self) -> list[LedgerRecord]:
-        """What makes a complete query one record, in an order in which each beginning of the list does no harm."""
-        decision = self.decision
-        if decision is None:
-            return []
-        query = decision.key.query
-        shorter: list[LedgerRecord] = [decision._replace(slots=())] if decision.slots else []
-        if self.done >= 0:
-            shorter.append(Forgotten(query, "done"))
-        return shorter + [Forgotten(query, "slot", slot) for slot in sorted(self.markers)]
+    def leftover(self) -> Leftover | None:
+        """What nobody needs any more, if the query is complete and its decision alone can prove that."""
+        past, decision = self.past(), self.decision
+        if decision is None or not decision.key.batch == past.complete == past.latest:
+            return None
+        return Leftover(decision._replace(slots=()), bool(decision.slots), self.done >= 0, tuple(sorted(self.markers)))
 
     def past(self) -> QueryPast:
         complete, latest, plan = self.done, max((m.key.batch for m in self.markers.values()), default=-1), NO_PLAN
@@ -311,28 +335,27 @@ class Ledger:
         decisions = [query.decision for query in self._queries.values() if query.decision is not None]
         return [d for d in decisions if d.slots and d.key.batch > self._queries[d.key.query].done]
 
-    def forgettable(self, most_bytes: int) -> tuple[LedgerRecord, ...]:
-        """Records that make the ledger shorter and change nothing of what it tells; as many as have `most_bytes`.
+    def leftovers(self, enough: int) -> tuple[Leftover, ...]:
+        """Records that can go, and change nothing of what the ledger tells.
 
-        They concern complete queries, all but the one that decided last. The decision of each stays, without its slots:
-        a replay is known by it for good. The other records get tombstones.
+        They belong to complete queries, all but the one that decided last. The decision of each stays, without its
+        slots: a replay is known by it for good. The other records get tombstones. The query that makes them `enough`
+        is the last one.
 
-        Only the holder of a claim may write them, in its decision's transaction. The claim has ended whatever these
-        queries had open, so no marker can come after its tombstone and still count. A decision's key is written in such
-        transactions alone, so no earlier driver can put an older decision in its place. With a done it could, as that
-        is written in no transaction: therefore the done goes, and the decision stays.
+        Only the holder of a claim may write them, in its decision's transaction, and none of the query that decides:
+        the older decision would take the place of the new one. The claim has ended whatever these queries had open, so
+        no marker can come after its tombstone and still count. A decision's key is written in such transactions alone,
+        so no earlier driver can put an older decision in its place. With a done it could, as that is written in no
+        transaction: therefore the done goes, and the decision stays.
         """
-        found: list[LedgerRecord] = []
+        found: list[Leftover] = []
         for name, query in self._queries.items():
-            past = query.past()
-            if name == self._last or past.latest > past.complete:
-                continue
-            for record in query.shorter():
-                key, value = encode(self.sink, record)
-                most_bytes -= len(key) + len(value or b"")
-                if most_bytes < 0:
-                    return tuple(found)
-                found.append(record)
+            left = query.leftover() if name != self._last else None
+            if left is not None and (records := len(left.records())):
+                found.append(left)
+                enough -= records
+            if enough <= 0:
+                break
         return tuple(found)
 
     def decision(self, query: str) -> Decision | None:

@@ -36,6 +36,7 @@ steps. When a request gets no answer, UnknownOutcomeError is raised inside the g
 import re
 from collections.abc import Generator, Mapping, Sequence
 from enum import Enum
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ottla.base.errors import ConfigError
@@ -51,14 +52,20 @@ from ottla.spark.ledger import (
     Handle,
     Ledger,
     LedgerRecord,
+    Leftover,
     Plan,
     QueryPast,
     SlotDecision,
     SlotMarker,
+    encode,
 )
 
-#: Most bytes of old records that one decision makes shorter. They travel with the claim, to every task and back.
-_FORGET_BYTES = 8_192
+#: When a claim has found so many records that can go, it looks for no more: it carries them to every task and back. It
+#: takes in the last query with all of its records, so a ledger gets shorter however many slots its queries have.
+_ENOUGH_TO_FORGET = 500
+#: Most bytes of a decision and what goes with it. They are one record batch, and a topic takes a megabyte unless it is
+#: set otherwise (`max.message.bytes`). A larger decision is written alone.
+_DECISION_BYTES = 524_288
 #: Offsets of the source to commit: group id → topic → partition → the offset of the next record to read.
 GroupOffsets = Mapping[str, Mapping[str, Mapping[int, int]]]
 
@@ -128,8 +135,8 @@ class Claim(NamedTuple):
     #: What recovery did, for logs: slots committed for earlier decisions, and open transactions aborted.
     recovered: int = 0
     aborted: int = 0
-    #: What the decision makes of the ledger besides: see `Ledger.forgettable`.
-    forget: tuple[LedgerRecord, ...] = ()
+    #: What the decision removes from the ledger: see `Ledger.leftovers`.
+    forget: tuple[Leftover, ...] = ()
 
     def only_for(self, query: str) -> "Claim":
         """The claim with only that part of the past which a batch of `query` needs."""
@@ -166,7 +173,7 @@ def claim_sink(sink: str) -> Steps:
     for decision in finished:
         yield Append(Done(decision.key))
     aborted = len(left_open - {handle.transactional_id for handle in handles})
-    return Claim(sink, driver, ledger.past(), len(committed), aborted, ledger.forgettable(_FORGET_BYTES))
+    return Claim(sink, driver, ledger.past(), len(committed), aborted, ledger.leftovers(_ENOUGH_TO_FORGET))
 
 
 def unnamed_batch(claim: Claim) -> BatchKey:
@@ -353,7 +360,7 @@ def _check_no_slot_is_missing(claim: Claim, key: BatchKey, reports: Sequence[Slo
 
 
 def _decide(claim: Claim, decision: Decision, offsets: GroupOffsets) -> Steps:
-    appended: Appended = yield AppendInTransaction(claim.driver, (decision, *claim.forget), offsets)
+    appended: Appended = yield AppendInTransaction(claim.driver, _with_leftovers(claim, decision), offsets)
     if appended is Appended.YES:
         outcomes: Sequence[Ended] = yield EndTransactions((claim.driver,), commit=True)
         if outcomes[0] is Ended.YES:
@@ -367,6 +374,19 @@ def _decide(claim: Claim, decision: Decision, offsets: GroupOffsets) -> Steps:
             f"sink {claim.sink}: another query or driver has taken over while batch {decision.key.batch} was written; "
             "this one stops. Two queries must not share a sink.id"
         )
+
+
+def _with_leftovers(claim: Claim, decision: Decision) -> tuple[LedgerRecord, ...]:
+    """The decision, and after it the records that make other queries short; in all `_DECISION_BYTES` at most."""
+    others = (left for left in claim.forget if left.query != decision.key.query)
+    room = _DECISION_BYTES
+    records: list[LedgerRecord] = []
+    for record in chain((decision,), *(left.records() for left in others)):
+        room -= sum(len(part or b"") for part in encode(claim.sink, record))
+        if records and room < 0:
+            break
+        records.append(record)
+    return tuple(records)
 
 
 def abort_batch(reports: Sequence[SlotReport]) -> Steps:
