@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from ottla.base.errors import StorageError
 from ottla.base.types import TopicPartition
 from ottla.broker.metadata.properties import load_or_create
-from ottla.broker.runtime.checkpoints import Checkpoints
+from ottla.broker.runtime.checkpoints import Checkpoints, PartitionOffsets
 from ottla.broker.storage import DirectoryStorage
 from ottla.log.memory import MemoryStorage
 from ottla.testing import AsyncBroker
@@ -104,3 +105,50 @@ async def test_a_new_data_directory_is_on_the_device_with_all_that_lead_to_it(
 ) -> None:
     async with AsyncBroker(data_dir=tmp_path / "a" / "b"):
         assert {str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b")} <= set(synced)
+
+
+def test_checkpoints_name_what_is_planned_and_not_written_yet() -> None:
+    storage, tp = MemoryStorage(), TopicPartition("orders", 0)
+    checkpoints = Checkpoints(storage)
+    waiting = checkpoints.plan([PartitionOffsets(tp, 5, 5, 5)])
+    assert checkpoints.names(tp)
+    checkpoints.write(checkpoints.plan([]))
+    checkpoints.write(waiting)  # too late
+    assert not checkpoints.names(tp)
+    assert Checkpoints(storage.after_kill()).recovery_points == {}
+
+
+def test_checkpoints_name_what_was_written_in_part() -> None:
+    storage, tp = MemoryStorage(), TopicPartition("orders", 0)
+    checkpoints = Checkpoints(storage)
+    storage.refuses = lambda action, name: action == "write" and name.startswith("log-start-offset")
+    with pytest.raises(StorageError):
+        checkpoints.write(checkpoints.plan([PartitionOffsets(tp, 5, 5, 5)]))
+    assert Checkpoints(storage.after_kill()).recovery_points == {tp: 5}
+    storage.refuses = None
+    assert checkpoints.names(tp)
+    checkpoints.write(checkpoints.plan([]))
+    assert not checkpoints.names(tp)
+
+
+def test_names_that_one_thread_is_syncing_are_not_synced_yet_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = DirectoryStorage(tmp_path / "orders-0")
+    storage.sync_names()
+    storage.open("a", create=True).close()
+    asked: list[int] = []
+    fsync = os.fsync
+
+    def meanwhile(descriptor: int) -> None:
+        asked.append(descriptor)
+        if len(asked) == 1:
+            storage.sync_names()  # what retention's thread syncs, a flush needs too
+            assert len(asked) > 1, "it returned although nothing is on the device"
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    storage.sync_names()
+    done = len(asked)
+    storage.sync_names()
+    assert len(asked) == done

@@ -10,6 +10,7 @@ import os
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 from ottla.base.errors import StorageError
@@ -108,8 +109,12 @@ class DirectoryStorage:
         self.path = path
         # Plain strings and no Path below: the difference shows when ten thousand partitions are made at once.
         self._prefix = f"{path}/"
-        #: Whether a name may be missing on the device. True at first: the process before this one may have crashed.
-        self._names_changed = self._parent_changed = True
+        #: The number of the last change of a name, and of the last change that is certainly on the device. There is one
+        #: to sync at first: the process before this one may have crashed. Two threads may change names and sync them.
+        self._numbers = count(2)
+        self._changed, self._synced = 1, 0
+        #: Whether the directory's own name may be missing on the device.
+        self._parent_changed = True
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as fault:
@@ -124,7 +129,8 @@ class DirectoryStorage:
 
     def open(self, name: str, *, create: bool = False) -> DiskFile:
         file = DiskFile(self._prefix + name, create=create)
-        self._names_changed |= file.made
+        if file.made:
+            self._changed = next(self._numbers)
         return file
 
     def read(self, name: str) -> bytes | None:
@@ -148,7 +154,7 @@ class DirectoryStorage:
             os.replace(draft, target)  # noqa: PTH105
         except OSError as fault:
             raise StorageError(f"{target}: {fault.strerror}") from fault
-        self._names_changed = True
+        self._changed = next(self._numbers)
         if sync:
             self.sync_names()
 
@@ -159,20 +165,17 @@ class DirectoryStorage:
             pass
         except OSError as fault:
             raise StorageError(f"{self._prefix}{name}: {fault.strerror}") from fault
-        self._names_changed = True
+        self._changed = next(self._numbers)
 
     def sync_names(self) -> None:
-        # The marks are cleared before the sync: what another thread changes during it is synced the next time.
-        try:
-            if self._names_changed:
-                self._names_changed = False
-                sync_directory(self.path)
-            if self._parent_changed:
-                self._parent_changed = False
-                sync_directory(self.path.parent)
-        except StorageError:
-            self._names_changed = self._parent_changed = True
-            raise
+        # It counts as synced only afterwards: another thread that wants the same must not return before.
+        changed = self._changed
+        if self._synced < changed:
+            sync_directory(self.path)
+            self._synced = changed
+        if self._parent_changed:
+            sync_directory(self.path.parent)
+            self._parent_changed = False
 
     def modified_ms(self, name: str) -> int:
         try:

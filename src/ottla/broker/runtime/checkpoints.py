@@ -53,12 +53,17 @@ class Checkpoints:
         self.log_start_offsets = self._read(LOG_START_OFFSET_CHECKPOINT)
         #: The partitions that the files name, or may name after a loss of power.
         self._named = frozenset(self.recovery_points.keys() | self.log_start_offsets.keys())
+        #: The partitions of the plans that another thread may still write, by the plan's number.
+        self._coming: dict[int, frozenset[TopicPartition]] = {}
         self._writing = threading.Lock()
         self._planned = self._written = 0
 
     def names(self, tp: TopicPartition) -> bool:
-        """Whether the files name `tp`. A new partition with this name would inherit what they say."""
-        return tp in self._named
+        """Whether the files name `tp`, or will when a plan is written that is still to be written.
+
+        A new partition with this name would inherit what they say.
+        """
+        return tp in self._named or any(tp in named for named in tuple(self._coming.values()))
 
     def plan(self, partitions: Iterable[PartitionOffsets]) -> CheckpointPlan:
         """What the three files should hold now."""
@@ -69,16 +74,28 @@ class Checkpoints:
             LOG_START_OFFSET_CHECKPOINT: encode_offsets({each.tp: each.log_start_offset for each in known}),
             HIGH_WATERMARK_CHECKPOINT: encode_offsets({each.tp: each.high_watermark for each in known}),
         }
-        return CheckpointPlan(self._planned, contents, frozenset(each.tp for each in known))
+        named = frozenset(each.tp for each in known)
+        self._coming[self._planned] = named
+        return CheckpointPlan(self._planned, contents, named)
 
     def write(self, plan: CheckpointPlan, *, sync: bool = True) -> None:
         """Replace the files, each atomically. StorageError when one cannot be replaced."""
         with self._writing:
-            if plan.number > self._written:
-                for name, content in plan.contents.items():
-                    self._storage.write(name, content, sync=sync)
-                self._written = plan.number
-                self._named = plan.named if sync else self._named | plan.named
+            try:
+                if plan.number > self._written:
+                    self._replace(plan, sync=sync)
+            finally:
+                for number in [each for each in tuple(self._coming) if each <= plan.number]:
+                    del self._coming[number]  # an earlier plan comes too late to be written
+
+    def _replace(self, plan: CheckpointPlan, *, sync: bool) -> None:
+        # Both are true from now on, also when only some of the files can be replaced.
+        self._written = plan.number
+        self._named |= plan.named
+        for name, content in plan.contents.items():
+            self._storage.write(name, content, sync=sync)
+        if sync:
+            self._named = plan.named
 
     def mark_clean(self) -> None:
         """Leave the mark of a clean shutdown: everything is on the device."""
