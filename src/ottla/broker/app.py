@@ -103,15 +103,23 @@ class BrokerApp:
             await self.node.slices.close()
             self.node.timers.close()
         try:
-            if self._metadata is not None and self._partitions is not None:
-                self._metadata.close()
-                self._partitions.close()
+            self._close_files()
         except StorageError as fault:
             raise StorageError(
                 f"stopped without the mark of a clean stop, the next start checks the logs: {fault}"
             ) from None
         finally:
             self._release()
+
+    def _close_files(self) -> None:
+        if self._metadata is None or self._partitions is None:
+            return
+        try:
+            self._metadata.close()
+        except StorageError:
+            self._partitions.close(clean=False)
+            raise
+        self._partitions.close()
 
     def _recover(self) -> Node:
         config, clock = self._config, self._clock

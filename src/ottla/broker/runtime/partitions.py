@@ -277,15 +277,20 @@ class Partitions:
             PartitionOffsets(tp, log.recovery_point, log.log_start_offset, log.end_offset) for tp, log in logs
         )
 
-    def close(self) -> None:
-        """Flush and close everything, and leave the mark of a clean shutdown."""
+    def close(self, *, clean: bool = True) -> None:
+        """Flush and close everything, and leave the mark of a clean shutdown unless something else was not `clean`.
+
+        StorageError when the disk refuses something. Everything else is flushed and closed nevertheless, and there is
+        no such mark.
+        """
         self._files.shutdown()
-        for partition in self._partitions.values():
-            partition.log.flush()
-        self.checkpoint()
-        for partition in self._partitions.values():
-            partition.log.close()
-        self._checkpoints.mark_clean()
+        logs = [each.log for each in self._partitions.values()]
+        faults = [*_refused(log.flush for log in logs), *_refused([self.checkpoint])]
+        faults += _refused(log.close for log in logs)
+        if faults:
+            raise faults[0]
+        if clean:
+            self._checkpoints.mark_clean()
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """What a topic's own settings, and the broker's, say of a log."""
@@ -316,6 +321,17 @@ def _tell(tp: TopicPartition, findings: Findings) -> None:
 
 def _nothing() -> None:
     """There is nothing to do."""
+
+
+def _refused(work: Iterable[Callable[[], None]]) -> list[StorageError]:
+    """Do all of it. Returns what the disk has refused."""
+    faults = []
+    for each in work:
+        try:
+            each()
+        except StorageError as fault:
+            faults.append(fault)
+    return faults
 
 
 def _not_here(tp: TopicPartition) -> Appended:

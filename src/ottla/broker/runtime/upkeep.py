@@ -18,6 +18,8 @@ _log = logging.getLogger(__name__)
 #: How often the recovery points are written (`log.flush.offset.checkpoint.interval.ms` of Kafka).
 _CHECKPOINT_MS: Final = 60_000
 _CHECKPOINT: Final = "checkpoint"
+#: How the keys of its timers begin.
+_KEY: Final = "upkeep"
 #: The longest time between two looks for idle connections.
 _IDLE_MS: Final = 10_000
 
@@ -58,7 +60,8 @@ class Upkeep:
         self._every(idle_ms, "idle", self._close_idle)
 
     async def stop(self) -> None:
-        """Cancel what the next start does again, and wait for what runs in another thread."""
+        """Begin nothing more, cancel what the next start does again, and wait for what runs in another thread."""
+        self._timers.cancel_all(lambda key: isinstance(key, tuple) and key[0] == _KEY)
         for name, task in self._running.items():
             if name != _CHECKPOINT:
                 task.cancel()
@@ -117,7 +120,8 @@ class Upkeep:
                 plan = log.flush_plan()
                 await loop.run_in_executor(None, plan.sync)
             except StorageError as fault:
-                partitions.faults.report(f"{partition.tp} cannot be flushed", fault)
+                if partitions.find(*partition.tp) is partition:  # else it was deleted meanwhile, and its directory moved
+                    partitions.faults.report(f"{partition.tp} cannot be flushed", fault)
                 continue
             log.mark_flushed(plan)
         try:
@@ -129,12 +133,12 @@ class Upkeep:
         """Begin `work` at each interval; one that still runs is left to it."""
 
         def due() -> None:
-            self._timers.set(("upkeep", name), interval_ms, due)
+            self._timers.set((_KEY, name), interval_ms, due)
             running = self._running.get(name)
             if running is None or running.done():
                 self._running[name] = asyncio.get_running_loop().create_task(self._do(name, work))
 
-        self._timers.set(("upkeep", name), interval_ms, due)
+        self._timers.set((_KEY, name), interval_ms, due)
 
     async def _do(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
