@@ -6,6 +6,7 @@ system's calls is watched, because a test cannot cut the power.
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,12 +22,16 @@ from tests.log.batches import NOW_MS, batch
 from tests.log.logs import append, open_log
 
 _OPENED: list[str] = []
+#: Called once, when a directory is about to be synced.
+_MEANWHILE: list[Callable[[], None]] = []
 
 
 def _note(event: str, arguments: tuple[object, ...]) -> None:
     """Python tells of every `os.open`; of a directory it is only opened to be synced."""
     if event == "open" and len(arguments) == 3 and isinstance(arguments[2], int) and arguments[2] & os.O_DIRECTORY:
         _OPENED.append(str(arguments[0]))
+        if _MEANWHILE:
+            _MEANWHILE.pop()()
 
 
 sys.addaudithook(_note)
@@ -131,24 +136,13 @@ def test_checkpoints_name_what_was_written_in_part() -> None:
     assert not checkpoints.names(tp)
 
 
-def test_names_that_one_thread_is_syncing_are_not_synced_yet_for_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_that_one_thread_is_syncing_are_not_synced_yet_for_another(tmp_path: Path, synced: list[str]) -> None:
     storage = DirectoryStorage(tmp_path / "orders-0")
     storage.sync_names()
     storage.open("a", create=True).close()
-    asked: list[int] = []
-    fsync = os.fsync
-
-    def meanwhile(descriptor: int) -> None:
-        asked.append(descriptor)
-        if len(asked) == 1:
-            storage.sync_names()  # what retention's thread syncs, a flush needs too
-            assert len(asked) > 1, "it returned although nothing is on the device"
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", meanwhile)
+    synced.clear()
+    _MEANWHILE.append(storage.sync_names)  # what retention's thread syncs, a flush needs too
     storage.sync_names()
-    done = len(asked)
+    assert synced == [str(tmp_path / "orders-0")] * 2
     storage.sync_names()
-    assert len(asked) == done
+    assert len(synced) == 2

@@ -82,6 +82,24 @@ async def test_a_name_twice_in_one_request_and_validate_only(client: WireClient)
     assert (await _metadata(client, "t"))[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+async def test_a_request_for_too_many_partitions_in_all_is_refused_as_a_whole(client: WireClient) -> None:
+    refused = await _create(client, CreatableTopic("t", 6_000, 1), CreatableTopic("u", 4_001, 1), validate_only=True)
+    assert [each.error_code for each in refused] == [ErrorCode.POLICY_VIOLATION] * 2
+    checked = await _create(client, CreatableTopic("t", 6_000, 1), CreatableTopic("u", 4_000, 1), validate_only=True)
+    assert [each.error_code for each in checked] == [0, 0]
+    await _create(client, CreatableTopic("t", 1, 1), CreatableTopic("u", 1, 1))
+    for count, error in ((4_002, ErrorCode.POLICY_VIOLATION), (4_001, ErrorCode.NONE)):
+        topics = (CreatePartitionsTopic("t", 6_001, None), CreatePartitionsTopic("u", count, None))
+        answer = await client.ask(ApiKey.CREATE_PARTITIONS, CreatePartitionsRequest(topics, 1000, True))
+        assert [each.error_code for each in answer.results] == [error] * 2
+
+
+async def test_the_metadata_does_not_follow_the_limit_for_messages() -> None:
+    async with AsyncBroker({"message.max.bytes": "2000"}) as broker, WireClient(broker) as client:
+        (made,) = await _create(client, CreatableTopic("t", 100, 1))
+        assert (made.error_code, len((await _metadata(client, "t"))[0].partitions)) == (0, 100)
+
+
 async def test_metadata_creates_only_when_both_sides_allow_it(client: WireClient) -> None:
     assert (await _metadata(client, "auto"))[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     (made,) = await _metadata(client, "auto", create=True)

@@ -53,7 +53,7 @@ MAX_WAITING_BYTES: Final = 8_388_608
 #: request of a megabyte (`max.request.size` of Kafka's producer) fits with its headers, so it needs no new buffer.
 MAX_KEPT_BUFFER_BYTES: Final = 2_097_152
 
-#: Partitions made in one request (Kafka's `MAX_PARTITIONS_PER_BATCH`); each is several open files.
+#: Partitions made in one request, of all its topics (Kafka's `MAX_PARTITIONS_PER_BATCH`); each is several open files.
 MAX_NEW_PARTITIONS: Final = 10_000
 
 #: Partitions of one page of DescribeTopicPartitions (Kafka's `max.request.partition.size.limit`).

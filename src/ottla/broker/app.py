@@ -30,6 +30,9 @@ from ottla.log.names import LOG
 _log = logging.getLogger(__name__)
 
 _LOCK_FILE: Final = ".lock"
+#: The metadata log does not follow the broker's settings for topics. All topics of a request are one batch in it, and
+#: there must be room for as many partitions as `base.limits` allows.
+_METADATA_CONFIGS: Final = {"max.message.bytes": str(64 * 1_048_576), "segment.bytes": str(1_073_741_824)}
 
 
 class BrokerApp:
@@ -129,7 +132,7 @@ class BrokerApp:
         for segment in sorted((config.data_dir / f"{METADATA_TOPIC}-0").glob(f"*{LOG}")):
             refuse_damage(segment)
         partitions = Partitions(config, clock, config.data_dir)
-        log = partitions.open_log(TopicPartition(METADATA_TOPIC, 0), None, {})
+        log = partitions.open_log(TopicPartition(METADATA_TOPIC, 0), None, _METADATA_CONFIGS)
         if log.end_offset == 0:
             must_hold_no_partitions(config.data_dir)
         metadata = ClusterMetadata(log, properties.node_id, clock)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Protocol
 
 from ottla.broker.handlers.table import RequestContext
-from ottla.broker.metadata.rules import RefusedError, check_partitions
+from ottla.broker.metadata.rules import RefusedError, check_total_partitions
 from ottla.broker.ports.identity import HasIdentity
 from ottla.broker.ports.topics import HasImage, HasTopics
 from ottla.wire.errors import ErrorCode
@@ -41,6 +41,14 @@ async def _grow_all(node: _Node, request: CreatePartitionsRequest) -> CreatePart
             wanted[topic.name] = topic.count
         except RefusedError as refused:
             results.append(CreatePartitionsTopicResult(topic.name, refused.error, str(refused)))
+    topics = node.image.topics
+    try:
+        check_total_partitions(count - len(topics[name].partitions) for name, count in wanted.items())
+    except RefusedError as refused:
+        message = str(refused)
+        return CreatePartitionsResponse(
+            results=tuple(CreatePartitionsTopicResult(name, refused.error, message) for name in counts)
+        )
     faults = {} if request.validate_only else await node.topics.grow_all(wanted)
     return CreatePartitionsResponse(
         results=tuple(
@@ -64,7 +72,6 @@ def _check(node: _Node, wanted: CreatePartitionsTopic) -> None:
             ErrorCode.INVALID_PARTITIONS,
             f"The topic {topic.name} currently has {have} partition(s); {want} would not be an increase.",
         )
-    check_partitions(want - have)
     if topic.internal:
         # A group's or transactional id's coordinator depends on this number. Kafka's documentation forbids changing it.
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"The partitions of {topic.name} cannot be changed.")

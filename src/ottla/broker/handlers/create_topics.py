@@ -13,7 +13,14 @@ from ottla.base.errors import StorageError
 from ottla.broker.handlers.configs import topic_entries
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import TopicImage
-from ottla.broker.metadata.rules import RefusedError, check_configs, check_name, check_partitions, check_replicas
+from ottla.broker.metadata.rules import (
+    RefusedError,
+    check_configs,
+    check_name,
+    check_partitions,
+    check_replicas,
+    check_total_partitions,
+)
 from ottla.broker.ports.identity import HasIdentity
 from ottla.broker.ports.settings import HasConfig
 from ottla.broker.ports.topics import HasImage, HasTopics, NewTopic
@@ -41,10 +48,17 @@ def handle(
 
 async def _create_all(node: _Node, request: CreateTopicsRequest) -> CreateTopicsResponse:
     counts = Counter(topic.name for topic in request.topics)
+    try:
+        check_total_partitions(_asked_partitions(node, topic) for topic in request.topics)
+    except RefusedError as refused:
+        message = str(refused)
+        return CreateTopicsResponse(
+            topics=tuple(CreatableTopicResult(name, error_code=refused.error, error_message=message) for name in counts)
+        )
     wanted: dict[str, NewTopic] = {}
     results = []
-    for name, count in counts.items():
-        topic = next(each for each in request.topics if each.name == name)
+    for topic in {each.name: each for each in request.topics}.values():
+        name, count = topic.name, counts[topic.name]
         try:
             if count > 1:
                 raise RefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
@@ -82,12 +96,18 @@ def _good(node: _Node, new: NewTopic) -> CreatableTopicResult:
     return CreatableTopicResult(new.name, NULL_UUID, 0, None, 0, new.partitions, 1, entries)
 
 
+def _asked_partitions(node: _Node, topic: CreatableTopic) -> int:
+    """How many partitions are asked for; perhaps not a number that a topic can have."""
+    if topic.assignments:
+        return len(topic.assignments)
+    return node.config.int("num.partitions") if topic.num_partitions == -1 else topic.num_partitions
+
+
 def _partitions(node: _Node, topic: CreatableTopic) -> int:
     """How many partitions. RefusedError for a wrong number, and for replicas on nodes that do not exist."""
     if not topic.assignments:
-        wanted = topic.num_partitions
         check_replicas(node.config.int("default.replication.factor"), topic.replication_factor)
-        return check_partitions(node.config.int("num.partitions") if wanted == -1 else wanted)
+        return check_partitions(_asked_partitions(node, topic))
     if topic.num_partitions != -1 or topic.replication_factor != -1:
         raise RefusedError(
             ErrorCode.INVALID_REQUEST,

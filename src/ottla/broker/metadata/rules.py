@@ -1,6 +1,6 @@
 """Checks a change of metadata before it is written. The messages tell a user what to do."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from ottla.base.errors import ConfigError, OttlaError
 from ottla.base.limits import MAX_NEW_PARTITIONS
@@ -45,11 +45,15 @@ def check_partitions(count: int) -> int:
     """Refuse a bad number of partitions; returns it."""
     if count <= 0:
         raise RefusedError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
-    if count > MAX_NEW_PARTITIONS:
-        raise RefusedError(
-            ErrorCode.POLICY_VIOLATION, f"At most {MAX_NEW_PARTITIONS} partitions can be made at a time."
-        )
     return count
+
+
+def check_total_partitions(counts: Iterable[int]) -> None:
+    """Refuse a whole request whose topics want too many partitions together, as Apache Kafka does."""
+    if sum(max(count, 0) for count in counts) > MAX_NEW_PARTITIONS:
+        raise RefusedError(
+            ErrorCode.POLICY_VIOLATION, f"At most {MAX_NEW_PARTITIONS} partitions can be made at a time, of all topics."
+        )
 
 
 def check_replicas(default: int, wanted: int) -> None:

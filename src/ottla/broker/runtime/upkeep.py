@@ -120,7 +120,7 @@ class Upkeep:
                 plan = log.flush_plan()
                 await loop.run_in_executor(None, plan.sync)
             except StorageError as fault:
-                if partitions.find(*partition.tp) is partition:  # else it was deleted meanwhile, and its directory moved
+                if partitions.find(*partition.tp) is partition:  # else it was deleted meanwhile
                     partitions.faults.report(f"{partition.tp} cannot be flushed", fault)
                 continue
             log.mark_flushed(plan)
