@@ -10,6 +10,7 @@ from ottla.client.core.producer import sequencing
 from ottla.client.core.producer.fates import Fates
 from ottla.client.core.producer.identity import NO_SEQUENCE
 from ottla.client.core.producer.sending import Sending
+from ottla.client.core.producer.shared import Shared
 
 
 @contextmanager
@@ -41,8 +42,9 @@ def twenty_in_flight() -> Iterator[None]:
     """More batches are open than a broker remembers."""
     right = Sending.__init__
 
-    def made(self: Sending, config: Any, *args: Any) -> None:
-        right(self, replace(config, max_in_flight_requests_per_connection=20), *args)
+    def made(self: Sending, shared: Shared) -> None:
+        config = replace(shared.config, max_in_flight_requests_per_connection=20)
+        right(self, shared._replace(config=config))
 
     with patch.object(sequencing, "MAX_UNANSWERED", 20), patch.object(Sending, "__init__", made):
         yield

@@ -207,7 +207,7 @@ def test_c3_a_bad_reset_policy_is_refused_by_the_constructor(policy: str) -> Non
 
 
 def test_a_topic_without_a_name_is_refused_and_spoils_nothing(servers: str, producer: Producer) -> None:
-    with pytest.raises(TypeError, match="the name of a topic is a str, not 5"):
+    with pytest.raises(TypeError, match="the name of a topic must be a str, not 5"):
         producer.send(5, b"v")  # type: ignore[arg-type]
     with pytest.raises(KafkaError, match="INVALID_TOPIC_EXCEPTION: Topic name is invalid: the empty string"):
         producer.send("", b"v")
@@ -278,13 +278,13 @@ async def test_t1_two_commits_at_once_are_one_and_a_clear_error(servers: str) ->
 
 def test_negative_offsets_are_not_committed(servers: str) -> None:
     offsets = {TopicPartition("t", 0): OffsetAndMetadata(-5)}
-    negative = pytest.raises(ValueError, match="offsets are not negative: -5")
+    negative = pytest.raises(ValueError, match="an offset must not be negative, but this one is -5")
     with Consumer({"bootstrap.servers": servers, "group.id": fresh("o1")}) as consumer, negative:
         consumer.commit(offsets)
     with Producer({"bootstrap.servers": servers, "transactional.id": fresh("t1")}) as producer:
         producer.init_transactions()
         producer.begin_transaction()
-        with pytest.raises(ValueError, match="offsets are not negative: -5"):
+        with pytest.raises(ValueError, match="an offset must not be negative, but this one is -5"):
             producer.send_offsets_to_transaction(offsets, ConsumerGroupMetadata("g"))
 
 

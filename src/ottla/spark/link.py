@@ -20,12 +20,11 @@ from ottla.client.admin.admin import AsyncAdmin
 from ottla.client.blocking.loop_thread import LoopThread, Running
 from ottla.client.config.admin import ADMIN_CONFIG, admin_config
 from ottla.client.config.producer import producer_config
-from ottla.client.core.intents import CoordinatorKind
+from ottla.client.core.intents import COORDINATOR_MOVED, CoordinatorKind
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.core.negotiation import CAPS_OF_FIRST_TRANSACTIONS
 from ottla.client.errors import IllegalStateError, KafkaError, RequestTimeoutError, raise_for
 from ottla.client.net.cluster import Cluster
-from ottla.client.net.coordinators import MOVED
 from ottla.client.net.log_offsets import list_offsets
 from ottla.client.net.requests import Requests, only
 from ottla.spark.errors import DamagedRecordsError, DataLossError, UnknownOutcomeError
@@ -252,7 +251,7 @@ class KafkaLink:
             cap = await self.cap(api)
             answer = await self._requests.ask_coordinator(kind, key, api, message, cap=cap)
             code = error_of(answer)
-            if code in MOVED:
+            if code in COORDINATOR_MOVED:
                 self._requests.coordinators.forget(kind, key)
             return _final(code, key), answer
 

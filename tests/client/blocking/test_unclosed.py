@@ -79,7 +79,8 @@ for _ in range(3):
 """
     done = run(program)
     assert done.returncode == 0
-    assert "unclosed Producer: 3 records were lost: t-0: 3 records were not delivered in 300 ms" in done.stderr
+    why = "t-0: 3 records were not acknowledged within delivery.timeout.ms (300 ms)"
+    assert f"unclosed Producer: 3 records were lost: {why}" in done.stderr
 
 
 def test_an_open_transaction_is_aborted_at_the_end(servers: str) -> None:

@@ -29,7 +29,7 @@ class GroupCalls(AdminBase):
         async def attempt() -> list[GroupListing]:
             found = []
             answer: ListGroupsResponse
-            for answer in await self._requests.ask_everybody(
+            for answer in await self._requests.ask_all_brokers(
                 ApiKey.LIST_GROUPS, ListGroupsRequest(tuple(states), tuple(types))
             ):
                 raise_for(answer.error_code)

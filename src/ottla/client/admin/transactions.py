@@ -57,7 +57,7 @@ class TransactionCalls(AdminBase):
             request = ListTransactionsRequest(tuple(states), tuple(producer_ids), -1, pattern)
             found = []
             answer: ListTransactionsResponse
-            for answer in await self._requests.ask_everybody(ApiKey.LIST_TRANSACTIONS, request):
+            for answer in await self._requests.ask_all_brokers(ApiKey.LIST_TRANSACTIONS, request):
                 raise_for(answer.error_code)
                 found += [
                     TransactionListing(t.transactional_id, t.producer_id, t.transaction_state)

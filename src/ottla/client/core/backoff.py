@@ -7,7 +7,7 @@ _JITTER = 0.2
 
 
 class Backoff:
-    """Pauses that double from `first_ms` to `max_ms`, each spread by a fifth up or down."""
+    """Pauses that double from `first_ms` to `max_ms`. Each is up to a fifth longer or shorter, by chance."""
 
     def __init__(self, first_ms: float, max_ms: float, rng: Rng) -> None:
         self._first_ms = first_ms
@@ -17,16 +17,16 @@ class Backoff:
 
     @property
     def failures(self) -> int:
-        """How many pauses were taken since the last success."""
+        """How many pauses there were since the last success."""
         return self._failures
 
     def next_ms(self) -> float:
-        """The pause after one more failure, milliseconds."""
+        """The pause after one more failure, in milliseconds."""
         self._failures += 1
         return self.after_ms(self._failures - 1)
 
     def after_ms(self, failures: int) -> float:
-        """The pause after `failures` earlier ones, milliseconds."""
+        """The pause that follows `failures` earlier pauses, in milliseconds."""
         pause = min(self._first_ms * _MULTIPLIER ** min(failures, 30), self._max_ms)
         jittered: float = pause * self._rng.uniform(1 - _JITTER, 1 + _JITTER)
         return jittered
@@ -34,3 +34,8 @@ class Backoff:
     def succeeded(self) -> None:
         """Start again from the shortest pause."""
         self._failures = 0
+
+
+def short_backoff(rng: Rng) -> Backoff:
+    """For errors that are over in milliseconds (CONCURRENT_TRANSACTIONS, while markers are written)."""
+    return Backoff(5, 100, rng)

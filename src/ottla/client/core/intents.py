@@ -1,12 +1,12 @@
-"""What a core wants its shell to do, and the base of both cores.
+"""Intents: what a core asks its shell to do. And the base class of both cores.
 
-A core is an automaton: an event and the time go in, intents come out. It does no I/O and reads no clock; it knows no
-threads either: whoever calls it makes sure that nobody else does meanwhile. The shell (`client.shell.driver`) carries
-the intents out in their order, and what comes of them is the next event.
+A core is an automaton: an event and the time go in, intents come out. It does no I/O, reads no clock and knows no
+threads. Its caller makes sure that only one thread calls it at a time. The shell (`client.shell.driver`) carries the
+intents out in their order. Their results come back to the core as events.
 
-An `Ask` carries a ticket of the core's own. It comes back with the answer, exactly once: `answered(ticket, …)` or
-`failed(ticket, …)`, unless the core gives up on it (`GiveUp`). The ticket says in which era the request was asked, so
-the core can tell an answer that is of no use any more.
+An `Ask` carries a ticket, which the core has made. The shell gives the ticket back exactly once: `answered(ticket, …)`
+or `failed(ticket, …)`. After `GiveUp` it does not give it back at all. The ticket says which attempt, or which era, the
+request belongs to. So the core recognizes an answer that comes too late to be of use.
 """
 
 from abc import ABC, abstractmethod
@@ -18,37 +18,38 @@ from ottla.base.types import TopicPartition
 from ottla.client.core.metadata import ClusterSnapshot, Node
 from ottla.client.errors import ClientError
 from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
 
 Message: TypeAlias = tuple[Any, ...]
 
 
 class Channel(Enum):
-    """What a connection is for. A broker takes one request of a connection at a time, so what may wait long, a fetch or
-    a JoinGroup, gets a connection of its own."""
+    """What a connection is for. A broker works on one request of a connection at a time. So a request that may wait
+    long at the broker (a fetch, a JoinGroup) gets a connection of its own."""
 
     MAIN = "main"
     COORDINATOR = "coordinator"
-    #: JoinGroup and SyncGroup, which wait for other members; heartbeats and commits shall not wait behind them.
+    #: JoinGroup and SyncGroup wait for other members; heartbeats and commits must not wait behind them.
     JOIN = "join"
     FETCH = "fetch"
 
 
 class CoordinatorKind(IntEnum):
-    """What is coordinated: the key type of FindCoordinator."""
+    """What a coordinator is responsible for: the key type of FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
 class Broker(NamedTuple):
-    """One broker, over a connection that is open: the core has asked for it by `Connect`."""
+    """One broker. Its connection is open: the core has asked for it by `Connect`."""
 
     node_id: int
     channel: Channel = Channel.MAIN
 
 
 class Coordinator(NamedTuple):
-    """The coordinator of a group or of a transactional id, wherever it is; the shell finds it and connects."""
+    """The coordinator of a group or of a transactional id. The shell finds its broker and connects."""
 
     kind: CoordinatorKind
     key: str
@@ -56,35 +57,36 @@ class Coordinator(NamedTuple):
 
 
 class AnyBroker(NamedTuple):
-    """Whichever broker is at hand; the shell connects."""
+    """Any broker. The shell chooses one and connects."""
 
 
 Target: TypeAlias = Broker | Coordinator | AnyBroker
 
 
 class Ask(NamedTuple):
-    """Send a request. A message that is long to make is given as a function, which is called when it is sent."""
+    """Send a request. A message that takes long to make is given as a function; the shell calls it when it sends."""
 
     ticket: Any
     to: Target
     api: ApiKey
     message: Message | Callable[[], Message]
     timeout_ms: float
-    #: The version at which to stop; None for the highest that both sides speak.
+    #: The highest version that may be used; None for the highest that both sides speak.
     cap: int | None = None
-    #: False for a request that has no answer: `answered(ticket, None)` then means that the socket takes more.
+    #: False for a request without an answer: `answered(ticket, None)` then means that the socket accepts more bytes.
     has_answer: bool = True
 
 
 class GiveUp(NamedTuple):
-    """Nobody waits for the answer to this ticket any more, and none shall come. The request is of a kind that the shell
-    finds the broker for: if it has not left yet, it must not, because it would come behind what is asked after it."""
+    """Nobody waits for the answer to this ticket any more; the shell must not give the ticket back. It belongs to an
+    `Ask` whose broker the shell has to find. If that request has not been sent yet, it must not be sent: it would
+    arrive after later requests."""
 
     ticket: Any
 
 
 class AskVersions(NamedTuple):
-    """Find out what the cluster speaks: `answered(ticket, BrokerVersions)` follows, or `failed`."""
+    """Find out which versions the cluster speaks: `answered(ticket, BrokerVersions)` follows, or `failed`."""
 
     ticket: Any
 
@@ -96,17 +98,22 @@ class Connect(NamedTuple):
     channel: Channel = Channel.MAIN
 
 
+#: Errors after which the coordinator has to be found again.
+COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+
+
 class ForgetCoordinator(NamedTuple):
-    """It has moved: find it again before the next request."""
+    """The coordinator has moved: find it again before the next request to it."""
 
     kind: CoordinatorKind
     key: str
 
 
 class RefreshMetadata(NamedTuple):
-    """Something that is known of the cluster is out of date: ask for metadata soon.
+    """Something that the client knows of the cluster is out of date: ask for metadata soon.
 
-    With a ticket, `answered(ticket, None)` follows when metadata has come that was asked for after this; or `failed`.
+    With a ticket, `answered(ticket, None)` follows when metadata has come that was requested after this intent. If none
+    comes within `timeout_ms`, `failed` follows.
     """
 
     ticket: Any = None
@@ -114,7 +121,7 @@ class RefreshMetadata(NamedTuple):
 
 
 class Track(NamedTuple):
-    """Keep metadata of these topics too."""
+    """Keep metadata of these topics, too."""
 
     topics: frozenset[str]
 
@@ -126,7 +133,7 @@ class Untrack(NamedTuple):
 
 
 class LearnLeader(NamedTuple):
-    """An answer named the leader of a partition (KIP-951), and where it listens."""
+    """An answer has named the leader of a partition and its address (KIP-951)."""
 
     partition: TopicPartition
     leader: int
@@ -135,7 +142,7 @@ class LearnLeader(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """A call of the user's that waits has its result, or its error."""
+    """A call of the user ends, with this value or this error."""
 
     call: Any
     value: Any = None
@@ -143,7 +150,7 @@ class Finish(NamedTuple):
 
 
 class Say(NamedTuple):
-    """Tell the operator, as `logging` does: a level, a format, its arguments."""
+    """Write a line to the log. As in `logging`: a level, a format, its arguments."""
 
     level: int
     text: str
@@ -151,44 +158,44 @@ class Say(NamedTuple):
 
 
 class NotSentError(ClientError):
-    """The request did not leave this client: its connection was gone before."""
+    """The request did not leave this client: its connection was lost before."""
 
     retriable = True
 
 
 class Core(ABC):
-    """What both cores are made of: the intents that were collected, and when the core has to be woken.
+    """What both cores have in common: the intents that they have collected, and when they have to be woken.
 
-    Every event is a method whose last argument is the time in seconds, on a clock that never goes back.
+    Each event is a method. Its last argument is the time in seconds, on a clock that never goes back.
     """
 
     def __init__(self) -> None:
         self._intents: list[object] = []
-        #: Call `woken` at this time; None when only events can change something.
+        #: The shell calls `woken` at this time; None when the core only waits for other events.
         self.wake_at_s: float | None = None
 
     def take_intents(self) -> list[object]:
-        """What is to be done now, in this order."""
+        """The intents that were collected since the last call, in order."""
         intents, self._intents = self._intents, []
         return intents
 
     def intend(self, intent: object) -> None:
-        """Have `intent` carried out after this event."""
+        """Let the shell carry out `intent` after this event."""
         self._intents.append(intent)
 
     def say(self, level: int, text: str, *arguments: object) -> None:
-        """Have something logged."""
+        """Let the shell write a line to the log."""
         self._intents.append(Say(level, text, arguments))
 
     # events of the shell
 
     @abstractmethod
     def metadata(self, before: ClusterSnapshot, after: ClusterSnapshot, now_s: float) -> None:
-        """What is known of the cluster has changed."""
+        """There is a new snapshot of the cluster."""
 
     @abstractmethod
     def woken(self, now_s: float) -> None:
-        """It is `wake_at_s`, or a little before."""
+        """It is `wake_at_s`. The shell may also call this earlier."""
 
     @abstractmethod
     def answered(self, ticket: Any, answer: Any, now_s: float) -> None:
@@ -196,11 +203,11 @@ class Core(ABC):
 
     @abstractmethod
     def failed(self, ticket: Any, error: ClientError, now_s: float) -> None:
-        """The request with `ticket` has no answer. NotSentError: no broker has seen it."""
+        """The request with `ticket` will get no answer. NotSentError: no broker has seen it."""
 
     @abstractmethod
     def abandoned(self, call: Any, now_s: float) -> None:
-        """Whoever made this call has stopped waiting for it (a cancellation, Ctrl-C): nothing more is done for it."""
+        """The user has stopped waiting for this call (a cancellation, Ctrl-C): do nothing more for it."""
 
     @abstractmethod
     def connected(self, node_id: int, channel: Channel, now_s: float) -> None:
@@ -212,7 +219,7 @@ class Core(ABC):
 
     @abstractmethod
     def disconnected(self, node_id: int, channel: Channel, now_s: float) -> None:
-        """A connection has been lost or closed. Requests that were on it fail one by one, each with its ticket."""
+        """A connection was lost or closed. The requests that were on it fail one by one, each with its ticket."""
 
 
 #: The levels of `logging`.

@@ -1,7 +1,7 @@
-"""What the client knows of the cluster: brokers, topics, leaders. Immutable; an answer makes a new snapshot.
+"""What the client knows of the cluster: brokers, topics, leaders. It is immutable: each answer makes a new snapshot.
 
-Two rules keep an old answer from undoing a newer one (KIP-320): a partition whose leader epoch is lower than the one
-known keeps what is known, unless the topic id has changed (the topic was deleted and made again).
+An old answer must not replace newer knowledge (KIP-320). If an answer has a lower leader epoch for a partition than the
+snapshot, the snapshot keeps what it has. The exception is a new topic id: then the topic was deleted and created again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,13 +19,13 @@ UNKNOWN_EPOCH = -1
 
 
 def checked_topic(name: object) -> str:
-    """`name`, if a topic can be called so. Raises TypeError, or KafkaError with INVALID_TOPIC_EXCEPTION.
+    """`name`, if a topic can have this name. Raises TypeError, or KafkaError with INVALID_TOPIC_EXCEPTION.
 
-    Brokers need not be asked, and must not be: one hangs up on a name that is longer than the protocol's strings may
-    be, and then nothing is heard of all the other topics in the request.
+    Such a name must not be sent to a broker: if it is longer than the protocol allows, the broker closes the
+    connection, and the other topics in the request get no answer either.
     """
     if not isinstance(name, str):
-        raise TypeError(f"the name of a topic is a str, not {name!r}")
+        raise TypeError(f"the name of a topic must be a str, not {name!r}")
     problem = topic_name_problem(name)
     if problem is not None:
         if len(name) > MAX_TOPIC_NAME_LENGTH:
@@ -35,7 +35,7 @@ def checked_topic(name: object) -> str:
 
 
 class Node(NamedTuple):
-    """A broker: its id and where it listens."""
+    """A broker: its id and its address."""
 
     node_id: int
     host: str
@@ -44,7 +44,7 @@ class Node(NamedTuple):
 
 
 class PartitionInfo(NamedTuple):
-    """One partition: its leader (-1 when there is none), the leader's epoch, replicas, and replicas in sync."""
+    """One partition: its leader (-1 when there is none), the leader epoch, the replicas, and the replicas in sync."""
 
     leader: int
     leader_epoch: int
@@ -53,7 +53,7 @@ class PartitionInfo(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """One topic as the cluster describes it; `partitions` by number."""
+    """One topic, as a broker describes it. `partitions` is by partition number."""
 
     name: str
     topic_id: bytes
@@ -62,7 +62,7 @@ class TopicInfo(NamedTuple):
 
 
 class ClusterSnapshot(NamedTuple):
-    """Everything known at one moment. `topic_errors` holds what was answered for topics that could not be described."""
+    """All that is known at one moment. `topic_errors` has the error codes of topics that brokers did not describe."""
 
     cluster_id: str | None = None
     controller_id: int = -1
@@ -72,38 +72,38 @@ class ClusterSnapshot(NamedTuple):
     topic_errors: Mapping[str, ErrorCode] = {}
 
     def has(self, tp: TopicPartition) -> bool:
-        """Whether the partition is known."""
+        """Whether the snapshot knows the partition."""
         topic = self.topics.get(tp.topic)
         return topic is not None and tp.partition in topic.partitions
 
     def leader(self, tp: TopicPartition) -> int:
-        """Node id of the partition's leader, or -1."""
+        """Node id of the partition's leader; -1 if the leader or its address is not known."""
         topic = self.topics.get(tp.topic)
         info = topic.partitions.get(tp.partition) if topic is not None else None
         return info.leader if info is not None and info.leader in self.nodes else NO_LEADER
 
     def leader_epoch(self, tp: TopicPartition) -> int:
-        """Epoch of the partition's leader, or -1."""
+        """The partition's leader epoch; -1 if it is not known."""
         topic = self.topics.get(tp.topic)
         info = topic.partitions.get(tp.partition) if topic is not None else None
         return info.leader_epoch if info is not None else UNKNOWN_EPOCH
 
     def topic_id(self, topic: str) -> bytes:
-        """The topic's id, or zeros."""
+        """The topic's id; zeros if it is not known."""
         info = self.topics.get(topic)
         return info.topic_id if info is not None else NO_TOPIC_ID
 
     def topic_name(self, name: str | None, topic_id: bytes) -> str:
-        """The name an answer means that carries a name or, in newer versions, only an id; "" when unknown."""
+        """The topic's name, for an answer that has a name or, in newer versions, only an id; "" if it is not known."""
         return name or self.names_by_id.get(topic_id, "")
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions the topic has; 0 when it is unknown."""
+        """How many partitions the topic has; 0 if the topic is not known."""
         info = self.topics.get(topic)
         return len(info.partitions) if info is not None else 0
 
     def updated(self, response: MetadataResponse, *, whole: bool) -> "ClusterSnapshot":
-        """This snapshot after `response`; `whole` when it described every topic, so that others are gone."""
+        """This snapshot after `response`. `whole` if the response describes every topic: other topics are gone then."""
         topics = {} if whole else dict(self.topics)
         errors: dict[str, ErrorCode] = {} if whole else dict(self.topic_errors)
         for answered in response.topics:
@@ -127,7 +127,7 @@ class ClusterSnapshot(NamedTuple):
         )
 
     def with_leader(self, tp: TopicPartition, leader: int, epoch: int, nodes: Iterable[Node]) -> "ClusterSnapshot":
-        """This snapshot after an answer that named a newer leader (KIP-951); unchanged if the epoch is not newer."""
+        """This snapshot after an answer that names a leader (KIP-951); unchanged if the leader epoch is not newer."""
         topic = self.topics.get(tp.topic)
         known = topic.partitions.get(tp.partition) if topic is not None else None
         if topic is None or known is None or epoch <= known.leader_epoch:
@@ -139,7 +139,7 @@ class ClusterSnapshot(NamedTuple):
         )
 
     def without(self, topics: Iterable[str]) -> "ClusterSnapshot":
-        """This snapshot with `topics` forgotten."""
+        """This snapshot without `topics`."""
         gone = set(topics)
         kept = {name: info for name, info in self.topics.items() if name not in gone}
         return self._replace(topics=kept, names_by_id={info.topic_id: name for name, info in kept.items()})

@@ -1,9 +1,11 @@
-"""Which version of a request to send: the highest that broker, codec and this client's shape of it have in common.
+"""Which version of a request to send: the highest that the broker, the codec and this client all support.
 
-The client fills messages in the shape of Kafka 3.1 and later (topic ids, groups and coordinator keys in arrays), so
-the oldest broker it speaks to is 3.1. `SHAPES` says for which versions the shape is right; the codec drops or adds what
-differs inside that span. Transactions know two protocols (KIP-890): below level 2 of the feature `transaction.version`
-the calls in `CAPS_OF_FIRST_TRANSACTIONS` stop at the last version that means the old protocol.
+The client fills messages in the form that Kafka has used since 3.1 (topic ids; arrays of groups and of coordinator
+keys). So the oldest broker that it can talk to is 3.1. `FILLED_VERSIONS` says for which versions the client's form is
+right; the codec adds or leaves out the fields that differ between these versions.
+
+There are two transaction protocols (KIP-890). If the cluster's feature `transaction.version` is below level 2, it
+speaks the first one. Then `CAPS_OF_FIRST_TRANSACTIONS` has the highest version of a request that belongs to it.
 """
 
 from collections.abc import Mapping
@@ -13,11 +15,11 @@ from ottla.client.errors import UnsupportedVersionError
 from ottla.wire.apis import API, ApiKey
 
 TRANSACTION_VERSION = "transaction.version"
-#: From this level on a transaction's end raises the epoch, and Produce and TxnOffsetCommit add partitions themselves.
+#: From this level on the end of a transaction raises the epoch, and Produce and TxnOffsetCommit add partitions to it.
 IMPLICIT_PARTITIONS_LEVEL = 2
 
-#: API → (oldest, newest) version whose shape this client fills, where that is less than the codec knows.
-SHAPES: Mapping[ApiKey, tuple[int, int]] = {
+#: API → (oldest, newest) version that this client can fill, where the codec knows more versions.
+FILLED_VERSIONS: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: (0, 3),  # from 4 on only brokers use it
     ApiKey.FIND_COORDINATOR: (4, 6),
     ApiKey.LIST_OFFSETS: (2, 11),
@@ -38,13 +40,13 @@ CAPS_OF_FIRST_TRANSACTIONS: Mapping[ApiKey, int] = {
 
 
 class BrokerVersions(NamedTuple):
-    """What one broker said of itself in ApiVersions: the span of every API, and the cluster's feature levels."""
+    """A broker's answer to ApiVersions: the (lowest, highest) version of each API, and the cluster's feature levels."""
 
     ranges: Mapping[int, tuple[int, int]]
     features: Mapping[str, int]
 
     def feature(self, name: str) -> int:
-        """The finalized level of a feature; 0 when the cluster does not have it."""
+        """The finalized level of a feature; 0 if the cluster does not have it."""
         return self.features.get(name, 0)
 
     @property
@@ -53,16 +55,19 @@ class BrokerVersions(NamedTuple):
         return self.feature(TRANSACTION_VERSION) >= IMPLICIT_PARTITIONS_LEVEL
 
     def supports(self, api: ApiKey) -> bool:
-        """Whether there is a version of `api` in common."""
+        """Whether this client and the broker have a version of `api` in common."""
         return self._common(api, None) is not None
 
     def choose(self, api: ApiKey, cap: int | None = None) -> int:
-        """The highest version in common, at most `cap`. Raises UnsupportedVersionError when there is none."""
+        """The highest version in common, but at most `cap`. Raises UnsupportedVersionError if there is none."""
         version = self._common(api, cap)
         if version is None:
             theirs = self.ranges.get(api)
             spoken = f"versions {theirs[0]} to {theirs[1]}" if theirs else "no version"
-            raise UnsupportedVersionError(f"the broker speaks {spoken} of {api.name}, this client does not")
+            raise UnsupportedVersionError(
+                f"this client and the broker have no version of {api.name} in common: the broker speaks {spoken} of "
+                f"{api.name}; this client works with Kafka 3.1 and newer"
+            )
         return version
 
     def _common(self, api: ApiKey, cap: int | None) -> int | None:
@@ -70,7 +75,7 @@ class BrokerVersions(NamedTuple):
         if theirs is None:
             return None
         known = API[api]
-        low, high = SHAPES.get(api, (known.min_version, known.max_version))
+        low, high = FILLED_VERSIONS.get(api, (known.min_version, known.max_version))
         low = max(low, known.min_version, theirs[0])
         high = min([high, known.max_version, theirs[1]] + ([cap] if cap is not None else []))
         return high if high >= low else None

@@ -1,4 +1,4 @@
-"""The requests about offsets, as consumers, producers and admins send them: committed ones, and those in the log."""
+"""How consumers, producers and the admin client fill requests about offsets: committed ones, and those in the log."""
 
 from collections.abc import Iterable, Mapping
 
@@ -13,14 +13,14 @@ from ottla.wire.messages.offset_commit import (
 )
 from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 
-#: OffsetCommit and OffsetFetch name topics by id from version 10 on; names say the same and are always at hand.
+#: From version 10 on OffsetCommit and OffsetFetch name topics by id. The client stays below: it always knows the name.
 LAST_VERSION_WITH_NAMES = 9
 
 
 def commit_request(
     member: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> OffsetCommitRequest:
-    """Commit `offsets` as `member`."""
+    """Commit `offsets` for `member` and its group."""
     by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
     for tp, offset in sorted(offsets.items()):
         by_topic.setdefault(tp.topic, []).append(
@@ -38,7 +38,7 @@ def commit_request(
 def committed_request(
     snapshot: ClusterSnapshot, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
 ) -> OffsetFetchRequest:
-    """What has the group committed? Of all partitions when none are named."""
+    """What has the group committed in these partitions? None: in all partitions."""
     topics = None
     if partitions is not None:
         by_topic: dict[str, list[int]] = {}
@@ -51,7 +51,7 @@ def committed_request(
 def list_request(
     snapshot: ClusterSnapshot, times: Mapping[TopicPartition, int], *, read_committed: bool
 ) -> ListOffsetsRequest:
-    """Where in its log is each partition's time (or LATEST_, EARLIEST_TIMESTAMP)? For one leader."""
+    """Which offset does each partition have at its time (milliseconds, or a SpecialTimestamp)? To one leader."""
     by_topic: dict[str, list[ListOffsetsPartition]] = {}
     for tp, timestamp_ms in times.items():
         part = ListOffsetsPartition(tp.partition, snapshot.leader_epoch(tp), timestamp_ms)

@@ -1,4 +1,4 @@
-"""Offsets as consumers commit them."""
+"""Offsets that consumers commit, and the checks of what users give."""
 
 from collections.abc import Mapping
 from operator import index
@@ -11,7 +11,7 @@ _INT64_MAX = 2**63 - 1
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed position: the next offset to read, a note of the user's, and the leader epoch of the last record."""
+    """A committed position: the next offset to read, a text of the user, and the leader epoch of the last record."""
 
     offset: int
     metadata: str = ""
@@ -19,7 +19,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """Where a time is in a log: the first record at or after it; `leader_epoch` -1 when unknown."""
+    """The first record at or after a time, and its timestamp. `leader_epoch` is -1 if it is not known."""
 
     offset: int
     timestamp_ms: int
@@ -27,7 +27,8 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """A member of a group, for `send_offsets_to_transaction`: with it a zombie's offsets are refused (KIP-447)."""
+    """A member of a group, for `send_offsets_to_transaction`. With it the coordinator refuses the offsets of a member
+    that no longer belongs to the group (KIP-447)."""
 
     group_id: str
     generation_id: int = -1
@@ -38,9 +39,9 @@ class ConsumerGroupMetadata(NamedTuple):
 def checked_offsets(
     offsets: Mapping[TopicPartition, OffsetAndMetadata] | None,
 ) -> dict[TopicPartition, OffsetAndMetadata] | None:
-    """Accept (topic, partition) → offset as well as the full types.
+    """`offsets` in the full types; plain (topic, partition) → number is accepted, too.
 
-    Raises ValueError for a negative offset, and TypeError or ValueError for what no request can hold.
+    Raises TypeError or ValueError for what a request cannot hold, a negative offset for example.
     """
     if offsets is None:
         return None
@@ -52,7 +53,7 @@ def checked_offsets(
         _check_text(f"{tp}: the topic", tp.topic)
         _check_number(f"{tp}: the partition", tp.partition, 0, _INT32_MAX)
         if index(offset.offset) < 0:
-            raise ValueError(f"{tp}: offsets are not negative: {offset.offset}")
+            raise ValueError(f"{tp}: an offset must not be negative, but this one is {offset.offset}")
         _check_number(f"{tp}: the offset", offset.offset, 0, _INT64_MAX)
         _check_number(f"{tp}: the leader epoch", offset.leader_epoch, -1, _INT32_MAX)
         if offset.metadata is not None:
@@ -63,7 +64,7 @@ def checked_offsets(
 def checked_group(group: ConsumerGroupMetadata) -> ConsumerGroupMetadata:
     """`group`, if a request can hold it. Raises TypeError or ValueError."""
     if not isinstance(group, ConsumerGroupMetadata):
-        raise TypeError(f"group_metadata is what a consumer's group_metadata() gives, not {group!r}")
+        raise TypeError(f"group_metadata must be what a consumer's group_metadata() returns, not {group!r}")
     _check_text("group_id", group.group_id)
     _check_number("generation_id", group.generation_id, -1, _INT32_MAX)
     _check_text("member_id", group.member_id)
@@ -74,9 +75,9 @@ def checked_group(group: ConsumerGroupMetadata) -> ConsumerGroupMetadata:
 
 def _check_text(what: str, value: object) -> None:
     if not isinstance(value, str):
-        raise TypeError(f"{what} is a str, not {value!r}")
+        raise TypeError(f"{what} must be a str, not {value!r}")
 
 
 def _check_number(what: str, value: SupportsIndex, least: int, most: int) -> None:
     if not least <= index(value) <= most:
-        raise ValueError(f"{what} is from {least} to {most}, not {value}")
+        raise ValueError(f"{what} must be from {least} to {most}, not {value}")

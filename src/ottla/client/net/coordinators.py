@@ -1,17 +1,13 @@
-"""Where the coordinators of groups and transactions are (SPEC G1): asked once, remembered, forgotten when wrong."""
+"""Where the coordinators of groups and transactions are (SPEC G1). They are found once, and again when they move."""
 
 from typing import Any
 
-from ottla.client.core.intents import Channel, CoordinatorKind
+from ottla.client.core.intents import COORDINATOR_MOVED, Channel, CoordinatorKind
 from ottla.client.core.metadata import Node
 from ottla.client.errors import DisconnectedError, IncompleteAnswerError, raise_for
 from ottla.client.net.cluster import Cluster
 from ottla.wire.apis import ApiKey
-from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-
-#: Answers after which the coordinator has to be looked for again.
-MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 
 class Coordinators:
@@ -23,7 +19,7 @@ class Coordinators:
         self._known: dict[tuple[CoordinatorKind, str], int] = {}
 
     async def find(self, kind: CoordinatorKind, key: str) -> int:
-        """Node id of the coordinator. One attempt: raises retriable errors while there is none."""
+        """Node id of the coordinator. One attempt: raises a retriable error while there is none."""
         node_id = self._known.get((kind, key))
         if node_id is not None:
             return node_id
@@ -38,7 +34,7 @@ class Coordinators:
         raise IncompleteAnswerError(f"the broker says nothing about the coordinator of {key}")
 
     def forget(self, kind: CoordinatorKind, key: str) -> None:
-        """Look for it again next time."""
+        """Find this coordinator again before the next request."""
         self._known.pop((kind, key), None)
 
     async def request(
@@ -52,7 +48,10 @@ class Coordinators:
         cap: int | None = None,
         channel: Channel | None = None,
     ) -> Any:
-        """Send `message` to the coordinator; it is forgotten if the connection fails. The answer is not looked into."""
+        """Send `message` to the coordinator. When the connection fails, forget where the coordinator is.
+
+        This does not look at error codes in the answer: give them to `check`.
+        """
         node_id = await self.find(kind, key)
         try:
             return await self._cluster.request(
@@ -63,8 +62,8 @@ class Coordinators:
             raise
 
     def check(self, kind: CoordinatorKind, key: str, code: int, message: str | None = None) -> None:
-        """Raise the error that `code` means, and forget the coordinator if it has moved."""
-        if code in MOVED:
+        """Raise the error that `code` means. Forget where the coordinator is if `code` says that it has moved."""
+        if code in COORDINATOR_MOVED:
             self.forget(kind, key)
         raise_for(code, message)
 

@@ -1,7 +1,7 @@
-"""Requests to the broker that has to be asked, repeated until they succeed: what admin and the Spark link stand on.
+"""Requests for the admin client and the Spark link: each goes to the right broker, and is repeated until it succeeds.
 
-They have no core: each call is a question and its answer. What waits does so in the caller's own task, inside the scope
-of a supervisor. So a call ends when its client is closed, and when a fault has ended the view of the cluster.
+These two have no core: each of their calls is one question and its answer. A call waits in the caller's own task,
+inside the scope of a supervisor. So it ends when its client is closed, or when a fault has ended the cluster object.
 """
 
 import asyncio
@@ -10,12 +10,13 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from ottla.base.types import TopicPartition
+from ottla.client.core.backoff import short_backoff
 from ottla.client.core.intents import CoordinatorKind
 from ottla.client.core.metadata import NO_LEADER
 from ottla.client.errors import ClientError, IncompleteAnswerError, KafkaError
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.coordinators import Coordinators
-from ottla.client.net.retry import Deadline, repeat, short_backoff
+from ottla.client.net.retry import Deadline, repeat
 from ottla.client.net.supervisor import Supervisor
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -27,7 +28,7 @@ class Requests:
     """The requests of one client, on a cluster that it may share with others. Belongs to one event loop."""
 
     def __init__(self, cluster: Cluster, name: str, timeout_ms: float) -> None:
-        """`name` is for the log and for messages: "the admin client". `timeout_ms` is for calls that give none."""
+        """`name` stands in log lines and error messages: "the admin client". `timeout_ms` is for calls without one."""
         self.cluster = cluster
         self.coordinators = Coordinators(cluster)
         self._timeout_ms = timeout_ms
@@ -36,7 +37,7 @@ class Requests:
 
     @property
     def failure(self) -> ClientError | None:
-        """Why nothing can be asked any more; None while it can."""
+        """Why this client has ended; None while it has not."""
         return self._supervisor.failure or self.cluster.supervisor.failure
 
     async def start(self, timeout_ms: float | None = None) -> None:
@@ -46,9 +47,9 @@ class Requests:
 
     @asynccontextmanager
     async def ready(self, timeout_ms: float | None = None) -> AsyncIterator[Deadline]:
-        """A block in which the cluster is known, and which ends with the client. Raises what `start` raises.
+        """A block in which the cluster is known. It ends when the client ends. Raises what `start` raises.
 
-        Gives the deadline that `timeout_ms` is; waiting for the cluster has taken its part of it.
+        Its value is the deadline of the call. Waiting for the cluster has already used a part of `timeout_ms`.
         """
         deadline = Deadline(self._timeout_ms if timeout_ms is None else timeout_ms)
         async with self._supervisor.scope():
@@ -57,7 +58,7 @@ class Requests:
             yield deadline
 
     async def close(self, reason: ClientError) -> None:
-        """Every call that waits, or comes later, fails with `reason`. The cluster stays open. Idempotent."""
+        """Every call that waits, and every later call, fails with `reason`. The cluster stays open. Idempotent."""
         self._detach()
         await self._supervisor.close(reason)
 
@@ -69,10 +70,10 @@ class Requests:
         *,
         soon: bool = False,
     ) -> T:
-        """`attempt` until it succeeds, for `timeout_ms` at most; after a failure metadata is asked for anew.
+        """Call `attempt` until it succeeds, for `timeout_ms` at most. After a failure ask for metadata again.
 
-        With `soon` the pauses are short, for answers that are over in milliseconds. Raises what is not retriable, and
-        RequestTimeoutError.
+        With `soon` the pauses are short, for errors that are over in milliseconds. Raises an error that is not
+        retriable, and RequestTimeoutError.
         """
         async with self.ready(timeout_ms) as deadline:
             return await repeat(
@@ -86,7 +87,8 @@ class Requests:
     # one attempt each
 
     async def ask_controller(self, api: ApiKey, message: tuple[Any, ...]) -> Any:
-        """The controller's answer. Any broker can be asked: it passes the request on (KIP-590)."""
+        """The controller's answer. When the controller is not known, any broker will do: it forwards the request
+        (KIP-590)."""
         snapshot = self.cluster.snapshot
         known = snapshot.controller_id in snapshot.nodes
         node_id = snapshot.controller_id if known else self.cluster.least_loaded()
@@ -95,10 +97,11 @@ class Requests:
     async def ask_coordinator(
         self, kind: CoordinatorKind, key: str, api: ApiKey, message: tuple[Any, ...], *, cap: int | None = None
     ) -> Any:
-        """The answer of a group's or a transactional id's coordinator. Whoever reads it calls `coordinators.check`."""
+        """The answer of a group's or a transactional id's coordinator. The caller has to give its error codes to
+        `coordinators.check`."""
         return await self.coordinators.request(kind, key, api, message, cap=cap)
 
-    async def ask_everybody(self, api: ApiKey, message: tuple[Any, ...]) -> list[Any]:
+    async def ask_all_brokers(self, api: ApiKey, message: tuple[Any, ...]) -> list[Any]:
         """Every broker's answer."""
         return await together(self.cluster.request(node_id, api, message) for node_id in self.cluster.snapshot.nodes)
 
@@ -116,12 +119,12 @@ class Requests:
     # inside
 
     def _look_again(self, error: ClientError) -> None:
-        if not isinstance(error, KafkaError):  # nothing was answered: perhaps there is another broker now
+        if not isinstance(error, KafkaError):  # no broker has answered: perhaps the cluster has changed
             self.cluster.request_update()
 
 
 async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """All calls at once, their results in order. The first that fails ends the others, and its error is raised."""
+    """Run all calls at once; their results, in order. When one call fails, cancel the others and raise its error."""
     first: Exception
     try:
         async with asyncio.TaskGroup() as group:
@@ -134,7 +137,7 @@ async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def only(answers: Sequence[T], what: str) -> T:
-    """The one answer to a question about one thing. Raises IncompleteAnswerError, which is retriable."""
+    """The first of `answers`; a request about one thing has one. Raises IncompleteAnswerError if there is none."""
     if not answers:
         raise IncompleteAnswerError(f"the broker's answer says nothing about {what}")
     return answers[0]

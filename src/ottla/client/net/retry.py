@@ -1,7 +1,6 @@
-"""Repeating what may succeed later, within a time limit."""
+"""Repeat what may succeed later, within a time limit."""
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -12,7 +11,7 @@ T = TypeVar("T")
 
 
 class Deadline:
-    """A moment on the loop's clock by which something has to be done."""
+    """The moment, on the loop's clock, at which a call gives up."""
 
     def __init__(self, timeout_ms: float) -> None:
         self.timeout_ms = timeout_ms
@@ -20,12 +19,12 @@ class Deadline:
 
     @property
     def left_ms(self) -> float:
-        """Milliseconds that are left; 0 when it has passed."""
+        """How many milliseconds are left; 0 when the deadline has passed."""
         return max(0.0, (self._at - asyncio.get_running_loop().time()) * 1000)
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is left."""
+        """Whether no time is left."""
         return self.left_ms <= 0
 
 
@@ -37,9 +36,9 @@ async def repeat(
     backoff: Backoff,
     failed: Callable[[ClientError], None] = lambda error: None,
 ) -> T:
-    """Call `attempt` until it returns, pausing after each retriable error; `failed` hears of every such error.
+    """Call `attempt` until it returns, with a pause after each retriable error. `failed` is called with each of these.
 
-    Raises what is not retriable at once, and RequestTimeoutError, caused by the last error, when `deadline` passes.
+    Raises any other error at once. Raises RequestTimeoutError when `deadline` passes; the last error is its cause.
     """
     last: ClientError | None = None
     try:
@@ -58,8 +57,3 @@ async def repeat(
             raise
         why = f": {last}" if last is not None else ""
         raise RequestTimeoutError(f"{what} did not succeed within {deadline.timeout_ms:.0f} ms{why}") from last
-
-
-def short_backoff(rng: random.Random) -> Backoff:
-    """For answers that are over in milliseconds (CONCURRENT_TRANSACTIONS while markers are written)."""
-    return Backoff(5, 100, rng)

@@ -46,7 +46,7 @@ class Bench:
             return begun
 
     def take_all(self) -> list[ProducerBatch]:
-        self.acc.date(self.now_s)
+        self.acc.set_dates(self.now_s)
         queues, _ = self.acc.waiting(self.now_s + 1_000, 0)
         taken = []
         for queue in queues:
@@ -162,7 +162,7 @@ def test_buffer_memory_is_not_exceeded_and_comes_back() -> None:
 def test_linger_decides_when_a_batch_is_due() -> None:
     bench = Bench(partitions=1)
     bench.add()
-    bench.acc.date(0.0)
+    bench.acc.set_dates(0.0)
     assert bench.acc.waiting(0.0, 0.005) == ([], 0.005)
     due, _ = bench.acc.waiting(0.005, 0.005)
     assert [queue.tp for queue in due] == [TopicPartition("t", 0)]

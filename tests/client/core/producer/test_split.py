@@ -34,7 +34,7 @@ class Bench:
         return delivery
 
     def take(self) -> ProducerBatch:
-        self.acc.date(0.0)
+        self.acc.set_dates(0.0)
         [queue] = self.acc.waiting(1.0, 0.0)[0]
         return self.acc.take(queue)
 

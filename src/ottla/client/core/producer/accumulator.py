@@ -1,7 +1,8 @@
-"""Where records wait to be sent: one queue of batches a partition.
+"""Where records wait to be sent: each partition has a queue of batches.
 
-Users' threads append to the batch that fills; the core takes whole batches. Nobody calls this while somebody else does:
-the shell holds its one lock around every call, for a few microseconds each. What needs no lock says so.
+The user's threads append records to the open batch of a partition; the core takes whole batches. Only one thread may
+call this at a time: the shell holds its lock around every call, for a few microseconds each. Methods that need no lock
+say so.
 """
 
 from collections import deque
@@ -19,14 +20,14 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.records import BatchBuilder
 
 Headers = Iterable[tuple[str, bytes | None]]
-#: Makes what the user gets for a record: (outcome of its batch, place in the batch, timestamp_ms).
+#: Makes what the user gets for a record, from the outcome of its batch, its place in the batch and its timestamp_ms.
 DeliveryMaker = Callable[[Outcome, int, int], Any]
-#: Called with what the user got for the record, when its fate is known.
+#: Called with what the user got for the record, when the record's fate is known.
 OnDelivery = Callable[[Any], object]
 
 NO_TIMESTAMP_MS = -1
-#: The partition of a key in a topic that is not known. While a thread goes on with it the topic may become known: then
-#: it must not mean "any". No partitioner of a user's returns it by mistake.
+#: The partition of a key while its topic is not known. It is not None, because None means "any partition", and another
+#: thread may learn the topic before this one uses the value. No partitioner returns such a number by mistake.
 NOT_KNOWN = -(2**63)
 
 
@@ -39,7 +40,7 @@ class Limits(NamedTuple):
 
 
 class PartitionQueue:
-    """The batches of one partition: the one that fills, and those that are full or come back to be repeated."""
+    """The batches of one partition: the open one, which takes more records, and those that are ready to be sent."""
 
     __slots__ = ("count", "open", "ready", "tp")
 
@@ -60,10 +61,10 @@ class _Topic:
 
     def __init__(self, sticky: StickyPartition, used_s: float) -> None:
         self.queues: list[PartitionQueue] = []
-        #: How many of them the topic has now.
+        #: How many partitions the topic has now. `queues` may be longer: a new topic of the name may have fewer.
         self.count = 0
         self.sticky = sticky
-        #: The queue of `sticky`'s partition, at hand for the most frequent path.
+        #: The queue of `sticky`'s partition. It is kept here because most records take this path.
         self.sticky_queue: PartitionQueue | None = None
         #: When a batch was last begun.
         self.used_s = used_s
@@ -82,34 +83,37 @@ class Accumulator:
         ignore_keys: bool = False,
         check: Callable[[], object] = lambda: None,
     ) -> None:
-        """`check` raises when no batch may be begun. When that is so, `close_all` has been called."""
+        """`check` raises when no batch may be begun now. The event that makes it raise also closes or drops the open
+        batches, so `append` needs no check."""
         self._limits = limits
         self._rng = rng
         self._delivery = delivery
-        #: Chooses the partition of a record with a key (or of any, if the user gave it); None when any will do.
+        #: Chooses the partition of a record with a key; the user's own partitioner, of every record. None: any will do.
         self._choose = partitioner or (None if ignore_keys else by_key)
         self._chooses_for_all = partitioner is not None
         self._check = check
         self._topics: dict[str, _Topic] = {}
+        #: How much of `buffer.memory` is used.
         self._used_bytes = 0
         #: Queues that have something to send.
-        self._open: dict[TopicPartition, PartitionQueue] = {}
-        #: Batches whose fate is open, in the order they were made.
+        self._to_send: dict[TopicPartition, PartitionQueue] = {}
+        #: Batches that are not settled, in the order in which they were begun.
         self._incomplete: dict[ProducerBatch, None] = {}
-        #: Batches that were begun since the core has looked: it says when that was.
+        #: Batches that were begun since the last `set_dates`.
         self._undated: list[ProducerBatch] = []
-        #: Somebody waits for room in `buffer.memory`: what fills is sent at once.
+        #: A caller waits for room in `buffer.memory`: open batches are sent at once.
         self.room_wanted = False
+        #: Why no more records are accepted.
         self._closed: Exception | None = None
 
-    # users' threads, without the lock
+    # the user's threads, without the lock
 
     def knows(self, topic: str) -> bool:
         """Whether records of `topic` can be appended without waiting for metadata."""
         return topic in self._topics
 
     def partition_of(self, topic: str, key: bytes | None) -> int | None:
-        """The partition of a key; None when any will do, NOT_KNOWN when the topic is not known."""
+        """The partition of a key; None if any will do, NOT_KNOWN if the topic is not known."""
         choose = self._choose
         if choose is None or (key is None and not self._chooses_for_all):
             return None
@@ -117,10 +121,11 @@ class Accumulator:
         return NOT_KNOWN if state is None else choose(topic, key, state.count)
 
     def unsettled_records(self) -> int:
-        """How many records have an open fate. The collector may ask, in the middle of anything."""
+        """How many records are not settled. The garbage collector may call this in the middle of any other method."""
         return sum(batch.record_count for batch in list(self._incomplete))
 
-    # users' threads, under the lock
+    # the user's threads, under the lock. `append` and `begin` are two methods with one signature, because nearly every
+    # record needs only the first: it does the least that is possible
 
     def append(
         self,
@@ -132,7 +137,7 @@ class Accumulator:
         headers: Headers,
         on_delivery: OnDelivery | None,
     ) -> Any | None:
-        """Add a record to the batch that fills; None when it has no room, or there is none: then `begin` one.
+        """Add a record to the open batch. None if there is none, or if it is full: the caller then calls `begin`.
 
         Raises UnknownTopicOrPartitionError.
         """
@@ -160,9 +165,9 @@ class Accumulator:
         headers: Headers,
         on_delivery: OnDelivery | None,
     ) -> Any | None:
-        """Begin a batch with a record, after `append` has refused it.
+        """Begin a batch with a record that `append` did not take.
 
-        None when the topic is not known yet, or `buffer.memory` is full. Raises RecordTooLargeError,
+        None if the topic is not known yet, or if `buffer.memory` is full. Raises RecordTooLargeError,
         UnknownTopicOrPartitionError, the reason given to `close`, and what `check` raises.
         """
         self.require_open()
@@ -173,7 +178,8 @@ class Accumulator:
         if size > self._limits.max_request_size:
             raise RecordTooLargeError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"the record takes about {size} bytes, max.request.size allows {self._limits.max_request_size}",
+                f"the record takes about {size} bytes, but max.request.size allows {self._limits.max_request_size}; "
+                "send a smaller record, or raise max.request.size",
             )
         limit = max(self._limits.batch_size, size)
         if not self._has_room(limit):
@@ -182,11 +188,11 @@ class Accumulator:
         if queue is not None:
             self._close_open(state, queue)
         if partition is None:
-            queue = state.sticky_queue  # it may have moved on
+            queue = state.sticky_queue  # closing the batch may have changed the partition
         if queue is None:
             raise IllegalStateError(f"topic {topic} has no partition")
         builder = BatchBuilder(limit)
-        index = builder.try_append(timestamp_ms, key, value, headers)  # raises for what is no record
+        index = builder.try_append(timestamp_ms, key, value, headers)  # raises if these are not parts of a record
         batch = self._open_batch(queue, builder, limit)
         delivery = self._delivery(batch.outcome, index, timestamp_ms)
         if on_delivery is not None:
@@ -194,7 +200,7 @@ class Accumulator:
         return delivery
 
     def append_batch(self, topic: str, partition: int | None, builder: BatchBuilder) -> Any | None:
-        """Add a whole batch, to any partition if None; None as in `begin`. Raises what `begin` raises."""
+        """Add a whole batch; to any partition if `partition` is None. Returns None, and raises, as `begin` does."""
         self.require_open()
         state = self._topics.get(topic)
         if state is None:
@@ -212,11 +218,11 @@ class Accumulator:
     def require_open(self) -> None:
         """Raise the reason given to `close`, and what `check` raises."""
         if self._closed is not None:
-            raise self._closed.with_traceback(None)  # it would grow with every record that is refused
+            raise self._closed.with_traceback(None)  # else the traceback grows with each record that is refused
         self._check()
 
     def require_partitions(self, topic: str, partitions: Iterable[int | None]) -> None:
-        """Raise UnknownTopicOrPartitionError if one of `partitions` of a known topic does not exist."""
+        """Raise UnknownTopicOrPartitionError if the topic is known and does not have one of `partitions`."""
         state = self._topics.get(topic)
         for partition in partitions:
             if partition is not None and state is not None:
@@ -226,30 +232,30 @@ class Accumulator:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no batch has an open fate."""
+        """Whether every batch is settled."""
         return not self._incomplete
 
     def incomplete(self) -> list[ProducerBatch]:
-        """Batches whose fate is open, oldest first."""
+        """Batches that are not settled, oldest first."""
         return list(self._incomplete)
 
-    def date(self, now_s: float) -> None:
-        """Batches that are new were begun now: users' threads need no clock."""
+    def set_dates(self, now_s: float) -> None:
+        """Set `created_s` of new batches. The core does this, so that the user's threads need no clock."""
         if self._undated:
             for batch in self._undated:
                 batch.created_s = self._topics[batch.tp.topic].used_s = now_s
             self._undated.clear()
 
     def close_all(self) -> None:
-        """Close the batches that fill, so that they go at once."""
-        for queue in list(self._open.values()):
+        """Close the open batches, so that they are sent at once."""
+        for queue in list(self._to_send.values()):
             self._close_open(self._topics[queue.tp.topic], queue)
 
     def set_partitions(self, topic: str, count: int, available: list[int], now_s: float) -> None:
         """The topic has `count` partitions, of which `available` have a leader.
 
-        They can be fewer than before: it was deleted and made again. Batches of those that are gone stay until their
-        time is over.
+        There can be fewer than before: then the topic was deleted and created again. Batches of partitions that no
+        longer exist stay until `delivery.timeout.ms` has passed.
         """
         state = self._topics.get(topic)
         if state is None:
@@ -261,24 +267,24 @@ class Accumulator:
         state.sticky_queue = state.queues[state.sticky.partition] if state.sticky.partition >= 0 else None
 
     def idle_topics(self, now_s: float, idle_s: float) -> tuple[dict[str, int], float | None]:
-        """Topics in which no batch was open for `idle_s`, with how many partitions they have; and when the next one may
-        be idle (None when there is no other)."""
+        """Topics without any batch for `idle_s`, each with its number of partitions. And the time at which the next
+        topic may be idle; None if there is no other."""
         for batch in self._incomplete:
             self._topics[batch.tp.topic].used_s = now_s
-        self.date(now_s)
+        self.set_dates(now_s)
         idle = {topic: len(s.queues) for topic, s in self._topics.items() if s.used_s + idle_s <= now_s}
         others = [state.used_s + idle_s for topic, state in self._topics.items() if topic not in idle]
         return idle, min(others, default=None)
 
     def forget(self, topic: str) -> None:
-        """Drop what is known of a topic that has no batch."""
+        """Forget a topic that has no batch."""
         del self._topics[topic]
 
     def waiting(self, now_s: float, linger_s: float) -> tuple[list[PartitionQueue], float | None]:
-        """Queues with a batch that is due, and when the next one will be (None when nothing fills)."""
+        """Queues with a batch that is due, and the time at which the next batch is due (None if there is no other)."""
         due: list[PartitionQueue] = []
         next_s: float | None = None
-        for queue in self._open.values():
+        for queue in self._to_send.values():
             if queue.ready:
                 due.append(queue)
                 continue
@@ -293,7 +299,7 @@ class Accumulator:
         return due, next_s
 
     def take(self, queue: PartitionQueue) -> ProducerBatch:
-        """Remove and return the first batch; if it was still filling it is closed."""
+        """Remove and return the first batch; an open batch is closed first."""
         if not queue.ready:
             self._close_open(self._topics[queue.tp.topic], queue)
         batch = queue.ready.popleft()
@@ -301,16 +307,16 @@ class Accumulator:
         return batch
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """Queue a batch again, where its number belongs."""
+        """Put a batch into its queue again, at its place in the order of numbers."""
         queue = self._topics[batch.tp.topic].queues[batch.tp.partition]
         behind = 0
         while behind < len(queue.ready) and queue.ready[behind].number < batch.number:
             behind += 1
         queue.ready.insert(behind, batch)
-        self._open[queue.tp] = queue
+        self._to_send[queue.tp] = queue
 
     def split(self, batch: ProducerBatch) -> tuple[ProducerBatch, ProducerBatch]:
-        """Put the halves of a batch that is not queued in its place: in the queue, in memory, and in age."""
+        """Replace a batch, which is not in its queue, by its halves: in the queue, and in the order by age."""
         halves = batch.split()
         for half in halves:
             half.created_s = batch.created_s
@@ -323,7 +329,7 @@ class Accumulator:
 
     def drop(self, batch: ProducerBatch) -> None:
         """Remove a batch from its queue, if it is in it."""
-        queue = self._open.get(batch.tp)
+        queue = self._to_send.get(batch.tp)
         if queue is None:
             return
         if queue.open is batch:
@@ -334,30 +340,30 @@ class Accumulator:
 
     def queued(self) -> Iterator[ProducerBatch]:
         """Batches that are not on the wire."""
-        for queue in list(self._open.values()):
+        for queue in list(self._to_send.values()):
             yield from list(queue.ready)
             if queue.open is not None:
                 yield queue.open
 
     def oldest_s(self) -> float | None:
-        """When the oldest batch with an open fate was begun."""
+        """When the oldest batch that is not settled was begun."""
         batch = next(iter(self._incomplete), None)
         return batch.created_s if batch is not None else None
 
     def older_than(self, created_s: float) -> list[ProducerBatch]:
-        """Batches with an open fate that were begun at `created_s` or before, oldest first."""
+        """Batches that are not settled and were begun at `created_s` or before, oldest first."""
         first = next(iter(self._incomplete), None)
         if first is None or first.created_s > created_s:
             return []
         return [batch for batch in self._incomplete if batch.created_s <= created_s]
 
     def settled(self, batch: ProducerBatch) -> None:
-        """The batch's fate is known: its memory is free again."""
+        """The batch is settled: its part of `buffer.memory` is free again."""
         del self._incomplete[batch]
         self._used_bytes -= batch.reserved_bytes
 
     def close(self, reason: Exception) -> None:
-        """Refuse every later record with `reason`, unless there is an older one."""
+        """Refuse every later record with `reason`, or with the reason of an earlier call."""
         self._closed = self._closed or reason
         self.close_all()
 
@@ -375,10 +381,10 @@ class Accumulator:
         queue.count += 1
         batch = ProducerBatch(queue.tp, (queue.count,), builder, reserved_bytes)
         self._undated.append(batch)
-        # no call from here on: a Ctrl-C in between would leave a batch that is waited for and never sent
+        # only assignments from here on, no calls: a Ctrl-C between them would leave a batch that is never sent
         self._used_bytes += reserved_bytes
         self._incomplete[batch] = None
-        self._open[queue.tp] = queue
+        self._to_send[queue.tp] = queue
         queue.open = batch
         return batch
 
@@ -396,10 +402,10 @@ class Accumulator:
 
     def _forget_if_empty(self, queue: PartitionQueue) -> None:
         if queue.open is None and not queue.ready:
-            self._open.pop(queue.tp, None)
+            self._to_send.pop(queue.tp, None)
 
 
 def _size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    """An upper bound of the batch that this record would be alone."""
+    """An upper bound for the size of a batch with only this record."""
     extra = sum(len(name.encode()) + len(content or b"") + 10 for name, content in headers)
     return HEADER_BYTES + RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"") + extra

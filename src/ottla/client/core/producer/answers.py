@@ -1,23 +1,29 @@
 """What an answer about a batch means: one table, complete by construction.
 
-The key has three parts: where the batch stands among those of its partition, what it was sent as, and the error code
-of the answer. The 130 error codes make seven `Reply`s; `ACTIONS` has an action for every standing, every way to send
-and every reply. `docs/automata.md` shows it.
+The key has three parts: the standing of the batch in its partition, what it was sent as, and the error code of the
+answer. The error codes are sorted into seven `Reply`s. `ACTIONS` has an action for every combination of standing, way
+to send and reply. `docs/automata.md` shows it.
 
 The reasons, reply by reply:
-- *Written*: also DUPLICATE_SEQUENCE_NUMBER. The broker has the batch from an earlier attempt whose answer was lost.
-- *Doubtful*: the batch may be in the log, or may come to be in it. A leader that is deposed while the followers copy a
-  batch, or whose topic or disk goes, says so of that very batch (acks=all), and its successor may have it.
-- *Gap*: OUT_OF_ORDER_SEQUENCE_NUMBER. For a batch behind one that failed it is the echo of that failure, and the batch
-  is repeated. For the next batch it means that the leader does not have what was acknowledged before (or that the batch
-  before was given up on): a plain producer counts again in a new epoch, a transactional one has to abort.
-  A batch whose own fate is in doubt, as is that of one before it that was given up on, is given up on too: counted
-  again it might be there twice, because both may lie unread at the broker, sent over a connection that broke.
-- *Forgotten*: UNKNOWN_PRODUCER_ID. The leader has nothing of this producer any more. The same follows as from a gap.
-- *Too large*: the batch is split and its halves are sent (KIP-126), also when `retries` are used up: they are new
+- *Written*: NONE, and DUPLICATE_SEQUENCE_NUMBER: the broker has the batch from an earlier attempt, whose answer was
+  lost.
+- *Doubtful*: the batch may be in the log, or may still get there. With acks=all a leader may have written a batch and
+  then be deposed, or lose its topic or its disk, before the followers have copied it. It answers with such an error,
+  and yet its successor may have the batch.
+- *Passing*: a retriable error. The batch was not written, and a later attempt may succeed.
+- *Gap*: OUT_OF_ORDER_SEQUENCE_NUMBER. If an older batch failed, this is only the echo of that failure, and the batch is
+  repeated. If the batch is the next one, the leader does not have what was acknowledged before (or the producer has
+  given up on the batch before it). Then a plain producer numbers the partition again in a new epoch, and a
+  transactional one has to abort. The exception is a batch in doubt behind another batch in doubt that was given up on:
+  the producer gives up on it, too. Both may lie unread at the broker, sent over a connection that broke. With a new
+  number the batch might be written twice.
+- *Forgotten*: UNKNOWN_PRODUCER_ID. The leader knows nothing of this producer any more. The same follows as from a gap.
+- *Too large*: the batch is split and its halves are sent (KIP-126), also when `retries` is used up: they are new
   batches. A record that is too large alone fails.
-- A batch of a *former* epoch was renumbered after it was sent: it stands behind one that was not written, so the leader
-  has refused it, whatever the answer says. It is repeated as what it is now.
+- *Final*: any other error. Another attempt would end in the same way.
+
+A batch *of a former epoch* got a new number after it was sent. That happens only when a batch before it was not
+written. So the leader has refused it, too, whatever the answer says, and it is repeated with its new number.
 """
 
 from collections.abc import Mapping
@@ -35,16 +41,16 @@ class Standing(Enum):
 
     #: It is the next that its leader expects, as far as this producer knows.
     NEXT = "next"
-    #: An older batch of its partition has no good answer yet, or it was counted again since.
+    #: An older batch of its partition is not acknowledged yet, or its own sequence has changed since it was sent.
     BEHIND = "behind another"
     #: It is a part of a batch that may have been written as a whole before it was split (KIP-126).
     PART = "part of a doubtful batch"
-    #: It may have been written, and so may one before it that was given up on. A refusal proves neither unwritten: the
-    #: broker may have the bytes of a connection that broke, and read both of them later.
+    #: It may have been written, and so may a batch before it that was given up on. A refusal does not prove that they
+    #: were not: the broker may still have bytes of a connection that broke, and read both batches later.
     UNPROVED = "unproved"
     #: It has been sent as often as `retries` allows.
     SPENT = "spent"
-    #: Nobody waits for it any more: it was given up on, or its transaction has failed.
+    #: The producer has given up on it already, or its transaction has failed.
     OVER = "over"
 
 
@@ -53,11 +59,11 @@ class SentAs(Enum):
 
     #: Without a sequence (`enable.idempotence=false`).
     UNCOUNTED = "uncounted"
-    #: With a sequence of the epoch that it still has.
+    #: With the sequence and epoch that it still has.
     PLAIN = "plain"
-    #: The same, as part of a transaction.
+    #: The same, in a transaction.
     TRANSACTIONAL = "transactional"
-    #: With a sequence of an earlier epoch.
+    #: With a sequence of an earlier epoch; it has a new one now.
     FORMER = "of a former epoch"
 
 
@@ -74,25 +80,25 @@ class Reply(Enum):
 
 
 class Action(Enum):
-    """What becomes of the batch."""
+    """What the producer does with the batch."""
 
-    #: Its users are told where it is.
+    #: Tell the callers where it is.
     ACKNOWLEDGE = "acknowledge"
-    #: It is sent again after a pause, as it is.
+    #: Send it again after a pause, unchanged.
     REPEAT = "repeat"
-    #: The same; until its fate is known it may have been written.
+    #: The same, and remember that it may have been written.
     REPEAT_IN_DOUBT = "repeat in doubt"
-    #: Its partition is counted again from 0 in a new epoch; then it is sent again.
+    #: Number its partition again from 0 in a new epoch; then send it again.
     BEGIN_AGAIN = "begin again"
-    #: Its halves are sent; a single record is given up on.
+    #: Send its halves. A single record cannot be split: give up on it.
     SPLIT = "split"
-    #: Its users are told the error. It was not written.
+    #: Tell the callers the error. The batch was not written.
     GIVE_UP = "give up"
-    #: Its users are told the error. It may have been written.
+    #: Tell the callers the error. The batch may have been written.
     GIVE_UP_IN_DOUBT = "give up in doubt"
 
 
-#: Answers that leave open whether the batch is in the log.
+#: Errors after which the batch may be in the log.
 _DOUBTFUL: Final = frozenset(
     {
         ErrorCode.REQUEST_TIMED_OUT,
@@ -120,7 +126,7 @@ def _reply(code: ErrorCode) -> Reply:
     return Reply.PASSING if code.retriable else Reply.FINAL
 
 
-#: Every error code that there is.
+#: The reply of every error code that there is.
 REPLIES: Final[Mapping[ErrorCode, Reply]] = MappingProxyType({code: _reply(code) for code in ErrorCode})
 
 _IN_DOUBT = {Action.GIVE_UP: Action.GIVE_UP_IN_DOUBT, Action.REPEAT: Action.REPEAT_IN_DOUBT}
@@ -153,20 +159,21 @@ def _after_a_gap(standing: Standing, sent_as: SentAs, reply: Reply) -> Action:
     return Action.BEGIN_AGAIN
 
 
-#: (standing, what it was sent as, reply) → action: every combination.
+#: (standing, what it was sent as, reply) → action, for every combination.
 ACTIONS: Final[Mapping[tuple[Standing, SentAs, Reply], Action]] = MappingProxyType(
     {key: _action(*key) for key in product(Standing, SentAs, Reply)}
 )
 
 
 def action_for(standing: Standing, sent_as: SentAs, code: ErrorCode) -> Action:
-    """What becomes of a batch."""
+    """What the producer does with a batch."""
     return ACTIONS[standing, sent_as, REPLIES[code]]
 
 
 INTRODUCTION: Final = (
-    "The producer's table (`client/core/producer/answers.py`). A row is where the batch stands when the answer comes, "
-    "and what it was sent as; a column is what the answer says; the last table has the error codes of each column."
+    "The producer's table (`client/core/producer/answers.py`, which also has the reasons). A row says where the batch "
+    "stands when the answer comes, and what it was sent as. A column says what the answer means. A cell is what the "
+    "producer does then. The last table has the error codes of each column."
 )
 
 

@@ -1,4 +1,4 @@
-"""A batch on its way: first it fills, then it has bytes, a sequence, and attempts."""
+"""A batch on its way. First it takes records; later it has bytes, a sequence, and attempts."""
 
 from collections.abc import Callable
 from math import inf
@@ -51,35 +51,35 @@ class ProducerBatch:
         reserved_bytes: int,
     ) -> None:
         self.tp = tp
-        #: Counts the batches of the partition: their order, whatever happens to them. Halves add a place of their own.
+        #: Its place in the order of the partition's batches. A half has the number of the whole and 0 or 1 behind it.
         self.number = number
-        #: When it was begun, as the core has seen it.
+        #: When it was begun: the time of the core's first event after that.
         self.created_s = inf
-        #: Place of its first record in the batch that the users' records were put into, of which it may be a part.
+        #: Place of its first record in the batch that the user's records were put into. A half begins inside it.
         self.first_place = 0
-        #: What it takes of `buffer.memory`.
+        #: Its part of `buffer.memory`.
         self.reserved_bytes = reserved_bytes
         self.outcome = Outcome(tp)
-        #: Who wants to hear of a record's fate: what was made for the record, and the user's function.
+        #: The user's functions to call when it is settled, each with what the user got for the record.
         self.callbacks: list[tuple[Any, Callable[[Any], object]]] = []
         self.builder: BatchBuilder | None = builder
-        #: (timestamp_ms, key, value, headers) → place in the batch, or -1 when it is full.
+        #: (timestamp_ms, key, value, headers) → place in the batch, or -1 if the batch is full.
         self.append = builder.try_append
         self.payload: bytes | bytearray | None = None
         self.identity: ProducerIdentity = NO_IDENTITY
         self.base_sequence = NO_SEQUENCE
         self.sequence_reset = False
         self.transactional = False
-        #: Identity and sequence in `payload`'s header.
+        #: Identity, sequence and transactional bit in `payload`'s header.
         self.stamped_as: tuple[ProducerIdentity, int, bool] = (NO_IDENTITY, NO_SEQUENCE, False)
         self.attempts = 0
         #: It was sent, and an answer may come.
         self.on_wire = False
-        #: An attempt ended without a clear answer.
+        #: An earlier attempt ended without a clear answer.
         self.perhaps_written = False
-        #: The batch that this one is a part of may have been written before it was split.
+        #: It is a part of a batch that may have been written as a whole before it was split.
         self.whole_perhaps_written = False
-        #: Its users know its fate.
+        #: It has its final outcome.
         self.settled = False
         self.last_error: Exception | None = None
         self.retry_at_s = 0.0
@@ -89,12 +89,12 @@ class ProducerBatch:
     @property
     def record_count(self) -> int:
         """How many records it holds. Any thread may ask."""
-        builder = self.builder  # read once: the loop takes it away when the batch is encoded
+        builder = self.builder  # read once: another thread sets it to None when it encodes the batch
         return self._sealed_count if builder is None else builder.record_count
 
     @property
     def size_bytes(self) -> int:
-        """Its size, before compression while it is still filling. Any thread may ask."""
+        """Its size; before it is encoded, the size without compression. Any thread may ask."""
         payload = self.payload
         if payload is not None:
             return len(payload)
@@ -102,7 +102,7 @@ class ProducerBatch:
         return self._sealed_bytes if builder is None else builder.size_bytes
 
     def seal(self, compression: Compression, level: int | None) -> None:
-        """Encode what was collected, as sent by who it is sent by now; nothing can be added any more."""
+        """Encode the records, with the identity and the sequence that the batch has now. It takes no more records."""
         if self.payload is None:
             builder = self.builder
             require(builder is not None, "a batch without records is sealed")
@@ -114,9 +114,9 @@ class ProducerBatch:
             self.release_builder()
 
     def split(self) -> "tuple[ProducerBatch, ProducerBatch]":
-        """Two batches of half the bytes each, or as near as whole records allow; users' Deliveries follow (KIP-126).
+        """Two batches of about half the bytes each; the user's Deliveries now depend on these (KIP-126).
 
-        The batch was sent, has at least two records, and is dropped by its owner. The halves have no sequence yet.
+        The batch was sent and has at least two records; the caller uses it no more. The halves have no sequence yet.
         """
         require(self.payload is not None and self.record_count > 1, "a batch that cannot be split is split")
         assert self.payload is not None
@@ -143,7 +143,7 @@ class ProducerBatch:
         return halves[0], halves[1]
 
     def stamp(self) -> bytes | bytearray:
-        """The bytes with producer id, epoch, sequence and the transactional bit as they are now."""
+        """The bytes, with the producer id, epoch, sequence and transactional bit that the batch has now."""
         require(self.payload is not None, "a batch is sent before it is encoded")
         assert self.payload is not None
         wanted = (self.identity, self.base_sequence, self.transactional)
@@ -154,15 +154,15 @@ class ProducerBatch:
         return self.payload
 
     def release(self) -> None:
-        """Let go of the bytes."""
+        """Free the memory of its bytes."""
         self.release_builder()
         self.payload = None
 
     def release_builder(self) -> None:
-        """Let go of the records as they were collected; the batch takes no more."""
+        """Free the memory of the records before encoding. The batch takes no more records."""
         self.append = _full
         if self.builder is not None:
-            self._sealed_count = self.builder.record_count  # first, for those who count meanwhile
+            self._sealed_count = self.builder.record_count  # first, because another thread may ask for the count
             self.builder = None
 
 

@@ -1,8 +1,9 @@
-"""Requests of the producer that are not records: one at a time, in order, each repeated until it succeeds.
+"""Requests of the producer other than Produce: one at a time, in order, each repeated until it succeeds.
 
-A transaction's requests must not overtake each other, and nothing is gained by asking two of them at once. So there is
-a queue. Each attempt has a ticket of its own: an answer to an earlier attempt changes nothing. When a call is given up
-on, so it is in the shell: made late, it would end a later transaction, or fence this very producer.
+The requests of a transaction must not overtake each other, and two of them at once would save no time. So they wait in
+a queue. Each attempt has its own ticket: an answer to an earlier attempt changes nothing. When the producer gives up on
+a call, the shell has to give up on it, too (`GiveUp`). If it sent the request later, that could end the next
+transaction, or fence this producer.
 """
 
 from collections import deque
@@ -11,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.base.rng import Rng
-from ottla.client.core.backoff import Backoff
+from ottla.client.core.backoff import short_backoff
 from ottla.client.core.intents import (
+    COORDINATOR_MOVED,
     AnyBroker,
     Ask,
     AskVersions,
@@ -26,33 +28,28 @@ from ottla.client.errors import ClientError, KafkaError, RequestTimeoutError
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 
-#: Answers after which the coordinator has to be looked for again.
-MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
-#: Pauses for answers that are over in milliseconds (CONCURRENT_TRANSACTIONS while markers are written).
-SHORT_BACKOFF_MS = (5, 100)
-
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One request. `make` is asked for the message at every attempt; `None` for `api` asks for the versions."""
+    """One request. Each attempt calls `make` for the message. With None as `api` it asks which versions there are."""
 
     what: str
     to: AnyBroker | Coordinator
     api: ApiKey | None
     make: Callable[[], Message]
-    #: Error code and what it is about, of an answer.
+    #: The error code of an answer, and what it is about.
     error_of: Callable[[Any], tuple[int, str]]
     done: Callable[[Any, float], None]
     failed: Callable[[ClientError, float], None]
     timeout_ms: float
     cap: int | None = None
-    #: The call of the user's that it is made for.
+    #: The user's call that it is made for.
     user: Any = None
     deadline_s: float = 0.0
 
 
 class CallTicket:
-    """One attempt of a call, which an answer is for."""
+    """The ticket of one attempt of a call."""
 
     __slots__ = ("call",)
 
@@ -61,7 +58,7 @@ class CallTicket:
 
 
 class Calls:
-    """The queue. The time of a call begins when it is its turn."""
+    """The queue of calls. `timeout_ms` of a call begins when its turn comes."""
 
     def __init__(self, intend: Callable[[object], None], rng: Rng, request_timeout_ms: float) -> None:
         self._intend = intend
@@ -69,15 +66,15 @@ class Calls:
         self._request_timeout_ms = request_timeout_ms
         self._queue: deque[Call] = deque()
         self._running: Call | None = None
-        self._backoff = Backoff(*SHORT_BACKOFF_MS, rng)
-        #: The attempt whose answer has not come.
+        self._backoff = short_backoff(rng)
+        #: The attempt whose answer has not come yet.
         self._asked: CallTicket | None = None
         self._retry_at_s: float | None = None
         self._last_error: ClientError | None = None
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is being asked, or waits to be."""
+        """Whether there is no call."""
         return self._running is None
 
     @property
@@ -88,15 +85,15 @@ class Calls:
         return self._running.deadline_s if self._retry_at_s is None else min(self._retry_at_s, self._running.deadline_s)
 
     def add(self, call: Call, now_s: float) -> None:
-        """Make a call when those before it are done."""
+        """Make this call when the calls before it are done."""
         self._queue.append(call)
         self._next(now_s)
 
     def drop(self, user: Any, now_s: float) -> None:
-        """Give up on what is asked for a call of the user's, without a word to anybody."""
+        """Give up on the requests of this call of the user. Neither `done` nor `failed` is called."""
         self._queue = deque(call for call in self._queue if call.user is not user)
         if self._running is not None and self._running.user is user:
-            self._over()
+            self._end()
             self._next(now_s)
 
     def answered(self, ticket: CallTicket, answer: Any, now_s: float) -> None:
@@ -106,11 +103,11 @@ class Calls:
             return
         code, about = call.error_of(answer)
         if code == ErrorCode.NONE:
-            self._over()
+            self._end()
             call.done(answer, now_s)
             self._next(now_s)
             return
-        if code in MOVED and isinstance(call.to, Coordinator):
+        if code in COORDINATOR_MOVED and isinstance(call.to, Coordinator):
             self._intend(ForgetCoordinator(call.to.kind, call.to.key))
         self._refused(call, KafkaError.of(code, about), now_s)
 
@@ -124,7 +121,7 @@ class Calls:
         self._refused(call, error, now_s)
 
     def woken(self, now_s: float) -> None:
-        """Repeat what is due; give up on what has taken too long."""
+        """Repeat the call if it is due; give up on it if it has taken too long."""
         call = self._running
         if call is None:
             return
@@ -139,7 +136,7 @@ class Calls:
     # inside
 
     def _current(self, ticket: CallTicket) -> Call | None:
-        """The call that an answer is for, which has come now; None for an answer of another attempt."""
+        """The call, if `ticket` is its present attempt, which is over now; None for an earlier attempt."""
         if ticket is not self._asked:
             return None
         self._asked = None
@@ -170,11 +167,11 @@ class Calls:
         self._retry_at_s = now_s + self._backoff.next_ms() / 1000
 
     def _fail(self, call: Call, error: ClientError, now_s: float) -> None:
-        self._over()
+        self._end()
         call.failed(error, now_s)
         self._next(now_s)
 
-    def _over(self) -> None:
+    def _end(self) -> None:
         if self._asked is not None and self._asked.call.api is not None:
             self._intend(GiveUp(self._asked))
         self._running = self._asked = None

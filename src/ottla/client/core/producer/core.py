@@ -1,9 +1,9 @@
 """The producer as one automaton: an event and the time go in, intents come out.
 
-Its parts, each in a module of its own: `accumulator` (records and batches that wait), `sequencing` (the idempotent
-producer's counters), `answers` (the one table of what an answer means), `fates` (carries it out), `sending` (what goes
-where), `calls` and `transactions` (the talk with the coordinator). This module joins them: every event ends in `_move`,
-which expires what is too old, sends what may be sent, and says when to come back.
+Each of its parts has a module: `accumulator` (records and batches that wait), `sequencing` (sequence numbers and
+epochs), `answers` (the one table that says what an answer means), `fates` (does what the table says), `sending` (which
+batches go to which broker), `calls` and `transactions` (requests to the coordinator). This module joins the parts.
+Every event ends in `_move`: it expires batches that are too old, sends what may be sent, and sets `wake_at_s`.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,13 +34,14 @@ from ottla.client.core.producer.fates import Fates
 from ottla.client.core.producer.identity import NO_IDENTITY, ProducerIdentity
 from ottla.client.core.producer.sending import Sending, Sent, earlier
 from ottla.client.core.producer.sequencing import Sequencer
+from ottla.client.core.producer.shared import Shared
 from ottla.client.core.producer.transactions import Transactions
 from ottla.client.errors import AbortableTransactionError, ClientError, code_of
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.produce import NodeEndpoint, PartitionProduceResponse, ProduceResponse
 
-#: A plain producer has no transaction that could time out.
+#: The timeout in InitProducerId of a producer without transactions.
 _NO_TIMEOUT_MS = 2**31 - 1
 
 
@@ -48,7 +49,7 @@ class ProducerCore(Core):
     """All that one producer decides."""
 
     def __init__(self, config: ProducerConfig, rng: Rng, delivery: DeliveryMaker) -> None:
-        """`delivery` makes what users get for a record, see `accumulator`."""
+        """`delivery` makes what the user gets for a record (`accumulator.DeliveryMaker`)."""
         super().__init__()
         self._config = config
         self.accumulator = Accumulator(
@@ -73,25 +74,27 @@ class ProducerCore(Core):
                 self._calls,
                 self.intend,
             )
-        parts = (config, self.accumulator, self.sequencer, self.transactions)
-        self._fates = Fates(*parts, rng, self.intend)
-        self._sending = Sending(*parts, self.intend)
+        shared = Shared(config, self.accumulator, self.sequencer, self.transactions, self.intend)
+        self._fates = Fates(shared, rng)
+        self._sending = Sending(shared)
+        #: When the next topic may have been unused for `metadata.max.idle.ms`.
         self._idle_at_s: float | None = None
 
     # events of the user
 
     def flush(self, now_s: float) -> None:
-        """Send what fills, too."""
+        """Send batches that are not full, too."""
         self.accumulator.close_all()
         self._move(now_s)
 
     def want_room(self, now_s: float) -> None:
-        """Somebody waits for `buffer.memory`: send what fills, and say `RoomFreed` when a batch is settled."""
+        """A caller waits for room in `buffer.memory`: send batches that are not full, too. `RoomFreed` follows when a
+        batch is settled."""
         self.accumulator.room_wanted = True
         self._move(now_s)
 
     def init_transactions(self, user: Any, now_s: float) -> None:
-        """`user` gets a `Finish`, here and below."""
+        """Begin init_transactions(). Here and below `user` is the user's call; a `Finish` ends it."""
         self._for_user(user, lambda txn: txn.initialize(user, now_s), now_s)
 
     def begin_transaction(self, user: Any, now_s: float) -> None:
@@ -114,7 +117,7 @@ class ProducerCore(Core):
         self._for_user(user, lambda txn: txn.send_offsets(user, offsets, group, now_s), now_s)
 
     def end_transaction(self, user: Any, commit: bool | None, now_s: float) -> None:
-        """Commit, abort, or (None) detach: when everything that was sent is settled."""
+        """Commit, abort, or (None) detach, as soon as every batch is settled."""
 
         def end(transactions: Transactions) -> None:
             transactions.end(user, commit=commit)
@@ -123,19 +126,19 @@ class ProducerCore(Core):
         self._for_user(user, end, now_s)
 
     def close(self, reason: Exception, now_s: float) -> None:
-        """Fail everything that is open, and take no more."""
+        """Give up on every batch, and accept no more records."""
         self.accumulator.close(reason)
         self._fates.give_up_all(reason)
 
     # events of the shell
 
     def woken(self, now_s: float) -> None:
-        """Something is due."""
+        """Do what is due by now."""
         self._calls.woken(now_s)
         self._move(now_s)
 
     def metadata(self, before: ClusterSnapshot, after: ClusterSnapshot, now_s: float) -> None:
-        """Leaders have moved, topics have come."""
+        """Take over the leaders and the numbers of partitions."""
         self._sending.snapshot = after
         for name, topic in after.topics.items():
             if before.topics.get(name) is not topic or not self.accumulator.knows(name):
@@ -146,22 +149,22 @@ class ProducerCore(Core):
 
     def connected(self, node_id: int, channel: Channel, now_s: float) -> None:
         """Batches may go to this broker."""
-        link = self._sending.link(node_id)
-        link.is_open, link.connecting = True, False
+        connection = self._sending.connection(node_id)
+        connection.is_open, connection.connecting = True, False
         self._move(now_s)
 
     def unreachable(self, node_id: int, channel: Channel, error: ClientError, now_s: float) -> None:
-        """Perhaps somebody else leads by now."""
-        link = self._sending.link(node_id)
-        link.is_open = link.connecting = False
-        link.retry_at_s = now_s + self._config.retry_backoff_ms / 1000
+        """Try again after a pause. And ask for metadata: the partitions may have another leader by now."""
+        connection = self._sending.connection(node_id)
+        connection.is_open = connection.connecting = False
+        connection.retry_at_s = now_s + self._config.retry_backoff_ms / 1000
         self.intend(RefreshMetadata())
         self._move(now_s)
 
     def disconnected(self, node_id: int, channel: Channel, now_s: float) -> None:
-        """Nothing can be sent there until it is connected again."""
-        if channel is Channel.MAIN and node_id in self._sending.links:
-            self._sending.links[node_id].is_open = False
+        """Send nothing to this broker until it is connected again."""
+        if channel is Channel.MAIN and node_id in self._sending.connections:
+            self._sending.connections[node_id].is_open = False
             self._move(now_s)
 
     def answered(self, ticket: Any, answer: Any, now_s: float) -> None:
@@ -169,8 +172,8 @@ class ProducerCore(Core):
         if isinstance(ticket, CallTicket):
             self._calls.answered(ticket, answer, now_s)
         else:
-            self._sending.links[ticket.leader].in_flight -= 1
-            if answer is None:  # acks=0: the socket has it
+            self._sending.connections[ticket.leader].in_flight -= 1
+            if answer is None:  # acks=0: the socket has accepted the request
                 for batch, _ in ticket.batches.values():
                     batch.on_wire = False
                     self._fates.acknowledge(batch, -1, -1)
@@ -179,14 +182,14 @@ class ProducerCore(Core):
         self._move(now_s)
 
     def failed(self, ticket: Any, error: ClientError, now_s: float) -> None:
-        """A call or a produce request has no answer."""
+        """A call or a produce request will get no answer."""
         if isinstance(ticket, CallTicket):
             self._calls.failed(ticket, error, now_s)
         else:
-            link = self._sending.links[ticket.leader]
-            link.in_flight -= 1
+            connection = self._sending.connections[ticket.leader]
+            connection.in_flight -= 1
             if isinstance(error, NotSentError):
-                link.is_open = False  # it went before anybody could say so
+                connection.is_open = False  # it was lost, and `disconnected` has not told so yet
             self._lost(ticket, error, now_s)
         self._move(now_s)
 
@@ -194,7 +197,7 @@ class ProducerCore(Core):
         """The user has stopped waiting for a call."""
         if self.transactions is not None:
             self.transactions.abandoned(call, now_s)
-            if self.transactions.end_waits:  # of somebody who came behind
+            if self.transactions.end_waits:  # the next call in the queue wants to end the transaction
                 self.accumulator.close_all()
         self._move(now_s)
 
@@ -213,13 +216,13 @@ class ProducerCore(Core):
         self._move(now_s)
 
     def _move(self, now_s: float) -> None:
-        """Go on as far as it goes; what comes next by time is in `wake_at_s`."""
-        self.accumulator.date(now_s)
+        """Do everything that can be done now, and set `wake_at_s` for the rest."""
+        self.accumulator.set_dates(now_s)
         self._fates.expire(now_s)
         next_s = None
         if self._may_send(now_s):
             next_s = self._sending.send(now_s)
-            if self.sequencer is not None and self.sequencer.needs_identity:  # the epochs were used up meanwhile
+            if self.sequencer is not None and self.sequencer.needs_identity:  # `send` has used up the last epoch
                 self._may_send(now_s)
         transactions = self.transactions
         while transactions is not None and transactions.end_waits and self.accumulator.is_empty:
@@ -235,18 +238,19 @@ class ProducerCore(Core):
         sequencer = self.sequencer
         if sequencer is None:
             return True
-        settled = sequencer.resolve()
+        may_go_on = sequencer.resolve()
         if self.transactions is None:
             if sequencer.needs_identity and self._calls.idle and not self.accumulator.is_empty:
                 self._identify(sequencer, now_s)
             return not sequencer.needs_identity
-        if not settled:
+        if not may_go_on:
             self.transactions.batch_failed(
                 AbortableTransactionError("it is unknown whether records sent earlier were written"), had_sequence=True
             )
         if self.transactions.in_error:
-            cause = self.transactions.cause or "aborted"
-            self._fates.give_up_queued(AbortableTransactionError(f"the transaction is not committed: {cause}"))
+            cause = self.transactions.cause
+            what = "was aborted" if cause is None else f"has failed: {cause}"
+            self._fates.give_up_queued(AbortableTransactionError(f"the transaction of this record {what}"))
         return not sequencer.needs_identity
 
     def _identify(self, sequencer: Sequencer, now_s: float) -> None:
@@ -271,7 +275,7 @@ class ProducerCore(Core):
         )
 
     def _forget_idle(self, now_s: float) -> None:
-        """Topics that were not used for `metadata.max.idle.ms` cost nothing more."""
+        """Forget topics that were not used for `metadata.max.idle.ms`."""
         idle, self._idle_at_s = self.accumulator.idle_topics(now_s, self._config.metadata_max_idle_ms / 1000)
         if not idle:
             return
@@ -292,7 +296,7 @@ class ProducerCore(Core):
                     if part.error_code != ErrorCode.NONE:
                         self._learn(found[0], part, answer.node_endpoints)
                     self._fates.answered(*found, part, now_s)
-        # the topic was made anew meanwhile, or the broker said nothing of it
+        # the topic was deleted and created again meanwhile, or the answer says nothing about it
         for batch, identity in open_batches.values():
             nothing = PartitionProduceResponse(error_code=ErrorCode.UNKNOWN_TOPIC_ID)
             self._fates.answered(batch, identity, nothing, now_s)
@@ -305,12 +309,12 @@ class ProducerCore(Core):
                 self._fates.not_sent(batch)
             elif error.retriable:
                 self._fates.lost(batch, identity, error, now_s)
-            else:  # it cannot be sent at all: broker and client have no version in common
+            else:  # it cannot be sent at all: the broker and this client have no version in common
                 batch.on_wire = False
                 self._fates.give_up(batch, error)
 
     def _learn(self, batch: ProducerBatch, part: PartitionProduceResponse, endpoints: tuple[NodeEndpoint, ...]) -> None:
-        """An error may come with the news of who leads (KIP-951), and is a reason to ask who does."""
+        """Use the leader that an error names (KIP-951). A retriable error is also a reason to ask for metadata."""
         if code_of(part.error_code).retriable:
             self.intend(RefreshMetadata())
         leader = part.current_leader

@@ -9,7 +9,7 @@ MAX_EPOCH = 2**15 - 1
 
 
 class ProducerIdentity(NamedTuple):
-    """A producer id and its epoch; -1 when there is none."""
+    """A producer id and its epoch; -1 if there is none."""
 
     producer_id: int = -1
     epoch: int = -1
@@ -24,5 +24,5 @@ NO_IDENTITY = ProducerIdentity()
 
 
 def plus(sequence: int, count: int) -> int:
-    """Kafka's arithmetic of sequences; NO_SEQUENCE is just before 0."""
+    """The sequence `count` after `sequence`. After NO_SEQUENCE comes 0."""
     return (sequence + count) % MODULUS

@@ -1,18 +1,18 @@
-"""The fate of one batch, as those who wait for it see it.
+"""The outcome of one batch, for the callers who wait for it.
 
-The thread that settles it and the threads that wait need no lock: whoever waits leaves a function and then looks
-whether the fate is known; whoever settles makes it known and then calls the functions that were left. Either of the two
-takes a function out of the list, and only one of them can.
+The thread that settles the batch and the threads that wait need no lock. A waiting thread adds a function to a list,
+and then looks whether the outcome is known. The settling thread makes the outcome known, and then calls the functions
+in the list. Both may find the same function, but `list.pop` gives it to only one of them.
 """
 
 from collections.abc import Callable
 
 from ottla.base.types import TopicPartition
 
-#: Offset of a record whose broker was not asked (acks=0), or that had it already and did not say where.
+#: Offset of a record if the broker did not answer (acks=0), or had the record already and did not say where.
 UNKNOWN_OFFSET = -1
 NO_TIMESTAMP = -1
-#: Place of a Delivery that is for all records of its batch.
+#: Place of a Delivery that stands for all records of its batch.
 WHOLE_BATCH = -1
 
 
@@ -28,11 +28,11 @@ class Outcome:
         self.base_offset = UNKNOWN_OFFSET
         self.log_append_time_ms = NO_TIMESTAMP
         self._waiters: list[Callable[[], object]] = []
-        #: After a split: how many records the first half has, and both halves.
+        #: After a split: how many records the first half has, and the outcomes of both halves.
         self._halves: tuple[int, Outcome, Outcome] | None = None
 
     def split(self, first_count: int, first: "Outcome", second: "Outcome") -> None:
-        """The batch goes on as two; its fate is known when both are settled, and an error when one of them is."""
+        """The batch was split into two. It is settled when both are, with an error if one of them has an error."""
         self._halves = (first_count, first, second)
 
         def settled() -> None:
@@ -43,7 +43,7 @@ class Outcome:
         second.when_done(settled)
 
     def of(self, index: int) -> tuple["Outcome", int]:
-        """The outcome that decides about the record at `index`, and the record's place in it."""
+        """The outcome of the (half of the) batch that has the record at `index`, and the record's place in it."""
         outcome = self
         while index > WHOLE_BATCH and outcome._halves is not None:
             first_count, first, second = outcome._halves
@@ -51,7 +51,7 @@ class Outcome:
         return outcome, max(index, 0)
 
     def settle(self, base_offset: int, log_append_time_ms: int, error: Exception | None) -> None:
-        """Fix the fate and wake who waits. A fate that is fixed stays as it is."""
+        """Set the outcome and call the waiters. Only the first call counts."""
         if self.done:
             return
         self.base_offset = base_offset
@@ -61,7 +61,7 @@ class Outcome:
         self._wake()
 
     def when_done(self, waiter: Callable[[], object]) -> None:
-        """Call `waiter` once: at once if the fate is known, else in the thread that settles it."""
+        """Call `waiter` once: now if the outcome is known, else later, in the thread that settles the batch."""
         self._waiters.append(waiter)
         if self.done:
             self._wake()
@@ -70,6 +70,6 @@ class Outcome:
         while self._waiters:
             try:
                 waiter = self._waiters.pop(0)
-            except IndexError:  # the other thread took the last one
+            except IndexError:  # another thread has taken the last one
                 return
             waiter()

@@ -1,7 +1,7 @@
-"""Which partition a record goes to (SPEC C6): the one asked for, murmur2 of the key, else sticky and uniform (KIP-794).
+"""Which partition a record goes to (SPEC C6): the given one, else by murmur2 of the key, else sticky (KIP-794).
 
-Sticky: records without a key fill one partition until `batch.size` bytes went there and its batch is closed, then the
-next partition is drawn. So batches are full and partitions get the same number of bytes.
+Sticky: records without a key go to one partition until it has got `batch.size` bytes and its batch is closed. Then the
+next partition is chosen by chance. So batches are full, and all partitions get about the same number of bytes.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Partitioner = Callable[[str, bytes | None, int], int]
 
 
 class StickyPartition:
-    """The partition that records without a key of one topic go to."""
+    """The partition that records without a key go to now, in one topic."""
 
     def __init__(self, batch_size_bytes: int, rng: Rng) -> None:
         self.partition = -1
@@ -26,14 +26,14 @@ class StickyPartition:
         self._bytes = 0
 
     def set_partitions(self, count: int, available: list[int]) -> None:
-        """There are `count` partitions, of which `available` have a leader."""
+        """The topic has `count` partitions; those in `available` have a leader."""
         self._count = count
         self._available = available
         if self.partition < 0 or self.partition >= count or (available and self.partition not in available):
             self._draw()
 
     def closed(self, batch_bytes: int) -> bool:
-        """A batch of `batch_bytes` was closed there; says whether the partition has changed."""
+        """A batch of `batch_bytes` was closed in this partition. Returns whether the partition has changed."""
         self._bytes += batch_bytes
         if self._bytes < self._batch_size_bytes:
             return False
@@ -53,6 +53,6 @@ def by_key(topic: str, key: bytes | None, count: int) -> int:
     return _remembered(wanted, count) if len(wanted) <= _MAX_REMEMBERED_BYTES else partition_for_key(wanted, count)
 
 
-#: Keys repeat; looking one up is ten times as fast as hashing it. Bounded: 16,384 keys of at most 64 bytes.
+#: Keys repeat, and to look one up is ten times as fast as to hash it. The limit: 16,384 keys of at most 64 bytes.
 _MAX_REMEMBERED_BYTES = 64
 _remembered = lru_cache(maxsize=16_384)(partition_for_key)

@@ -1,28 +1,26 @@
-"""Which batches go now, to which broker, in which request."""
+"""Which batches are sent now, to which broker, in which request."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
-from ottla.client.config.producer import ProducerConfig
 from ottla.client.core.intents import Ask, Broker, Connect, Message, RefreshMetadata, Track
 from ottla.client.core.metadata import NO_LEADER, ClusterSnapshot
-from ottla.client.core.producer.accumulator import Accumulator, PartitionQueue
+from ottla.client.core.producer.accumulator import PartitionQueue
 from ottla.client.core.producer.batch import ProducerBatch
 from ottla.client.core.producer.identity import ProducerIdentity
-from ottla.client.core.producer.sequencing import Sequencer
-from ottla.client.core.producer.transactions import Transactions
+from ottla.client.core.producer.shared import Shared
 from ottla.wire.apis import ApiKey
 from ottla.wire.compression import Compression
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
-#: Between two looks for a leader, also where `retry.backoff.ms` is 0: the loop has more to do.
+#: The shortest pause between two requests for metadata, also where `retry.backoff.ms` is 0. Without a pause the loop
+#: would do nothing else while a partition has no leader.
 LEAST_PAUSE_S = 0.01
 
 
 class Sent(NamedTuple):
-    """The ticket of a produce request: where it went, and each batch with what it was sent as."""
+    """The ticket of a produce request: the broker, and each batch with the identity that it was sent with."""
 
     leader: int
     batches: dict[TopicPartition, tuple[ProducerBatch, ProducerIdentity]]
@@ -31,15 +29,15 @@ class Sent(NamedTuple):
         return id(self)
 
 
-class Link:
-    """The connection to one broker, as far as sending has to know."""
+class ConnectionState:
+    """What sending has to know about the connection to one broker."""
 
     __slots__ = ("connecting", "in_flight", "is_open", "retry_at_s")
 
     def __init__(self) -> None:
         self.is_open = False
         self.connecting = False
-        #: Produce requests that are not answered (or, with acks=0, not taken by the socket).
+        #: How many produce requests have no answer yet (with acks=0: are not accepted by the socket yet).
         self.in_flight = 0
         self.retry_at_s = 0.0
 
@@ -47,37 +45,27 @@ class Link:
 class Sending:
     """Sends what may be sent."""
 
-    def __init__(
-        self,
-        config: ProducerConfig,
-        accumulator: Accumulator,
-        sequencer: Sequencer | None,
-        transactions: Transactions | None,
-        intend: Callable[[object], None],
-    ) -> None:
+    def __init__(self, shared: Shared) -> None:
+        config, self._accumulator, self._sequencer, self._transactions, self._intend = shared
         self._config = config
-        self._accumulator = accumulator
-        self._sequencer = sequencer
-        self._transactions = transactions
-        self._intend = intend
         self._linger_s = config.linger_ms / 1000
         self._pause_s = max(config.retry_backoff_ms / 1000, LEAST_PAUSE_S)
         self._compression = Compression[config.compression_type.upper()]
         self._has_answer = config.required_acks != 0
         self.snapshot = ClusterSnapshot()
-        self.links: dict[int, Link] = {}
-        #: Metadata is asked for again, for want of a leader, not before this.
+        self.connections: dict[int, ConnectionState] = {}
+        #: The earliest time for the next request for metadata because a partition has no leader.
         self._refresh_at_s = 0.0
 
-    def link(self, node_id: int) -> Link:
-        """What is known of the connection to a broker."""
-        link = self.links.get(node_id)
-        if link is None:
-            link = self.links[node_id] = Link()
-        return link
+    def connection(self, node_id: int) -> ConnectionState:
+        """The connection to a broker."""
+        connection = self.connections.get(node_id)
+        if connection is None:
+            connection = self.connections[node_id] = ConnectionState()
+        return connection
 
     def send(self, now_s: float) -> float | None:
-        """Send what can be sent now; when to try again, if by time."""
+        """Send what can be sent now. Returns when to call this again; None if only other events can matter."""
         due, next_s = self._accumulator.waiting(now_s, self._linger_s)
         by_leader: dict[int, list[PartitionQueue]] = {}
         leaderless: set[str] = set()
@@ -100,40 +88,40 @@ class Sending:
             self._refresh_at_s = now_s + self._pause_s
             self._intend(RefreshMetadata())
             gone = topics - self.snapshot.topics.keys()
-            if gone:  # deleted, with records of ours waiting: as if they were new
+            if gone:  # deleted, while records wait for them: track them again, as new topics
                 self._intend(Track(frozenset(gone)))
         return self._refresh_at_s
 
     def _send_to(self, leader: int, queues: list[PartitionQueue], now_s: float) -> float | None:
-        """Send to one broker until nothing is left or enough is in flight; when to try again, if by time."""
-        link = self.link(leader)
-        if not link.is_open:
-            return self._connect(leader, link, now_s)
+        """Send to one broker until nothing is left or enough requests are in flight. Returns what `send` returns."""
+        connection = self.connection(leader)
+        if not connection.is_open:
+            return self._connect(leader, connection, now_s)
         next_s: float | None = None
         filling = True
-        while link.in_flight < self._config.max_in_flight_requests_per_connection:
+        while connection.in_flight < self._config.max_in_flight_requests_per_connection:
             batches, wait_s = self._drain(queues, now_s, filling=filling)
             next_s = earlier(next_s, wait_s)
             if not batches:
                 break
-            self._send(leader, link, batches)
+            self._send(leader, connection, batches)
             filling = False
-            queues = queues[1:] + queues[:1]  # a large partition must not starve the others
+            queues = queues[1:] + queues[:1]  # a partition with large batches must not keep the others waiting
         return next_s
 
-    def _connect(self, leader: int, link: Link, now_s: float) -> float | None:
-        if link.connecting:
+    def _connect(self, leader: int, connection: ConnectionState, now_s: float) -> float | None:
+        if connection.connecting:
             return None
-        if now_s < link.retry_at_s:
-            return link.retry_at_s
-        link.connecting = True
+        if now_s < connection.retry_at_s:
+            return connection.retry_at_s
+        connection.connecting = True
         self._intend(Connect(leader))
         return None
 
     def _drain(
         self, queues: list[PartitionQueue], now_s: float, *, filling: bool
     ) -> tuple[list[ProducerBatch], float | None]:
-        """One batch of each queue, as many as one request takes; with `filling`, also one that is not full."""
+        """Take a batch of each queue, as many as fit in one request. With `filling`, also batches that are not full."""
         batches: list[ProducerBatch] = []
         size = 0
         next_s: float | None = None
@@ -153,7 +141,8 @@ class Sending:
         return batches, next_s
 
     def _take(self, queue: PartitionQueue) -> ProducerBatch:
-        """The queue's first batch, with its sequence: to allow the next queue's batch may raise the epoch."""
+        """Take the queue's first batch and give it its sequence, before `may_send` of the next batch: that one may
+        raise the epoch."""
         batch = self._accumulator.take(queue)
         if self._sequencer is not None:
             self._sequencer.assign(batch)
@@ -162,8 +151,8 @@ class Sending:
         batch.on_wire = True
         return batch
 
-    def _send(self, leader: int, link: Link, batches: list[ProducerBatch]) -> None:
-        link.in_flight += 1
+    def _send(self, leader: int, connection: ConnectionState, batches: list[ProducerBatch]) -> None:
+        connection.in_flight += 1
         caps = self._transactions.caps if self._transactions is not None else {}
         self._intend(
             Ask(
@@ -178,7 +167,7 @@ class Sending:
         )
 
     def _encode(self, batches: list[ProducerBatch], snapshot: ClusterSnapshot) -> Message:
-        """The request. It is made when it is sent, because compressing is long."""
+        """The request. The shell makes it outside the lock, because compression takes long."""
         by_topic: dict[str, list[PartitionProduceData]] = {}
         for batch in batches:
             batch.seal(self._compression, self._config.compression_level)
@@ -192,7 +181,7 @@ class Sending:
 
 
 def earlier(a: float | None, b: float | None) -> float | None:
-    """The earlier of two times, of which either may be missing."""
+    """The earlier of two times; None means that there is no such time."""
     if a is None or b is None:
         return b if a is None else a
     return min(a, b)

@@ -1,26 +1,28 @@
-"""Sequence numbers of the idempotent producer: what makes every batch arrive once and in order (KIP-98, KIP-360).
+"""Sequence numbers of the idempotent producer: with them each batch is written once and in order (KIP-98, KIP-360).
 
-Each partition counts its own records from 0. A batch gets its sequence when it is first sent and keeps it for every
-repetition. So the broker knows a repetition when it sees one, and refuses a batch that is not the next.
+Each partition numbers its own records from 0. A batch gets its sequence (the number of its first record) when it is
+first sent, and keeps it for every repetition. So the broker recognizes a repetition, and refuses a batch that is not
+the next one.
 
-*When may a batch go?*
-- A batch that is repeated goes only when it is the oldest that has no answer.
+*When may a batch be sent?*
+- A batch that is repeated may go only if it is the oldest unanswered one.
 - A new batch must be among the five that begin with the oldest unanswered one. The broker remembers the last five. A
   new leader may answer the younger ones first, and must still know the oldest one when that is repeated.
-- The first batch of all goes alone. A broker that does not know the producer takes any sequence (KAFKA-14359). If it
-  refused the first batch (the topic is just being made) and took the second one, the first could never be written.
-- While the fate of a batch that was given up on is not known, nothing new goes.
+- The first batch of a producer id in a partition goes alone. A broker that does not know the id accepts any sequence
+  (KAFKA-14359). If it refused the first batch (because the topic is just being created) and accepted the second one,
+  the first could never be written.
+- While the fate of a batch that was given up on is unknown, no new batch may go.
 
-*What if a batch is given up on?* Its sequence is a hole, or may be one, and the broker refuses whatever comes behind a
-hole. A plain producer raises its epoch and counts the partition from 0 again. A transactional producer can only abort;
-then it gets a new epoch. The epoch has to wait while the oldest unanswered batch may have been written: counted again,
-that batch would be written twice. So its fate is asked for first, under the sequence that it has. If the oldest batch
-is not written, then no younger one is, because the leader takes them in order.
+*What if the producer gives up on a batch?* Its sequence is a hole, or may be one: the broker refuses whatever comes
+behind a hole. A plain producer raises its epoch and numbers the partition from 0 again. A transactional producer can
+only abort; then it gets a new epoch. But the epoch has to wait while the oldest unanswered batch may have been written.
+With a new number that batch would be written twice. So the producer first repeats it, with the sequence that it has,
+to learn its fate. If the oldest batch is not written, then no younger one is: the leader accepts them in order only.
 
 *What if a batch is split that may have been written before?* (KIP-126) Its halves take over its sequences. A broker
-that has the whole batch writes neither half and answers OUT_OF_ORDER_SEQUENCE_NUMBER. Such halves are never counted
-again, because a new epoch would write them twice. They fail, and the user hears that their fate is unknown. As soon as
-one half is written it is clear that the whole batch was not.
+that has the whole batch writes neither half and answers OUT_OF_ORDER_SEQUENCE_NUMBER. Such halves never get new
+numbers, because in a new epoch they would be written a second time. They fail, and the user hears that their fate is
+unknown. As soon as one half is written, it is clear that the whole batch was not.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,18 +38,18 @@ MAX_UNANSWERED = 5
 
 
 class Sequenced(Protocol):
-    """What a batch has to have to be counted."""
+    """What the sequencer uses of a batch."""
 
     tp: TopicPartition
     identity: ProducerIdentity
     base_sequence: int
     #: Whether it was sent and an answer may come.
     on_wire: bool
-    #: Whether an attempt ended without a clear answer.
+    #: Whether an earlier attempt ended without a clear answer.
     perhaps_written: bool
-    #: Whether the sequence was changed after the batch had been sent once.
+    #: Whether the batch got a new sequence after it had been sent.
     sequence_reset: bool
-    #: Whether it is part of a batch that was split and may have been written before, as a whole.
+    #: Whether it is a part of a batch that may have been written as a whole before it was split.
     whole_perhaps_written: bool
 
     @property
@@ -58,32 +60,33 @@ class _Partition:
     def __init__(self, identity: ProducerIdentity) -> None:
         self.identity = identity
         self.next_sequence = 0
+        #: The last sequence that was acknowledged.
         self.last_acked = NO_SEQUENCE
-        #: Batches with a sequence whose fate is open, oldest first: on the wire, or waiting to be repeated.
+        #: Batches with a sequence and without a final answer, oldest first: on the wire, or waiting to be repeated.
         self.unanswered: list[Sequenced] = []
-        #: How many batches were settled before an older one.
+        #: How many batches were answered before an older one.
         self.overtook = 0
-        #: A batch was given up on that the broker may have written.
+        #: The producer has given up on a batch that the broker may have written.
         self.unresolved = False
-        #: The producer id whose batches the broker has seen in this partition.
+        #: The producer id under which the broker has written a batch of this partition.
         self.introduced_as = NO_IDENTITY.producer_id
 
     def is_next(self, sequence: int) -> bool:
-        """Whether `sequence` follows what was acknowledged."""
+        """Whether `sequence` is the one after `last_acked`."""
         return sequence == plus(self.last_acked, 1)
 
     def is_past(self, sequence: int) -> bool:
-        """Whether a batch with `sequence` or a later one was acknowledged."""
+        """Whether `sequence` or a later one was acknowledged."""
         return self.last_acked != NO_SEQUENCE and (self.last_acked - sequence) % MODULUS < MODULUS // 2
 
     @property
     def in_doubt(self) -> bool:
-        """Whether any unanswered batch may have been written: then the oldest was, the leader takes them in order."""
+        """Whether an unanswered batch may have been written. The oldest tells: the leader writes them in order."""
         oldest = self.unanswered[0] if self.unanswered else None
         return oldest is not None and (oldest.on_wire or oldest.perhaps_written or oldest.whole_perhaps_written)
 
     def remove(self, batch: Sequenced) -> None:
-        """`batch` is settled."""
+        """`batch` has its final answer."""
         if batch not in self.unanswered:
             return
         at = self.unanswered.index(batch)
@@ -94,7 +97,7 @@ class _Partition:
             self.overtook = 0
 
     def restart(self, identity: ProducerIdentity) -> None:
-        """Count from 0 again, the unanswered batches first: the oldest is not written, so none is."""
+        """Number from 0 again, beginning with the unanswered batches: the oldest is not written, so none is."""
         self.identity = identity
         self.next_sequence = 0
         self.last_acked = NO_SEQUENCE
@@ -116,14 +119,14 @@ class Sequencer:
         self._transactional = transactional
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._to_restart: set[TopicPartition] = set()
-        #: Where a batch was given up on that the broker may have written: what `resolve` has to look at.
+        #: Partitions whose `unresolved` was set; `resolve` looks at them.
         self._unresolved: set[TopicPartition] = set()
-        #: Counters of this epoch were dropped: a partition without one may have been counted before.
+        #: Partitions were forgotten in this epoch: one that is not in `_partitions` may have been used in it.
         self._forgot = False
 
     @property
     def needs_identity(self) -> bool:
-        """Whether a producer id has to be asked for before anything can be sent."""
+        """Whether the producer has no id: it has to ask for one before it can send."""
         return self.identity.producer_id < 0
 
     # before a batch is sent
@@ -147,7 +150,7 @@ class Sequencer:
         return not partition.unresolved and len(partition.unanswered) + partition.overtook < MAX_UNANSWERED
 
     def assign(self, batch: Sequenced) -> None:
-        """Give `batch` its sequence, unless it has one."""
+        """Give `batch` its sequence, if it has none."""
         if batch.base_sequence != NO_SEQUENCE:
             return
         partition = self._of(batch.tp)
@@ -162,7 +165,7 @@ class Sequencer:
     # when an answer comes
 
     def sent_as(self, batch: Sequenced, identity: ProducerIdentity) -> SentAs:
-        """What the answer is about: `identity` is what the batch was sent with."""
+        """What the batch was sent as, with `identity` in its header."""
         if batch.identity != identity:
             return SentAs.FORMER
         return SentAs.TRANSACTIONAL if self._transactional else SentAs.PLAIN
@@ -179,7 +182,7 @@ class Sequencer:
         return Standing.BEHIND if echo else Standing.NEXT
 
     def acknowledged(self, batch: Sequenced, *, offset_known: bool) -> None:
-        """The broker has `batch`; `offset_known` when it said where, so that it has just been written."""
+        """The broker has `batch`. `offset_known` if the broker said where: then it has written the batch just now."""
         partition = self._of(batch.tp)
         partition.remove(batch)
         partition.introduced_as = batch.identity.producer_id
@@ -188,23 +191,24 @@ class Sequencer:
         last = last_sequence(batch)
         if not partition.is_past(last):
             partition.last_acked = last
-        if batch.whole_perhaps_written and offset_known:  # so the whole was not, and what is behind it neither
+        if batch.whole_perhaps_written and offset_known:  # so the whole batch was not written, nor those behind it
             for behind in partition.unanswered:
                 behind.whole_perhaps_written = False
 
     def echoed(self, batch: Sequenced) -> None:
-        """The refusal of `batch` was the echo of an older one's: it is repeated, and the next refusal is its own."""
+        """`batch` was refused only because an older one was (an echo). It is repeated; the next refusal is its own."""
         batch.sequence_reset = False
 
     def begin_again(self, batch: Sequenced) -> None:
-        """The leader does not have what was before `batch`, nor `batch`: count the partition again, in a new epoch."""
+        """The leader has neither `batch` nor what came before it: number the partition from 0 again, in a new epoch."""
         batch.perhaps_written = False
         self._to_restart.add(batch.tp)
 
     def split(self, batch: Sequenced, halves: Sequence[Sequenced]) -> None:
-        """`batch` was refused for its size: its halves have its sequences (KIP-126).
+        """`batch` was refused for its size: its halves take over its sequences (KIP-126).
 
-        They count as sent, so they go one after the other, before what was sent behind `batch` and refused for the gap.
+        They count as unanswered. So they are sent one after the other, before the batches behind them, which were
+        refused because of the gap.
         """
         if batch.base_sequence == NO_SEQUENCE:
             return
@@ -220,7 +224,7 @@ class Sequencer:
         partition.unanswered[at : at + 1] = halves
 
     def given_up(self, batch: Sequenced) -> None:
-        """`batch` failed for its users, and no answer will come. What follows it cannot go on as it is."""
+        """The producer gives up on `batch`, and no answer will come. What follows it cannot keep its sequences."""
         if batch.base_sequence == NO_SEQUENCE:
             return
         partition = self._of(batch.tp)
@@ -236,32 +240,32 @@ class Sequencer:
     # epochs
 
     def resolve(self) -> bool:
-        """Settle partitions whose batches were given up on, once nothing of theirs is unanswered.
+        """Look at partitions in which the producer has given up on batches, once they have no unanswered batch.
 
-        A plain producer raises its epoch. Returns False when a transactional one has to abort.
+        Raises the epoch of a plain producer where it has to. Returns False if a transactional producer has to abort.
         """
-        settled = True
+        may_go_on = True
         for tp in sorted(self._unresolved) if self._unresolved else ():
             partition = self._of(tp)
-            if not partition.unresolved:  # it began again
+            if not partition.unresolved:  # it was numbered from 0 again meanwhile
                 self._unresolved.discard(tp)
             elif not partition.unanswered:
                 if partition.is_next(partition.next_sequence):
                     partition.unresolved = False
                     self._unresolved.discard(tp)
                 elif self._transactional:
-                    settled = False
+                    may_go_on = False
                 else:
                     self._to_restart.add(tp)
         if self._to_restart and self.identity.valid:
             if any(self._of(tp).identity == self.identity for tp in self._restartable()):
                 self._raise_epoch()
-            else:  # it was raised for other partitions while these were in doubt
+            else:  # the epoch was raised for other partitions while these were in doubt
                 self._restart()
-        return settled
+        return may_go_on
 
     def identified(self, identity: ProducerIdentity) -> None:
-        """A coordinator gave this identity: every partition counts from 0 when it is next used."""
+        """The producer has a new identity: every partition is numbered from 0 when it is next used."""
         self.identity = identity
         self._forgot = False
         if self._transactional:
@@ -269,16 +273,16 @@ class Sequencer:
         self._restart()
 
     def forget_transaction(self) -> None:
-        """The transaction has ended, and a new epoch follows: whatever was open in the old one is of no account."""
+        """The transaction has ended and a new epoch follows: drop what was open in the old one."""
         self._partitions.clear()
         self._to_restart.clear()
         self._unresolved.clear()
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drop the counters of partitions that are not used any more, as far as nothing of theirs is open.
+        """Forget partitions that are not used any more, except those with something open.
 
-        One that is used again after that begins in a new epoch. A transactional producer cannot raise its epoch by
-        itself: its counters stay until the coordinator gives it a new one.
+        A forgotten partition that is used again begins in a new epoch. A transactional producer cannot raise its epoch
+        by itself: it keeps its partitions until the coordinator gives it a new epoch.
         """
         for tp in partitions:
             partition = self._partitions.get(tp)
@@ -289,14 +293,14 @@ class Sequencer:
                 self._forgot = True
 
     def unanswered(self, tp: TopicPartition) -> int:
-        """How many batches of the partition have a sequence and an open fate."""
+        """How many batches of the partition have a sequence and no final answer."""
         partition = self._partitions.get(tp)
         return len(partition.unanswered) if partition is not None else 0
 
     # inside
 
     def _may_begin(self, tp: TopicPartition) -> bool:
-        """Whether a partition that has no counter may be counted from 0."""
+        """Whether a partition that is not known here may be numbered from 0."""
         if self._forgot:
             self._raise_epoch()
         return self.identity.valid
@@ -310,7 +314,7 @@ class Sequencer:
             self._to_restart.discard(tp)
 
     def _raise_epoch(self) -> None:
-        """KIP-360: a plain producer raises its own epoch; only when they are used up does it need a new id."""
+        """KIP-360: a plain producer raises its own epoch. When the epochs are used up, it needs a new id."""
         if self.identity.epoch >= MAX_EPOCH:
             self.identity = NO_IDENTITY
             return

@@ -1,4 +1,4 @@
-"""The messages of transactions, filled."""
+"""How the producer fills the requests of transactions, and what it reads from their answers."""
 
 from collections.abc import Iterable, Mapping
 
@@ -24,14 +24,14 @@ from ottla.wire.messages.txn_offset_commit import (
 
 
 def init_producer_id(transactional_id: str | None, timeout_ms: int, current: ProducerIdentity) -> InitProducerIdRequest:
-    """Ask for an identity; with `current` for the epoch after it (KIP-360)."""
+    """Ask for an identity; with a valid `current`, for the epoch after it (KIP-360)."""
     return InitProducerIdRequest(transactional_id, timeout_ms, current.producer_id, current.epoch)
 
 
 def identity_error(answer: InitProducerIdResponse) -> tuple[int, str]:
-    """The error of an answer to InitProducerId; an answer without an id is one too."""
+    """The error in an answer to InitProducerId. An answer without a producer id is an error, too."""
     if answer.error_code == ErrorCode.NONE and answer.producer_id < 0:
-        return ErrorCode.UNKNOWN_SERVER_ERROR, "the broker gave no producer id, and no error either"
+        return ErrorCode.UNKNOWN_SERVER_ERROR, "the broker's answer has neither a producer id nor an error"
     return answer.error_code, ""
 
 
@@ -61,7 +61,8 @@ def add_partitions(
 
 
 def worst_partition_error(answer: AddPartitionsToTxnResponse) -> tuple[int, str]:
-    """The error that decides: a final one before one that is retried; that a partition was not tried says nothing."""
+    """The error that counts: one that is not retriable, if there is one. OPERATION_NOT_ATTEMPTED says nothing: another
+    partition of the same answer has the reason."""
     codes = {
         partition.partition_error_code
         for topic in answer.results_by_topic_v3_and_below
@@ -71,7 +72,7 @@ def worst_partition_error(answer: AddPartitionsToTxnResponse) -> tuple[int, str]
 
 
 def first_offset_error(answer: TxnOffsetCommitResponse) -> tuple[int, str]:
-    """The error of the first partition that has one, and its name."""
+    """The error of the first partition that has one, and the partition's name."""
     for topic in answer.topics:
         for partition in topic.partitions:
             if partition.error_code != ErrorCode.NONE:

@@ -1,7 +1,7 @@
 """The transactional producer's automaton: which call or event is allowed in which state (SPEC T1).
 
-`TRANSITIONS` is the whole of it. An input that a state does not list leaves the state as it was and raises
-IllegalStateError with `ADVICE`'s sentence; two states answer every call with the error that put them there.
+`TRANSITIONS` is the whole automaton. If a state does not list an input, the state stays as it was, and the call raises
+IllegalStateError with a sentence from `ADVICE`. In ABORTABLE_ERROR and FATAL_ERROR it raises the error that led there.
 """
 
 from collections.abc import Mapping
@@ -19,16 +19,16 @@ class TxnState(Enum):
     IN_TRANSACTION = "in transaction"
     COMMITTING = "committing"
     ABORTING = "aborting"
-    #: Something failed; the transaction can be aborted, and nothing else.
+    #: Something failed; the user can only abort the transaction.
     ABORTABLE_ERROR = "abortable error"
-    #: Fenced, or an answer that must not happen: the producer can only be closed.
+    #: The producer was fenced, or another error came that it cannot go on from; the user can only close it.
     FATAL_ERROR = "fatal error"
-    #: The open transaction was handed to somebody else to end.
+    #: Somebody else has the handle of the open transaction, and will end it.
     DETACHED = "detached"
 
 
 class TxnInput(Enum):
-    """What happens to it: the user's calls, and what brokers answer."""
+    """What happens to a transactional producer: the user's calls, and what follows from the brokers' answers."""
 
     INIT = "init_transactions()"
     BEGIN = "begin_transaction()"
@@ -57,7 +57,7 @@ TRANSITIONS: Mapping[TxnState, Mapping[TxnInput, TxnState]] = {
         _I.ABORTABLE: _S.ABORTABLE_ERROR,
         _I.FATAL: _S.FATAL_ERROR,
     },
-    # a commit or an abort that timed out may be asked for again, but not turned into the other
+    # after a timeout the user may make the same call again, but not the opposite one
     _S.COMMITTING: {
         _I.COMMIT: _S.COMMITTING,
         _I.ENDED: _S.READY,
@@ -77,7 +77,7 @@ TRANSITIONS: Mapping[TxnState, Mapping[TxnInput, TxnState]] = {
 
 
 def diagram() -> str:
-    """`TRANSITIONS` as a Mermaid diagram, for docs/automata.md. What leaves the state as it is is not drawn."""
+    """`TRANSITIONS` as a Mermaid diagram, for docs/automata.md, without inputs that leave the state as it is."""
     lines = ["stateDiagram-v2", f"    [*] --> {TxnState.UNINITIALIZED.name}"]
     for source, moves in TRANSITIONS.items():
         targets: dict[TxnState, list[str]] = {}
@@ -100,18 +100,19 @@ ADVICE: Mapping[TxnState, str] = {
     _S.FATAL_ERROR: "close this producer and make a new one",
     _S.DETACHED: "the transaction was detached: this producer is closed",
 }
-_ADVICE_READY_INIT = "the transactions of this producer are initialized already"
+_ADVICE_READY_INIT = "the transactions of this producer are initialized already: call begin_transaction()"
 
 
 class TransactionState:
-    """The state, and the error that an error state came from."""
+    """The state, and the error that led to an error state."""
 
     def __init__(self) -> None:
         self.state = TxnState.UNINITIALIZED
         self.cause: BaseException | None = None
 
     def handle(self, happened: TxnInput, cause: BaseException | None = None) -> None:
-        """Move on, or raise and stay: IllegalStateError, AbortableTransactionError, FatalProducerError."""
+        """Change the state. If the input is not allowed, keep the state and raise IllegalStateError,
+        AbortableTransactionError or FatalProducerError."""
         target = TRANSITIONS[self.state].get(happened)
         if target is None:
             self._refuse(happened)
@@ -124,7 +125,9 @@ class TransactionState:
 
     def _refuse(self, happened: TxnInput) -> None:
         if self.state is TxnState.FATAL_ERROR:
-            raise FatalProducerError(f"the producer cannot be used any more: {self.cause}") from self.cause
+            raise FatalProducerError(
+                f"the producer cannot be used any more, close it and make a new one: {self.cause}"
+            ) from self.cause
         if self.state is TxnState.ABORTABLE_ERROR:
             raise AbortableTransactionError(
                 f"the transaction failed, call abort_transaction(): {self.cause}"

@@ -1,8 +1,8 @@
-"""The transactional producer's talk with its coordinator, in both protocols (KIP-98, KIP-360, KIP-447, KIP-890).
+"""What a transactional producer asks its coordinator, in both protocols (KIP-98, KIP-360, KIP-447, KIP-890).
 
-In the second protocol a partition joins the transaction by being produced to, offsets by being committed, and every
-end raises the epoch. In the first, AddPartitionsToTxn and AddOffsetsToTxn come before, and the epoch is raised only
-after an error, by asking for the identity again.
+In the second protocol Produce adds a partition to the transaction, TxnOffsetCommit adds offsets, and every end of a
+transaction raises the epoch. In the first protocol AddPartitionsToTxn and AddOffsetsToTxn have to come before these,
+and the epoch is raised only after an error, by another InitProducerId.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ from ottla.client.errors import (
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 
-#: Somebody else has this transactional id now.
+#: Another producer uses this transactional id now.
 _FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 _FATAL = frozenset(
     {
@@ -43,15 +43,15 @@ _FATAL = frozenset(
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
 )
-#: The member that read these offsets does not own the partitions any more.
+#: The group does not know the member that read these offsets, or not in this generation.
 _GROUP_MOVED_ON = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
-#: Who asks, where everybody does who waits for init_transactions().
+#: The `user` of the requests of init_transactions(): they are made once for all calls that wait for it.
 _INITIALIZERS = object()
 _MAY_FAIL = frozenset({TxnState.IN_TRANSACTION, TxnState.COMMITTING, TxnState.ABORTING, TxnState.ABORTABLE_ERROR})
 
 
 class TransactionHandle(NamedTuple):
-    """An open transaction: what somebody else needs to end it (`Admin.end_transaction`)."""
+    """An open transaction. With a handle anybody can end it (`Admin.end_transaction`)."""
 
     transactional_id: str
     producer_id: int
@@ -60,15 +60,16 @@ class TransactionHandle(NamedTuple):
 
 @dataclass(slots=True)
 class _Ending:
-    """A commit, an abort, or (None) a detachment that was begun: it goes on when every batch is settled."""
+    """A call that commits, aborts, or (None) detaches the transaction. It goes on when every batch is settled."""
 
     user: Any
     commit: bool | None
+    #: It has gone on: no batch is waited for any more.
     asked: bool = False
 
 
 class Transactions:
-    """All that is transactional of one producer. A `user` is the call of the user's that waits; it gets a `Finish`."""
+    """The transactions of one producer. A `user` is a call of the user that waits; a `Finish` ends it."""
 
     def __init__(
         self,
@@ -86,41 +87,46 @@ class Transactions:
         self._calls = calls
         self._intend = intend
         self._automaton = TransactionState()
+        #: Whether the cluster speaks the second protocol, in which Produce adds partitions.
         self._implicit = True
+        #: Whether the coordinator may know of this transaction: then its end has to be asked for.
         self._started = False
+        #: Sequences may have a hole: InitProducerId has to follow the end of the transaction.
         self._new_epoch_needed = False
+        #: First protocol: partitions that are in the transaction, that have to be added, and that are being added.
         self._added: set[TopicPartition] = set()
         self._to_add: set[TopicPartition] = set()
         self._adding: frozenset[TopicPartition] = frozenset()
         #: Calls of init_transactions() that wait: one initialization is for all of them.
         self._initializers: list[Any] = []
         self._ending: _Ending | None = None
+        #: Calls that came while `_ending` was under way.
         self._next_endings: list[_Ending] = []
 
     @property
     def state(self) -> TxnState:
-        """Where the producer stands."""
+        """The producer's state."""
         return self._automaton.state
 
     @property
     def caps(self) -> Mapping[ApiKey, int]:
-        """The versions at which the protocol in use stops."""
+        """The highest version of a request in the protocol that is in use, where there is such a limit."""
         return {} if self._implicit else CAPS_OF_FIRST_TRANSACTIONS
 
     @property
     def in_error(self) -> bool:
-        """Whether nothing of the transaction may be sent any more."""
+        """Whether no batch of the transaction may be sent any more."""
         return self._automaton.state in (TxnState.ABORTABLE_ERROR, TxnState.FATAL_ERROR, TxnState.ABORTING)
 
     @property
     def cause(self) -> BaseException | None:
-        """The error that ended it."""
+        """The error that made the transaction fail."""
         return self._automaton.cause
 
     # calls of the user
 
     def initialize(self, user: Any, now_s: float) -> None:
-        """init_transactions(): fence earlier producers of this id and end what they left (SPEC T2, T3)."""
+        """init_transactions(): fence earlier producers of this id and end their open transaction (SPEC T2, T3)."""
         self._automaton.handle(TxnInput.INIT)
         self._initializers.append(user)
         if len(self._initializers) > 1:
@@ -146,14 +152,14 @@ class Transactions:
         )
 
     def begin(self) -> None:
-        """begin_transaction(): nothing is asked of the broker yet."""
+        """begin_transaction(): no request is needed yet."""
         self._automaton.handle(TxnInput.BEGIN)
         self._started = False
         self._added.clear()
         self._to_add.clear()
 
     def check_send(self) -> None:
-        """Raise unless records may be sent now. Any thread may ask."""
+        """Raise an error if no records may be sent now. Any thread may ask."""
         if self._automaton.state is not TxnState.IN_TRANSACTION:
             self._automaton.handle(TxnInput.SEND)
 
@@ -174,26 +180,26 @@ class Transactions:
 
         def commit(answer: Any, now_s: float) -> None:
             self._ask(
-                Coordinator(CoordinatorKind.GROUP, group.group_id),
                 ApiKey.TXN_OFFSET_COMMIT,
-                lambda: requests.commit_offsets(self._id, identity, group, offsets),
+                requests.commit_offsets(self._id, identity, group, offsets),
                 requests.first_offset_error,
                 lambda answer, now_s: self._intend(Finish(user)),
                 user,
                 now_s,
-                "send_offsets_to_transaction()",
+                to=Coordinator(CoordinatorKind.GROUP, group.group_id),
+                what="send_offsets_to_transaction()",
             )
 
         if self._implicit:
             commit(None, now_s)
         else:
             joining = requests.add_offsets(self._id, identity, group.group_id)
-            self._ask_own(ApiKey.ADD_OFFSETS_TO_TXN, lambda: joining, _error_code, commit, user, now_s)
+            self._ask(ApiKey.ADD_OFFSETS_TO_TXN, joining, _error_code, commit, user, now_s)
 
     def end(self, user: Any, *, commit: bool | None) -> None:
-        """commit_transaction() or abort_transaction() begins, or (None) detach_transaction(); raises if it may not.
+        """commit_transaction(), abort_transaction(), or (None) detach_transaction(). Raises if the state forbids it.
 
-        Who comes while another one is under way is asked for when that is over, and hears what there is to hear then.
+        A call that comes while another one is under way waits until that one is over. Then it begins, or is refused.
         """
         ending = _Ending(user, commit)
         if self._ending is not None:
@@ -206,7 +212,7 @@ class Transactions:
         self._ending = ending
 
     def abandoned(self, user: Any, now_s: float) -> None:
-        """Nobody waits for this call any more; it may be made again."""
+        """The user has stopped waiting for this call, and may make it again."""
         self._next_endings = [ending for ending in self._next_endings if ending.user is not user]
         if self._ending is not None and self._ending.user is user:
             self._ending = None
@@ -217,15 +223,15 @@ class Transactions:
                 self._calls.drop(_INITIALIZERS, now_s)
         self._begin_next_ending()
 
-    # what the core asks and tells
+    # what the core asks and reports
 
     @property
     def end_waits(self) -> bool:
-        """Whether the transaction is to be ended, or detached, as soon as every batch is settled."""
+        """Whether a call waits for every batch to be settled, to end or to detach the transaction."""
         return self._ending is not None and not self._ending.asked and self._calls.idle
 
     def may_send(self, tp: TopicPartition) -> bool:
-        """Whether batches of the partition may go now; in the first protocol it is added to the transaction first."""
+        """Whether batches of the partition may go now. In the first protocol the partition has to be added before."""
         if self._automaton.state not in (TxnState.IN_TRANSACTION, TxnState.COMMITTING):
             return False
         if self._implicit:
@@ -237,7 +243,7 @@ class Transactions:
         return False
 
     def add_partitions(self, now_s: float) -> None:
-        """First protocol: ask for the partitions that `may_send` was asked about, all of them at once."""
+        """First protocol: add the partitions that `may_send` has refused, all in one request."""
         if not self._to_add or self._adding or self.in_error:
             return
 
@@ -265,13 +271,13 @@ class Transactions:
         self._calls.add(call, now_s)
 
     def batch_failed(self, error: Exception, *, had_sequence: bool) -> None:
-        """A batch was given up on: the transaction cannot be committed any more."""
+        """The producer has given up on a batch: the transaction can only be aborted."""
         self._new_epoch_needed |= had_sequence
-        # INVALID_PRODUCER_EPOCH included: only the coordinator can say whether the producer was fenced (KIP-588)
+        # INVALID_PRODUCER_EPOCH is not fatal here: only the coordinator knows whether the producer was fenced (KIP-588)
         self._failed(error, fatal=isinstance(error, ProducerFencedError))
 
     def all_settled(self, now_s: float) -> None:
-        """No batch has an open fate: the end that waits for this (`end_waits`) goes on."""
+        """Every batch is settled: go on with the call that waits for this (`end_waits`)."""
         ending = self._ending
         assert ending is not None
         fatal = self.state is TxnState.FATAL_ERROR
@@ -280,12 +286,13 @@ class Transactions:
             self._detach(ending)
         elif fatal or (ending.commit and self.in_error):
             kind = FatalProducerError if fatal else AbortableTransactionError
-            error = kind(f"the transaction was not {'committed' if ending.commit else 'aborted'}: {self.cause}")
+            done, to_do = ("committed" if ending.commit else "aborted"), ("close the producer" if fatal else "abort it")
+            error = kind(f"the transaction was not {done}, {to_do}: {self.cause}")
             error.__cause__ = self.cause
             self._over(ending, error)
         elif self._started:
             message = requests.end_transaction(self._id, self._sequencer.identity, commit=ending.commit)
-            self._ask_own(ApiKey.END_TXN, lambda: message, _error_code, self._end_answered, ending.user, now_s)
+            self._ask(ApiKey.END_TXN, message, _error_code, self._end_answered, ending.user, now_s)
         else:
             self._ended(ending, now_s)
 
@@ -303,14 +310,14 @@ class Transactions:
     def _end_answered(self, answer: Any, now_s: float) -> None:
         ending = self._ending
         assert ending is not None
-        self._started = False  # whatever comes now, this is not asked for again
+        self._started = False  # EndTxn has succeeded: if the call fails after this, EndTxn must not be asked again
         if answer.producer_id >= 0:
             self._identified(ProducerIdentity(answer.producer_id, answer.producer_epoch))
         self._ended(ending, now_s)
 
     def _ended(self, ending: _Ending, now_s: float) -> None:
         if self._new_epoch_needed:
-            # KIP-360: sequences have a hole, so the coordinator is asked for the next epoch
+            # KIP-360: the sequences may have a hole, so ask the coordinator for the next epoch
             self._take_identity(self._sequencer.identity, ending.user, lambda now_s: self._ready(ending), now_s)
         else:
             self._ready(ending)
@@ -349,53 +356,48 @@ class Transactions:
             then(now_s)
 
         message = requests.init_producer_id(self._id, self._timeout_ms, current)
-        self._ask_own(ApiKey.INIT_PRODUCER_ID, lambda: message, requests.identity_error, taken, user, now_s)
+        self._ask(ApiKey.INIT_PRODUCER_ID, message, requests.identity_error, taken, user, now_s)
 
     def _identified(self, identity: ProducerIdentity) -> None:
         self._sequencer.identified(identity)
         self._new_epoch_needed = False
 
-    def _ask_own(
-        self,
-        api: ApiKey,
-        make: Callable[[], Message],
-        error_of: Callable[[Any], tuple[int, str]],
-        done: Callable[[Any, float], None],
-        user: Any,
-        now_s: float,
-    ) -> None:
-        """Ask the coordinator of this transactional id; errors change the state, and reach the user."""
-        self._ask(Coordinator(CoordinatorKind.TRANSACTION, self._id), api, make, error_of, done, user, now_s, api.name)
-
     def _ask(
         self,
-        to: Coordinator,
         api: ApiKey,
-        make: Callable[[], Message],
+        message: Message,
         error_of: Callable[[Any], tuple[int, str]],
         done: Callable[[Any, float], None],
         user: Any,
         now_s: float,
-        what: str,
+        *,
+        to: Coordinator | None = None,
+        what: str | None = None,
     ) -> None:
+        """Ask a coordinator: that of this transactional id, unless `to` says another. An error changes the state."""
+        to = to or Coordinator(CoordinatorKind.TRANSACTION, self._id)
+
         def failed(error: ClientError, now_s: float) -> None:
             self._refused(error, user)
 
-        call = Call(what, to, api, make, error_of, done, failed, self._max_block_ms, self.caps.get(api), user)
+        cap = self.caps.get(api)
+        call = Call(what or api.name, to, api, lambda: message, error_of, done, failed, self._max_block_ms, cap, user)
         self._calls.add(call, now_s)
 
     def _refused(self, error: ClientError, user: Any) -> None:
-        """A call has failed for good, or took too long: note what that means, and tell the user."""
+        """A request has failed for good, or took too long: change the state accordingly, and tell the user."""
         told: ClientError = error
         if isinstance(error, KafkaError):
             if error.code in _FENCED:
                 told = ProducerFencedError(
-                    ErrorCode.PRODUCER_FENCED, f"another producer with transactional.id {self._id} has taken over"
+                    ErrorCode.PRODUCER_FENCED,
+                    f"another producer with transactional.id {self._id} has taken over: close this one",
                 )
                 self._failed(told, fatal=True)
             elif error.code in _GROUP_MOVED_ON:
                 told = CommitFailedError(
-                    f"the offsets are not in the transaction, the group has moved on ({error}): abort, and poll again"
+                    f"the offsets are not in the transaction, because the group has rebalanced ({error}): abort the "
+                    "transaction and poll again"
                 )
                 self._failed(error, fatal=False)
             else:
@@ -409,7 +411,7 @@ class Transactions:
             self._intend(Finish(user, None, told))
 
     def _failed(self, error: Exception, *, fatal: bool) -> None:
-        """Note what `error` means for the transaction."""
+        """Change the state as `error` demands."""
         if fatal or self._automaton.state is TxnState.INITIALIZING:
             self._automaton.handle(TxnInput.FATAL, error)
         elif self._automaton.state in _MAY_FAIL:
