@@ -2,7 +2,7 @@
 
     OttlaError
     └── ClientError
-        ├── KafkaError(code)              a broker's answer; `.code`, `.retriable`; subclasses for what users catch:
+        ├── KafkaError(code)              an error in a broker's answer; `.code`, `.retriable`; with subclasses:
         │   ├── UnknownTopicOrPartitionError, TopicAlreadyExistsError, RecordTooLargeError, GroupAuthorizationError …
         │   ├── OffsetOutOfRangeError
         │   ├── CorruptRecordsError       records that cannot be read; names partition and offset
@@ -11,17 +11,17 @@
         ├── FatalProducerError            the producer cannot be used any more; `__cause__` says why
         ├── AbortableTransactionError     this transaction can only be aborted; `__cause__` says why
         ├── CommitFailedError             the group has rebalanced: another member may own the partitions now
-        ├── AssignorError                 an assignor raised, or returned no assignment; `__cause__` says what
+        ├── AssignorError                 an assignor raised, or returned a wrong assignment; `__cause__` says what
         ├── MaxPollIntervalExceededError  poll() came too late, the consumer had left its group
         ├── NoOffsetForPartitionError     no committed offset, and `auto.offset.reset` is none
         ├── LogTruncatedError             the log no longer holds records that were read before
         ├── SerializationError            a serializer or deserializer failed; names topic, partition and offset
         ├── RequestTimeoutError           no answer came in time (also a TimeoutError)
         ├── DisconnectedError             the connection broke, or no broker could be reached (also a ConnectionError)
-        ├── IncompleteAnswerError         a broker's answer says nothing about something that it was asked about
+        ├── IncompleteAnswerError         a broker's answer leaves out something that it was asked about
         ├── UnsupportedVersionError       broker and client have no version of a request in common
         ├── BufferExhaustedError          `buffer.memory` stayed full for `max.block.ms` (also a TimeoutError)
-        ├── InternalError                 a fault of the client itself has ended it; `__cause__` says which
+        ├── InternalError                 a fault in the client's own code has ended it; `__cause__` says which
         └── IllegalStateError             a call that the object's state does not allow; the message says what to do
 
 `retriable` tells whether the same call may succeed later without any change.
@@ -35,7 +35,7 @@ from ottla.wire.errors import ErrorCode
 
 
 def code_of(code: int) -> ErrorCode:
-    """The broker's error code; UNKNOWN_SERVER_ERROR for a code that only a newer broker knows."""
+    """The error code as an ErrorCode; UNKNOWN_SERVER_ERROR for a code that only newer brokers have."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -43,7 +43,7 @@ def code_of(code: int) -> ErrorCode:
 
 
 class ClientError(OttlaError):
-    """Any fault of the client."""
+    """Any error that a client raises."""
 
     retriable: bool = False
 
@@ -211,7 +211,7 @@ class DisconnectedError(ClientError, ConnectionError):
 
 
 class IncompleteAnswerError(ClientError):
-    """A broker's answer says nothing about something that it was asked about: nothing is known of it."""
+    """A broker's answer leaves out something that it was asked about."""
 
     retriable = True
 
@@ -227,7 +227,7 @@ class BufferExhaustedError(ClientError, TimeoutError):
 
 
 class InternalError(ClientError):
-    """A fault of the client's own code has ended it: close it and make a new one. `__cause__` is the fault."""
+    """A fault in the client's own code has ended it: close it and make a new one. `__cause__` is the fault."""
 
 
 class IllegalStateError(ClientError):

@@ -74,7 +74,7 @@ async def test_a_fault_fails_every_wait_with_its_cause_and_is_logged(
             error = call.exception()
             assert isinstance(error, InternalError)
             assert isinstance(error.__cause__, ZeroDivisionError)
-        with pytest.raises(InternalError, match="the client has stopped because of a fault of its own"):
+        with pytest.raises(InternalError, match="the client has stopped because of a fault in its own code"):
             supervisor.check()
     said = [record for record in caplog.records if record.levelno == logging.CRITICAL]
     assert len(said) == 1

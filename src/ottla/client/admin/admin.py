@@ -9,8 +9,8 @@ from ottla.client.admin.transactions import TransactionCalls
 class AsyncAdmin(TopicCalls, RecordCalls, GroupCalls, TransactionCalls):
     """Lists, describes and changes topics, records, groups and transactions.
 
-    A call is repeated while its error is retriable, for `default.api.timeout.ms`; then it raises RequestTimeoutError. A
-    broker's final refusal is raised as KafkaError, or the subclass that the call names.
+    A call is repeated while its error is retriable, for `default.api.timeout.ms`; then it raises RequestTimeoutError.
+    An error that is not retriable is raised as KafkaError, or as the subclass that the call names.
 
     async with AsyncAdmin({"bootstrap.servers": "127.0.0.1:9092"}) as admin:
         await admin.create_topics([NewTopic("words", num_partitions=4)])

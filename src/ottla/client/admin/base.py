@@ -1,4 +1,4 @@
-"""What all admin calls use: requests that are repeated, on a cluster of its own or one that is shared."""
+"""What all admin calls use: requests that are repeated, on an own cluster or on a shared one."""
 
 import random
 from collections.abc import Mapping
@@ -14,15 +14,14 @@ SelfT = TypeVar("SelfT", bound="AdminBase")
 
 
 class AdminBase:
-    """Life of the admin client."""
+    """How the admin client starts and ends."""
 
     def __init__(
         self, config: Mapping[str, object], *, cluster: Cluster | None = None, rng: random.Random | None = None
     ) -> None:
         """Raises ConfigError. Nothing is connected yet.
 
-        A `cluster` is shared: its connections outlive the admin client, and whoever made it closes it. `rng` is for
-        tests that are in charge of chance.
+        A `cluster` is shared: the admin client does not close it. With `rng` a test controls chance.
         """
         self.config = admin_config(config)
         self._shares_cluster = cluster is not None
@@ -30,7 +29,7 @@ class AdminBase:
         self._requests = Requests(self._cluster, "the admin client", self.config.default_api_timeout_ms)
 
     async def start(self) -> None:
-        """Wait until the cluster is known. May be called again; every call does it too. Raises RequestTimeoutError."""
+        """Wait until the cluster is known. Every call does this, too. May be repeated. Raises RequestTimeoutError."""
         await self._requests.start()
 
     async def close(self) -> None:
@@ -40,11 +39,11 @@ class AdminBase:
             await self._cluster.close()
 
     def unfinished(self) -> str:
-        """Nothing is lost with an admin client."""
+        """What would be lost if the process ended now, in words: nothing."""
         return ""
 
     async def abandon(self) -> str:
-        """Close a client that the user did not close."""
+        """Close it because the user did not. Returns what was lost: nothing."""
         await self.close()
         return ""
 

@@ -1,6 +1,7 @@
 """Admin calls about consumer groups and their offsets (SPEC G18)."""
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from ottla.base.types import TopicPartition
 from ottla.client.admin.base import AdminBase
@@ -24,7 +25,7 @@ class GroupCalls(AdminBase):
     """Consumer groups."""
 
     async def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
-        """Groups on all coordinators, by id, of the given states and types (all when none is given)."""
+        """Groups of all coordinators, sorted by id. Only those of the given states and types, if any are given."""
 
         async def attempt() -> list[GroupListing]:
             found = []
@@ -39,7 +40,8 @@ class GroupCalls(AdminBase):
         return await self._requests.repeat(attempt, "list_groups")
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
-        """Groups with their members; a group that does not exist is in state Dead, or raises GROUP_ID_NOT_FOUND."""
+        """Groups with their members. For a group that does not exist an older broker answers the state Dead; a newer
+        one answers GROUP_ID_NOT_FOUND, which is raised as KafkaError."""
 
         async def describe(group_id: str) -> GroupDescription:
             answer: DescribeGroupsResponse = await self._requests.ask_coordinator(
@@ -56,11 +58,12 @@ class GroupCalls(AdminBase):
             )
 
         ids = list(group_ids)
-        calls = (self._requests.repeat(lambda i=i: describe(i), f"describe_groups({i})") for i in ids)  # type: ignore[misc]
+        calls = (self._requests.repeat(partial(describe, i), f"describe_groups({i})") for i in ids)
         return dict(zip(ids, await together(calls), strict=True))
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
-        """Delete empty groups with their offsets. Raises the first refusal (NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND)."""
+        """Delete groups without members, and their offsets. Raises KafkaError of the first group that is refused
+        (NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND)."""
 
         async def delete(group_id: str) -> None:
             answer: DeleteGroupsResponse = await self._requests.ask_coordinator(
@@ -70,12 +73,12 @@ class GroupCalls(AdminBase):
             self._requests.coordinators.check(_GROUP, group_id, result.error_code, group_id)
 
         for group_id in list(group_ids):
-            await self._requests.repeat(lambda group_id=group_id: delete(group_id), f"delete_groups({group_id})")  # type: ignore[misc]
+            await self._requests.repeat(partial(delete, group_id), f"delete_groups({group_id})")
 
     async def list_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """A group's committed offsets: those of `partitions`, or all."""
+        """A group's committed offsets: of `partitions`, or (None) of all partitions."""
         wanted = None if partitions is None else list(partitions)
         return await self._requests.repeat(
             lambda: fetch_committed(self._requests.coordinators, self._cluster.snapshot, group_id, wanted),
@@ -83,7 +86,8 @@ class GroupCalls(AdminBase):
         )
 
     async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Set committed offsets of a group that has no members. Raises UNKNOWN_MEMBER_ID when it has."""
+        """Set the committed offsets of a group without members. If it has members, raises KafkaError with
+        UNKNOWN_MEMBER_ID."""
         member = ConsumerGroupMetadata(group_id)
         await self._requests.repeat(
             lambda: commit_offsets(self._requests.coordinators, member, offsets), f"alter_group_offsets({group_id})"
@@ -95,7 +99,7 @@ def _member(member: DescribedGroupMember) -> MemberDescription:
     if member.member_assignment:
         try:
             assigned = decode_assignment(member.member_assignment).assigned_partitions
-        except WireError:  # not a group of consumers: its bytes have another meaning
+        except WireError:  # not a group of consumers: these bytes mean something else
             assigned = ()
         partitions = tuple(sorted(TopicPartition(t.topic, p) for t in assigned for p in t.partitions))
     return MemberDescription(

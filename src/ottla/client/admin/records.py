@@ -1,6 +1,7 @@
-"""Admin calls about logs: offsets by time, and deleting records."""
+"""Admin calls about logs: find offsets by time, and delete records."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from ottla.base.types import TopicPartition
 from ottla.client.admin.base import AdminBase
@@ -23,7 +24,7 @@ class RecordCalls(AdminBase):
     async def list_offsets(
         self, times: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """The offset of a time (ms since the epoch, or an `OffsetSpec`) in each partition; -1 where there is none.
+        """The offset of each partition at its time (ms since the epoch, or an `OffsetSpec`); -1 where there is none.
 
         Raises RequestTimeoutError, KafkaError.
         """
@@ -31,7 +32,7 @@ class RecordCalls(AdminBase):
             return await list_offsets(self._cluster, times, read_committed=read_committed, timeout_ms=deadline.left_ms)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete the records before an offset in each partition; -1 deletes all records (KIP-107).
+        """Delete the records of each partition before its offset; -1 deletes all records (KIP-107).
 
         Returns the new log start offsets. Raises OffsetOutOfRangeError for an offset beyond the end, KafkaError with
         POLICY_VIOLATION for a topic that is only compacted, RequestTimeoutError.
@@ -47,7 +48,6 @@ class RecordCalls(AdminBase):
             return partition.low_watermark
 
         calls = (
-            self._requests.repeat(lambda tp=tp, offset=offset: delete(tp, offset), f"delete_records({tp})")  # type: ignore[misc]
-            for tp, offset in before.items()
+            self._requests.repeat(partial(delete, tp, offset), f"delete_records({tp})") for tp, offset in before.items()
         )
         return dict(zip(before, await together(calls), strict=True))

@@ -51,7 +51,8 @@ class TopicCalls(AdminBase):
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> dict[str, bytes]:
-        """Create topics; name → topic id. Raises the first refusal, TopicAlreadyExistsError among them."""
+        """Create topics. Returns name → topic id. Raises KafkaError of the first topic that is refused, for example
+        TopicAlreadyExistsError."""
         wanted = tuple(_creatable(topic) for topic in topics)
 
         async def attempt() -> dict[str, bytes]:
@@ -64,7 +65,8 @@ class TopicCalls(AdminBase):
         return await self._requests.repeat(attempt, "create_topics", timeout_ms)
 
     async def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> None:
-        """Delete topics by name. Raises the first refusal, UnknownTopicOrPartitionError among them."""
+        """Delete topics by name. Raises KafkaError of the first topic that is refused, for example
+        UnknownTopicOrPartitionError."""
         states = tuple(DeleteTopicState(name=checked_topic(name)) for name in names)
 
         async def attempt() -> None:
@@ -76,7 +78,7 @@ class TopicCalls(AdminBase):
         await self._requests.repeat(attempt, "delete_topics", timeout_ms)
 
     async def create_partitions(self, counts: Mapping[str, int], *, timeout_ms: int | None = None) -> None:
-        """Give topics more partitions: name → new total. Raises the first refusal."""
+        """Give topics more partitions: name → new total. Raises KafkaError of the first topic that is refused."""
         wanted = tuple(CreatePartitionsTopic(checked_topic(name), count, None) for name, count in counts.items())
 
         async def attempt() -> None:
@@ -88,8 +90,7 @@ class TopicCalls(AdminBase):
         await self._requests.repeat(attempt, "create_partitions", timeout_ms)
 
     async def list_topics(self, *, internal: bool = False) -> list[TopicListing]:
-        """Every topic, by name; with `internal` also Kafka's own."""
-
+        """All topics, sorted by name; with `internal` also Kafka's own."""
         snapshot = await self._requests.repeat(lambda: self._cluster.look_up(None), "list_topics")
         return [
             TopicListing(name, info.topic_id, len(info.partitions), info.is_internal)
@@ -98,7 +99,7 @@ class TopicCalls(AdminBase):
         ]
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
-        """Topics with their partitions. Raises UnknownTopicOrPartitionError when one does not exist."""
+        """Topics with their partitions. Raises UnknownTopicOrPartitionError if one does not exist."""
         wanted = list(names)
 
         async def attempt() -> dict[str, TopicDescription]:
@@ -135,7 +136,7 @@ class TopicCalls(AdminBase):
     async def incremental_alter_configs(
         self, changes: Mapping[ConfigResource, Iterable[AlterConfig]], *, validate_only: bool = False
     ) -> None:
-        """Change single keys of configurations (KIP-339). Raises the first refusal."""
+        """Change single keys of configurations (KIP-339). Raises KafkaError of the first one that is refused."""
         resources = tuple(
             AlterConfigsResource(r.type, r.name, tuple(AlterableConfig(c.name, c.operation, c.value) for c in wanted))
             for r, wanted in changes.items()
@@ -166,7 +167,8 @@ class TopicCalls(AdminBase):
 
 
 def raise_final(code: int, message: str) -> None:
-    """Like `raise_for`, but a topic that does not exist is a final error: nobody waits for it."""
+    """Like `raise_for`, but a topic that does not exist is an error that is not retriable: the call must not wait
+    for somebody to create the topic."""
     if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
         error = UnknownTopicOrPartitionError(code, message)
         error.retriable = False
@@ -175,11 +177,11 @@ def raise_final(code: int, message: str) -> None:
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
-    by_hand = bool(topic.assignments)
+    assigned = bool(topic.assignments)  # then the two numbers must not be given
     return CreatableTopic(
         checked_topic(topic.name),
-        -1 if by_hand else topic.num_partitions,
-        -1 if by_hand else topic.replication_factor,
+        -1 if assigned else topic.num_partitions,
+        -1 if assigned else topic.replication_factor,
         tuple(CreatableReplicaAssignment(p, tuple(brokers)) for p, brokers in topic.assignments.items()),
         tuple(CreatableTopicConfig(name, value) for name, value in topic.configs.items()),
     )

@@ -1,6 +1,7 @@
 """Admin calls about transactions: list them, end them, fence their producers (SPEC T14)."""
 
 from collections.abc import Iterable
+from functools import partial
 
 from ottla.base.types import TopicPartition
 from ottla.client.admin.base import AdminBase
@@ -51,7 +52,8 @@ class TransactionCalls(AdminBase):
     async def list_transactions(
         self, pattern: str | None = None, states: Iterable[str] = (), *, producer_ids: Iterable[int] = ()
     ) -> list[TransactionListing]:
-        """Transactional ids on all coordinators whose whole id matches the regex `pattern` (KIP-664, KIP-1152)."""
+        """Transactional ids of all coordinators, sorted; with `pattern` only those that it matches as a whole
+        (KIP-664, KIP-1152)."""
 
         async def attempt() -> list[TransactionListing]:
             request = ListTransactionsRequest(tuple(states), tuple(producer_ids), -1, pattern)
@@ -68,7 +70,8 @@ class TransactionCalls(AdminBase):
         return await self._requests.repeat(attempt, "list_transactions")
 
     async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDescription]:
-        """The state of transactional ids. Raises TRANSACTIONAL_ID_NOT_FOUND for an id that is unknown or forgotten."""
+        """The state of transactional ids. For an id that the coordinator does not know, or has forgotten, raises
+        KafkaError with TRANSACTIONAL_ID_NOT_FOUND."""
 
         async def describe(transactional_id: str) -> TransactionDescription:
             request = DescribeTransactionsRequest((transactional_id,))
@@ -88,13 +91,13 @@ class TransactionCalls(AdminBase):
             )
 
         ids = list(transactional_ids)
-        calls = (self._requests.repeat(lambda i=i: describe(i), f"describe_transactions({i})") for i in ids)  # type: ignore[misc]
+        calls = (self._requests.repeat(partial(describe, i), f"describe_transactions({i})") for i in ids)
         return dict(zip(ids, await together(calls), strict=True))
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, list[ProducerDescription]]:
-        """The producers each partition's leader remembers, and where their open transactions begin."""
+        """The producers that each partition's leader knows, and where their open transactions begin."""
 
         async def describe(tp: TopicPartition) -> list[ProducerDescription]:
             leader = await self._requests.leader(tp)
@@ -105,7 +108,7 @@ class TransactionCalls(AdminBase):
             return [ProducerDescription(*producer) for producer in partition.active_producers]
 
         wanted = list(partitions)
-        calls = (self._requests.repeat(lambda tp=tp: describe(tp), f"describe_producers({tp})") for tp in wanted)  # type: ignore[misc]
+        calls = (self._requests.repeat(partial(describe, tp), f"describe_producers({tp})") for tp in wanted)
         return dict(zip(wanted, await together(calls), strict=True))
 
     async def end_transaction(
@@ -113,8 +116,8 @@ class TransactionCalls(AdminBase):
     ) -> TransactionOutcome:
         """Commit or abort a transaction that another producer left open (`detach_transaction`).
 
-        May be repeated: with the same handle and the same direction it answers ENDED again, for as long as no newer
-        transaction of this id has begun. Raises RequestTimeoutError when the outcome is unknown: repeat it.
+        It may be repeated: with the same handle and the same `commit` it returns ENDED again, as long as no newer
+        transaction of this id has begun. Raises RequestTimeoutError if the outcome is unknown: then call it again.
         """
         identity = ProducerIdentity(handle.producer_id, handle.producer_epoch)
         request = end_transaction(handle.transactional_id, identity, commit=commit)
@@ -135,7 +138,7 @@ class TransactionCalls(AdminBase):
     async def abort_transaction(
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
     ) -> None:
-        """Write an abort marker into one partition, for a transaction that no coordinator knows of (KIP-664)."""
+        """Write an abort marker into one partition, for a transaction that no coordinator knows (KIP-664)."""
 
         async def attempt() -> None:
             leader = await self._requests.leader(partition)
@@ -150,7 +153,10 @@ class TransactionCalls(AdminBase):
         await self._requests.repeat(attempt, f"abort_transaction({partition})")
 
     async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, ProducerIdentity]:
-        """Raise the epoch of transactional ids and abort what is open: their producers can write nothing more."""
+        """Raise the epoch of transactional ids and abort their open transactions. Their producers are fenced then.
+
+        Returns the new producer id and epoch of each.
+        """
 
         async def fence(transactional_id: str) -> ProducerIdentity:
             request = init_producer_id(transactional_id, self.config.default_api_timeout_ms, NO_IDENTITY)
@@ -161,5 +167,5 @@ class TransactionCalls(AdminBase):
             return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
         ids = list(transactional_ids)
-        calls = (self._requests.repeat(lambda i=i: fence(i), f"fence_producers({i})") for i in ids)  # type: ignore[misc]
+        calls = (self._requests.repeat(partial(fence, i), f"fence_producers({i})") for i in ids)
         return dict(zip(ids, await together(calls), strict=True))

@@ -11,18 +11,18 @@ from ottla.client.core.metadata import Node
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; -1 means the broker's default."""
+    """A topic to create. -1 means the broker's default."""
 
     name: str
     num_partitions: int = -1
     replication_factor: int = -1
     configs: Mapping[str, str] = field(default_factory=dict)
-    #: partition → broker ids, instead of the two numbers.
+    #: Partition → ids of its brokers. If it is given, the two numbers above do not count.
     assignments: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 class TopicListing(NamedTuple):
-    """A topic in a list."""
+    """One row of `list_topics`."""
 
     name: str
     topic_id: bytes
@@ -31,7 +31,7 @@ class TopicListing(NamedTuple):
 
 
 class PartitionDescription(NamedTuple):
-    """One partition: leader (-1 when there is none), its epoch, replicas and those in sync."""
+    """One partition: the leader (-1 if there is none), the leader epoch, the replicas, and the replicas in sync."""
 
     partition: int
     leader: int
@@ -41,7 +41,7 @@ class PartitionDescription(NamedTuple):
 
 
 class TopicDescription(NamedTuple):
-    """A topic and its partitions, by number."""
+    """A topic and its partitions, sorted by number."""
 
     name: str
     topic_id: bytes
@@ -50,7 +50,7 @@ class TopicDescription(NamedTuple):
 
 
 class ClusterDescription(NamedTuple):
-    """The cluster's id, its controller's node id (-1 when unknown), and its brokers."""
+    """The cluster's id, the node id of its controller (-1 if it is not known), and its brokers."""
 
     cluster_id: str
     controller_id: int
@@ -68,14 +68,14 @@ class ResourceType(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """A topic, broker or group whose configuration is meant."""
+    """A topic, broker or group that has a configuration."""
 
     type: ResourceType
     name: str
 
 
 class ConfigEntry(NamedTuple):
-    """One key of a resource's configuration; `value` is None when it is sensitive. `source` is Kafka's number."""
+    """One key of a resource's configuration. `value` is None if it is sensitive; `source` is Kafka's number."""
 
     name: str
     value: str | None
@@ -85,7 +85,7 @@ class ConfigEntry(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Whether the key has its default because nobody has set it."""
+        """Whether the key has Kafka's default value, because nobody has set it."""
         return self.source == DEFAULT_CONFIG_SOURCE
 
 
@@ -110,7 +110,7 @@ class AlterConfig(NamedTuple):
 
 
 class GroupListing(NamedTuple):
-    """A group in a list."""
+    """One row of `list_groups`."""
 
     group_id: str
     protocol_type: str
@@ -119,7 +119,7 @@ class GroupListing(NamedTuple):
 
 
 class MemberDescription(NamedTuple):
-    """A member of a group and what it was given."""
+    """A member of a group, and the partitions that it was given."""
 
     member_id: str
     group_instance_id: str | None
@@ -139,7 +139,7 @@ class GroupDescription(NamedTuple):
 
 
 class TransactionListing(NamedTuple):
-    """A transactional id in a list."""
+    """One row of `list_transactions`."""
 
     transactional_id: str
     producer_id: int
@@ -159,7 +159,7 @@ class TransactionDescription(NamedTuple):
 
 
 class ProducerDescription(NamedTuple):
-    """A producer as a partition remembers it; `transaction_start_offset` is -1 when it has no open transaction."""
+    """What a partition knows of a producer. `transaction_start_offset` is -1 if it has no open transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -170,13 +170,13 @@ class ProducerDescription(NamedTuple):
 
 
 class TransactionOutcome(Enum):
-    """The result of `end_transaction`. An unknown outcome is an exception and never one of these."""
+    """The result of `end_transaction`. If the outcome is unknown, the call raises an exception instead."""
 
-    #: It has ended as asked, by this call or by an earlier one.
+    #: The transaction has ended as asked, by this call or by an earlier one.
     ENDED = "ended"
-    #: It had ended in the other direction before, or nothing was open.
+    #: It had ended in the other way before, or there was no open transaction.
     REFUSED = "refused"
-    #: A newer producer of this id came in between; the coordinator aborted what was open.
+    #: A newer producer of this id has begun; the coordinator has aborted the transaction.
     FENCED = "fenced"
     #: The coordinator does not know the transactional id, or has forgotten it.
     FORGOTTEN = "forgotten"

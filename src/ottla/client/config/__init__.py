@@ -1,36 +1,35 @@
-"""Configuration keys that every client has, and how a parsed mapping becomes a typed, frozen object.
+"""Configuration keys that every client has, and how the user's mapping becomes a typed, frozen object.
 
-Names, defaults and ranges are Kafka's (clients 4.3). A field of a config class is its key with dots as underscores.
+Names, defaults and ranges are Kafka's (clients 4.3). A field of a config class is named like its key, with underscores
+for dots.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from ottla.base.config import REQUIRED, ConfigKey, ConfigSet, ConfigType, between, not_empty, one_of
+from ottla.base.config import REQUIRED, ConfigKey, ConfigSet, ConfigType, Standing, between, not_empty, one_of
 from ottla.base.errors import ConfigError
 
 _AT_LEAST_0 = between(0)
 
 COMMON_KEYS: tuple[ConfigKey, ...] = (
-    ConfigKey("bootstrap.servers", ConfigType.LIST, REQUIRED, "Brokers to start from, host:port", not_empty),
+    ConfigKey("bootstrap.servers", ConfigType.LIST, REQUIRED, "Brokers to connect to first, host:port", not_empty),
     ConfigKey("client.id", ConfigType.STRING, "", "Name of this client in the broker's logs and quotas"),
     ConfigKey("request.timeout.ms", ConfigType.INT, 30_000, "Longest wait for one answer", _AT_LEAST_0),
     ConfigKey("retry.backoff.ms", ConfigType.LONG, 100, "First pause before a request is repeated", _AT_LEAST_0),
-    ConfigKey("retry.backoff.max.ms", ConfigType.LONG, 1_000, "Longest pause between repetitions", _AT_LEAST_0),
-    ConfigKey("reconnect.backoff.ms", ConfigType.LONG, 50, "First pause before a new connection", _AT_LEAST_0),
-    ConfigKey("reconnect.backoff.max.ms", ConfigType.LONG, 1_000, "Longest pause between connections", _AT_LEAST_0),
-    ConfigKey(
-        "socket.connection.setup.timeout.ms", ConfigType.LONG, 10_000, "Longest wait for a connection", _AT_LEAST_0
-    ),
+    ConfigKey("retry.backoff.max.ms", ConfigType.LONG, 1_000, "Longest pause before a repetition", _AT_LEAST_0),
+    ConfigKey("reconnect.backoff.ms", ConfigType.LONG, 50, "First pause after a failed connect", _AT_LEAST_0),
+    ConfigKey("reconnect.backoff.max.ms", ConfigType.LONG, 1_000, "Longest pause after a failed connect", _AT_LEAST_0),
+    ConfigKey("socket.connection.setup.timeout.ms", ConfigType.LONG, 10_000, "Longest time for a connect", _AT_LEAST_0),
     ConfigKey(
         "connections.max.idle.ms",
         ConfigType.LONG,
         540_000,
-        "Unused connections are closed; -1 never",
+        "A connection is closed after being unused for so long; -1: never",
         between(-1),
     ),
-    ConfigKey("metadata.max.age.ms", ConfigType.LONG, 300_000, "Metadata is asked for again after this", _AT_LEAST_0),
+    ConfigKey("metadata.max.age.ms", ConfigType.LONG, 300_000, "Metadata is requested again after this", _AT_LEAST_0),
     ConfigKey(
         "metadata.recovery.strategy",
         ConfigType.STRING,
@@ -42,18 +41,19 @@ COMMON_KEYS: tuple[ConfigKey, ...] = (
         "metadata.recovery.rebootstrap.trigger.ms",
         ConfigType.LONG,
         300_000,
-        "Without metadata for so long, start again from bootstrap.servers (KIP-1102)",
+        "KIP-1102; this client tries bootstrap.servers as soon as no known broker answers",
         _AT_LEAST_0,
+        standing=Standing.WITHOUT_EFFECT,
     ),
     ConfigKey(
-        "security.protocol", ConfigType.STRING, "PLAINTEXT", "Only PLAINTEXT is spoken as yet", one_of("PLAINTEXT")
+        "security.protocol", ConfigType.STRING, "PLAINTEXT", "PLAINTEXT is the only one so far", one_of("PLAINTEXT")
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class CommonConfig:
-    """What connections and metadata need to know. Times are milliseconds."""
+    """The keys that connections and metadata use. Times are milliseconds."""
 
     bootstrap_servers: tuple[str, ...]
     client_id: str
@@ -70,7 +70,7 @@ class CommonConfig:
     security_protocol: str
 
     def bootstrap_addresses(self) -> list[tuple[str, int]]:
-        """`bootstrap.servers` as (host, port), or ConfigError for one that is not host:port."""
+        """`bootstrap.servers` as (host, port). Raises ConfigError for an entry that is not host:port."""
         return [_address(server) for server in self.bootstrap_servers]
 
 
@@ -86,13 +86,13 @@ def _address(server: str) -> tuple[str, int]:
 
 
 def client_keys(what: str, keys: Iterable[ConfigKey]) -> ConfigSet:
-    """The common keys and the given ones; a given key replaces a common one of the same name."""
+    """The common keys and the given ones. A given key replaces a common one of the same name."""
     own = {key.name: key for key in keys}
     return ConfigSet.of(what, [*(key for key in COMMON_KEYS if key.name not in own), *own.values()])
 
 
 def build(cls: type[ConfigT], config_set: ConfigSet, given: Mapping[str, object], **overrides: Any) -> ConfigT:
-    """Parse `given` into `cls`; `overrides` are field values that follow from other keys. Raises ConfigError."""
+    """Parse `given` into `cls`. `overrides` are values of fields, and replace what is given. Raises ConfigError."""
     parsed = config_set.parse(given)
     values: dict[str, Any] = {name.replace(".", "_").replace("-", "_"): value for name, value in parsed.items()}
     values.update(overrides)

@@ -3,14 +3,21 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ottla.base.config import ConfigKey, ConfigType, between
+from ottla.base.config import ConfigKey, ConfigType, Standing, between
 from ottla.client.config import CommonConfig, build, client_keys
 
 ADMIN_CONFIG = client_keys(
     "admin client",
     (
-        ConfigKey("default.api.timeout.ms", ConfigType.INT, 60_000, "Longest wait of one call", between(0)),
-        ConfigKey("retries", ConfigType.INT, 2**31 - 1, "Repetitions of a failed request", between(0)),
+        ConfigKey("default.api.timeout.ms", ConfigType.INT, 60_000, "Longest time of one call", between(0)),
+        ConfigKey(
+            "retries",
+            ConfigType.INT,
+            2**31 - 1,
+            "Only default.api.timeout.ms limits the repetitions",
+            between(0),
+            standing=Standing.WITHOUT_EFFECT,
+        ),
     ),
 )
 

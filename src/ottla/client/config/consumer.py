@@ -23,7 +23,7 @@ _DURATION = re.compile(
 
 
 def reset_time(policy: str, now_ms: int) -> int | None:
-    """The time that `auto.offset.reset` means, or None for none. Raises ConfigError for a duration that is not one."""
+    """The time (or SpecialTimestamp) that `auto.offset.reset` means; None for the policy none. Raises ConfigError."""
     match policy:
         case "earliest":
             return SpecialTimestamp.EARLIEST
@@ -48,7 +48,7 @@ def _reset_policy(value: object) -> str | None:
     return None
 
 
-#: Kafka's default is range and cooperative-sticky, which together are eager, as range alone is.
+#: Kafka's default is range and cooperative-sticky. A member with both rebalances eagerly, as with range alone.
 DEFAULT_STRATEGY = tuple(name for name in ("range", "cooperative-sticky") if name in BUILT_IN)
 
 CONSUMER_CONFIG = client_keys(
@@ -56,37 +56,45 @@ CONSUMER_CONFIG = client_keys(
     (
         ConfigKey("group.id", ConfigType.STRING, None, "The consumer group", not_empty),
         ConfigKey("group.instance.id", ConfigType.STRING, None, "Makes the member static (KIP-345)", not_empty),
-        ConfigKey("session.timeout.ms", ConfigType.INT, 45_000, "A silent member is expelled after this", between(1)),
+        ConfigKey(
+            "session.timeout.ms",
+            ConfigType.INT,
+            45_000,
+            "A member without heartbeats is expelled after this",
+            between(1),
+        ),
         ConfigKey("heartbeat.interval.ms", ConfigType.INT, 3_000, "Pause between heartbeats", between(1)),
-        ConfigKey("max.poll.interval.ms", ConfigType.INT, 300_000, "Longest pause between polls", between(1)),
+        ConfigKey("max.poll.interval.ms", ConfigType.INT, 300_000, "Longest time between two polls", between(1)),
         ConfigKey("max.poll.records", ConfigType.INT, 500, "Most records one poll returns", between(1)),
         ConfigKey(
             "partition.assignment.strategy", ConfigType.LIST, DEFAULT_STRATEGY, "Assignors, by preference", not_empty
         ),
         ConfigKey("enable.auto.commit", ConfigType.BOOLEAN, True, "Commit what poll() has returned, in the background"),
         ConfigKey("auto.commit.interval.ms", ConfigType.INT, 5_000, "Pause between automatic commits", _AT_LEAST_0),
-        ConfigKey("auto.offset.reset", ConfigType.STRING, "latest", "Where to start without an offset", _reset_policy),
+        ConfigKey(
+            "auto.offset.reset", ConfigType.STRING, "latest", "Where to start without a committed offset", _reset_policy
+        ),
         ConfigKey(
             "isolation.level",
             ConfigType.STRING,
             "read_uncommitted",
-            "Whether records of open and aborted transactions are seen",
+            "Whether to return records of open and aborted transactions",
             one_of("read_uncommitted", "read_committed"),
         ),
-        ConfigKey("fetch.min.bytes", ConfigType.INT, 1, "A fetch waits for so much", _AT_LEAST_0),
+        ConfigKey("fetch.min.bytes", ConfigType.INT, 1, "A fetch waits at the broker for so many bytes", _AT_LEAST_0),
         ConfigKey("fetch.max.bytes", ConfigType.INT, 52_428_800, "Most bytes of one fetch", _AT_LEAST_0),
         ConfigKey("fetch.max.wait.ms", ConfigType.INT, 500, "Longest wait for fetch.min.bytes", _AT_LEAST_0),
         ConfigKey("max.partition.fetch.bytes", ConfigType.INT, 1_048_576, "Most bytes of one partition", _AT_LEAST_0),
         ConfigKey("check.crcs", ConfigType.BOOLEAN, True, "Verify the checksum of every batch"),
-        ConfigKey("default.api.timeout.ms", ConfigType.INT, 60_000, "Longest wait of calls without one", _AT_LEAST_0),
+        ConfigKey(
+            "default.api.timeout.ms", ConfigType.INT, 60_000, "Longest time of calls without timeout_s", _AT_LEAST_0
+        ),
         ConfigKey("allow.auto.create.topics", ConfigType.BOOLEAN, True, "Ask the broker to create missing topics"),
         ConfigKey("exclude.internal.topics", ConfigType.BOOLEAN, True, "A pattern does not match Kafka's own topics"),
         ConfigKey("key.deserializer", ConfigType.OBJECT, None, "callable or object with deserialize(topic, data)"),
         ConfigKey("value.deserializer", ConfigType.OBJECT, None, "callable or object with deserialize(topic, data)"),
-        ConfigKey("client.rack", ConfigType.STRING, "", "Where this client is; assignors are told"),
-        ConfigKey(
-            "group.protocol", ConfigType.STRING, "classic", "Only the classic protocol as yet", one_of("classic")
-        ),
+        ConfigKey("client.rack", ConfigType.STRING, "", "Rack of this client, for assignors"),
+        ConfigKey("group.protocol", ConfigType.STRING, "classic", "classic is the only one so far", one_of("classic")),
     ),
 )
 
@@ -121,18 +129,19 @@ class ConsumerConfig(CommonConfig):
 
     @property
     def read_committed(self) -> bool:
-        """Whether only committed records are to be seen."""
+        """Whether the consumer returns only committed records."""
         return self.isolation_level == "read_committed"
 
 
 def consumer_config(given: Mapping[str, object]) -> ConsumerConfig:
-    """Parse and check `given`. Raises ConfigError for an unknown key, a bad value, or keys that contradict."""
+    """Parse and check `given`. Raises ConfigError for an unknown key, a bad value, or contradictory keys."""
     config = build(ConsumerConfig, CONSUMER_CONFIG, given)
     if config.heartbeat_interval_ms >= config.session_timeout_ms:
         raise ConfigError("heartbeat.interval.ms must be set lower than the session.timeout.ms")
     if config.heartbeat_interval_ms > config.session_timeout_ms / 3:
         log.warning(
-            "heartbeat.interval.ms (%d) is above a third of session.timeout.ms (%d): two lost ones expel the member",
+            "heartbeat.interval.ms (%d) is more than a third of session.timeout.ms (%d): the member is expelled after "
+            "two lost heartbeats; set it lower",
             config.heartbeat_interval_ms,
             config.session_timeout_ms,
         )
@@ -140,5 +149,5 @@ def consumer_config(given: Mapping[str, object]) -> ConsumerConfig:
         if given.get("enable.auto.commit") in (True, "true"):
             raise ConfigError("enable.auto.commit cannot be set to true when default group id (null) is used.")
         if config.group_instance_id is not None:
-            raise ConfigError("group.instance.id needs a group.id")
+            raise ConfigError("group.instance.id is set without group.id: set group.id, too")
     return config

@@ -16,17 +16,25 @@ _AT_LEAST_0 = between(0)
 PRODUCER_CONFIG = client_keys(
     "producer",
     (
-        ConfigKey("acks", ConfigType.STRING, "all", "Who must have a record", one_of("all", "-1", "0", "1")),
-        ConfigKey("enable.idempotence", ConfigType.BOOLEAN, True, "Every record once and in order (KIP-98)"),
+        ConfigKey(
+            "acks", ConfigType.STRING, "all", "Which replicas must have a record first", one_of("all", "-1", "0", "1")
+        ),
+        ConfigKey("enable.idempotence", ConfigType.BOOLEAN, True, "Each record is written once and in order (KIP-98)"),
         ConfigKey("retries", ConfigType.INT, 2**31 - 1, "Repetitions of a failed send", _AT_LEAST_0),
         ConfigKey(
-            "max.in.flight.requests.per.connection", ConfigType.INT, 5, "Unanswered sends to one broker", between(1)
+            "max.in.flight.requests.per.connection",
+            ConfigType.INT,
+            5,
+            "Most unanswered requests to one broker",
+            between(1),
         ),
         ConfigKey("delivery.timeout.ms", ConfigType.INT, 120_000, "From send() to success or failure", _AT_LEAST_0),
         ConfigKey("linger.ms", ConfigType.LONG, 5, "How long a batch may wait for more records", _AT_LEAST_0),
         ConfigKey("batch.size", ConfigType.INT, 16_384, "Bytes at which a batch is full", _AT_LEAST_0),
-        ConfigKey("buffer.memory", ConfigType.LONG, 33_554_432, "Bytes of unsent records", _AT_LEAST_0),
-        ConfigKey("max.block.ms", ConfigType.LONG, 60_000, "Longest wait for room or metadata", _AT_LEAST_0),
+        ConfigKey("buffer.memory", ConfigType.LONG, 33_554_432, "Most bytes of unacknowledged records", _AT_LEAST_0),
+        ConfigKey(
+            "max.block.ms", ConfigType.LONG, 60_000, "Longest wait for room in the buffer, or for metadata", _AT_LEAST_0
+        ),
         ConfigKey("max.request.size", ConfigType.INT, 1_048_576, "Largest request, in bytes", _AT_LEAST_0),
         ConfigKey(
             "compression.type",
@@ -35,11 +43,13 @@ PRODUCER_CONFIG = client_keys(
             "How batches are compressed",
             one_of("none", "gzip", "snappy", "lz4", "zstd"),
         ),
-        ConfigKey("compression.gzip.level", ConfigType.INT, -1, "1 to 9; -1 is the default", between(-1, 9)),
+        ConfigKey("compression.gzip.level", ConfigType.INT, -1, "1 to 9; -1: gzip's default", between(-1, 9)),
         ConfigKey("compression.lz4.level", ConfigType.INT, 9, "1 to 17", between(1, 17)),
         ConfigKey("compression.zstd.level", ConfigType.INT, 3, "-131072 to 22", between(-131_072, 22)),
-        ConfigKey("partitioner.class", ConfigType.OBJECT, None, "partition(topic, key, count) -> int; else Kafka's"),
-        ConfigKey("partitioner.ignore.keys", ConfigType.BOOLEAN, False, "Spread keyed records evenly as well"),
+        ConfigKey(
+            "partitioner.class", ConfigType.OBJECT, None, "callable(topic, key, count) -> int; none: Kafka's rule"
+        ),
+        ConfigKey("partitioner.ignore.keys", ConfigType.BOOLEAN, False, "Spread records evenly, also those with a key"),
         ConfigKey("key.serializer", ConfigType.OBJECT, None, "callable or object with serialize(topic, data)"),
         ConfigKey("value.serializer", ConfigType.OBJECT, None, "callable or object with serialize(topic, data)"),
         ConfigKey("transactional.id", ConfigType.STRING, None, "Turns transactions on", not_empty),
@@ -47,10 +57,16 @@ PRODUCER_CONFIG = client_keys(
             "metadata.max.idle.ms",
             ConfigType.LONG,
             300_000,
-            "A topic that was not sent to for so long is forgotten",
+            "A topic is forgotten after no record was sent to it for so long",
             between(5_000),
         ),
-        ConfigKey("transaction.timeout.ms", ConfigType.INT, 60_000, "The coordinator aborts after this", between(1)),
+        ConfigKey(
+            "transaction.timeout.ms",
+            ConfigType.INT,
+            60_000,
+            "The coordinator aborts a transaction after this",
+            between(1),
+        ),
     ),
 )
 
@@ -88,7 +104,7 @@ class ProducerConfig(CommonConfig):
 
     @property
     def compression_level(self) -> int | None:
-        """The level of the chosen codec, or None for the codec's own."""
+        """The level of the chosen codec; None for the codec's default."""
         level = {
             "gzip": self.compression_gzip_level,
             "lz4": self.compression_lz4_level,
@@ -98,7 +114,7 @@ class ProducerConfig(CommonConfig):
 
 
 def producer_config(given: Mapping[str, object]) -> ProducerConfig:
-    """Parse and check `given`. Raises ConfigError for an unknown key, a bad value, or keys that contradict."""
+    """Parse and check `given`. Raises ConfigError for an unknown key, a bad value, or contradictory keys."""
     if isinstance(given.get("acks"), int):  # Kafka's type is a string, users write numbers
         given = {**given, "acks": str(given["acks"])}
     config = _with_idempotence(build(ProducerConfig, PRODUCER_CONFIG, given), given)
@@ -108,7 +124,7 @@ def producer_config(given: Mapping[str, object]) -> ProducerConfig:
 
 
 def _with_idempotence(config: ProducerConfig, given: Mapping[str, object]) -> ProducerConfig:
-    """Kafka's rule: a contradiction is an error if idempotence was asked for, else it turns idempotence off."""
+    """Kafka's rule: a contradiction is an error if the user has set idempotence; otherwise it turns idempotence off."""
     if not config.enable_idempotence:
         return config
     if config.max_in_flight_requests_per_connection > _MAX_IN_FLIGHT_WITH_IDEMPOTENCE:
@@ -124,7 +140,7 @@ def _with_idempotence(config: ProducerConfig, given: Mapping[str, object]) -> Pr
         return config
     if "enable.idempotence" in given:
         raise ConfigError(problem)
-    log.info("idempotence is off: retries is %s and acks is %s", config.retries, config.acks)
+    log.info("idempotence is off, because retries is %s and acks is %s", config.retries, config.acks)
     return replace(config, enable_idempotence=False)
 
 

@@ -1,11 +1,11 @@
-"""The cluster as one client sees it: a connection per broker, and metadata that is kept fresh.
+"""The cluster as a client sees it: connections to brokers, and metadata that is kept fresh.
 
-One task asks for metadata: every `metadata.max.age.ms`, and when somebody who met an outdated answer calls
-`request_update`. Whoever needs the news waits with `refreshed`. When no known broker can be reached the addresses of
-`bootstrap.servers` are tried again (KIP-899).
+One task asks for metadata: every `metadata.max.age.ms`, and after each `request_update`, which is called when something
+that is known turns out to be out of date. `refreshed` waits for the next metadata. When no known broker can be reached,
+the task tries the addresses of `bootstrap.servers` again (KIP-899).
 
-A cluster may serve several clients, one after the other or at once: give it to them as an argument, and close it
-yourself when they are closed.
+Several clients may share a cluster, at once or one after the other. Give it to them as an argument, and close it
+yourself after you have closed them.
 """
 
 import asyncio
@@ -32,56 +32,63 @@ from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, 
 log = logging.getLogger("ottla.client")
 
 T = TypeVar("T")
-#: Called with the snapshot before and after an update.
+#: Called with the snapshots before and after a change.
 Listener = Callable[[ClusterSnapshot, ClusterSnapshot], object]
-#: Called when a connection of this broker and for this purpose has been lost or closed.
+#: Called with broker and channel when their connection has been lost or closed.
 DisconnectListener = Callable[[int, Channel], object]
 
 
 class _Peer:
-    """What is known about reaching one broker."""
+    """The connection to one broker for one channel, and what is known of earlier attempts to open it."""
 
     def __init__(self, backoff: Backoff) -> None:
         self.backoff = backoff
+        #: The earliest time for the next attempt to connect.
         self.not_before_s = 0.0
         self.connection: Connection | None = None
+        #: The attempt that is under way.
         self.connecting: asyncio.Future[Connection] | None = None
 
 
 class Cluster:
-    """Connections and metadata of one client. All methods belong to one event loop."""
+    """Connections and metadata. All methods belong to one event loop."""
 
     def __init__(self, config: CommonConfig, rng: random.Random, *, auto_create_topics: bool = False) -> None:
         self.config = config
         self.rng = rng
         self.snapshot = ClusterSnapshot()
         self.supervisor = Supervisor("the client's view of the cluster")
+        #: Keep metadata of all topics, not only of those that are tracked.
         self.all_topics = False
         self._listeners: list[Listener] = []
         self._disconnect_listeners: list[DisconnectListener] = []
         self._auto_create_topics = auto_create_topics
-        #: Topics that somebody has asked for and no broker has described yet: the broker may make them.
+        #: Tracked topics that no broker has described yet: the broker may create them.
         self._to_create: set[str] = set()
+        #: Brokers of `bootstrap.servers`; their ids are negative.
         self._bootstrap = [Node(-1 - i, h, p) for i, (h, p) in enumerate(config.bootstrap_addresses())]
+        #: Topics that are tracked.
         self._topics: set[str] = set()
-        #: Topics by who has tracked them, of those that say so.
+        #: Who has tracked which topics, for those who gave `by`.
         self._needed: dict[object, set[str]] = {}
         self._peers: dict[tuple[int, Channel], _Peer] = {}
+        #: Set when metadata is to be asked for.
         self._wanted = asyncio.Event()
+        #: Those who wait in `refreshed`.
         self._waiters: list[asyncio.Future[None]] = []
         self._updater: asyncio.Task[None] | None = None
         self._last_error: ClientError | None = None
         self.supervisor.on_crash(self._crashed)
 
     async def start(self) -> None:
-        """Begin to keep metadata. Does not wait for a broker. Raises why the cluster was ended, if it was."""
+        """Begin to keep metadata. Does not wait for a broker. Raises an error if the cluster has ended."""
         self.supervisor.check()
         if self._updater is None:
             self._updater = self.supervisor.spawn(self._keep_metadata(), "ottla-metadata")
             self.request_update()
 
     async def close(self) -> None:
-        """Close every connection. Idempotent."""
+        """Ask for no more metadata, and close every connection. Idempotent."""
         await self.supervisor.close()
         self._disconnect_listeners.clear()
         for peer in list(self._peers.values()):
@@ -93,26 +100,26 @@ class Cluster:
             if peer.connection is not None:
                 peer.connection.abort(failure)
 
-    # who hears of changes
+    # listeners
 
     def on_update(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with the snapshot before and after every update; returns how to take that back."""
+        """Call `listener` after every change of the snapshot. Returns a function that removes the listener."""
         self._listeners.append(listener)
         return lambda: _remove(self._listeners, listener)
 
     def on_disconnect(self, listener: DisconnectListener) -> Callable[[], None]:
-        """Call `listener` when a connection has been lost or closed; returns how to take that back."""
+        """Call `listener` when a connection is lost or closed. Returns a function that removes the listener."""
         self._disconnect_listeners.append(listener)
         return lambda: _remove(self._disconnect_listeners, listener)
 
-    # back-off and deadlines in this client's configuration
+    # repeated attempts
 
     def backoff(self) -> Backoff:
-        """`retry.backoff.ms` to `retry.backoff.max.ms`."""
+        """Pauses from `retry.backoff.ms` to `retry.backoff.max.ms`."""
         return Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms, self.rng)
 
     async def retrying(self, attempt: Callable[[], Awaitable[T]], *, what: str, timeout_ms: float) -> T:
-        """`attempt` until it succeeds; metadata is asked for anew after each failure."""
+        """Call `attempt` until it succeeds; ask for metadata after each failure. Raises what `repeat` raises."""
         return await repeat(
             attempt,
             what=what,
@@ -124,12 +131,12 @@ class Cluster:
     # connections
 
     def open_connection(self, node_id: int, channel: Channel = Channel.MAIN) -> Connection | None:
-        """The connection to a broker if there is a live one to where metadata says that it listens."""
+        """The open connection to a broker, if there is one."""
         peer = self._peers.get((node_id, channel))
         return peer.connection if peer is not None and peer.connection is not None and peer.connection.is_open else None
 
     async def connection(self, node_id: int, channel: Channel = Channel.MAIN) -> Connection:
-        """A live connection to a broker, opened if need be. Raises DisconnectedError, RequestTimeoutError."""
+        """An open connection to a broker; connects if there is none. Raises DisconnectedError, RequestTimeoutError."""
         connection = self.open_connection(node_id, channel)
         if connection is not None:
             return connection
@@ -137,7 +144,7 @@ class Cluster:
         peer = self._peer(node_id, channel)
         if peer.connecting is None:
             peer.connecting = self.supervisor.future()
-            peer.connecting.add_done_callback(_looked_at)
+            peer.connecting.add_done_callback(_retrieve_exception)
             self.supervisor.spawn(self._connect(node_id, channel, peer), f"ottla-connect-{node_id}")
         return await asyncio.shield(peer.connecting)
 
@@ -151,7 +158,7 @@ class Cluster:
         cap: int | None = None,
         channel: Channel = Channel.MAIN,
     ) -> Any:
-        """Send `message` to a broker and return the decoded answer, in the highest version both speak.
+        """Send `message` to a broker, in the highest version that both support, and return the decoded answer.
 
         Raises DisconnectedError, RequestTimeoutError, UnsupportedVersionError.
         """
@@ -168,7 +175,10 @@ class Cluster:
         return await self.request(self.least_loaded(), api, message, timeout_ms=timeout_ms, cap=cap)
 
     def least_loaded(self) -> int:
-        """The broker to ask when any will do, connected and idle ones first; a bootstrap server if none is known."""
+        """The broker to ask when any will do. Connected brokers with few requests in flight come first.
+
+        While no broker is known, it is one of `bootstrap.servers`.
+        """
         now = asyncio.get_running_loop().time()
 
         def cost(node_id: int) -> tuple[int, float, float]:
@@ -181,7 +191,7 @@ class Cluster:
         return min(self._known_nodes(), key=cost)
 
     async def versions(self) -> BrokerVersions:
-        """Versions and feature levels as any broker tells them."""
+        """Versions and feature levels, from any broker."""
         return (await self.connection(self.least_loaded())).versions
 
     def _known_nodes(self) -> list[int]:
@@ -200,7 +210,7 @@ class Cluster:
         if known is None:
             known = next((node for node in self._bootstrap if node.node_id == node_id), None)
         if known is None:
-            raise DisconnectedError(f"broker {node_id} is not in the cluster's metadata")
+            raise DisconnectedError(f"broker {node_id} is not in the cluster's metadata: its address is not known")
         return known
 
     async def _connect(self, node_id: int, channel: Channel, peer: _Peer) -> None:
@@ -243,11 +253,11 @@ class Cluster:
     # metadata
 
     def track(self, topics: Iterable[str], *, by: object = None) -> bool:
-        """Keep metadata of these topics as well, until `by` has no more use for them; says whether any is new.
+        """Keep metadata of these topics, too, until `by` untracks them. Returns whether any of them is new.
 
-        Where the cluster was made with `auto_create_topics`, a topic that is not known may be made by the broker, once:
-        one that is deleted later is not made again by a client that has no more use for it. Raises KafkaError for a
-        name that no topic can have, and keeps none of them.
+        With `auto_create_topics` the broker may create a topic that is not known, but only once for each call of
+        `track`. So a client that no longer uses a topic does not create it again after it was deleted. Raises
+        KafkaError, and tracks nothing, if no topic can have one of the names.
         """
         wanted = {checked_topic(topic) for topic in topics}
         if by is not None:
@@ -263,7 +273,7 @@ class Cluster:
         return bool(added)
 
     def untrack(self, topics: Iterable[str], *, by: object = None) -> None:
-        """`by` has no more use for these topics: keep no metadata of those that nobody else has tracked."""
+        """`by` does not need these topics any more: forget those that nobody else has tracked."""
         gone = self._topics & set(topics)
         self._needed.get(by, set()).difference_update(gone)
         gone = gone.difference(*self._needed.values())
@@ -273,13 +283,13 @@ class Cluster:
             self.learn(self.snapshot.without(gone))
 
     def request_update(self) -> None:
-        """Have metadata asked for soon."""
+        """Ask for metadata soon; does not wait."""
         self._wanted.set()
 
     async def refreshed(self, timeout_ms: float | None = None) -> None:
-        """Wait for metadata that was asked for after this call. Raises RequestTimeoutError.
+        """Wait for metadata that is requested after this call. Raises RequestTimeoutError.
 
-        `timeout_ms` is `request.timeout.ms` when it is not given.
+        Without `timeout_ms` it waits for `request.timeout.ms`.
         """
         self.supervisor.check()
         if timeout_ms is None:
@@ -295,23 +305,24 @@ class Cluster:
                 raise
             why = f": {self._last_error}" if self._last_error else ""
             raise RequestTimeoutError(
-                f"no broker of {', '.join(self.config.bootstrap_servers)} answered within {timeout_ms:.0f} ms{why}"
+                f"no broker sent metadata within {timeout_ms:.0f} ms; bootstrap.servers is "
+                f"{', '.join(self.config.bootstrap_servers)}{why}"
             ) from self._last_error
 
     async def ensure_metadata(self, timeout_ms: float) -> ClusterSnapshot:
-        """The snapshot, waiting for the first one. Raises RequestTimeoutError."""
+        """The snapshot; waits while no broker is known yet. Raises RequestTimeoutError."""
         if not self.snapshot.nodes:
             await self.refreshed(timeout_ms)
         return self.snapshot
 
     def leave(self, by: object) -> None:
-        """`by` has ended, and needs no topic."""
+        """`by` has ended: it needs no topic any more."""
         self._needed.pop(by, None)
 
     async def wait_for_topic(self, topic: str, timeout_ms: float, *, by: object = None) -> None:
-        """Wait until `topic` has partitions with known metadata.
+        """Wait until the partitions of `topic` are known.
 
-        Raises the broker's answer if it is final, else RequestTimeoutError.
+        Raises the broker's error if it is not retriable, else RequestTimeoutError.
         """
         self.track([topic], by=by)
         if self.snapshot.partition_count(topic) == 0:
@@ -320,7 +331,8 @@ class Cluster:
             await self.retrying(attempt, what=f"metadata of topic {topic}", timeout_ms=timeout_ms)
 
     async def require_topic(self, topic: str) -> None:
-        """Ask for a tracked topic's metadata unless it is known. Raises the broker's answer if there are none."""
+        """Ask for metadata if the partitions of a tracked topic are not known. Raises the broker's error if they are
+        still not known after that."""
         if self.snapshot.partition_count(topic) == 0:
             await self.refreshed()
         if self.snapshot.partition_count(topic) == 0:
@@ -328,7 +340,7 @@ class Cluster:
             raise KafkaError.of(code, f"topic {topic}")
 
     async def look_up(self, topics: Iterable[str] | None) -> ClusterSnapshot:
-        """The cluster with these topics (None: all) as a broker describes it now. One attempt; nothing is kept.
+        """A snapshot with these topics (None: all), as a broker describes them now. One attempt. It is not kept.
 
         Raises KafkaError for a name that no topic can have.
         """
@@ -336,7 +348,7 @@ class Cluster:
         return self.snapshot.updated(await self._ask_for_metadata(wanted, create=False), whole=True)
 
     def learn(self, snapshot: ClusterSnapshot) -> None:
-        """Replace the snapshot and tell the listeners."""
+        """Replace the snapshot and call the listeners. Disconnect from brokers whose address has changed."""
         before, self.snapshot = self.snapshot, snapshot
         for (node_id, _), peer in list(self._peers.items()):
             known, node = before.nodes.get(node_id), snapshot.nodes.get(node_id)
@@ -369,7 +381,7 @@ class Cluster:
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(None)
-            # at most one request in a back-off, however many ask for it
+            # a short pause, so that many calls of `request_update` become few requests
             if not self._waiters:
                 await asyncio.sleep(self.config.retry_backoff_ms / 1000 * 0.1)
 
@@ -386,7 +398,7 @@ class Cluster:
         self._last_error = None
         snapshot = self.snapshot.updated(response, whole=topics is None)
         self._to_create -= snapshot.topics.keys()
-        if topics is not None:  # some may have been given up since they were asked for
+        if topics is not None:  # some may have been untracked while the answer was on its way
             snapshot = snapshot.without(snapshot.topics.keys() & topics - self._topics)
         self.learn(snapshot)
 
@@ -395,9 +407,9 @@ class Cluster:
         response = await self._ask_somebody(MetadataRequest(topics=named, allow_auto_topic_creation=create))
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
             self._forget_nodes()
-            raise DisconnectedError("the broker asked to start again from bootstrap.servers")
+            raise DisconnectedError("the broker has told the client to begin again from bootstrap.servers")
         if not response.brokers:
-            raise DisconnectedError("the broker does not know its cluster yet")
+            raise DisconnectedError("the broker's metadata names no broker: it does not know its cluster yet")
         return response
 
     async def _ask_somebody(self, request: MetadataRequest) -> MetadataResponse:
@@ -422,7 +434,8 @@ class Cluster:
         self.snapshot = self.snapshot._replace(nodes={})
 
     def _close_idle(self) -> None:
-        """Close connections unused for `connections.max.idle.ms`, and bootstrap ones once brokers are known."""
+        """Close connections that were not used for `connections.max.idle.ms`, and those to `bootstrap.servers` once
+        the brokers are known."""
         idle_ms = self.config.connections_max_idle_ms
         now = asyncio.get_running_loop().time()
         for (node_id, _), peer in list(self._peers.items()):
@@ -440,7 +453,7 @@ def _remove(listeners: list[T], listener: T) -> None:
         listeners.remove(listener)
 
 
-def _looked_at(connecting: "asyncio.Future[Connection]") -> None:
-    """A failure is told to who waits. When they have given up by then, asyncio must not print it as forgotten."""
+def _retrieve_exception(connecting: "asyncio.Future[Connection]") -> None:
+    """Callers that wait get the exception. If none waits any more, asyncio would log it as never retrieved."""
     if not connecting.cancelled():
         connecting.exception()

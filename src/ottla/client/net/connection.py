@@ -1,9 +1,9 @@
-"""One connection to one broker: frames out, frames in, each answer to its request.
+"""One connection to one broker: it sends requests, and gives each answer to its request.
 
-A broker answers the requests of one connection in the order they came, so what waits is a queue and an answer belongs
-to its head; a correlation id that does not fit means that bytes were lost, and the connection is closed. A request that
-is not answered in time closes the connection too, as Kafka's clients do: its late answer must not meet a newer request,
-and a broker that is silent to one request is best asked anew.
+A broker answers the requests of a connection in their order. So the requests that wait are a queue, and an answer
+belongs to the first of them. If its correlation id is another one, bytes were lost, and the connection is closed. It is
+also closed when a request is not answered in time, as in Kafka's own clients: a late answer must not be taken for the
+answer to a newer request, and a new connection often helps when a broker does not answer.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResp
 log = logging.getLogger("ottla.client")
 
 _MAX_CORRELATION_ID = 2**31 - 1
-#: Where the error code stands in an ApiVersions answer: after the correlation id. It is there in every version.
+#: Where the error code is in an answer to ApiVersions: behind the correlation id, in every version.
 _API_VERSIONS_ERROR_AT = 4
 
 
@@ -42,13 +42,13 @@ class _Waiting:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """A live connection. Make one with `connect`; `versions` is set after the handshake."""
+    """A connection. Make one with `connect`; after that `versions` is set."""
 
     def __init__(self, client_id: str, name: str) -> None:
         self.name = name
         self.versions = BrokerVersions({}, {})
         self.last_used_s = 0.0
-        #: Called once, when nothing can be sent here any more; after that what waits fails.
+        #: Called once, when nothing can be sent here any more. After that the requests that wait fail.
         self.on_lost: Callable[[], object] | None = None
         self._client_id = client_id
         self._frames = FrameBuffer(MAX_RESPONSE_BYTES)
@@ -58,7 +58,7 @@ class Connection(asyncio.BufferedProtocol):
         self._lost: Exception | None = None
         self._loop = asyncio.get_running_loop()
         self._throttle = Throttle()
-        #: Frames that wait until the broker's quotas allow more.
+        #: Frames that wait until the broker's throttle time is over.
         self._held: list[bytes] = []
         self._release_timer: asyncio.TimerHandle | None = None
         self._paused = False
@@ -67,7 +67,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for their answer."""
+        """How many requests wait for their answers."""
         return len(self._waiting)
 
     @property
@@ -77,7 +77,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_writable(self) -> bool:
-        """Whether the socket keeps up with what was written, and the broker's quotas allow more."""
+        """Whether the socket accepts more bytes now, and no throttle time runs."""
         return self._writable.is_set()
 
     # what asyncio calls
@@ -94,7 +94,7 @@ class Connection(asyncio.BufferedProtocol):
             for frame in self._frames.commit(nbytes):
                 self._answered(frame)
         except WireError as error:
-            reason = DisconnectedError(f"{self.name} sent what is not Kafka's protocol: {error}")
+            reason = DisconnectedError(f"{self.name} has sent bytes that are not Kafka's protocol: {error}")
             reason.__cause__ = error
             self.abort(reason)
 
@@ -116,9 +116,9 @@ class Connection(asyncio.BufferedProtocol):
     # what clients call
 
     def send(self, api: ApiKey, version: int, message: tuple[Any, ...], timeout_ms: float) -> "asyncio.Future[Any]":
-        """Send a request now; the future gets the decoded answer, DisconnectedError or RequestTimeoutError.
+        """Send a request; the future gets the decoded answer, DisconnectedError or RequestTimeoutError.
 
-        While the broker's quotas ask for silence it waits here, and `timeout_ms` begins after that.
+        While a throttle time runs, the request waits here. Then `timeout_ms` begins after the throttle time.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._transport is None or self._lost is not None:
@@ -138,23 +138,23 @@ class Connection(asyncio.BufferedProtocol):
         self._write(encode_request(api, version, self._next_correlation_id(), self._client_id, message))
 
     async def drained(self) -> None:
-        """Wait until the socket takes more bytes."""
+        """Wait until `is_writable`, or until the connection is lost."""
         await self._writable.wait()
 
     def abort(self, reason: Exception) -> None:
-        """Close now; everything that waits fails with `reason`."""
+        """Close now; every request that waits fails with `reason`."""
         self._fail(reason)
         if self._transport is not None:
             self._transport.abort()
 
     def close(self) -> None:
-        """Close after what was written has been sent."""
+        """Close as soon as the bytes that were written have been sent."""
         self._fail(DisconnectedError(f"connection to {self.name} was closed"))
         if self._transport is not None:
             self._transport.close()
 
     async def handshake(self, timeout_ms: float) -> None:
-        """Learn the broker's versions and features (KIP-35, KIP-511, KIP-584)."""
+        """Ask the broker for its versions and features (KIP-35, KIP-511, KIP-584)."""
         api = API[ApiKey.API_VERSIONS]
         request = ApiVersionsRequest("ottla", "0.1.0")
         answer: ApiVersionsResponse = await self.send(ApiKey.API_VERSIONS, api.max_version, request, timeout_ms)
@@ -171,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
     # inside
 
     def _write(self, frame: bytes) -> float:
-        """Write `frame`, or hold it while the broker wants silence; seconds until it goes out."""
+        """Write `frame`, or hold it while a throttle time runs. Returns in how many seconds it will be written."""
         assert self._transport is not None
         self.last_used_s = self._loop.time()
         wait_s = self._throttle.left_s(self.last_used_s)
@@ -181,12 +181,12 @@ class Connection(asyncio.BufferedProtocol):
         self._held.append(frame)
         self._writable.clear()
         if self._release_timer is None:
-            log.debug("%s asks for %.3f s of silence", self.name, wait_s)
+            log.debug("%s throttles this client: the next request is sent after %.3f s", self.name, wait_s)
             self._release_timer = self._loop.call_later(wait_s, self._release)
         return wait_s
 
     def _release(self) -> None:
-        """The silence is over, unless a later answer made it longer."""
+        """Write the frames that were held, unless a later answer has made the throttle time longer."""
         self._release_timer = None
         wait_s = self._throttle.left_s(self._loop.time())
         if wait_s > 0.0:
@@ -204,15 +204,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def _answered(self, frame: Buffer) -> None:
         if not self._waiting:
-            raise WireError("an answer came that nobody asked for")
+            raise WireError("an answer without a request")
         waiting = self._waiting.popleft()
         waiting.timer.cancel()
         try:
             correlation_id, message = decode_response(waiting.api, _version_of(waiting, frame), frame)
             if correlation_id != waiting.correlation_id:
-                raise WireError(f"answer {correlation_id} came where {waiting.correlation_id} was due")
+                raise WireError(f"an answer to request {correlation_id} instead of {waiting.correlation_id}")
         except Exception:
-            self._waiting.appendleft(waiting)  # it fails together with the others
+            self._waiting.appendleft(waiting)  # so that it fails together with the others
             raise
         silence_s = self._throttle.answered(message, self._loop.time())
         if silence_s > 0.0:
@@ -221,7 +221,7 @@ class Connection(asyncio.BufferedProtocol):
             waiting.future.set_result(message)
 
     def _put_off_timeouts(self, silence_s: float) -> None:
-        """What is on its way, or held, is not read by the broker for so long."""
+        """Requests that are on their way, or held, get so much more time: the broker does not read them before."""
         for waiting in self._waiting:
             waiting.timer.cancel()
             waiting.deadline_s += silence_s
@@ -256,7 +256,8 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def _version_of(waiting: _Waiting, frame: Buffer) -> int:
-    """The version an answer is in: the request's, but a broker refuses an unknown ApiVersions in version 0."""
+    """The version of an answer: that of its request. But if a broker does not know the version of an ApiVersions
+    request, it answers in version 0."""
     if waiting.api is ApiKey.API_VERSIONS and waiting.version:
         code = int.from_bytes(frame[_API_VERSIONS_ERROR_AT : _API_VERSIONS_ERROR_AT + 2], "big", signed=True)
         return 0 if code == ErrorCode.UNSUPPORTED_VERSION else waiting.version
@@ -266,7 +267,7 @@ def _version_of(waiting: _Waiting, frame: Buffer) -> int:
 async def connect(
     host: str, port: int, client_id: str, setup_timeout_ms: float, request_timeout_ms: float
 ) -> Connection:
-    """Open a connection and shake hands. Raises DisconnectedError or RequestTimeoutError."""
+    """Open a connection and ask for the broker's versions. Raises DisconnectedError or RequestTimeoutError."""
     loop = asyncio.get_running_loop()
     name = f"{host}:{port}"
     try:
@@ -274,7 +275,7 @@ async def connect(
             _, connection = await loop.create_connection(lambda: Connection(client_id, name), host, port)
     except TimeoutError:
         raise DisconnectedError(f"no connection to {name} within {setup_timeout_ms:.0f} ms") from None
-    except (OSError, UnicodeError) as error:  # UnicodeError: a host that cannot be a name
+    except (OSError, UnicodeError) as error:  # UnicodeError: no host can have this name
         raise DisconnectedError(f"cannot connect to {name}: {error}") from error
     try:
         await connection.handshake(request_timeout_ms)

@@ -1,4 +1,4 @@
-"""Reading and writing a group's committed offsets, for consumers and admins alike."""
+"""Read and write a group's committed offsets: for the admin client, and for a consumer's `committed()`."""
 
 from collections.abc import Collection, Mapping
 
@@ -24,9 +24,9 @@ async def fetch_committed(
     *,
     require_stable: bool = False,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """One attempt at the committed offsets of `partitions` (None: all there are); those without one are not in it.
+    """The committed offsets of `partitions` (None: of all), without partitions that have none. One attempt.
 
-    With `require_stable` an offset in an open transaction is a retriable error (KIP-447).
+    With `require_stable` an offset that belongs to an open transaction is a retriable error (KIP-447).
     """
     request = committed_request(snapshot, group_id, partitions, require_stable=require_stable)
     answer: OffsetFetchResponse = await coordinators.request(
@@ -43,7 +43,7 @@ async def fetch_committed(
                 coordinators.check(_GROUP, group_id, p.error_code, f"group {group_id}, {tp}")
                 if p.committed_offset >= 0:
                     found[tp] = OffsetAndMetadata(p.committed_offset, p.metadata or "", p.committed_leader_epoch)
-    _require_whole(group_id, left_out)  # silence does not mean that nothing was committed
+    _require_whole(group_id, left_out)  # a partition that is left out may still have a committed offset
     if not answer.groups:
         raise IncompleteAnswerError(f"the coordinator says nothing about group {group_id}")
     return found
@@ -54,9 +54,9 @@ async def commit_offsets(
     member: ConsumerGroupMetadata,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> None:
-    """One attempt at committing `offsets`. Raises KafkaError of the first partition that was refused.
+    """Commit `offsets`. One attempt. Raises the KafkaError of the first partition that the broker refuses.
 
-    Raises IncompleteAnswerError if the broker says nothing about one: to commit again does no harm.
+    Raises IncompleteAnswerError, which is retriable, if the answer leaves one out: to commit again does no harm.
     """
     request = commit_request(member, offsets)
     answer: OffsetCommitResponse = await coordinators.request(
@@ -72,6 +72,6 @@ async def commit_offsets(
 
 
 def _require_whole(group_id: str, left_out: Collection[TopicPartition]) -> None:
-    """Raise IncompleteAnswerError if there are partitions that an answer says nothing about."""
+    """Raise IncompleteAnswerError if an answer has left out partitions."""
     if left_out:
         raise IncompleteAnswerError(f"group {group_id}: the coordinator says nothing about {min(left_out)}")

@@ -1,4 +1,4 @@
-"""Asking leaders where times and ends are in their logs (ListOffsets)."""
+"""Ask leaders for the offsets of times in their logs (ListOffsets)."""
 
 import asyncio
 from collections.abc import Mapping
@@ -24,8 +24,8 @@ async def list_offsets(
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """The offset of each partition at its time (milliseconds, or a SpecialTimestamp); -1 where there is none.
 
-    Retried within `timeout_ms`, for partitions that failed only. With `leave_out_gone` partitions that the cluster does
-    not know (any more) are left out; else they are waited for. Raises RequestTimeoutError, KafkaError.
+    For `timeout_ms`, partitions that failed are asked for again. With `leave_out_gone` partitions that the cluster does
+    not know are left out; otherwise this waits for them. Raises RequestTimeoutError, KafkaError.
     """
     found: dict[TopicPartition, OffsetAndTimestamp] = {}
 

@@ -1,8 +1,8 @@
-"""The tasks of one client, and everything in it that waits: none of them ends unheard.
+"""The tasks of one client, and everything in it that waits. When one of them fails, the user hears of it.
 
-An exception that nobody expected, in a task, a timer or a callback of the loop, is a fault of this client's own. It
-*crashes* the client: the fault is logged, every task is cancelled, and every call that waits, or comes later, raises
-InternalError with the fault as its cause. A client that waits in silence for something that will not come is worse.
+An unexpected exception in a task, a timer or a callback of the loop is a fault of the client itself. It *crashes* the
+client: the fault is logged, every task is cancelled, and every call that waits, and every later call, raises
+InternalError with the fault as its cause. Otherwise the client might wait in silence for something that never comes.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ class Supervisor:
     """Owns tasks and futures. Everything but the constructor belongs to one event loop."""
 
     def __init__(self, name: str) -> None:
-        """`name` is for the log and for error messages: "the producer"."""
+        """`name` stands in log lines and error messages: "the producer"."""
         self.name = name
-        #: Why nothing can be done any more: InternalError after a crash, DisconnectedError after `close`.
+        #: Why the client has ended: InternalError after a crash; after `close` its reason, or DisconnectedError.
         self.failure: ClientError | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waiting: set[asyncio.Future[Any]] = set()
@@ -31,7 +31,7 @@ class Supervisor:
         self._crash_listeners: list[Callable[[InternalError], object]] = []
 
     def on_crash(self, listener: Callable[[InternalError], object]) -> Callable[[], None]:
-        """Call `listener` once when the client crashes; returns how to take that back."""
+        """Call `listener` once if the client crashes. Returns a function that removes the listener."""
         self._crash_listeners.append(listener)
         return lambda: self._crash_listeners.remove(listener) if listener in self._crash_listeners else None
 
@@ -41,7 +41,7 @@ class Supervisor:
             raise self.failure.with_traceback(None)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
-        """Run `work` in the background. It deals with the errors that it expects; any other one is a crash."""
+        """Run `work` in the background. An exception that it does not handle itself is a crash."""
         if self.failure is not None:
             work.close()
             raise self.failure.with_traceback(None)
@@ -51,18 +51,18 @@ class Supervisor:
         return task
 
     def guarded(self, callback: Callable[..., object]) -> Callable[..., None]:
-        """`callback` for the loop to call; what it raises is a crash."""
+        """`callback`, for the loop to call: an exception of it is a crash."""
 
         def call(*arguments: object) -> None:
             try:
                 callback(*arguments)
-            except Exception as error:  # noqa: BLE001  whatever it is
+            except Exception as error:  # noqa: BLE001  any exception is a crash
                 self.crash(error)
 
         return call
 
     def future(self) -> "asyncio.Future[Any]":
-        """A future that fails when the client crashes or is closed, whoever was to set it."""
+        """A future that fails when the client crashes or is closed."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self.failure is not None:
             future.set_exception(self.failure)
@@ -73,7 +73,7 @@ class Supervisor:
 
     @asynccontextmanager
     async def scope(self) -> AsyncIterator[None]:
-        """A block of a caller's own task. What it waits for is given up when the client ends; `failure` is raised."""
+        """A block in a caller's own task. When the client ends, the block stops waiting and raises `failure`."""
         self.check()
         scope = asyncio.timeout(None)
         self._scopes.add(scope)
@@ -83,21 +83,21 @@ class Supervisor:
         except TimeoutError:
             if self.failure is None or not scope.expired():
                 raise
-            raise self.failure.with_traceback(None)  # noqa: B904  it has a cause already
+            raise self.failure.with_traceback(None)  # noqa: B904  it already has its cause
         finally:
             self._scopes.discard(scope)
 
     def crash(self, fault: BaseException) -> None:
-        """Fail everything, because of `fault`. Only the first one counts."""
+        """End the client because of `fault`. Only the first fault counts."""
         if self.failure is not None:
-            log.debug("%s, after its end: %r", self.name, fault, exc_info=fault)
+            log.debug("%s had ended already when %r was raised", self.name, fault, exc_info=fault)
             return
         failure = InternalError(
-            f"{self.name} has stopped because of a fault of its own, which is the cause of this error: {fault!r}. "
+            f"{self.name} has stopped because of a fault in its own code, which is the cause of this error: {fault!r}. "
             "Close it and make a new one, and report the fault"
         )
         failure.__cause__ = fault
-        log.critical("%s: %r was raised where nothing was expected", self.name, fault, exc_info=fault)
+        log.critical("%s has stopped because of an unexpected exception: %r", self.name, fault, exc_info=fault)
         self._end(failure)
         for task in self._tasks:
             task.cancel()
@@ -106,7 +106,7 @@ class Supervisor:
             listener(failure)
 
     async def close(self, reason: ClientError | None = None) -> None:
-        """Cancel every task and wait for its end; what waits then fails with `reason`. Idempotent."""
+        """Cancel every task and wait until it ends. Then every call that waits fails with `reason`. Idempotent."""
         here = asyncio.current_task()
         tasks = [task for task in self._tasks if task is not here]
         for task in tasks:
@@ -121,7 +121,7 @@ class Supervisor:
         for future in list(self._waiting):
             if not future.done():
                 future.set_exception(self.failure)
-                future.exception()  # its caller may have given up by now: asyncio shall not call that forgotten
+                future.exception()  # if its caller waits no more, asyncio would log it as never retrieved
         scopes, self._scopes = self._scopes, set()
         for scope in scopes:
             scope.reschedule(0.0)

@@ -1,25 +1,28 @@
-"""Columns in: which rows of a pyarrow.RecordBatch go to which partition. pyarrow is imported here, when it is used."""
+"""`send_arrow`: which rows of a pyarrow.RecordBatch go to which partition. pyarrow is imported at the first call."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
-#: Smaller batches would waste what columns are fast at; brokers take 1 MiB (`max.message.bytes`).
+#: Columns are fast only in large batches. Brokers accept 1 MiB by default (`max.message.bytes`).
 LEAST_BATCH_BYTES = 524_288
 
 
 def split_by_partition(
     batch: Any, partition: int | None, of_key: Callable[[bytes], int | None]
 ) -> Iterator[tuple[int | None, Any]]:
-    """(partition, rows) in their order; None means that any partition will do.
+    """(partition, rows) for each partition; the rows keep their order. None: any partition will do.
 
-    The partition is the one given, else that of the column `partition`, else that of the key (`of_key`).
+    The partition of a row is `partition` if it is given, else that of the column `partition`, else that of the key
+    (`of_key`).
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     names = batch.schema.names
-    if "key" not in names and "value" not in names:  # a misspelt name would else become records of nothing
-        raise ValueError(f"rows need a column key or value to become records; there are {', '.join(names) or 'none'}")
+    if "key" not in names and "value" not in names:  # a misspelt name would otherwise make records without content
+        raise ValueError(
+            f"rows need a column key or value to become records; there are {', '.join(names) or 'no columns'}"
+        )
     if partition is not None or batch.num_rows == 0:
         yield partition, batch
         return

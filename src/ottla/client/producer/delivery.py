@@ -1,7 +1,7 @@
-"""What becomes of a record that was sent: a `Delivery`, which is its batch's outcome and its place in the batch.
+"""A `Delivery` tells what became of a record. It holds the outcome of the record's batch, and its place in the batch.
 
-A batch is settled once, for all its records; a Delivery costs one small object and holds no lock of its own. It can be
-awaited in asyncio, and waited for in a thread.
+A batch is settled once for all its records. So a Delivery is one small object without a lock. Asyncio code awaits it; a
+thread calls `result`.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from ottla.client.errors import IllegalStateError, RequestTimeoutError
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is: `offset` is -1 when the broker did not say (acks=0); `timestamp_ms` is the log's."""
+    """Where a record is. `offset` is -1 if the broker did not say it; `timestamp_ms` is the one in the log."""
 
     topic: str
     partition: int
@@ -35,22 +35,25 @@ class Delivery:
 
     @property
     def index(self) -> int:
-        """The record's place in the batch it was put into; WHOLE_BATCH for all of it."""
+        """The record's place in its batch; WHOLE_BATCH for a Delivery of all records of a batch."""
         return self._index
 
     def done(self) -> bool:
-        """Whether the fate is known."""
+        """Whether the record's fate is known."""
         return self._outcome.of(self._index)[0].done
 
     def exception(self) -> Exception | None:
-        """Why the record was not delivered; None when it was. IllegalStateError while that is open."""
+        """Why the record was not delivered; None if it was. Raises IllegalStateError while its fate is not known."""
         outcome, _ = self._outcome.of(self._index)
         if not outcome.done:
-            raise IllegalStateError("the record is still on its way: wait for it, or ask done() first")
+            raise IllegalStateError("the record's fate is not known yet: wait for it, or call done() first")
         return outcome.error
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """Wait, in blocking code, and say where the record is. Raises why it was not delivered, RequestTimeoutError."""
+        """Wait in blocking code. Returns where the record is, or raises why it was not delivered.
+
+        Raises RequestTimeoutError after `timeout_s`; the record may still be delivered then.
+        """
         if not wait_in_thread(self._outcome.of(self._index)[0], timeout_s):
             raise RequestTimeoutError(f"the record was not acknowledged within {timeout_s} s")
         return self._metadata()
@@ -62,7 +65,7 @@ class Delivery:
     def _metadata(self) -> RecordMetadata:
         outcome, index = self._outcome.of(self._index)
         if outcome.error is not None:
-            raise outcome.error.with_traceback(None)  # every record of the batch raises it: it would grow
+            raise outcome.error.with_traceback(None)  # all records of the batch raise it: else its traceback grows
         offset = outcome.base_offset + index if outcome.base_offset >= 0 else UNKNOWN_OFFSET
         stamped = outcome.log_append_time_ms
         timestamp_ms = self._timestamp_ms if stamped == NO_TIMESTAMP else stamped
@@ -70,7 +73,7 @@ class Delivery:
 
 
 async def wait(outcome: Outcome) -> None:
-    """Wait in the running loop until the fate is known: `delivery.timeout.ms` at most."""
+    """Wait in the running loop until the outcome is known, which takes `delivery.timeout.ms` at most."""
     if outcome.done:
         return
     loop = asyncio.get_running_loop()
@@ -81,7 +84,7 @@ async def wait(outcome: Outcome) -> None:
             future.set_result(None)
 
     def wake_in_loop() -> None:
-        with suppress(RuntimeError):  # that loop has ended, and nobody waits in it any more
+        with suppress(RuntimeError):  # that loop has ended: nobody waits in it any more
             loop.call_soon_threadsafe(wake)
 
     outcome.when_done(wake_in_loop)
@@ -89,7 +92,7 @@ async def wait(outcome: Outcome) -> None:
 
 
 def wait_in_thread(outcome: Outcome, timeout_s: float | None) -> bool:
-    """Wait in a thread of the user's; False when `timeout_s` passes first."""
+    """Wait in the calling thread. Returns False if `timeout_s` passes first."""
     if outcome.done:
         return True
     event = threading.Event()

@@ -53,10 +53,10 @@ class AsyncProducer:
             delivery = await producer.send("topic", b"value", key=b"key")
             print(await delivery)
 
-    Everything but the constructor belongs to one event loop; it is started by the first call.
+    Everything but the constructor belongs to one event loop. The first call starts the producer.
     """
 
-    #: Also of a producer whose constructor raised.
+    #: For `__del__` of a producer whose constructor has raised.
     _closed = True
 
     def __init__(
@@ -69,8 +69,8 @@ class AsyncProducer:
     ) -> None:
         """Raises ConfigError. Nothing is connected yet.
 
-        A `cluster` is shared: its connections outlive the producer, and whoever made it closes it. `clock` and `rng`
-        are for tests that are in charge of time and chance; of the clock only the wall reading is used, for timestamps.
+        A `cluster` is shared: the producer does not close it. With `clock` and `rng` a test controls time and chance;
+        the producer uses only the wall time of the clock, for the timestamps of records.
         """
         self.config = producer_config(config)
         self._key_serializer = serializer("key.serializer", self.config.key_serializer)
@@ -83,7 +83,7 @@ class AsyncProducer:
         self._supervisor = Supervisor("the producer")
         self._supervisor.on_crash(self._crashed)
         self._core = ProducerCore(self.config, rng, Delivery)
-        #: Held around every call of the core, by users' threads and by the loop.
+        #: Held around every call of the core, by the user's threads and by the loop.
         self._lock = threading.Lock()
         self._records = self._core.accumulator
         self._append = self._records.append
@@ -96,18 +96,18 @@ class AsyncProducer:
         self._closed = False
 
     def __del__(self) -> None:
-        # its loop is gone, nothing can be sent any more; in a forked process it is the parent's producer
+        # its loop has ended, so it cannot send any more; in a forked process it is the parent's producer
         if self._closed or self._driver is None or self._process_id != os.getpid():
             return
         unfinished = self.unfinished()
         warnings.warn("unclosed AsyncProducer", ResourceWarning, stacklevel=2, source=self)
         if unfinished:
-            log.error("unclosed AsyncProducer: %s, and its event loop has ended", unfinished)
+            log.error("unclosed AsyncProducer: %s, and its event loop has ended: call close() before that", unfinished)
 
     # life
 
     async def start(self) -> None:
-        """Begin to look for the cluster. Idempotent; every other call does it too."""
+        """Begin to connect to the cluster. Idempotent; every other call does this, too."""
         if self._closed:
             raise IllegalStateError("the producer is closed")
         self._supervisor.check()
@@ -120,38 +120,41 @@ class AsyncProducer:
             await self._cluster.start()
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Send what was not sent yet, for at most `timeout_s`; abort an open transaction; disconnect. Idempotent."""
+        """Abort an open transaction, send the records that wait, for at most `timeout_s`, and disconnect. Idempotent.
+
+        Records that were not acknowledged in this time fail.
+        """
         if self._closed:
             return
         self._closed = True
-        self._refuse(IllegalStateError("the producer is closed"))  # nobody would wait for what comes now
+        self._refuse(IllegalStateError("the producer is closed"))  # nobody would wait for records that come now
         try:
             if self._driver is not None and self._supervisor.failure is None:
                 async with asyncio.timeout(timeout_s):
                     if self._transactions is not None and self._transactions.state in _UNFINISHED:
-                        with suppress(ClientError):  # a commit that was under way has succeeded
+                        with suppress(ClientError):  # refused if a commit that was under way has succeeded
                             await self._driver.call(self._core.end_transaction, False)
                     await self._flushed()
         except (TimeoutError, ClientError):
-            pass  # what could not be sent is failed below
+            pass  # `_stop` fails the records that were not acknowledged
         finally:
             await self._stop(IllegalStateError("the producer is closed"))
 
     def unfinished(self) -> str:
-        """What is lost if nobody waits: how many records have an open fate. In any thread."""
+        """What would be lost if the process ended now, in words; "" if nothing. Any thread may ask."""
         records = self._records.unsettled_records()
         return f"{records} records were not acknowledged yet" if records else ""
 
     async def abandon(self) -> str:
-        """Close it for somebody who did not: what is queued is sent, within `delivery.timeout.ms`; what was lost."""
-        self._refuse(IllegalStateError("nobody closed the producer, and now it takes no more: it is ending"))
+        """Close it because the user did not: send what waits, within `delivery.timeout.ms`. Returns what was lost."""
+        self._refuse(IllegalStateError("nobody closed the producer: it is ending, and accepts no more records"))
         queued = [(batch.outcome, batch.record_count) for batch in self._incomplete()]
         await self.close()
         failed = [(outcome.error, count) for outcome, count in queued if outcome.error is not None]
         return f"{sum(count for _, count in failed)} records were lost: {failed[0][0]}" if failed else ""
 
     def loop_ended(self, reason: Exception) -> None:
-        """Nobody runs its loop any more: what is open fails with `reason`. In the loop's thread, which is ending."""
+        """Its loop has ended: every record that is not settled fails with `reason`. Called in the loop's thread."""
         self._closed = True
         unfinished = self.unfinished()
         if unfinished:
@@ -164,7 +167,7 @@ class AsyncProducer:
         self._fail_at_once(failure)
 
     def _fail_at_once(self, reason: Exception) -> None:
-        """Settle what is open, in the middle of anything, and touch nothing else."""
+        """Settle every batch and do nothing else: this may run in the middle of any other method."""
         self._refuse(reason)
         for batch in self._incomplete():
             _settle(Settle(batch, error=reason))
@@ -209,14 +212,14 @@ class AsyncProducer:
         headers: Iterable[tuple[str, bytes | None]] = _NO_HEADERS,
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
-        """Queue a record and return at once with its Delivery, which can be awaited.
+        """Queue a record and return its Delivery, which can be awaited.
 
-        Waits, for `max.block.ms` at most, only for metadata of a new topic and for room in `buffer.memory`.
+        It waits, for `max.block.ms` at most, only for metadata of a new topic and for room in `buffer.memory`.
         Raises BufferExhaustedError, RequestTimeoutError, RecordTooLargeError, SerializationError,
-        UnknownTopicOrPartitionError, and for a transactional producer what its state demands.
+        UnknownTopicOrPartitionError, and what a transactional producer's state demands.
         """
         if headers.__class__ is not tuple:
-            headers = tuple(headers)  # they are gone through more than once, a generator could not be
+            headers = tuple(headers)  # they are read more than once, which a generator does not allow
         delivery = self.try_send(topic, value, key, partition, timestamp_ms, headers, on_delivery)
         if delivery is None:
             delivery = await self._until_sent(
@@ -234,7 +237,7 @@ class AsyncProducer:
         headers: Iterable[tuple[str, bytes | None]],
         on_delivery: OnDelivery | None,
     ) -> Delivery | None:
-        """Queue a record without waiting, from any thread; None when `make_way` has to be awaited first."""
+        """Queue a record without waiting, from any thread. None: await `make_way` first, then call this again."""
         if self._bytes_only:
             if key is not None and key.__class__ is not bytes:
                 key = serialize(None, topic, "key", key)
@@ -247,7 +250,7 @@ class AsyncProducer:
             if timestamp_ms is None:
                 timestamp_ms = self._time_ns() // 1_000_000
             else:
-                timestamp_ms = index(timestamp_ms)  # a float would be cut to whole milliseconds
+                timestamp_ms = index(timestamp_ms)  # refuses a float, which would lose its fraction
             if (key is not None or self._chooses) and partition is None:
                 partition = self._records.partition_of(topic, key)
                 if partition == NOT_KNOWN:
@@ -270,23 +273,23 @@ class AsyncProducer:
     async def send_arrow(
         self, topic: str, record_batch: "pyarrow.RecordBatch", *, partition: int | None = None
     ) -> list[Delivery]:
-        """Queue the rows of a pyarrow RecordBatch or Table; one Delivery for each record batch that they make.
+        """Queue the rows of a pyarrow RecordBatch or Table. Returns one Delivery for each record batch that they make.
 
-        Columns: `key` and `value` (binary or string; a missing one is null), `headers`, `timestamp_ms`, and
-        `partition`, which is obeyed where it is not null. Raises what `send` raises, and ValueError for a bad column.
+        Columns: `key` and `value` (binary or string; a missing one means null), `headers`, `timestamp_ms`, and
+        `partition` (null: by the key). Raises what `send` raises, and ValueError for a column that cannot be used.
         """
         await self.ensure_topic(topic)
         rows = self.encode_arrow(topic, record_batch, partition)
         return [await self.send_batch(topic, number, builder) for number, builder in rows]
 
     async def ensure_topic(self, topic: str) -> None:
-        """Wait until records of `topic` can be queued. Raises RequestTimeoutError, UnknownTopicOrPartitionError."""
+        """Wait until the producer knows `topic`. Raises RequestTimeoutError, UnknownTopicOrPartitionError."""
         await self.start()
         if not self._records.knows(topic):
             await self.make_way(topic, Deadline(self.config.max_block_ms))
 
     async def send_batch(self, topic: str, partition: int | None, builder: "BatchBuilder") -> Delivery:
-        """Queue a whole batch, waiting for room. Raises BufferExhaustedError."""
+        """Queue a whole batch; waits for room in `buffer.memory`. Raises BufferExhaustedError."""
         delivery = self.try_send_batch(topic, partition, builder)
         if delivery is None:
             delivery = await self._until_sent(topic, lambda: self.try_send_batch(topic, partition, builder))
@@ -295,7 +298,7 @@ class AsyncProducer:
     def encode_arrow(
         self, topic: str, record_batch: "pyarrow.RecordBatch", partition: int | None
     ) -> "Iterator[tuple[int | None, BatchBuilder]]":
-        """The record batches that rows make, each with its partition; in any thread. The topic is known."""
+        """The record batches that the rows make, each with its partition. In any thread, after `ensure_topic`."""
         from ottla.client.producer.columns import LEAST_BATCH_BYTES, split_by_partition
         from ottla.wire.columns import encode_in_batches
 
@@ -309,7 +312,7 @@ class AsyncProducer:
                 yield number, builder
 
     def try_send_batch(self, topic: str, partition: int | None, builder: "BatchBuilder") -> Delivery | None:
-        """Queue a whole batch without waiting, from any thread; None when `make_way` has to be awaited first."""
+        """Queue a whole batch without waiting, from any thread. None: await `make_way` first, then call this again."""
         with self._lock:
             delivery = self._records.append_batch(topic, partition, builder)
         if delivery is not None:
@@ -317,16 +320,17 @@ class AsyncProducer:
         return delivery
 
     async def make_way(self, topic: str, deadline: Deadline) -> None:
-        """Wait until `topic` is known, or there is room. Raises BufferExhaustedError, RequestTimeoutError."""
+        """Wait until the producer knows `topic`; if it does, until there is room. Raises BufferExhaustedError,
+        RequestTimeoutError, KafkaError."""
         was_known = self._records.knows(topic)
         await self.start()
         assert self._driver is not None
         if not was_known and self._records.knows(topic):
-            return  # a cluster that others have used knew it, and there is room
+            return  # `start` has found it: a shared cluster knew the topic
         if not self._records.knows(topic):
             async with self._supervisor.scope():
                 await self._cluster.wait_for_topic(topic, deadline.left_ms, by=self._driver)
-            if not self._records.knows(topic):  # the cluster has known it all the time
+            if not self._records.knows(topic):  # no update came, because the cluster knew the topic already
                 self._driver.feed(self._core.metadata, ClusterSnapshot(), self._cluster.snapshot)
             return
         room = self._supervisor.future()
@@ -339,17 +343,18 @@ class AsyncProducer:
             if isinstance(error, ClientError):
                 raise
             raise BufferExhaustedError(
-                f"buffer.memory ({self.config.buffer_memory} bytes) stayed full for {deadline.timeout_ms:.0f} ms"
+                f"buffer.memory ({self.config.buffer_memory} bytes) was full for max.block.ms "
+                f"({deadline.timeout_ms:.0f} ms): the brokers do not acknowledge records as fast as they are sent"
             ) from None
 
     async def flush(self, timeout_s: float | None = None) -> None:
-        """Send what is queued, and wait until each record's fate is known. Raises RequestTimeoutError."""
+        """Send all queued records and wait until each one's fate is known. Raises RequestTimeoutError."""
         await self.start()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._flushed()
         except TimeoutError:
-            raise RequestTimeoutError(f"records are still unacknowledged after {timeout_s} s") from None
+            raise RequestTimeoutError(f"flush(): not all records were acknowledged within {timeout_s} s") from None
 
     async def partitions_for(self, topic: str) -> list[int]:
         """The numbers of the topic's partitions. Raises RequestTimeoutError, UnknownTopicOrPartitionError."""
@@ -361,39 +366,39 @@ class AsyncProducer:
     # transactions (SPEC T1)
 
     async def init_transactions(self) -> None:
-        """Fence earlier producers of this `transactional.id`, end what they left, get an epoch. Once, first.
+        """Fence earlier producers of this `transactional.id`, end their open transaction, and get an epoch.
 
-        Raises IllegalStateError, RequestTimeoutError (call it again), FatalProducerError.
+        Call it once, first. Raises IllegalStateError, RequestTimeoutError (call it again), FatalProducerError.
         """
         await self._transact("init_transactions()", self._core.init_transactions)
 
     async def begin_transaction(self) -> None:
-        """Open a transaction; what is sent from now on belongs to it. Raises IllegalStateError, FatalProducerError."""
+        """Open a transaction: records sent from now on belong to it. Raises IllegalStateError, FatalProducerError."""
         await self._transact("begin_transaction()", self._core.begin_transaction)
 
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata
     ) -> None:
-        """Commit a consumer's offsets with the transaction. Raises CommitFailedError when the group has moved on."""
+        """Commit a consumer's offsets with the transaction. Raises CommitFailedError if the group has rebalanced."""
         checked, group = checked_offsets(offsets) or {}, checked_group(group_metadata)
         await self._transact("send_offsets_to_transaction()", self._core.send_offsets, checked, group)
 
     async def commit_transaction(self) -> None:
-        """Flush and commit. After RequestTimeoutError call it again: the outcome is open until it returns.
+        """Flush and commit. After RequestTimeoutError call it again: the outcome is unknown until it returns.
 
         Raises AbortableTransactionError (abort it), FatalProducerError (close the producer), IllegalStateError.
         """
         await self._transact("commit_transaction()", self._core.end_transaction, True)
 
     async def abort_transaction(self) -> None:
-        """Drop what was not sent, and abort. After RequestTimeoutError call it again.
+        """Give up on records that were not sent, and abort. After RequestTimeoutError call it again.
 
         Raises FatalProducerError, IllegalStateError.
         """
         await self._transact("abort_transaction()", self._core.end_transaction, False)
 
     async def detach_transaction(self) -> TransactionHandle:
-        """Flush, leave the transaction open, and close: whoever has the handle ends it (`Admin.end_transaction`).
+        """Flush, leave the transaction open, and close. With the handle anybody can end it (`Admin.end_transaction`).
 
         Raises IllegalStateError if nothing was sent, AbortableTransactionError, FatalProducerError.
         """
@@ -403,7 +408,7 @@ class AsyncProducer:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """A transaction around a block: committed at its end, aborted when it raises, also when the commit does."""
+        """A transaction around a block. It is committed at the end. It is aborted if the block or the commit raises."""
         await self.begin_transaction()
         try:
             yield
@@ -417,12 +422,12 @@ class AsyncProducer:
             raise
 
     async def abort_quietly(self) -> None:
-        """Abort what can be aborted, for somebody who has a better error to raise than that it could not be."""
+        """Abort the transaction if one is open. A failure is only logged: the caller has a more important error."""
         if self._transactions is not None and self._transactions.state in _OPEN:
             try:
                 await self.abort_transaction()
             except ClientError as error:
-                log.warning("the transaction was not aborted: %s", error)
+                log.warning("the transaction was not aborted, the coordinator will do so when it times out: %s", error)
 
     # inside
 
@@ -431,7 +436,7 @@ class AsyncProducer:
         return self._core.transactions
 
     def _wake(self) -> None:
-        """Have the core look, soon. In any thread."""
+        """Wake the core soon. Any thread may call this."""
         if not self._wake_requested and self._loop is not None and not self._closed:
             self._wake_requested = True
             self._loop.call_soon_threadsafe(self._woken)
@@ -460,7 +465,7 @@ class AsyncProducer:
         await self.start()
         assert self._driver is not None
         if self._core.transactions is None:
-            raise IllegalStateError(f"{call} needs a transactional.id in the producer's configuration")
+            raise IllegalStateError(f"{call} needs a transactional.id in the configuration of the producer")
         return await self._driver.call(event, *arguments)
 
     def _room_freed(self, _: RoomFreed) -> None:
@@ -471,14 +476,14 @@ class AsyncProducer:
 
 
 _OPEN = frozenset({TxnState.IN_TRANSACTION, TxnState.ABORTABLE_ERROR, TxnState.ABORTING})
-#: What `close` waits for: an abort comes when a commit that is under way is over, if it is needed then.
+#: States in which `close` aborts. The abort waits for a commit that is under way, and is refused if that succeeds.
 _UNFINISHED = _OPEN | {TxnState.COMMITTING}
 
 
 def _settle(fate: Settle) -> None:
-    """Tell the users of a batch its fate."""
+    """Set the outcome of a batch, and call the user's functions."""
     batch = fate.batch
-    if batch.outcome.done:  # it was told when the client ended, in the middle of anything
+    if batch.outcome.done:  # `_fail_at_once` has settled it already
         return
     batch.outcome.settle(fate.base_offset, fate.log_append_time_ms, fate.error)
     for delivery, callback in batch.callbacks:
@@ -488,5 +493,5 @@ def _settle(fate: Settle) -> None:
 def _call(callback: Callable[[Any], object], delivery: object) -> None:
     try:
         callback(delivery)
-    except BaseException:  # SystemExit too: here it would end the loop, and with it all other records
+    except BaseException:  # also SystemExit: here it would end the loop, and all other records would fail
         log.exception("on_delivery raised")
