@@ -1,5 +1,7 @@
 """Incremental fetch sessions (KIP-227)."""
 
+from random import Random
+
 from ottla.base.clock import ManualClock
 from ottla.broker.fetch_sessions import FetchContext, FetchSessions, PartitionKey
 from ottla.wire.codec import NULL_UUID
@@ -29,7 +31,7 @@ def _numbers(context: FetchContext) -> list[int]:
 
 
 def test_a_sessionless_fetch_leaves_nothing_behind() -> None:
-    sessions = FetchSessions(10, ManualClock())
+    sessions = FetchSessions(10, ManualClock(), Random(1))
     context = _opened(sessions, _request(0, -1, 0, 1))
     assert context.session_id == 0
     assert _numbers(context) == [0, 1]
@@ -37,7 +39,7 @@ def test_a_sessionless_fetch_leaves_nothing_behind() -> None:
 
 
 def test_later_requests_of_a_session_carry_only_changes() -> None:
-    sessions = FetchSessions(10, ManualClock())
+    sessions = FetchSessions(10, ManualClock(), Random(1))
     session_id = _opened(sessions, _request(0, 0, 0, 1)).session_id
     assert session_id > 0
     assert _numbers(_opened(sessions, _request(session_id, 1))) == [0, 1]
@@ -45,7 +47,7 @@ def test_later_requests_of_a_session_carry_only_changes() -> None:
 
 
 def test_wrong_epoch_and_unknown_session_are_refused() -> None:
-    sessions = FetchSessions(10, ManualClock())
+    sessions = FetchSessions(10, ManualClock(), Random(1))
     session_id = _opened(sessions, _request(0, 0, 0)).session_id
     assert sessions.open(_request(session_id, 5), uses_topic_ids=False) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
     assert sessions.open(_request(session_id + 1, 1), uses_topic_ids=False) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -53,7 +55,7 @@ def test_wrong_epoch_and_unknown_session_are_refused() -> None:
 
 
 def test_the_final_epoch_closes_a_session() -> None:
-    sessions = FetchSessions(10, ManualClock())
+    sessions = FetchSessions(10, ManualClock(), Random(1))
     session_id = _opened(sessions, _request(0, 0, 0)).session_id
     _opened(sessions, _request(session_id, -1, 0))
     assert len(sessions) == 0
@@ -61,7 +63,7 @@ def test_the_final_epoch_closes_a_session() -> None:
 
 def test_a_full_cache_answers_without_a_session_until_one_is_idle() -> None:
     clock = ManualClock()
-    sessions = FetchSessions(1, clock)
+    sessions = FetchSessions(1, clock, Random(1))
     first = _opened(sessions, _request(0, 0, 0)).session_id
     assert _opened(sessions, _request(0, 0, 0)).session_id == 0
     clock.advance(120_000)
@@ -71,7 +73,7 @@ def test_a_full_cache_answers_without_a_session_until_one_is_idle() -> None:
 
 
 def test_only_news_is_told_again() -> None:
-    sessions = FetchSessions(10, ManualClock())
+    sessions = FetchSessions(10, ManualClock(), Random(1))
     full = _opened(sessions, _request(0, 0, 0))
     _, cached = full.partitions[0]
     assert full.is_news(cached, 10, 0)
@@ -81,7 +83,7 @@ def test_only_news_is_told_again() -> None:
 
 
 def test_who_was_served_comes_last_next_time() -> None:
-    sessions = FetchSessions(10, ManualClock())
+    sessions = FetchSessions(10, ManualClock(), Random(1))
     full = _opened(sessions, _request(0, 0, 0, 1, 2))
     full.served(PartitionKey(NULL_UUID, "t", 0))
     assert _numbers(_opened(sessions, _request(full.session_id, 1))) == [1, 2, 0]

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 from uuid import UUID
 
 import pytest
@@ -24,6 +25,7 @@ from ottla.broker.metadata.records import (
     decode_record,
     encode_record,
 )
+from ottla.broker.storage import DirectoryDisk
 from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
@@ -117,29 +119,37 @@ def test_what_was_answered_survives_a_loss_of_power() -> None:
 
 
 def test_a_directory_belongs_to_one_node_of_one_cluster(tmp_path: Path) -> None:
-    data_dir = tmp_path
-    made = load_or_create(data_dir, node_id=1, cluster_id=None)
-    assert load_or_create(data_dir, node_id=1, cluster_id=None) == made
-    assert load_or_create(data_dir, node_id=1, cluster_id=made.cluster_id) == made
+    disk, rng = DirectoryDisk(tmp_path), Random(1)
+    made = load_or_create(disk, rng, node_id=1, cluster_id=None)
+    assert load_or_create(disk, rng, node_id=1, cluster_id=None) == made
+    assert load_or_create(disk, rng, node_id=1, cluster_id=made.cluster_id) == made
     assert len(made.cluster_id) == 22
     with pytest.raises(StorageError, match=r"node\.id=1"):
-        load_or_create(data_dir, node_id=2, cluster_id=None)
+        load_or_create(disk, rng, node_id=2, cluster_id=None)
     with pytest.raises(StorageError, match="belongs to cluster"):
-        load_or_create(data_dir, node_id=1, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
-    (data_dir / "meta.properties").write_text("version=1\n")
+        load_or_create(disk, rng, node_id=1, cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
+    (tmp_path / "meta.properties").write_text("version=1\n")
     with pytest.raises(StorageError, match="damaged"):
-        load_or_create(data_dir, node_id=1, cluster_id=None)
+        load_or_create(disk, rng, node_id=1, cluster_id=None)
 
 
 def test_an_id_whose_text_begins_with_a_dash_is_drawn_again() -> None:
     # Kafka's tools take such a text for an option: `kafka-storage format -t -FWFz56LTXu6O3AkLoZqsg` prints its usage.
-    draws = iter([UUID(bytes=b"\xf8" * 16), UUID(bytes=b"\xfb" * 16), UUID(bytes=b"\x01" * 16)])
-    assert new_uuid(draws.__next__) == b"\x01" * 16
+    class Drawn(Random):
+        """Draws these, in this order."""
+
+        numbers = iter([b"\xf8" * 16, b"\xfb" * 16, b"\x01" * 16])
+
+        def getrandbits(self, k: int, /) -> int:
+            return int.from_bytes(next(self.numbers), "big")
+
+    made = new_uuid(Drawn())
+    assert made == UUID(bytes=b"\x01" * 16, version=4).bytes
 
 
 def test_a_directory_that_apache_kafka_has_run_on_is_not_served(tmp_path: Path) -> None:
-    load_or_create(tmp_path, node_id=1, cluster_id=None)
+    load_or_create(DirectoryDisk(tmp_path), Random(1), node_id=1, cluster_id=None)
     (tmp_path / "__cluster_metadata-0").mkdir()
     (tmp_path / "__cluster_metadata-0" / "quorum-state").write_text("{}")
     with pytest.raises(StorageError, match="is Apache Kafka's"):
-        load_or_create(tmp_path, node_id=1, cluster_id=None)
+        load_or_create(DirectoryDisk(tmp_path), Random(1), node_id=1, cluster_id=None)

@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.handlers.table import TABLE, Entry
 from ottla.broker.node import Node
 from ottla.broker.ports.groups import HasGroups
-from ottla.broker.ports.identity import HasIdentity
+from ottla.broker.ports.identity import HasIdentity, HasRandom
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.sessions import HasSessions
 from ottla.broker.ports.settings import HasClock, HasConfig
@@ -52,13 +52,14 @@ def every_need(
     HasMarkers,
     HasPartitions,
     HasProducerIds,
+    HasRandom,
     HasSessions,
     HasTopics,
     HasTransactions,
     HasVerification,
 ]:
     """Handlers are called by name, so mypy sees only here that a node is what each of them asks for."""
-    return node, node, node, node, node, node, node, node, node, node, node, node
+    return node, node, node, node, node, node, node, node, node, node, node, node, node
 
 
 def test_mypy_sees_that_a_node_is_all_that_handlers_ask_for() -> None:

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -15,7 +16,7 @@ from ottla.base.errors import StorageError
 from ottla.base.types import TopicPartition
 from ottla.broker.metadata.properties import load_or_create
 from ottla.broker.runtime.checkpoints import Checkpoints, PartitionOffsets
-from ottla.broker.storage import DirectoryStorage
+from ottla.broker.storage import DirectoryDisk, DirectoryStorage
 from ottla.log.memory import MemoryStorage
 from ottla.testing import AsyncBroker
 from tests.log.batches import NOW_MS, batch
@@ -101,7 +102,7 @@ def test_checkpoints_may_name_after_a_loss_of_power_what_they_named_when_they_we
 
 def test_the_identity_of_a_new_data_directory_is_on_the_device(tmp_path: Path, synced: list[str]) -> None:
     data_dir = tmp_path / "data"
-    load_or_create(data_dir, node_id=1, cluster_id=None)
+    load_or_create(DirectoryDisk(data_dir), Random(1), node_id=1, cluster_id=None)
     assert synced == [str(data_dir), str(tmp_path)]
 
 

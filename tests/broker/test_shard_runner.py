@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -15,6 +16,7 @@ from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.shard import ShardRunner, ShardRuntime, ShardState, ShardUnloadedError, log_records
 from ottla.broker.runtime.slices import TURN_MS, Slices
 from ottla.broker.runtime.timers import Timers
+from ottla.broker.storage import DirectoryDisk
 from ottla.coordinator.decision import (
     NOTHING,
     CancelTimer,
@@ -80,7 +82,7 @@ class _World:
 
     def __init__(self, data_dir: Path) -> None:
         self.clock = TickingClock()
-        self.partitions = Partitions(BrokerConfig(), self.clock, data_dir)
+        self.partitions = Partitions(BrokerConfig(), self.clock, DirectoryDisk(data_dir), Random(1))
         self.partitions.open_topic(TopicImage("log", b"i" * 16, [PartitionImage(1, 0, (1,))]), {})
         self.runtime = ShardRuntime(self.partitions, Timers(self.clock, _NoLoop()), self.clock, Slices(self.clock))
         self.effects: list[Effect] = []

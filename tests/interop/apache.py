@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import random
 import shutil
 import signal
 import socket
@@ -198,7 +199,7 @@ class ApacheKafka:
         self.controller_port = free_port()
         self.config = dict(config or {})
         self._heap = heap
-        self._cluster_id = cluster_id or topic_id_text(new_uuid())
+        self._cluster_id = cluster_id or topic_id_text(new_uuid(random.SystemRandom()))
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -311,7 +312,7 @@ class ApacheCluster:
     """Three nodes, each broker and controller; every topic has three replicas, and two must have a record."""
 
     def __init__(self, directory: Path) -> None:
-        cluster_id = topic_id_text(new_uuid())
+        cluster_id = topic_id_text(new_uuid(random.SystemRandom()))
         self.nodes = [
             ApacheKafka(directory / str(node_id), {"node.id": str(node_id)}, heap="320M", cluster_id=cluster_id)
             for node_id in (1, 2, 3)

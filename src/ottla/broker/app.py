@@ -1,17 +1,17 @@
 """Puts the broker together: data directory, metadata, partitions, coordinators, listener, and its regular work."""
 
 import asyncio
-import fcntl
 import logging
 import os
+import random
 import time
-from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from ottla.base.clock import Clock, SystemClock
 from ottla.base.errors import StorageError
 from ottla.base.types import TopicPartition
 from ottla.broker.config import BrokerConfig
+from ottla.broker.disk import Disk
 from ottla.broker.handlers.dispatch import Dispatcher
 from ottla.broker.listeners import EVERYWHERE
 from ottla.broker.metadata.cluster import ClusterMetadata
@@ -24,12 +24,10 @@ from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.timers import Timers
 from ottla.broker.runtime.upkeep import Upkeep
 from ottla.broker.server import Listener
-from ottla.broker.storage import sync_directory
-from ottla.log.names import LOG
+from ottla.broker.storage import DirectoryDisk
 
 _log = logging.getLogger(__name__)
 
-_LOCK_FILE: Final = ".lock"
 #: The metadata log does not follow the broker's settings for topics. All topics of a request are one batch in it, and
 #: there must be room for as many partitions as `base.limits` allows.
 _METADATA_CONFIGS: Final = {"max.message.bytes": str(64 * 1_048_576), "segment.bytes": str(1_073_741_824)}
@@ -38,10 +36,17 @@ _METADATA_CONFIGS: Final = {"max.message.bytes": str(64 * 1_048_576), "segment.b
 class BrokerApp:
     """One broker in the running event loop. Call `start` once, and then `stop` once."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
         self._config = config
         self._clock = clock or SystemClock()
-        self._lock: IO[bytes] | None = None
+        self._rng = rng or random.SystemRandom()
+        self._disk: Disk = disk or DirectoryDisk(config.data_dir)
         self._listener: Listener | None = None
         self._loading: asyncio.Task[None] | None = None
         self._upkeep: Upkeep | None = None
@@ -56,7 +61,7 @@ class BrokerApp:
         """
         started = time.monotonic()
         config = self._config
-        self._lock = _lock(config.data_dir)
+        self._disk.lock()
         try:
             self.node = self._recover()
             self._listener = Listener(
@@ -71,7 +76,7 @@ class BrokerApp:
                 endpoint.host, endpoint.port, config.int("socket.listen.backlog.size")
             )
         except BaseException:
-            self._release()
+            self._disk.unlock()
             raise
         advertised = config.advertised
         self.node.identity.host = _told((advertised or endpoint).host)
@@ -112,7 +117,7 @@ class BrokerApp:
                 f"stopped without the mark of a clean stop, the next start checks the logs: {fault}"
             ) from None
         finally:
-            self._release()
+            self._disk.unlock()
 
     def _close_files(self) -> None:
         if self._metadata is None or self._partitions is None:
@@ -125,45 +130,21 @@ class BrokerApp:
         self._partitions.close()
 
     def _recover(self) -> Node:
-        config, clock = self._config, self._clock
+        config, clock, disk = self._config, self._clock, self._disk
         properties = load_or_create(
-            config.data_dir, node_id=config.int("node.id"), cluster_id=config.text("cluster.id")
+            disk, self._rng, node_id=config.int("node.id"), cluster_id=config.text("cluster.id")
         )
-        for segment in sorted((config.data_dir / f"{METADATA_TOPIC}-0").glob(f"*{LOG}")):
-            refuse_damage(segment)
-        partitions = Partitions(config, clock, config.data_dir)
+        refuse_damage(disk, f"{METADATA_TOPIC}-0")
+        partitions = Partitions(config, clock, disk, self._rng)
         log = partitions.open_log(TopicPartition(METADATA_TOPIC, 0), None, _METADATA_CONFIGS)
         if log.end_offset == 0:
-            must_hold_no_partitions(config.data_dir)
+            must_hold_no_partitions(disk)
         metadata = ClusterMetadata(log, properties.node_id, clock)
         metadata.load()
         partitions.recover(metadata.image)
         self._metadata, self._partitions = metadata, partitions
         timers = Timers(clock, asyncio.get_running_loop())
-        return make_node(config, properties, clock, timers, metadata, partitions)
-
-    def _release(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
-
-
-def _lock(data_dir: Path) -> IO[bytes]:
-    """Lock the directory for this process. StorageError when another broker has it, or it cannot be made."""
-    try:
-        new = [path for path in (data_dir, *data_dir.parents) if not path.exists()]
-        data_dir.mkdir(parents=True, exist_ok=True)
-        lock = (data_dir / _LOCK_FILE).open("ab")
-    except OSError as fault:
-        raise StorageError(f"data directory {data_dir}: {fault.strerror}") from None
-    for path in new:
-        sync_directory(path.parent)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        lock.close()
-        raise StorageError(f"data directory {data_dir} is in use by another broker") from None
-    return lock
+        return make_node(config, properties, clock, self._rng, timers, metadata, partitions)
 
 
 def _told(host: str) -> str:

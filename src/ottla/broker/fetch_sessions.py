@@ -83,10 +83,10 @@ class FetchContext:
 class FetchSessions:
     """The sessions of one broker."""
 
-    def __init__(self, slots: int, clock: Clock, rng: random.Random | None = None) -> None:
+    def __init__(self, slots: int, clock: Clock, rng: random.Random) -> None:
         self._slots = slots
         self._clock = clock
-        self._random = rng or random.SystemRandom()
+        self._random = rng
         #: Least recently used first.
         self._sessions: OrderedDict[int, Session] = OrderedDict()
 

@@ -1,5 +1,6 @@
 """One broker: its ports put together."""
 
+import random
 from dataclasses import dataclass
 from functools import partial
 
@@ -33,6 +34,7 @@ class Node:
 
     config: BrokerConfig
     clock: Clock
+    rng: random.Random
     timers: Timers
     identity: Identity
     image: MetadataImage
@@ -51,13 +53,14 @@ def make_node(
     config: BrokerConfig,
     properties: MetaProperties,
     clock: Clock,
+    rng: random.Random,
     timers: Timers,
     metadata: ClusterMetadata,
     partitions: Partitions,
 ) -> Node:
     """The ports over a recovered data directory. The coordinators must be loaded afterwards."""
     slices = Slices(clock)
-    topics = Topics(config, metadata, partitions, slices, properties.directory_id)
+    topics = Topics(config, metadata, partitions, slices, properties.directory_id, rng)
     producer_ids = ProducerIds(metadata, partitions.faults)
     runtime = ShardRuntime(partitions, timers, clock, slices)
     group_config = _group_config(config)
@@ -85,6 +88,7 @@ def make_node(
     return Node(
         config=config,
         clock=clock,
+        rng=rng,
         timers=timers,
         identity=Identity(properties, config.text("broker.rack")),
         image=metadata.image,
@@ -95,7 +99,7 @@ def make_node(
         verification=Verification(transactions),
         markers=markers,
         producer_ids=producer_ids,
-        sessions=FetchSessions(config.int("max.incremental.fetch.session.cache.slots"), clock),
+        sessions=FetchSessions(config.int("max.incremental.fetch.session.cache.slots"), clock, rng),
         slices=slices,
     )
 

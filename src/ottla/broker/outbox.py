@@ -1,5 +1,7 @@
 """What a connection sends: bytes, and slices of files that the kernel copies to the socket.
 
+Two ways to send: `SocketOutbox` where there is a socket, `TransportOutbox` where there is none (in the simulator).
+
 The event loop's transport cannot send files (uvloop has no sendfile, asyncio's needs a task). So a connection writes to
 a duplicate of its socket: at once while the socket takes bytes, and later when the loop says that it takes bytes again.
 """
@@ -9,7 +11,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from ottla.base.errors import StorageError
 from ottla.log.storage import Slice
@@ -22,11 +24,74 @@ _MAX_BUFFERS: Final = 512
 _MORE: Final = getattr(socket, "MSG_MORE", 0)
 
 
-class Outbox:
+class Outbox(Protocol):
     """The sending half of one connection."""
 
-    def __init__(self, descriptor: int, drained: Callable[[], None], lost: Callable[[OSError], None]) -> None:
-        """`descriptor` is the connection's. `drained` is called when a send that had to wait is complete."""
+    @property
+    def busy(self) -> bool:
+        """Whether the peer has not taken everything yet."""
+        ...
+
+    def send(self, pieces: Sequence[Piece]) -> None:
+        """Send `pieces` in order, after what is still waiting."""
+        ...
+
+    def close(self) -> None:
+        """Forget what was not sent."""
+        ...
+
+    def pause(self) -> None:
+        """The transport takes no more for now."""
+        ...
+
+    def resume(self) -> None:
+        """The transport takes more."""
+        ...
+
+
+def make_outbox(transport: asyncio.Transport, drained: Callable[[], None], lost: Callable[[Exception], None]) -> Outbox:
+    """What sends over this connection. `drained` is called when a send that had to wait is complete, `lost` when one
+    fails."""
+    connected = transport.get_extra_info("socket")
+    if connected is None:
+        return TransportOutbox(transport, drained, lost)
+    return SocketOutbox(connected.fileno(), drained, lost)
+
+
+class TransportOutbox:
+    """Sends through the transport, which keeps what the peer does not take yet. Files are read into memory."""
+
+    def __init__(
+        self, transport: asyncio.Transport, drained: Callable[[], None], lost: Callable[[Exception], None]
+    ) -> None:
+        self._transport = transport
+        self._drained = drained
+        self._lost = lost
+        self.busy = False
+
+    def send(self, pieces: Sequence[Piece]) -> None:
+        try:
+            for piece in pieces:
+                self._transport.write(_whole(piece) if isinstance(piece, Slice) else piece)
+        except StorageError as fault:
+            self._lost(fault)
+
+    def close(self) -> None:
+        self.busy = False
+
+    def pause(self) -> None:
+        self.busy = True
+
+    def resume(self) -> None:
+        if self.busy:
+            self.busy = False
+            self._drained()
+
+
+class SocketOutbox:
+    """Sends over the connection's own socket."""
+
+    def __init__(self, descriptor: int, drained: Callable[[], None], lost: Callable[[Exception], None]) -> None:
         self._socket = socket.socket(fileno=os.dup(descriptor))
         self._socket.setblocking(False)
         self._loop = asyncio.get_running_loop()
@@ -51,6 +116,12 @@ class Outbox:
         self._queue.clear()
         self._wait(False)
         self._socket.close()
+
+    def pause(self) -> None:
+        """Nothing is written through the transport."""
+
+    def resume(self) -> None:
+        """Nothing is written through the transport."""
 
     def _push(self) -> None:
         queue = self._queue
@@ -123,6 +194,10 @@ def sendable(piece: Slice, at_least_bytes: int) -> Piece:
     """
     if piece.length_bytes >= at_least_bytes and piece.file.fileno() >= 0:
         return piece
+    return _whole(piece)
+
+
+def _whole(piece: Slice) -> bytes:
     data = piece.read()
     if len(data) != piece.length_bytes:
         raise StorageError(f"a log file gave {len(data)} bytes of {piece.length_bytes}")

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias, cast
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, OttlaError
 from ottla.base.limits import FRAMES_AT_ONCE, MAX_KEPT_BUFFER_BYTES, MAX_WAITING_BYTES, MAX_WAITING_FRAMES
-from ottla.broker.outbox import Outbox, Piece
+from ottla.broker.outbox import Outbox, Piece, make_outbox
 from ottla.wire.frames import FrameBuffer
 
 _log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have the methods of asyncio.Transport but are no subclass of it.
         self._transport = cast(asyncio.Transport, transport)
-        self._outbox = Outbox(transport.get_extra_info("socket").fileno(), self._work, self._lost)
+        self._outbox = make_outbox(self._transport, self._work, self._lost)
         peer = transport.get_extra_info("peername")
         self.client_host = f"/{peer[0]}" if isinstance(peer, tuple) else "/"
         self._listener.opened(self)
@@ -94,6 +94,14 @@ class Connection(asyncio.BufferedProtocol):
             self._waiting.extend(frames)
             self._waiting_bytes += sum(map(len, frames))
             self._work()
+
+    def pause_writing(self) -> None:
+        if self._outbox is not None:
+            self._outbox.pause()
+
+    def resume_writing(self) -> None:
+        if self._outbox is not None:
+            self._outbox.resume()
 
     def eof_received(self) -> bool:
         return False
@@ -166,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
             self.active_ms = self._listener.clock.monotonic_ms()
             self._outbox.send(encoded if isinstance(encoded, list) else (encoded,))
 
-    def _lost(self, fault: OSError) -> None:
+    def _lost(self, fault: Exception) -> None:
         _log.info("the connection of %s is lost: %s", self.client_host, fault)
         self.close()
 

@@ -1,20 +1,26 @@
-"""Storage in files: a partition's directory on disk. It implements the port of the room `log`.
+"""Storage in files: a data directory, and the partitions' folders in it. It implements the ports `Disk` and `Storage`.
 
 A batch is written by one `pwritev` at a position that we keep, and read by `pread`. After a file's name is deleted, the
 file stays readable as long as a Slice holds it. Small files are replaced by rename. A flush syncs the directory only if
 a name in it has changed since the last sync.
 """
 
+import fcntl
 import mmap
 import os
+import shutil
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
+from typing import IO, Final
 
 from ottla.base.errors import StorageError
+from ottla.broker.disk import Entry, Folder, Space
 from ottla.log.storage import Buffer
+
+_LOCK_FILE: Final = ".lock"
 
 
 class DiskFile:
@@ -182,6 +188,86 @@ class DirectoryStorage:
             return os.stat(self._prefix + name).st_mtime_ns // 1_000_000  # noqa: PTH116
         except OSError as fault:
             raise StorageError(f"{self._prefix}{name}: {fault.strerror}") from fault
+
+
+class DirectoryDisk:
+    """A data directory (the port `Disk`)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: IO[bytes] | None = None
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def lock(self) -> None:
+        try:
+            new = [path for path in (self.path, *self.path.parents) if not path.exists()]
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / _LOCK_FILE).open("ab")
+        except OSError as fault:
+            raise StorageError(f"data directory {self.path}: {fault.strerror}") from None
+        for path in new:
+            sync_directory(path.parent)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            raise StorageError(f"data directory {self.path} is in use by another broker") from None
+        self._lock = lock
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def own_files(self) -> DirectoryStorage:
+        return DirectoryStorage(self.path)
+
+    def open_folder(self, name: str) -> DirectoryStorage:
+        return DirectoryStorage(self.path / name)
+
+    def folders(self) -> list[Folder]:
+        with self._telling(""), os.scandir(self.path) as found:
+            return sorted(Folder(each.name, each.is_symlink()) for each in found if each.is_dir())
+
+    def entries(self, folder: str) -> list[Entry] | None:
+        with self._telling(folder):
+            try:
+                with os.scandir(self.path / folder) as found:
+                    return sorted(
+                        Entry(each.name, each.is_file(), each.stat(follow_symlinks=False).st_size) for each in found
+                    )
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def delete(self, folder: str, file: str) -> None:
+        with self._telling(folder):
+            (self.path / folder / file).unlink()
+
+    def remove(self, folder: str) -> None:
+        path = self.path / folder
+        with self._telling(folder):
+            path.unlink() if path.is_symlink() else path.rmdir()
+
+    def rename(self, folder: str, name: str) -> None:
+        with self._telling(folder):
+            (self.path / folder).rename(self.path / name)
+
+    def sync_names(self) -> None:
+        sync_directory(self.path)
+
+    def space(self) -> Space:
+        with self._telling(""):
+            usage = shutil.disk_usage(self.path)
+        return Space(usage.total, usage.free)
+
+    @contextmanager
+    def _telling(self, folder: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as fault:
+            raise StorageError(f"{self.path / folder}: {fault.strerror}") from fault
 
 
 def sync_directory(path: Path) -> None:

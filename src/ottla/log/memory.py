@@ -27,7 +27,7 @@ class MemoryFile:
     def __init__(
         self, owner: "MemoryStorage", name: str, content: Buffer = b"", synced_bytes: int | None = None
     ) -> None:
-        self._owner = owner
+        self.owner = owner
         self.name = name
         self.content = bytearray(content)
         self.synced_bytes = len(content) if synced_bytes is None else synced_bytes
@@ -37,28 +37,28 @@ class MemoryFile:
         return len(self.content)
 
     def append(self, buffers: Sequence[Buffer]) -> None:
-        self._owner.check("append", self.name)
+        self.owner.check("append", self.name)
         data = b"".join(buffers)
-        self._owner.check_write(self, data)
+        self.owner.check_write(self, data)
         self.content += data
 
     def read(self, position: int, length_bytes: int) -> bytes:
-        self._owner.check("read", self.name)
+        self.owner.check("read", self.name)
         return bytes(self.content[position : position + length_bytes])
 
     @contextmanager
     def map(self) -> Iterator[memoryview]:
-        self._owner.check("map", self.name)
+        self.owner.check("map", self.name)
         with memoryview(bytes(self.content)) as view:
             yield view
 
     def truncate(self, size_bytes: int) -> None:
-        self._owner.check("truncate", self.name)
+        self.owner.check("truncate", self.name)
         del self.content[size_bytes:]
         self.synced_bytes = min(self.synced_bytes, size_bytes)
 
     def sync(self) -> None:
-        self._owner.check("sync", self.name)
+        self.owner.check("sync", self.name)
         self.synced_bytes = len(self.content)
 
     def fileno(self) -> int:
@@ -144,6 +144,12 @@ class MemoryStorage:
     def _check_room(self, more_bytes: int) -> None:
         if self.limit_bytes is not None and self.size_bytes + more_bytes > self.limit_bytes:
             raise StorageError(f"no space left: {self.size_bytes} of {self.limit_bytes} bytes are used")
+
+    def adopt(self, other: "MemoryStorage") -> None:
+        """Take over the files of `other`, which is not used any more."""
+        self.files, self._synced_files = other.files, other._synced_files
+        for file in {*self.files.values(), *self._synced_files.values()}:
+            file.owner = self
 
     def after_kill(self) -> "MemoryStorage":
         """What the next process finds after kill -9. Bytes that are not on the device can be lost by a later loss of

@@ -1,6 +1,5 @@
 """DescribeLogDirs, versions 1–5 (KIP-113, KIP-827): how much of the disk each partition takes."""
 
-import shutil
 from typing import Protocol
 
 from ottla.broker.handlers.table import RequestContext
@@ -29,11 +28,11 @@ def handle(node: _Node, request: DescribeLogDirsRequest, context: RequestContext
         if wanted is None or partition.tp in wanted:
             size = DescribeLogDirsPartition(partition.tp.partition, partition.log.size_bytes)
             topics.setdefault(partition.tp.topic, []).append(size)
-    usage = shutil.disk_usage(node.config.data_dir)
+    space = node.partitions.space()
     result = DescribeLogDirsResult(
         log_dir=str(node.config.data_dir.absolute()),
         topics=tuple(DescribeLogDirsTopic(name, tuple(sorted(sizes))) for name, sizes in sorted(topics.items())),
-        total_bytes=usage.total,
-        usable_bytes=usage.free,
+        total_bytes=space.total_bytes,
+        usable_bytes=space.usable_bytes,
     )
     return DescribeLogDirsResponse(results=(result,))

@@ -1,10 +1,11 @@
 """JoinGroup, versions 0–9. From version 4 on a client without a member id is given one first (KIP-394)."""
 
 import uuid
-from typing import Any
+from typing import Any, Protocol
 
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.groups import HasGroups
+from ottla.broker.ports.identity import HasRandom
 from ottla.broker.runtime.answers import then
 from ottla.coordinator.group import join
 from ottla.wire.errors import ErrorCode
@@ -15,14 +16,18 @@ _NULLABLE_PROTOCOL_FROM = 7
 _SKIPS_ASSIGNMENT_FROM = 9
 
 
-def handle(node: HasGroups, request: JoinGroupRequest, context: RequestContext) -> Any:
+class _Node(HasGroups, HasRandom, Protocol):
+    """What this handler touches."""
+
+
+def handle(node: _Node, request: JoinGroupRequest, context: RequestContext) -> Any:
     """Wait for the next generation."""
     runner = node.groups.find(request.group_id)
     if isinstance(runner, ErrorCode):
         return JoinGroupResponse(error_code=runner, member_id=request.member_id)
     version, shard = context.api_version, runner.shard
     client = join.RequestContext(context.client_id, context.client_host)
-    unique = str(uuid.uuid4())
+    unique = str(uuid.UUID(int=node.rng.getrandbits(128), version=4))
     joined = runner.submit(
         lambda token, now_ms: shard.join_group(
             token,

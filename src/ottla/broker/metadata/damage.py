@@ -6,18 +6,21 @@ forget topics, and their records would be set aside as strays. So a whole batch 
 person must look at, and the log is left as it is.
 """
 
-from pathlib import Path
-
 from ottla.base.errors import CorruptDataError, StorageError
+from ottla.broker.disk import Disk
+from ottla.log.names import LOG
 from ottla.wire.batch import check_integrity, find_whole_batch, parse_header
 
 
-def refuse_damage(segment: Path) -> None:
-    """StorageError when the metadata log's `segment` has a whole batch after a broken one."""
-    try:
-        content = segment.read_bytes()
-    except OSError as fault:
-        raise StorageError(f"{segment}: {fault.strerror}") from None
+def refuse_damage(disk: Disk, folder: str) -> None:
+    """StorageError when a segment of the metadata log, which is in `folder`, has a whole batch after a broken one."""
+    for entry in disk.entries(folder) or ():
+        if entry.name.endswith(LOG):
+            content = disk.open_folder(folder).read(entry.name)
+            _refuse_damage(f"{disk}/{folder}/{entry.name}", content or b"")
+
+
+def _refuse_damage(segment: str, content: bytes) -> None:
     position, next_offset = 0, 0
     while position < len(content):
         try:

@@ -1,17 +1,17 @@
 """`meta.properties`: which cluster and which node a data directory belongs to."""
 
+import random
 import uuid
-from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import topic_id_bytes, topic_id_text
-from ottla.broker.storage import DirectoryStorage
+from ottla.broker.disk import Disk
 
 _FILE = "meta.properties"
 #: Files that Apache Kafka leaves in a directory that it has formatted or used: its quorum's vote, its first metadata.
-_APACHE_KAFKAS = ("__cluster_metadata-0/quorum-state", "bootstrap.checkpoint")
+_QUORUM_STATE = ("__cluster_metadata-0", "quorum-state")
+_FIRST_METADATA = "bootstrap.checkpoint"
 
 
 class MetaProperties(NamedTuple):
@@ -32,51 +32,57 @@ class MetaProperties(NamedTuple):
         return ("\n".join(lines) + "\n").encode()
 
 
-def load_or_create(data_dir: Path, *, node_id: int, cluster_id: str | None) -> MetaProperties:
+def load_or_create(disk: Disk, rng: random.Random, *, node_id: int, cluster_id: str | None) -> MetaProperties:
     """The directory's properties; a new directory gets the ids given, or fresh ones.
 
     Raises StorageError when the directory belongs to another node or cluster, or to Apache Kafka. Kafka's metadata log
     holds a quorum's records, and only a quorum can continue it: a directory can move to Apache Kafka, but not back.
     """
-    for mark in _APACHE_KAFKAS:
-        if (data_dir / mark).exists():
-            raise StorageError(
-                f"{data_dir} is Apache Kafka's ({mark}): its partitions can be read by `ottla dump-log`, its topics "
-                "copied with a consumer and a producer, but the directory cannot be served by Ottla"
-            )
-    path = data_dir / _FILE
-    if not path.exists():
-        made = MetaProperties(cluster_id or topic_id_text(new_uuid()), node_id, new_uuid())
-        DirectoryStorage(data_dir).write(_FILE, made.encode())
+    mark = _mark_of_apache_kafka(disk)
+    if mark is not None:
+        raise StorageError(
+            f"{disk} is Apache Kafka's ({mark}): its partitions can be read by `ottla dump-log`, its topics "
+            "copied with a consumer and a producer, but the directory cannot be served by Ottla"
+        )
+    files = disk.own_files()
+    content = files.read(_FILE)
+    if content is None:
+        made = MetaProperties(cluster_id or topic_id_text(new_uuid(rng)), node_id, new_uuid(rng))
+        files.write(_FILE, made.encode())
         return made
-    found = _decode(path)
+    found = _decode(f"{disk}/{_FILE}", content, rng)
     if found.node_id != node_id:
-        raise StorageError(f"{data_dir} belongs to node.id={found.node_id}, this broker has node.id={node_id}")
+        raise StorageError(f"{disk} belongs to node.id={found.node_id}, this broker has node.id={node_id}")
     if cluster_id not in (None, found.cluster_id):
-        raise StorageError(f"{data_dir} belongs to cluster {found.cluster_id}, not {cluster_id}")
+        raise StorageError(f"{disk} belongs to cluster {found.cluster_id}, not {cluster_id}")
     return found
 
 
-def _decode(path: Path) -> MetaProperties:
+def _mark_of_apache_kafka(disk: Disk) -> str | None:
+    folder, vote = _QUORUM_STATE
+    if any(entry.name == vote for entry in disk.entries(folder) or ()):
+        return f"{folder}/{vote}"
+    return _FIRST_METADATA if _FIRST_METADATA in disk.own_files().names() else None
+
+
+def _decode(path: str, content: bytes, rng: random.Random) -> MetaProperties:
     values: dict[str, str] = {}
     try:
-        for line in path.read_text(encoding="utf-8").splitlines():
+        for line in content.decode().splitlines():
             key, _, value = line.partition("=")
             values[key.strip()] = value.strip()
-        directory_id = topic_id_bytes(values["directory.id"]) if "directory.id" in values else new_uuid()
+        directory_id = topic_id_bytes(values["directory.id"]) if "directory.id" in values else new_uuid(rng)
         return MetaProperties(values["cluster.id"], int(values["node.id"]), directory_id)
-    except OSError as fault:
-        raise StorageError(f"{path}: {fault.strerror}") from None
     except (KeyError, ValueError, CorruptDataError) as fault:
         raise StorageError(f"{path} is damaged: {fault}") from None
 
 
-def new_uuid(draw: Callable[[], uuid.UUID] = uuid.uuid4) -> bytes:
+def new_uuid(rng: random.Random) -> bytes:
     """A uuid that Kafka accepts: its text must not begin with a dash, which would look like an option.
 
     It is drawn again until that is so, as Kafka's `Uuid.randomUuid` does.
     """
     while True:
-        made = draw().bytes
+        made = uuid.UUID(int=rng.getrandbits(128), version=4).bytes
         if not topic_id_text(made).startswith("-"):
             return made

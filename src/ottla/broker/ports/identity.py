@@ -1,5 +1,6 @@
 """Who this broker is, and where clients find it."""
 
+import random
 from typing import Protocol
 
 from ottla.broker.metadata.properties import MetaProperties
@@ -23,3 +24,10 @@ class HasIdentity(Protocol):
 
     @property
     def identity(self) -> Identity: ...
+
+
+class HasRandom(Protocol):
+    """Needs chance, to make ids that are given once."""
+
+    @property
+    def rng(self) -> random.Random: ...

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Protocol
 
+from ottla.broker.disk import Space
 from ottla.broker.runtime.faults import DiskFaults
 from ottla.broker.runtime.partitions import Partition
 
@@ -16,6 +17,8 @@ class LedPartitions(Protocol):
     def find(self, topic: str, partition: int, /) -> Partition | None: ...
 
     def all(self) -> Iterable[Partition]: ...
+
+    def space(self) -> Space: ...
 
     def checkpoint(self, *, sync: bool) -> None: ...
 

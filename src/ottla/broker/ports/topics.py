@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -15,7 +16,6 @@ from ottla.broker.metadata.names import GROUP_TOPIC, TRANSACTION_TOPIC
 from ottla.broker.metadata.properties import new_uuid
 from ottla.broker.metadata.records import MetadataRecord
 from ottla.broker.metadata.rules import RefusedError, check_name
-from ottla.broker.runtime.directories import mark_deleted, remove_directories
 from ottla.broker.runtime.making import Making
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.slices import Slices
@@ -64,12 +64,14 @@ class Topics:
         partitions: Partitions,
         slices: Slices,
         directory_id: bytes,
+        rng: random.Random,
     ) -> None:
         self._config = config
         self._metadata = metadata
         self._partitions = partitions
         self._slices = slices
         self._directory_id = directory_id
+        self._rng = rng
         self._changing = asyncio.Lock()
         #: Topics whose directories are being made or renamed just now.
         self._busy: set[str] = set()
@@ -96,7 +98,7 @@ class Topics:
         """Make topics. Each is made whole, or not at all when the disk fails; the result says which."""
         jobs = []
         for name, partitions, configs in wanted:
-            topic_id = new_uuid()
+            topic_id = new_uuid(self._rng)
             making = Making(self._partitions, name, topic_id, range(partitions), configs)
             jobs.append(_Job(name, making, self._records(name, topic_id, partitions, configs)))
         faults = await self._carry_out(jobs)
@@ -156,7 +158,7 @@ class Topics:
         """Make a small, checked topic at once. Directories come first: on a full disk no topic is made."""
         if name in self._busy:
             raise NotNowError(f"topic {name} is being made or deleted just now")
-        topic_id = new_uuid()
+        topic_id = new_uuid(self._rng)
         with self._telling(f"topic {name} cannot be made"):
             making = Making(self._partitions, name, topic_id, range(partitions), configs)
             making.at_once()
@@ -209,12 +211,12 @@ class Topics:
         with self._telling("topics cannot be deleted"):
             self._metadata.delete_topics(topics)
         with self._occupied(topic.name for topic in topics):
-            paths = []
+            folders = []
             for topic in topics:
-                paths += self._partitions.take_out(topic)
+                folders += self._partitions.take_out(topic)
                 self._deleted(topic)
-            doomed = await self._partitions.in_thread(partial(mark_deleted, paths))
-        asyncio.get_running_loop().run_in_executor(None, remove_directories, doomed)
+            doomed = await self._partitions.in_thread(partial(self._partitions.mark_deleted, folders))
+        asyncio.get_running_loop().run_in_executor(None, self._partitions.remove_deleted, doomed)
 
     def check_alterable(self, resource_type: int, name: str) -> None:
         """RefusedError unless it is a topic that exists: a broker keeps the settings it was started with."""

@@ -5,16 +5,17 @@ log's files. We only remove it if the log is empty or if the folder's name says 
 """
 
 import logging
+import random
 import re
-import uuid
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 from ottla.base.errors import StorageError
+from ottla.broker.disk import Disk, Entry
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.metadata.names import METADATA_TOPIC
+from ottla.log.names import LOG
 
 _log = logging.getLogger(__name__)
 
@@ -28,96 +29,82 @@ _LOG_FILE: Final = re.compile(
 )
 
 
-def must_be_free(path: Path) -> None:
-    """StorageError if a new partition's directory holds files already."""
-    try:
-        found = next(path.iterdir(), None)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as fault:
-        raise StorageError(f"{path} is there already, and cannot be looked at: {fault.strerror}") from None
-    if found is not None:
-        raise StorageError(f"{path} is there already, and not empty: move it away, or choose another topic name")
+def must_be_free(disk: Disk, folder: str) -> None:
+    """StorageError if a new partition's folder holds files already."""
+    if disk.entries(folder):
+        raise StorageError(
+            f"{disk}/{folder} is there already, and not empty: move it away, or choose another topic name"
+        )
 
 
-def mark_deleted(paths: Iterable[Path]) -> list[Path]:
-    """Rename partitions' directories, to be deleted. Returns their new paths. May run in another thread."""
+def mark_deleted(disk: Disk, folders: Iterable[str], rng: random.Random) -> list[str]:
+    """Rename partitions' folders, to be deleted. Returns their new names. May run in another thread."""
     marked = []
-    for path in paths:
+    for folder in folders:
         try:
-            marked.append(_rename(path, _DELETED))
-        except OSError as fault:  # the topic is deleted in the metadata; the next start sets this aside
-            _log.warning("%s cannot be removed: %s", path.name, fault.strerror)
+            marked.append(_rename(disk, folder, _DELETED, rng))
+        except StorageError as fault:  # the topic is deleted in the metadata; the next start sets this aside
+            _log.warning("%s cannot be removed: %s", folder, fault)
     return marked
 
 
-def remove_partition(path: Path) -> None:
-    """Remove a log's files, and then the directory (or the link to it) if it is empty. What cannot go, stays."""
-    with suppress(OSError):
-        for file in path.iterdir():
-            if _LOG_FILE.fullmatch(file.name) and not file.is_dir():
-                file.unlink()
-        path.unlink() if path.is_symlink() else path.rmdir()
+def remove_partition(disk: Disk, folder: str) -> None:
+    """Remove a log's files, and then the folder (or the link to it) if it is empty. What cannot go, stays."""
+    with suppress(StorageError):
+        for entry in disk.entries(folder) or ():
+            if entry.is_file and _LOG_FILE.fullmatch(entry.name):
+                disk.delete(folder, entry.name)
+        disk.remove(folder)
 
 
-def remove_directories(paths: Iterable[Path]) -> None:
-    """Remove what `mark_deleted` renamed; may run in another thread."""
-    for path in paths:
-        remove_partition(path)
-
-
-def must_hold_no_partitions(data_dir: Path) -> None:
+def must_hold_no_partitions(disk: Disk) -> None:
     """StorageError if there are partitions although the metadata is empty: then the metadata log was lost."""
-    for path in _entries(data_dir):
-        name, _, number = path.name.rpartition("-")
-        if name and name != METADATA_TOPIC and number.isdecimal() and _holds_records(path):
+    for folder in disk.folders():
+        name, _, number = folder.name.rpartition("-")
+        if name and name != METADATA_TOPIC and number.isdecimal() and _holds_records(disk.entries(folder.name)):
             raise StorageError(
-                f"{data_dir} holds records ({path.name}), but its metadata log is empty: put {METADATA_TOPIC}-0 back "
+                f"{disk} holds records ({folder.name}), but its metadata log is empty: put {METADATA_TOPIC}-0 back "
                 "from a copy, or move the partitions' directories away"
             )
 
 
-def set_strays_aside(data_dir: Path, image: MetadataImage) -> None:
-    """Rename directories of partitions that no topic has: the next topic with that name would get their records."""
-    for path in _entries(data_dir):
-        if path.is_symlink() or not path.is_dir():
+def set_strays_aside(disk: Disk, image: MetadataImage, rng: random.Random) -> None:
+    """Rename folders of partitions that no topic has: the next topic with that name would get their records."""
+    for folder, is_link in disk.folders():
+        if is_link:
             continue
-        name, dash, number = path.name.rpartition("-")
+        name, dash, number = folder.rpartition("-")
         topic = image.topics.get(name)
-        if _DELETED_NAME.fullmatch(path.name):
-            remove_partition(path)
+        if _DELETED_NAME.fullmatch(folder):
+            remove_partition(disk, folder)
         elif not dash or not (number.isascii() and number.isdigit()) or name == METADATA_TOPIC:
             continue
         elif topic is None or int(number) >= len(topic.partitions):
             try:
-                _set_aside(path)
-            except OSError as fault:
-                _log.warning("%s belongs to no topic, and cannot be looked at or renamed: %s", path, fault.strerror)
+                _set_aside(disk, folder, rng)
+            except StorageError as fault:
+                _log.warning("%s belongs to no topic, and cannot be looked at or renamed: %s", folder, fault)
 
 
-def _entries(data_dir: Path) -> list[Path]:
-    try:
-        return sorted(data_dir.iterdir())
-    except OSError as fault:
-        raise StorageError(f"data directory {data_dir}: {fault.strerror}") from None
-
-
-def _set_aside(path: Path) -> None:
-    files = list(path.iterdir())
-    if not files:
+def _set_aside(disk: Disk, folder: str, rng: random.Random) -> None:
+    entries = disk.entries(folder)
+    if not entries:
         return
-    if not all(_LOG_FILE.fullmatch(file.name) and file.is_file() for file in files):
-        _log.warning("%s is no partition's directory: left as it is", path)
-    elif _holds_records(path):
-        _log.warning("%s belongs to no topic; kept as %s", path.name, _rename(path, _STRAY).name)
+    if not all(entry.is_file and _LOG_FILE.fullmatch(entry.name) for entry in entries):
+        _log.warning("%s/%s is no partition's directory: left as it is", disk, folder)
+    elif _holds_records(entries):
+        _log.warning("%s belongs to no topic; kept as %s", folder, _rename(disk, folder, _STRAY, rng))
     else:
-        remove_partition(path)  # an empty log: the broker was killed while it made the topic
+        remove_partition(disk, folder)  # an empty log: the broker was killed while it made the topic
 
 
-def _holds_records(path: Path) -> bool:
-    return any(_LOG_FILE.fullmatch(file.name) and file.stat().st_size for file in path.glob("*.log"))
+def _holds_records(entries: Iterable[Entry] | None) -> bool:
+    found = [entry for entry in entries or () if entry.name.endswith(LOG) and _LOG_FILE.fullmatch(entry.name)]
+    return any(entry.size_bytes for entry in found)
 
 
-def _rename(path: Path, suffix: str) -> Path:
+def _rename(disk: Disk, folder: str, suffix: str, rng: random.Random) -> str:
     """As Kafka does: `<partition>.<unique>-delete`, cut to what a directory's name may hold."""
-    return path.rename(path.with_name(f"{path.name[:200]}.{uuid.uuid4().hex}{suffix}"))
+    name = f"{folder[:200]}.{rng.getrandbits(128):032x}{suffix}"
+    disk.rename(folder, name)
+    return name

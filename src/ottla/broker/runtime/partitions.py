@@ -6,21 +6,21 @@ Other code never keeps a partition. It asks for it by name each time, so that on
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import TopicPartition
 from ottla.broker.config import BrokerConfig
+from ottla.broker.disk import Disk, Space
 from ottla.broker.metadata.image import MetadataImage, TopicImage
 from ottla.broker.runtime.checkpoints import CheckpointPlan, Checkpoints, PartitionOffsets
-from ottla.broker.runtime.directories import must_be_free, remove_partition, set_strays_aside
+from ottla.broker.runtime.directories import mark_deleted, must_be_free, remove_partition, set_strays_aside
 from ottla.broker.runtime.faults import DiskFaults
-from ottla.broker.storage import DirectoryStorage, sync_directory
 from ottla.broker.topic_config import TopicConfig
 from ottla.log.config import LogConfig
 from ottla.log.partition import PartitionLog
@@ -92,12 +92,12 @@ class Partition:
 class Partitions:
     """All partitions of this node."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, data_dir: Path) -> None:
+    def __init__(self, config: BrokerConfig, clock: Clock, disk: Disk, rng: random.Random) -> None:
         self._config = config
         self._clock = clock
-        self._data_dir = data_dir
-        self._directory = DirectoryStorage(data_dir)
-        self._checkpoints = Checkpoints(self._directory)
+        self._disk = disk
+        self._rng = rng
+        self._checkpoints = Checkpoints(disk.own_files())
         #: Every fault of the disk is reported here.
         self.faults = DiskFaults(clock)
         self._partitions: dict[tuple[str, int], Partition] = {}
@@ -158,6 +158,10 @@ class Partitions:
             partition.appended(MARKER_BATCH_BYTES)
         return appended
 
+    def space(self) -> Space:
+        """How much room the data directory's device has."""
+        return self._disk.space()
+
     # ---- coming and going
 
     def open_log(self, tp: TopicPartition, topic_id: bytes | None, overrides: dict[str, str]) -> PartitionLog:
@@ -170,7 +174,7 @@ class Partitions:
         try:
             log = PartitionLog.open(
                 tp,
-                DirectoryStorage(self._data_dir / str(tp)),
+                self._disk.open_folder(str(tp)),
                 config,
                 self._clock.now_ms(),
                 clean=known is not None and known.clean,
@@ -179,13 +183,13 @@ class Partitions:
                 topic_id=topic_id,
             )
         except CorruptDataError as fault:
-            raise StorageError(f"{self._data_dir / str(tp)} cannot be opened: {fault}") from fault
+            raise StorageError(f"{self._disk}/{tp} cannot be opened: {fault}") from fault
         _tell(tp, log.findings)
         return log
 
     def recover(self, image: MetadataImage) -> None:
         """Open every partition of the image, and set aside directories that belong to no topic."""
-        set_strays_aside(self._data_dir, image)
+        set_strays_aside(self._disk, image, self._rng)
         for topic in list(image.topics.values()):
             self.open_topic(topic, image.topic_configs(topic.name))
 
@@ -193,7 +197,7 @@ class Partitions:
 
     def must_be_free(self, tp: TopicPartition) -> None:
         """StorageError when there are files already where a new partition would be."""
-        must_be_free(self._data_dir / str(tp))
+        must_be_free(self._disk, str(tp))
 
     def forget_checkpointed(self, tps: Iterable[TopicPartition]) -> Callable[[], None]:
         """Take partitions out of the checkpoints: else, after a crash, a new topic would inherit their offsets.
@@ -212,7 +216,7 @@ class Partitions:
         An older topic's directory with this name may have been renamed or removed just before; after a loss of power it
         must not be there again.
         """
-        sync_directory(self._data_dir)
+        self._disk.sync_names()
 
     def add(self, made: Iterable[Partition]) -> None:
         """From now on `find` finds these."""
@@ -221,7 +225,7 @@ class Partitions:
     def remove(self, tps: Iterable[TopicPartition]) -> None:
         """Remove the directories of partitions that were never added; may run in another thread."""
         for tp in tps:
-            remove_partition(self._data_dir / str(tp))
+            remove_partition(self._disk, str(tp))
 
     # ----
 
@@ -242,18 +246,27 @@ class Partitions:
             if partition is not None:
                 partition.log.config = config
 
-    def take_out(self, topic: TopicImage) -> list[Path]:
-        """Let go of a deleted topic's partitions. Returns their directories, which the caller renames.
+    def take_out(self, topic: TopicImage) -> list[str]:
+        """Let go of a deleted topic's partitions. Returns their folders, for `mark_deleted`.
 
         Do not close the logs: a fetch may still send their files. They close when the last slice is gone.
         """
-        paths = []
+        folders = []
         for number in range(len(topic.partitions)):
             partition = self._partitions.pop((topic.name, number), None)
             if partition is not None:
-                paths.append(self._data_dir / str(partition.tp))
+                folders.append(str(partition.tp))
                 partition.gone()
-        return paths
+        return folders
+
+    def mark_deleted(self, folders: Iterable[str]) -> list[str]:
+        """Rename folders, to be deleted. Returns their new names. May run in another thread."""
+        return mark_deleted(self._disk, folders, self._rng)
+
+    def remove_deleted(self, folders: Iterable[str]) -> None:
+        """Remove what `mark_deleted` has renamed. May run in another thread."""
+        for folder in folders:
+            remove_partition(self._disk, folder)
 
     def in_thread(self, work: Callable[[], T]) -> "asyncio.Future[T]":
         """Run `work`, which may wait for the disk, in the thread for files. The loop goes on meanwhile.
