@@ -1,7 +1,8 @@
-"""`make sim`: worlds from seeds, until one shows an anomaly or the time is over.
+"""`make sim`: runs worlds from seeds, and prints each one that shows an anomaly.
 
-Environment: SEED (first seed; else drawn), SEEDS (how many, 500), HOURS (as long as that instead), KIND (one kind of
-world only), JOBS (processes, one for each core). A failing seed leaves its table and the command that replays it.
+Environment: SEED (the first seed; without it one is drawn), SEEDS (how many worlds; 500), HOURS (how long, instead of
+SEEDS), KIND (only worlds of one kind), JOBS (how many processes; one for each core). A world with an anomaly prints its
+table of events, and the command that runs it again.
 """
 
 import gc
@@ -18,11 +19,12 @@ from typing import NamedTuple
 from sim.history import table
 from sim.world import Kind, World
 
+#: Most lines of a world's table that are printed.
 _LINES_OF_TABLE = 400
 
 
 class Summary(NamedTuple):
-    """What is left of a world."""
+    """What the command tells about a world."""
 
     seed: int
     kind: Kind
@@ -64,13 +66,13 @@ def _number(name: str, default: float | None) -> float | None:
 
 
 def _begin() -> None:
-    logging.disable(logging.ERROR)  # what clients log of faults is no news here
+    logging.disable(logging.ERROR)  # the clients would log every fault of the world
     gc.collect()
     gc.freeze()
 
 
 def main() -> int:
-    """The command; 1 when an anomaly was found."""
+    """The command. Returns 1 if there was an anomaly."""
     hours, seeds = _number("HOURS", None), _number("SEEDS", None)
     given = _number("SEED", None)
     first = random.SystemRandom().randrange(10**9) if given is None else int(given)
@@ -111,7 +113,7 @@ def _tell(summary: Summary) -> None:
 
 
 def _run_all(worlds: Iterator[tuple[int, Kind]], jobs: int, until: float | None) -> Iterator[Summary]:
-    """Every world's summary, as they come; no new one is begun after `until`."""
+    """The summary of each world, in the order in which they end. After `until` no more worlds are begun."""
     if jobs == 1:
         _begin()
         for seed, kind in worlds:

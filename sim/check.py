@@ -1,4 +1,4 @@
-"""Checkers: what a world's history and its logs may not show. Names are Jepsen's for Kafka, where it has one."""
+"""Checkers: they look for anomalies in a world's history and logs. Where Jepsen has a name for one, we use it."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from sim.history import Event, Sent, Settled
 
 
 class Anomaly(NamedTuple):
-    """Something that must not be. `around` are the texts whose events tell the story."""
+    """Something that must not happen. The events that mention the texts in `around` show how it came about."""
 
     name: str
     text: str
@@ -19,7 +19,7 @@ class Anomaly(NamedTuple):
 
 
 class LogRecord(NamedTuple):
-    """One record of a partition in the end. `visible` is for readers of what is committed."""
+    """One record in the final log of a partition. `visible`: a read_committed consumer may return it."""
 
     offset: int
     uid: str
@@ -30,22 +30,22 @@ class LogRecord(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """All that the checkers look at."""
+    """All that the checkers read."""
 
     events: list[Event]
     logs: Mapping[TopicPartition, list[LogRecord]]
-    #: Lives that were killed: nothing is expected of them.
+    #: Lives of processes that were killed: their records may stay without an outcome.
     killed: frozenset[str] = frozenset()
     #: Partitions that groups read.
     inputs: frozenset[TopicPartition] = frozenset()
-    #: Where transactions are still open, each with its first offset.
+    #: Partitions with an open transaction, and its first offset.
     open_transactions: Mapping[TopicPartition, int] = {}
-    #: The pipeline's committed positions, in the end.
+    #: The offsets that the pipeline's group has committed in the end.
     positions: Mapping[TopicPartition, int] = {}
 
 
 def records_of(entries: list[Entry]) -> list[LogRecord]:
-    """The data records of a log, each with its transaction's end."""
+    """The data records of a log; `visible` follows from the end of their transactions."""
     found: list[LogRecord] = []
     open_at: dict[int, list[int]] = {}
     for entry in entries:
@@ -73,23 +73,20 @@ def records_of(entries: list[Entry]) -> list[LogRecord]:
 
 
 def check(evidence: Evidence) -> list[Anomaly]:
-    """Everything that is wrong with what was written."""
+    """All anomalies of what was written."""
     return [anomaly for checker in _CHECKERS for anomaly in checker(evidence)]
 
 
 def lost_write(evidence: Evidence) -> Iterator[Anomaly]:
-    """A record was acknowledged and is not where it was said to be."""
+    """A record was acknowledged, and the log does not have it at that offset."""
     where = {(tp, record.offset): record.uid for tp, log in evidence.logs.items() for record in log}
     for event in evidence.events:
         told = event.data
         if isinstance(told, Settled) and told.tp is not None and told.offset >= 0:
             there = where.get((told.tp, told.offset))
             if there != told.uid:
-                yield Anomaly(
-                    "lost-write",
-                    f"{told.uid} was acknowledged at {told.tp}@{told.offset}, where {there or 'nothing'} is",
-                    (told.uid, event.who),
-                )
+                text = f"{told.uid} was acknowledged at {told.tp}@{told.offset}, but {there or 'nothing'} is there"
+                yield Anomaly("lost-write", text, (told.uid, event.who))
 
 
 def duplicate(evidence: Evidence) -> Iterator[Anomaly]:
@@ -105,7 +102,7 @@ def duplicate(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def nonmonotonic_send(evidence: Evidence) -> Iterator[Anomaly]:
-    """Records of one producer are in a partition in another order than they were sent in."""
+    """A partition has records of one producer in another order than the producer's user sent them."""
     order = {event.data.uid: at for at, event in enumerate(evidence.events) if isinstance(event.data, Sent)}
     for tp, log in evidence.logs.items():
         last: dict[str, LogRecord] = {}
@@ -122,24 +119,24 @@ def nonmonotonic_send(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def never_settled(evidence: Evidence) -> Iterator[Anomaly]:
-    """A record's fate stays open although all faults are over."""
+    """A record has no outcome, although all faults are over."""
     done = {event.data.uid for event in evidence.events if isinstance(event.data, Settled)}
     for event in evidence.events:
         if isinstance(event.data, Sent) and event.who not in evidence.killed and event.data.uid not in done:
-            yield Anomaly("never-settled", f"{event.data.uid}: nobody knows", (event.data.uid, event.who))
+            yield Anomaly("never-settled", f"{event.data.uid} has no outcome", (event.data.uid, event.who))
 
 
 def unknown_record(evidence: Evidence) -> Iterator[Anomaly]:
-    """A record is in the log that nobody has sent."""
+    """The log has a record that nobody has sent."""
     sent = {event.data.uid for event in evidence.events if isinstance(event.data, Sent)}
     for tp, log in evidence.logs.items():
         for record in log:
             if record.uid not in sent:
-                yield Anomaly("unknown-record", f"{tp}@{record.offset}: {record.uid!r}")
+                yield Anomaly("unknown-record", f"{tp}@{record.offset}: nobody has sent {record.uid!r}")
 
 
 def life_of(uid: str) -> str:
-    """Who sent it: `name.life` of `name.life.client-number`."""
+    """The life that has sent a record: `name.life` of `name.life.client-number`."""
     return ".".join(uid.split(".")[:2])
 
 

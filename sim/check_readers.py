@@ -1,4 +1,4 @@
-"""Checkers of readers: what they saw, in which order, and what they committed."""
+"""Checkers of consumers: which records they returned, in which order, and what they committed."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -9,12 +9,12 @@ from sim.history import Assigned, Committed, Polled, Sought
 
 
 def check_readers(evidence: Evidence) -> list[Anomaly]:
-    """Everything that is wrong with what was read."""
+    """All anomalies of consumers."""
     return [anomaly for checker in _CHECKERS for anomaly in checker(evidence)]
 
 
 def aborted_read(evidence: Evidence) -> Iterator[Anomaly]:
-    """A reader of what is committed was given something else, or something that is not in the log (G1a)."""
+    """A read_committed consumer returned a record that is not committed (G1a), or one that is not in the log."""
     where = {(tp, record.offset): record for tp, log in evidence.logs.items() for record in log}
     for event in evidence.events:
         if not isinstance(event.data, Polled):
@@ -31,7 +31,7 @@ def aborted_read(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def nonmonotonic_poll(evidence: Evidence) -> Iterator[Anomaly]:
-    """A reader that kept a partition went back, or passed over records, without being told to."""
+    """A consumer kept a partition, and without a seek it went back, or left out records."""
     last: dict[tuple[str, TopicPartition], tuple[int, str]] = {}
     for event in evidence.events:
         match event.data:
@@ -64,7 +64,7 @@ def _skipped(
 
 
 def unseen(evidence: Evidence) -> Iterator[Anomaly]:
-    """A group read to the end, and nobody of it was given a record."""
+    """A group has read to the end, and no member has returned a record of the log."""
     seen: dict[str, set[tuple[TopicPartition, int]]] = defaultdict(set)
     committed_only: dict[str, bool] = {}
     for event in evidence.events:
@@ -75,13 +75,12 @@ def unseen(evidence: Evidence) -> Iterator[Anomaly]:
         for tp in sorted(evidence.inputs):
             for record in evidence.logs.get(tp, ()):
                 if (record.visible or not committed_only[group]) and (tp, record.offset) not in given:
-                    yield Anomaly(
-                        "unseen", f"nobody of {group} was given {record.uid} at {tp}@{record.offset}", (record.uid,)
-                    )
+                    text = f"no member of {group} was given {record.uid} at {tp}@{record.offset}"
+                    yield Anomaly("unseen", text, (record.uid,))
 
 
 def two_owners(evidence: Evidence) -> Iterator[Anomaly]:
-    """In one generation a partition was given to two members."""
+    """Two members own a partition in the same generation."""
     owner: dict[tuple[str, int, TopicPartition], str] = {}
     for event in evidence.events:
         if isinstance(event.data, Assigned) and event.data.what == "assigned":
@@ -94,7 +93,7 @@ def two_owners(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def commit_regression(evidence: Evidence) -> Iterator[Anomaly]:
-    """A commit of a former generation was taken after one of a later generation."""
+    """A coordinator accepted a commit of an older generation after one of a newer generation."""
     latest: dict[tuple[str, TopicPartition], Committed] = {}
     for event in evidence.events:
         if not isinstance(event.data, Committed):
@@ -111,7 +110,7 @@ def commit_regression(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def unfenced_commit(evidence: Evidence) -> Iterator[Anomaly]:
-    """A member's offsets were taken into a transaction without its generation, so that nothing could refuse them."""
+    """A transaction got offsets without the member's generation, so that the coordinator could not refuse them."""
     for event in evidence.events:
         if event.what == "unfenced offsets":
             yield Anomaly("unfenced-commit", event.text)

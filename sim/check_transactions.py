@@ -1,4 +1,4 @@
-"""Checkers of transactions: all or nothing, as the user was told, and exactly once through a pipeline."""
+"""Checkers of transactions: all or nothing, as the user was told; and each input of a pipeline exactly once."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -9,12 +9,12 @@ from sim.history import Ended, Sent
 
 
 def check_transactions(evidence: Evidence) -> list[Anomaly]:
-    """Everything that is wrong with transactions."""
+    """All anomalies of transactions."""
     return [anomaly for checker in _CHECKERS for anomaly in checker(evidence)]
 
 
 def _by_txn(evidence: Evidence) -> dict[str, list[str]]:
-    """The records of each transaction, as sent."""
+    """The records that were sent in each transaction."""
     found: dict[str, list[str]] = defaultdict(list)
     for event in evidence.events:
         if isinstance(event.data, Sent) and event.data.txn is not None:
@@ -27,7 +27,7 @@ def _visible(evidence: Evidence) -> set[str]:
 
 
 def torn_transaction(evidence: Evidence) -> Iterator[Anomaly]:
-    """Some records of a transaction are committed, and some are not; or not as its user was told."""
+    """Only some records of a transaction are committed; or its end is not the one that its user was told."""
     visible = _visible(evidence)
     told = {event.data.txn: event.data.outcome for event in evidence.events if isinstance(event.data, Ended)}
     for txn, uids in _by_txn(evidence).items():
@@ -46,13 +46,13 @@ def torn_transaction(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def hanging_transaction(evidence: Evidence) -> Iterator[Anomaly]:
-    """A transaction is open although its time is long over: readers of what is committed stop there (stuck LSO)."""
+    """A transaction is open long after its timeout: read_committed consumers stop there (stuck LSO)."""
     for tp, first_offset in evidence.open_transactions.items():
         yield Anomaly("stuck-lso", f"{tp}: a transaction is open from offset {first_offset} on")
 
 
 def exactly_once(evidence: Evidence) -> Iterator[Anomaly]:
-    """Below the pipeline's positions each committed input is committed once in the output, above them never."""
+    """Each committed input below the pipeline's committed offset has one committed output; above it, none."""
     made: dict[str, list[str]] = defaultdict(list)
     for log in evidence.logs.values():
         for record in log:

@@ -1,4 +1,4 @@
-"""What happened in a world, in order: the table that a person reads, and what the checkers judge."""
+"""What happened in a world, in order. People read it as a table; checkers read its data."""
 
 import re
 from collections.abc import Mapping
@@ -11,14 +11,14 @@ from sim.loop import START_S, SimLoop
 
 
 class Sent(NamedTuple):
-    """A producer was given a record. `uid` is the record's value; `txn` names its transaction."""
+    """A user has given a record to a producer. `uid` is the record's value; `txn` is the name of its transaction."""
 
     uid: str
     txn: str | None = None
 
 
 class Settled(NamedTuple):
-    """A record's Delivery is done: where it is, or why it is nowhere."""
+    """A record's Delivery is done. It says where the record is, or with which error the record failed."""
 
     uid: str
     tp: TopicPartition | None
@@ -27,14 +27,14 @@ class Settled(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The user was told how a transaction ended: "committed", "aborted", or "unknown"."""
+    """A transaction has ended for its user: "committed", "aborted", or "unknown"."""
 
     txn: str
     outcome: str
 
 
 class Polled(NamedTuple):
-    """A consumer was given records: (partition, offset, uid)."""
+    """A poll has returned records: (partition, offset, uid)."""
 
     group: str | None
     records: tuple[tuple[TopicPartition, int, str], ...]
@@ -42,7 +42,7 @@ class Polled(NamedTuple):
 
 
 class Assigned(NamedTuple):
-    """A consumer's partitions came ("assigned"), went ("revoked"), or were lost ("lost")."""
+    """A consumer was told that partitions are "assigned", "revoked" or "lost"."""
 
     group: str
     what: str
@@ -51,7 +51,7 @@ class Assigned(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A coordinator wrote a group's positions. `member_id` is empty for those of no member."""
+    """A coordinator has written a group's offsets. `member_id` is empty if no member has committed them."""
 
     group: str
     member_id: str
@@ -60,13 +60,13 @@ class Committed(NamedTuple):
 
 
 class Sought(NamedTuple):
-    """A consumer chose its position itself."""
+    """A user has changed a consumer's position (a seek)."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 class Answered(NamedTuple):
-    """A broker answered a Produce for one partition, or would have if somebody were there to hear it."""
+    """A broker has a result for one partition of a Produce request. Perhaps nobody gets the answer."""
 
     tp: TopicPartition
     payload: bytes
@@ -75,12 +75,12 @@ class Answered(NamedTuple):
 
     @property
     def producer(self) -> tuple[int, int]:
-        """Producer id and epoch, as the batch was sent."""
+        """Producer id and epoch that the batch was sent with."""
         header = parse_header(self.payload)
         return header.producer_id, header.producer_epoch
 
     def uids(self) -> list[str]:
-        """The records."""
+        """The uids of its records."""
         return [bytes(record.value or b"").rstrip(b".").decode() for record in decode_batch(self.payload)]
 
     def __str__(self) -> str:
@@ -109,7 +109,7 @@ class History:
         self._closed = False
 
     def close(self) -> None:
-        """The world is over; what comes of ending it is no part of it."""
+        """The world is over: note no more events."""
         self._closed = True
 
     def add(self, who: str, what: str, text: str = "", data: Any = None) -> None:
@@ -119,12 +119,12 @@ class History:
         self.events.append(Event(self._loop.time() - START_S, who, what, text, data))
 
 
-#: Whose events are always in a table: they say what the world was like.
+#: Their events are in every table: they show the faults and the state of the cluster.
 SURROUNDINGS = ("cluster", "nemesis", "world")
 
 
 def table(events: list[Event], *, around: list[str] | None = None) -> str:
-    """The events as lines. With `around`, of the users' own only those that mention one of these texts."""
+    """The events as lines. With `around`, it leaves out events of users that do not mention one of these texts."""
     lines = [f"{'time':>9}  {'who':<16} {'what':<18} details"]
     for event in events:
         text = event.text or str(event.data if isinstance(event.data, Answered) else "")

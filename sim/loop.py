@@ -1,14 +1,14 @@
 """An asyncio event loop in virtual time.
 
-When nothing is ready, the time jumps to the next timer, so a world of minutes runs in as long as its computing takes.
-Nothing here reads a real clock, opens a socket or starts a thread: connections go to the simulated network, and what
-is given to an executor runs in the loop, a drawn moment later. One seed gives one history.
+When no callback is ready, the time jumps to the next timer. So minutes of a world take only as long as its code runs.
+Nothing here reads a real clock, opens a socket or starts a thread. Connections go through the simulated network. Work
+for an executor runs in the loop, after a delay by chance. The same seed gives the same history.
 
-Every callback belongs to the host that its context names, HOST. A host can be frozen, then its callbacks wait until it
-is thawed, and killed, then they never run: so a client dies in the middle of anything, as a process does.
+Every callback belongs to a host: its context variable HOST names it. While a host is frozen, its callbacks wait. After
+it is killed, they never run. So a client can end between any two steps, as a real process can.
 
-A loop that has nothing ready and no timer can never go on: it raises DeadlockError with the tasks that wait. One that
-does a hundred thousand steps without any time passing raises LivelockError.
+If no callback is ready and there is no timer, the loop can never go on: it raises DeadlockError with the tasks that
+wait. After a hundred thousand steps at the same virtual time it raises LivelockError.
 """
 
 import asyncio
@@ -26,27 +26,27 @@ from ottla.base.errors import OttlaError
 
 T = TypeVar("T")
 
-#: The host (a simulated process and its machine) on which the running code lives. Set it in the process's first task.
+#: The host (a simulated process and its machine) that the running code belongs to. A process's first task sets it.
 HOST: ContextVar[str] = ContextVar("host", default="nowhere")
 
-#: Virtual seconds at the beginning. Not 0, which some code takes for "never".
+#: The virtual time at the beginning, in seconds. It is not 0, because code may use 0 for "never".
 START_S = 1_000.0
-#: Wall clock of the worlds, milliseconds since the epoch, at START_S.
+#: The wall clock at START_S, in milliseconds since the epoch.
 _EPOCH_MS = 1_700_000_000_000
-#: No clock stands still while code runs: timer after timer that is due at once moves the time by so much.
+#: A real clock does not stand still while code runs: each timer that is due already moves the time by so much.
 _STEP_S = 1e-6
-#: How long tasks may take to end after the world's end, in virtual seconds.
+#: How long tasks may take to end after they are cancelled, in virtual seconds.
 _MOST_FOR_CANCELLING_S = 5.0
-#: Steps without any time passing after which the loop is taken to turn in a circle.
+#: After so many steps at the same virtual time the loop raises LivelockError.
 _MOST_STEPS_AT_ONCE = 100_000
 
 
 class DeadlockError(OttlaError):
-    """Nothing is ready, nothing is scheduled, and the main task waits."""
+    """No callback is ready, there is no timer, and the main task waits."""
 
 
 class LivelockError(OttlaError):
-    """Step follows step, and time stands still."""
+    """There are always more callbacks ready, so that the virtual time stands still."""
 
 
 class Connector(Protocol):
@@ -64,7 +64,7 @@ class Connector(Protocol):
 class SimLoop(asyncio.BaseEventLoop):
     """See the module. `rng` decides how long work for an executor takes."""
 
-    # BaseEventLoop's own, which its type stub does not show
+    # BaseEventLoop has these; its type stub does not show them
     _ready: "deque[asyncio.Handle]"
     _scheduled: "list[asyncio.TimerHandle]"
     _timer_cancelled_count: int
@@ -75,11 +75,12 @@ class SimLoop(asyncio.BaseEventLoop):
         self._rng = rng
         self._steps_at_once = 0
         self.network: Connector | None = None
-        #: Frozen hosts with the callbacks that wait, and hosts that were killed.
+        #: Frozen hosts, and their callbacks that wait.
         self._frozen: dict[str, deque[asyncio.Handle]] = {}
+        #: Hosts that were killed, and their callbacks, which are kept until `run_killed_hosts`.
         self._killed: set[str] = set()
-        self._buried: deque[asyncio.Handle] = deque()
-        #: Exceptions that nobody heard: of tasks that were forgotten, and of callbacks.
+        self._of_killed: deque[asyncio.Handle] = deque()
+        #: Exceptions that no code has handled: of tasks that nobody awaits, and of callbacks.
         self.unheard: list[str] = []
         self.set_exception_handler(self._note)
 
@@ -90,7 +91,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return self._now_s
 
     def now_ms(self) -> int:
-        """The worlds' wall clock."""
+        """The wall clock, in milliseconds since the epoch (ottla.base.clock.Clock)."""
         return _EPOCH_MS + round((self._now_s - START_S) * 1000)
 
     def monotonic_ms(self) -> int:
@@ -100,36 +101,36 @@ class SimLoop(asyncio.BaseEventLoop):
     # hosts
 
     def freeze(self, host: str) -> None:
-        """Nothing of this host runs until it is thawed."""
+        """Run no callback of this host until it is thawed."""
         self._frozen.setdefault(host, deque())
 
     def thaw(self, host: str) -> None:
-        """It goes on with what has become due meanwhile."""
+        """Let the host go on, first with the callbacks that have waited."""
         self._ready.extend(self._frozen.pop(host, ()))
 
     def kill(self, host: str) -> None:
-        """Nothing of this host runs any more."""
-        self._buried.extend(self._frozen.pop(host, ()))
+        """Run no callback of this host any more."""
+        self._of_killed.extend(self._frozen.pop(host, ()))
         self._killed.add(host)
 
     def host_runs(self, host: str) -> bool:
-        """Whether its code runs."""
+        """Whether the host is neither frozen nor killed."""
         return host not in self._killed and host not in self._frozen
 
-    def raise_the_dead(self) -> None:
-        """The world is over: let killed hosts run, so that their tasks can be cancelled."""
+    def run_killed_hosts(self) -> None:
+        """The world is over: let all hosts run again, so that their tasks can be cancelled."""
         self._killed.clear()
-        self._ready.extend(self._buried)
-        self._buried.clear()
+        self._ready.extend(self._of_killed)
+        self._of_killed.clear()
         for host in list(self._frozen):
             self.thaw(host)
 
-    # what is simulated
+    # simulated instead of real
 
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, **options: object
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """Connect through the simulated network. Raises OSError as a real one does."""
+        """Connect through the simulated network. Raises OSError, as a real loop does."""
         return await self._connector().connect(protocol_factory, host, port)
 
     async def create_server(  # type: ignore[override]
@@ -141,7 +142,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: object, func: Callable[..., T], *args: Any
     ) -> "asyncio.Future[T]":
-        """Call `func` in the loop, up to ten virtual milliseconds later."""
+        """Call `func` in the loop, at most ten virtual milliseconds later."""
         future: asyncio.Future[T] = self.create_future()
 
         def run() -> None:
@@ -149,15 +150,15 @@ class SimLoop(asyncio.BaseEventLoop):
                 return
             try:
                 future.set_result(func(*args))
-            except Exception as error:  # noqa: BLE001 - it is the caller's, as in a real executor
+            except Exception as error:  # noqa: BLE001 - the caller gets it, as from a real executor
                 future.set_exception(error)
 
         self.call_later(self._rng.uniform(0.0, 0.01), run)
         return future
 
     async def getaddrinfo(self, *args: Any, **options: Any) -> Any:
-        """Never: hosts are names of the simulated network."""
-        raise AssertionError("a simulated world asks no resolver")
+        """Fails: the simulated network uses names of hosts, so nobody needs an address."""
+        raise AssertionError("a simulated world needs no resolver: hosts have names only")
 
     def _connector(self) -> Connector:
         if self.network is None:
@@ -180,10 +181,10 @@ class SimLoop(asyncio.BaseEventLoop):
                 handle._run()
 
     def _stopped(self, handle: asyncio.Handle) -> bool:
-        """Whether the callback's host does not run; one that is frozen has it later."""
+        """Whether the callback's host is frozen or killed. Keeps the callback in that case."""
         host = handle._context.get(HOST)  # type: ignore[attr-defined]
         if host in self._killed:
-            self._buried.append(handle)
+            self._of_killed.append(handle)
             return True
         waiting = self._frozen.get(host)
         if waiting is None:
@@ -192,7 +193,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return True
 
     def _advance(self) -> None:
-        """Jump to the next timer, and make everything ready that is due then."""
+        """Jump to the time of the next timer, and make its callback ready."""
         if self._stopping:  # type: ignore[attr-defined]
             return
         scheduled = self._scheduled
@@ -211,7 +212,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 self._now_s += _STEP_S
             self._ready.append(timer)
             return
-        raise DeadlockError(f"nothing will ever happen again; these tasks wait:\n{self.waiting()}")
+        raise DeadlockError(f"nothing is ready and there is no timer, but these tasks wait:\n{self.waiting()}")
 
     def _forget_cancelled(self) -> None:
         kept = []
@@ -225,15 +226,15 @@ class SimLoop(asyncio.BaseEventLoop):
         self._timer_cancelled_count = 0
 
     def _check_closed(self) -> None:
-        """What is collected after the world may still call; nothing comes of it."""
+        """Do not raise: objects that are collected after the world may still call the loop. Nothing runs then."""
 
     def _write_to_self(self) -> None:
-        """Nobody waits in a selector: what another thread would wake is looked at in the next step."""
+        """Nothing to do: this loop has no selector that another thread would have to wake."""
 
     # what went wrong
 
     def waiting(self) -> str:
-        """Every task that is not done, and the line at which it waits."""
+        """Each task that is not done, and the line at which it waits."""
         lines = []
         for task in asyncio.all_tasks(self):
             frames = task.get_stack(limit=1)
@@ -251,10 +252,10 @@ class SimLoop(asyncio.BaseEventLoop):
 
 
 def run(main: Coroutine[Any, Any, T], loop: SimLoop) -> T:
-    """Run `main` to its end in `loop`, then cancel what is left of it, and close the loop."""
+    """Run `main` to its end in `loop`. Then cancel the other tasks, and close the loop."""
     try:
         result = loop.run_until_complete(main)
-        gc.collect()  # so that `unheard` has the exceptions of forgotten tasks
+        gc.collect()  # tasks that nobody awaits report their exceptions to `unheard` when they are collected
         return result
     finally:
         loop.set_exception_handler(lambda loop, context: None)
@@ -264,8 +265,8 @@ def run(main: Coroutine[Any, Any, T], loop: SimLoop) -> T:
 
 
 def _cancel_all(loop: SimLoop) -> None:
-    """End what still runs, so that nothing is said of it when it is collected."""
-    loop.raise_the_dead()
+    """Cancel every task, so that none is reported as pending when it is collected."""
+    loop.run_killed_hosts()
     tasks = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
     for task in tasks:
         task.cancel()

@@ -1,4 +1,4 @@
-"""What goes wrong, and when: faults drawn from the seed, a few at a time, all over at the end."""
+"""The nemesis (Jepsen's word) makes faults: which, when and for how long is drawn from the seed. All end in time."""
 
 import asyncio
 import random
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class Nemesis:
-    """Goes on until the world's faults are over; then everything is healed."""
+    """Makes faults until its time is over; then it ends them all."""
 
     def __init__(self, world: "World", rng: random.Random) -> None:
         self._world = world
         self._rng = rng
         self._busy_brokers: set[int] = set()
         self._running: dict[asyncio.Task[None], None] = {}
-        #: What this world knows of, each with its weight: no two worlds are wrong in the same way.
+        # each world draws its own selection; a fault that is listed twice is drawn more often
         faults: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
             self._freeze_broker,
             self._kill_broker,
@@ -42,7 +42,7 @@ class Nemesis:
         self._mean_s = rng.choice((0.3, 1.0, 3.0))
 
     async def run(self, until_s: float) -> None:
-        """Do harm until then, and undo it."""
+        """Make faults until `until_s`; return when all of them are over."""
         loop = self._world.loop
         while loop.time() < until_s:
             await asyncio.sleep(self._rng.expovariate(1.0 / self._mean_s))
@@ -56,7 +56,7 @@ class Nemesis:
         self._world.cluster.rules.calm()
 
     async def _for(self, mean_s: float) -> None:
-        """How long a fault lasts; none outlives the world's faults by much."""
+        """Wait as long as a fault lasts: 15 seconds at most, so that the faults end soon after `until_s`."""
         await asyncio.sleep(min(self._rng.expovariate(1.0 / mean_s), 15.0))
 
     def _note(self, what: str, text: str) -> None:
@@ -65,7 +65,7 @@ class Nemesis:
     # brokers
 
     def _take_broker(self) -> int | None:
-        """A broker that nothing is done to yet; one is always left alone."""
+        """A broker without a fault, or None: at least one broker always stays without."""
         free = [node_id for node_id in self._world.cluster.nodes if node_id not in self._busy_brokers]
         if len(free) < 2:
             return None
@@ -135,7 +135,7 @@ class Nemesis:
         await self._for(self._rng.choice((0.5, 5.0)))
         network.heal(one, other)
         self._note("healed", f"{one} and {other}")
-        self._world.cluster.changed()
+        self._world.cluster.healed()
 
     async def _part_broker_and_client(self) -> None:
         lives = [process.who for process in self._world.processes if process.is_alive]

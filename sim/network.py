@@ -1,11 +1,11 @@
-"""A simulated network: connections between named hosts, which delay, break and lie as real ones do.
+"""A simulated network: connections between hosts, with the delays and faults that real ones have.
 
-A connection is a Link of two ends and two pipes, one for each direction. A pipe delivers in order, each piece after a
-drawn delay. What goes wrong is decided by `Weather` (chances, drawn at each write and connect) and by whoever calls
-`cut`, `block`, `freeze` and `kill`. The ways in which a connection ends are `Cut`: they differ in who notices when, and
-in whether what was sent before still arrives.
+A connection is a Link: two ends, and a pipe for each direction. A pipe delivers bytes in order, in pieces; each piece
+has a delay by chance. Two things make faults: `Weather` has the chances of a fault at each write and connect, and the
+nemesis calls `cut_soon`, `block`, `freeze` and `drop`. A connection can break in several ways (`Cut`). They differ in
+which side notices it when, and in whether bytes that were sent before still arrive.
 
-Whose host a connection comes from is a context variable, HOST: set it in the task of each simulated process.
+The context variable HOST says which host a new connection comes from: each simulated process sets it in its task.
 """
 
 import asyncio
@@ -18,20 +18,20 @@ from enum import Enum
 from sim.loop import HOST, SimLoop
 from sim.transport import ACCEPT, RESET, Pipe, SimTransport
 
-#: Longest time that what was sent before a cut stays on its way.
+#: The longest time that bytes which were sent before a cut are still on their way.
 _LATE_S = 12.0
 
 
 class Cut(Enum):
     """How a connection breaks."""
 
-    #: Both sides notice at once; what is on its way is gone.
+    #: Both sides notice at once. Bytes that are on their way are lost.
     BOTH = "both notice"
-    #: The client notices; what it has sent still arrives, perhaps much later; then the server notices.
+    #: The client notices. What it has sent still arrives, perhaps much later; then the server notices.
     CLIENT_FIRST = "the client notices, its requests still arrive"
-    #: The server notices; the client hears of it later, and of no answer any more.
+    #: The server notices. The client notices later, and gets no more answers until then.
     SERVER_FIRST = "the server notices first"
-    #: The server goes on for a while, but no answer comes back.
+    #: The server serves requests for a while, but its answers do not arrive.
     ANSWERS_LOST = "answers are lost"
     #: Nobody notices, and nothing arrives any more.
     SILENT = "nobody notices"
@@ -42,13 +42,13 @@ _CUTS = tuple(Cut)
 
 @dataclass(slots=True)
 class Weather:
-    """Chances, each for one write or connect, and delays in seconds."""
+    """The chances of faults, and delays in seconds."""
 
     delay_s: float = 0.001
-    #: How often a piece takes far longer than the others, and how long.
+    #: The chance that a piece takes much longer, and the longest such delay.
     spike: float = 0.0
     spike_s: float = 0.5
-    #: How often a connect is refused, a connection cut at a write, a piece delivered in two.
+    #: The chances that a connect is refused, that a write cuts the connection, that a piece is delivered in two.
     refuse: float = 0.0
     cut: float = 0.0
     fragment: float = 0.0
@@ -60,7 +60,7 @@ class Weather:
 
 
 class Link:
-    """A connection: the end that connected, the end that accepted, a pipe each way."""
+    """A connection: the end that has connected, the end that has accepted, and a pipe for each direction."""
 
     def __init__(self, network: "Network", number: int, client: SimTransport, server: SimTransport) -> None:
         self.number = number
@@ -71,12 +71,12 @@ class Link:
         self.to_client = Pipe(server, client)
 
     def ended(self) -> None:
-        """One end is gone; when both are, the network forgets the link."""
+        """One end has lost the connection. When both have, the network forgets the link."""
         if self.client.lost and self.server.lost:
             self._network.links.pop(self.number, None)
 
     def cut(self, how: Cut) -> None:
-        """Break it."""
+        """Break the connection."""
         gone = ConnectionResetError("connection reset by peer")
         late_s = self._network.rng.uniform(0.0, _LATE_S) ** 2 / _LATE_S  # mostly short, sometimes long
         match how:
@@ -135,7 +135,7 @@ class SimServer(asyncio.AbstractServer):
 
 
 class Network:
-    """See the module."""
+    """All hosts, listeners and links of a world."""
 
     def __init__(self, loop: SimLoop, rng: random.Random, weather: Weather | None = None) -> None:
         self.loop = loop
@@ -155,26 +155,26 @@ class Network:
     # faults
 
     def freeze(self, host: str) -> None:
-        """The host's processes stop; its machine still takes connections and bytes."""
+        """The host's process stands still. Its machine still accepts connections and bytes."""
         self._frozen.add(host)
 
     def thaw(self, host: str) -> None:
-        """They go on, with what has come meanwhile."""
+        """The host's process goes on; it gets the bytes that have arrived meanwhile."""
         self._frozen.discard(host)
         self.release()
 
     def is_frozen(self, host: str) -> bool:
-        """Whether the host's processes stand still."""
+        """Whether the host's process stands still."""
         return host in self._frozen
 
     def block(self, one: str, other: str, *, both_ways: bool = True) -> None:
-        """Nothing gets from `one` to `other`; it waits, as TCP repeats what is not acknowledged."""
+        """No bytes get from `one` to `other`. They wait, because TCP repeats what is not acknowledged."""
         self._blocked.add((one, other))
         if both_ways:
             self._blocked.add((other, one))
 
     def heal(self, one: str, other: str) -> None:
-        """Both ways are open again."""
+        """Bytes get through again, in both directions."""
         self._blocked -= {(one, other), (other, one)}
         self.release()
 
@@ -183,13 +183,13 @@ class Network:
         return (one, other) not in self._blocked
 
     def cut_soon(self, link: Link) -> None:
-        """Cut it in a drawn way, in a moment that what is being sent now may reach or not."""
+        """Cut it soon, in a way by chance. What is being sent now may or may not arrive before."""
         how = self.rng.choice(_CUTS)
         self.cuts += 1
         self.loop.call_later(self.rng.uniform(0.0, 4 * self.weather.delay_s), link.cut, how)
 
     def drop(self, host: str, *, listening: bool = False) -> None:
-        """The host's process was killed: its connections break; with `listening` it still takes new ones."""
+        """The host's process was killed: its connections break. With `listening` it still accepts new ones."""
         for link in [link for link in self.links.values() if host in (link.client.host, link.server.host)]:
             died = link.client if link.client.host == host else link.server
             (link.to_client if died is link.client else link.to_server).kill()
@@ -203,14 +203,14 @@ class Network:
             for address in [address for address in self.listeners if address[0] == host]:
                 del self.listeners[address]
 
-    # what the loop calls
+    # the loop calls these
 
     async def connect(
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
-        """A connection from HOST to `host`. Raises OSError; waits as long as the way is blocked."""
+        """A connection from HOST to `host`. Raises OSError. Waits while the two cannot reach each other."""
         here = HOST.get()
-        await self._passed(here, host)
+        await self._shake_hands(here, host)
         found = self.listeners.get((host, port))
         if found is None or (self.weather.refuse and self.rng.random() < self.weather.refuse):
             raise ConnectionRefusedError(f"{host}:{port} refused the connection")
@@ -230,12 +230,12 @@ class Network:
     async def listen(
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
     ) -> asyncio.AbstractServer:
-        """Take connections to `host`."""
+        """Accept connections to `host`."""
         self.listeners[host, port] = (protocol_factory, copy_context())
         return SimServer(self, (host, port))
 
-    async def _passed(self, here: str, there: str) -> None:
-        """A round trip: the handshake of TCP."""
+    async def _shake_hands(self, here: str, there: str) -> None:
+        """TCP's handshake: a round trip."""
         while True:
             await asyncio.sleep(self.delay_s() + self.delay_s())
             if self.reaches(here, there) and self.reaches(there, here):
@@ -244,10 +244,10 @@ class Network:
             self._waiting.append(healed)
             await healed
 
-    # what pipes ask
+    # the pipes call these
 
     def delay_s(self) -> float:
-        """How long a piece takes."""
+        """How long the next piece takes."""
         weather = self.weather
         delay_s = weather.delay_s * (0.5 + self.rng.random())
         if weather.spike and self.rng.random() < weather.spike:
@@ -255,7 +255,7 @@ class Network:
         return delay_s
 
     def holds(self, pipe: Pipe) -> bool:
-        """Whether nothing can arrive through `pipe` now; it is moved when that is over."""
+        """Whether nothing can arrive through `pipe` now. Then `release` lets the pipe try again."""
         receiver = pipe.receiver
         if not (
             receiver.host in self._frozen
@@ -267,7 +267,7 @@ class Network:
         return True
 
     def release(self) -> None:
-        """Something that held pipes is over: let each try again."""
+        """A reason to hold pipes is over: let each pipe, and each connect, try again."""
         held, self._held = self._held, {}
         for pipe in held:
             pipe.rearm()

@@ -1,4 +1,4 @@
-"""How a world's clients are made: with its time and its randomness, by the arguments that every user has."""
+"""How a world makes its clients: they get its clock and its randomness, by arguments that every user can give."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -21,6 +21,6 @@ def make_consumer(
     return AsyncConsumer(config, on_reset=on_reset, clock=loop, rng=rng)
 
 
-def buried(client: AsyncProducer | AsyncConsumer) -> None:
-    """Its process was killed: what is left of the object here says nothing when it is collected."""
+def forget(client: AsyncProducer | AsyncConsumer) -> None:
+    """Its simulated process was killed. The object must not warn that it was not closed when it is collected."""
     client._closed = True

@@ -8,25 +8,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sim.network import Link, Network
 
-#: What a piece in a pipe can be beside bytes: the connection is accepted, has no more to say, is broken.
+#: Pieces in a pipe that are not bytes: the connection is accepted; the sender sends no more; the connection is broken.
 ACCEPT, EOF, RESET = object(), object(), object()
 
 
 class Pipe:
-    """One direction of a link."""
+    """One direction of a link. It delivers pieces in order, each at its time."""
 
     __slots__ = ("_last_at", "_pieces", "_timer", "dead", "receiver", "sender")
 
     def __init__(self, sender: "SimTransport", receiver: "SimTransport") -> None:
         self.sender = sender
         self.receiver = receiver
-        #: Nothing goes in any more.
+        #: It accepts no more pieces.
         self.dead = False
         self._pieces: deque[tuple[float, object]] = deque()
         self._last_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def push(self, piece: object, extra_s: float = 0.0) -> None:
+        """Send a piece; it arrives after a delay by chance and `extra_s`, and not before the pieces sent earlier."""
         if self.dead:
             return
         network = self.receiver.network
@@ -37,21 +38,21 @@ class Pipe:
             self._arm(at)
 
     def stall(self, extra_s: float) -> None:
-        """What is on its way comes so much later."""
+        """Delay the pieces that are on their way."""
         self._pieces = deque((at + extra_s, piece) for at, piece in self._pieces)
         self._last_at += extra_s
 
     def clear(self) -> None:
-        """What is on its way is gone."""
+        """Lose the pieces that are on their way."""
         self._pieces.clear()
 
     def kill(self) -> None:
-        """Nothing arrives any more."""
+        """Lose the pieces that are on their way, and accept no more."""
         self.clear()
         self.dead = True
 
     def move(self) -> None:
-        """Deliver what is due; called by the timer, and when what held it is over."""
+        """Deliver the pieces that are due."""
         self._timer = None
         network = self.receiver.network
         while self._pieces:
@@ -67,7 +68,7 @@ class Pipe:
             self.receiver.arrived(piece)
 
     def rearm(self) -> None:
-        """What held it is over."""
+        """The pipe was held and may try again."""
         if self._timer is None and self._pieces:
             self._arm(self.receiver.network.loop.time() + self.receiver.network.delay_s())
 
@@ -97,10 +98,10 @@ class SimTransport(asyncio.Transport):
         self._high = network.rng.choice((8_192, 65_536, 262_144))
 
     def attach(self, link: "Link", out: Pipe, protocol: asyncio.BaseProtocol) -> None:
-        """Give it what it needs to be an end of `link`."""
+        """Make this an end of `link`, which sends through `out`, for `protocol`."""
         self._link, self._out, self._protocol = link, out, protocol
 
-    # what protocols call
+    # protocols call these
 
     def write(self, data: Any) -> None:
         if self._closing or self._eof_sent or self._out is None or self._link is None:
@@ -143,7 +144,7 @@ class SimTransport(asyncio.Transport):
         if self._lost or self._out is None:
             return
         self._closing = True
-        if self.network.rng.random() < 0.5:  # the machine had sent it already
+        if self.network.rng.random() < 0.5:  # the bytes are lost; else they were on the wire already
             self._out.clear()
         self._out.push(RESET)
         self.network.loop.call_soon(self.lose, None, context=self.context)
@@ -174,10 +175,10 @@ class SimTransport(asyncio.Transport):
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
 
-    # what pipes call
+    # pipes call these
 
     def sent(self, size: int) -> None:
-        """So many bytes have arrived."""
+        """So many of the bytes that were written have arrived."""
         self._unsent_bytes -= size
         if self._writing_paused and self._unsent_bytes <= self._high // 4:
             self._writing_paused = False
@@ -185,7 +186,7 @@ class SimTransport(asyncio.Transport):
                 self.network.loop.call_soon(self._call, "resume_writing", context=self.context)
 
     def arrived(self, piece: object) -> None:
-        """Bytes, or one of the other pieces."""
+        """A piece has come through the other end's pipe."""
         if piece is ACCEPT:
             self.accept()
         elif self._lost or self._closing:
@@ -201,13 +202,13 @@ class SimTransport(asyncio.Transport):
             self._received(piece)
 
     def accept(self) -> None:
-        """The protocol learns of its transport."""
+        """The connection is made: tell the protocol."""
         if not self._lost:
             self._made = True
             self._call("connection_made", self)
 
     def lose(self, reason: Exception | None) -> None:
-        """The connection is gone for this end."""
+        """This end has lost the connection: tell the protocol."""
         if self._lost:
             return
         self._lost = self._closing = True
@@ -217,13 +218,13 @@ class SimTransport(asyncio.Transport):
             self._call("connection_lost", reason)
 
     def vanish(self) -> None:
-        """Its process is gone: there is nobody to tell."""
+        """This end's process is gone: tell nobody."""
         self._made = False
         self.lose(None)
 
     @property
     def lost(self) -> bool:
-        """Whether its protocol was told that the connection is gone."""
+        """Whether this end has lost the connection."""
         return self._lost
 
     # inside
@@ -241,13 +242,13 @@ class SimTransport(asyncio.Transport):
                     protocol.buffer_updated(size)
             elif isinstance(protocol, asyncio.Protocol):
                 protocol.data_received(piece)
-        except Exception as error:  # noqa: BLE001 - asyncio closes the connection and tells its handler, too
+        except Exception as error:  # noqa: BLE001 - as asyncio: report it, and close the connection
             self._broke(error)
 
     def _call(self, name: str, *args: object) -> object:
         try:
             return getattr(self._protocol, name)(*args)
-        except Exception as error:  # noqa: BLE001 - asyncio closes the connection and tells its handler, too
+        except Exception as error:  # noqa: BLE001 - as asyncio: report it, and close the connection
             self._broke(error)
             return None
 

@@ -1,4 +1,4 @@
-"""One world: everything in it comes from its seed and its kind."""
+"""One world: a cluster, a network, users and faults. All of it follows from the seed and the kind."""
 
 import asyncio
 import gc
@@ -26,23 +26,21 @@ from sim.users.readers import Reader
 from sim.users.transactors import Transactor
 from sim.users.transformers import OUTPUT, Transformer
 
-#: How long the users work and the faults last, and how long everything may take to settle after that.
+#: How long the users work and faults come, and how long the users may take to finish after that.
 FAULTS_S = 45.0
 SETTLE_S = 150.0
-
-
-#: More requests of one kind than a world's users can have meant.
+#: So many requests of one kind are an anomaly: no user wanted them.
 _FLOOD = 10_000
 
 
 class Kind(Enum):
-    """What a world is about."""
+    """What the users of a world do."""
 
-    #: Plain, idempotent producers.
+    #: Idempotent producers without transactions.
     PLAIN = "plain"
-    #: Transactional producers over several partitions.
+    #: Transactional producers that write to several partitions.
     TRANSACTIONS = "transactions"
-    #: Groups of consumers who read what both kinds of producers write.
+    #: Groups of consumers that read what both kinds of producers write.
     GROUPS = "groups"
     #: Consume, transform, produce, exactly once.
     PIPELINE = "pipeline"
@@ -50,7 +48,7 @@ class Kind(Enum):
 
 @dataclass(slots=True)
 class Verdict:
-    """What became of a world."""
+    """The result of a world."""
 
     seed: int
     kind: Kind
@@ -61,12 +59,12 @@ class Verdict:
 
     @property
     def digest(self) -> str:
-        """Equal for equal histories."""
+        """A hash of the history: equal for equal histories."""
         return hashlib.sha256(table(self.history.events).encode()).hexdigest()
 
 
 class World:
-    """See the module."""
+    """One world. Make it, and call `run` once."""
 
     def __init__(self, seed: int, kind: Kind) -> None:
         self.seed = seed
@@ -81,43 +79,45 @@ class World:
         self.processes: list[Process] = []
         self.users_stopped = False
         self.stopped_at_s = 0.0
-        #: How slowly users work; how consumers share partitions, and how often their callbacks raise; who has a
-        #: `group.instance.id`.
+        #: `partition.assignment.strategy` of all consumers.
         self.strategy = rng.choice(("range", "roundrobin", "range,roundrobin"))
+        #: How slowly users work: their pauses are so many times longer.
         self.pace = {Kind.PLAIN: 1.0, Kind.TRANSACTIONS: 1.0, Kind.GROUPS: 2.0, Kind.PIPELINE: 4.0}[kind]
+        #: The chance that a consumer's callback raises.
         self.mistakes = rng.choice((0.0, 0.0, 0.05))
+        #: Names of the processes whose consumers have a `group.instance.id`.
         self.static_members: frozenset[str] = frozenset()
         self._rng = rng
         self._anomalies: list[Anomaly] = []
         self._final: Evidence | None = None
 
     def stream(self, name: str) -> random.Random:
-        """A source of randomness that depends on the seed and on nothing that others draw."""
+        """A source of randomness of its own: it follows from the seed, whatever other parts of the world draw."""
         return random.Random(f"{self.seed}/{self.kind.value}/{name}")
 
     def unexpected(self, who: str, error: BaseException) -> None:
-        """A user got an exception that no documentation promises."""
+        """A user got an exception that the documentation does not name."""
         text = "".join(traceback.format_exception(error))
         self.history.add(who, "unexpected", repr(error))
         self._anomalies.append(Anomaly("unexpected-exception", f"{who}: {text}", (who,)))
 
     def anomaly(self, name: str, text: str, *around: str) -> None:
-        """A user saw what must not be."""
+        """A user, or the world itself, has noticed an anomaly."""
         self._anomalies.append(Anomaly(name, text, around))
 
     # its course
 
     def run(self) -> Verdict:
-        """From the beginning to the checkers."""
+        """Run the world, and the checkers."""
         was_on = gc.isenabled()
-        gc.disable()  # when something is collected must not depend on what the process did before
+        gc.disable()  # the time of a collection would depend on what this process did before
         try:
             run(self._course(), self.loop)
         except (DeadlockError, LivelockError) as error:
             self._anomalies.append(Anomaly(type(error).__name__.removesuffix("Error").lower(), str(error)))
         finally:
             for process in self.processes:
-                process.bury()
+                process.forget_clients()
             if was_on:
                 gc.enable()
         self._anomalies += [
@@ -135,7 +135,7 @@ class World:
         await self.cluster.start()
         for number in range(self._rng.choice((1, 1, 2))):
             self.add_topic(f"t{number}", self._rng.choice((1, 1, 2, 3)))
-        self._people()
+        self._make_users()
         running = [asyncio.create_task(process.run(), name=process.name) for process in self.processes]
         await Nemesis(self, self.stream("nemesis")).run(self.loop.time() + FAULTS_S)
         self.users_stopped = True
@@ -153,7 +153,7 @@ class World:
             _, unfinished = await asyncio.wait(running, timeout=5.0)
             flood = [f"{count} requests of {api}" for api, count in self.cluster.counts.items() if count > _FLOOD]
             if flood:
-                self.anomaly("flood", f"{', '.join(flood)}: somebody asks without a pause")
+                self.anomaly("flood", f"{', '.join(flood)}: a client repeats requests without a pause")
                 return
         for name in sorted(task.get_name() for task in unfinished):
             text = f"{name} is not done {SETTLE_S:.0f} s after the last fault:\n{self.loop.waiting()}"
@@ -161,14 +161,14 @@ class World:
         await asyncio.sleep(20.0)
 
     def add_topic(self, name: str, partitions: int, *, input_topic: bool = True) -> None:
-        """A topic; users write to input topics, and read them."""
+        """Create a topic. Users write to input topics, and read them."""
         self.cluster.controller.create_topic(name, partitions)
         self.partitions[name] = partitions
         if input_topic:
             self.topics.append(name)
 
-    def _people(self) -> None:
-        """Who lives in this kind of world."""
+    def _make_users(self) -> None:
+        """The processes of this kind of world."""
         draw = self._rng.choice
         makers: list[tuple[type[Process], str, int]] = []
         match self.kind:

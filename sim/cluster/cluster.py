@@ -1,4 +1,4 @@
-"""The cluster: three brokers, a controller, and what happens to them."""
+"""The cluster: three brokers, a controller, and the faults that they can have."""
 
 import asyncio
 import random
@@ -24,30 +24,30 @@ T = TypeVar("T")
 
 #: Partitions of each internal topic.
 COORDINATORS = 3
-#: What a broker waits for another one's answer.
+#: How long a broker waits for another broker's answer.
 _RPC_TIMEOUT_S = 3.0
 
 
 @dataclass(slots=True)
 class Rules:
-    """What this cluster is like."""
+    """The settings of this cluster."""
 
     min_isr: int = 2
-    #: Batches remembered of a producer.
+    #: How many batches of a producer a broker remembers.
     window: int = REMEMBERED
-    #: How long a replica may lag and stay in sync, and a broker be silent and not be fenced.
+    #: For how long a replica may lag and stay in sync; for how long a broker may be silent before it is fenced.
     max_lag_s: float = 4.0
     session_s: float = 3.0
-    #: Mean time of a copy between brokers, and of news from the controller.
+    #: How long a copy between brokers takes, and news from the controller, on average.
     replication_s: float = 0.002
     news_s: float = 0.02
     #: Level of `transaction.version`: 2 is KIP-890's protocol.
     transaction_version: int = 2
     #: Whether fetches get sessions.
     fetch_sessions: bool = True
-    #: How often a produce or fetch is throttled.
+    #: The chance that a produce or a fetch is throttled.
     throttle: float = 0.0
-    #: Highest version of an API, where it is not the newest.
+    #: The highest version of an API, if it is not the newest.
     caps: dict[ApiKey, int] = field(default_factory=dict)
     rebalance_delay_ms: int = 300
 
@@ -59,7 +59,7 @@ class Rules:
 
 
 class Cluster:
-    """See the module."""
+    """Brokers, controller, and the logs of the coordinators."""
 
     def __init__(
         self, loop: SimLoop, network: Network, history: History, rng: random.Random, rules: Rules | None = None
@@ -76,7 +76,7 @@ class Cluster:
         self.logs: dict[TopicPartition, CoordinatorLog] = {}
         self.versions = self._spoken()
         self._unique = 0
-        self._when_joined: list[Callable[[], None]] = []
+        self._when_healed: list[Callable[[], None]] = []
 
     @property
     def bootstrap(self) -> str:
@@ -94,18 +94,18 @@ class Cluster:
         self._watch()
 
     def _spoken(self) -> dict[ApiKey, tuple[int, int]]:
-        """What brokers of this cluster speak."""
+        """The versions of each API that the brokers speak."""
         return {
             API[key].key: (API[key].min_version, min(API[key].max_version, self.rules.caps.get(API[key].key, 99)))
             for key in SPOKEN
         }
 
     def is_internal(self, topic: str) -> bool:
-        """Whether it is a coordinators' log."""
+        """Whether the topic is the log of coordinators."""
         return topic in INTERNAL_TOPICS
 
     def unique(self) -> int:
-        """A number that was not given out before: fetch sessions, member ids."""
+        """A number that was not used before, for fetch sessions and member ids."""
         self._unique += 1
         return self._unique
 
@@ -117,11 +117,11 @@ class Cluster:
     # time
 
     def replication_s(self) -> float:
-        """How long a copy takes, this time."""
+        """How long the next copy takes."""
         return self.rng.expovariate(1.0 / self.rules.replication_s)
 
     def news_s(self) -> float:
-        """How long news take from the controller, this time."""
+        """How long the next news from the controller take."""
         return self.rng.expovariate(1.0 / self.rules.news_s)
 
     def _watch(self) -> None:
@@ -130,8 +130,8 @@ class Cluster:
 
     # between brokers
 
-    def joined(self, one: Node, other: Node) -> bool:
-        """Whether both are there, and bytes get both ways."""
+    def connected(self, one: Node, other: Node) -> bool:
+        """Whether both brokers run, and each reaches the other."""
         if not (one.alive and other.alive) or one.is_frozen or other.is_frozen:
             return False
         return self.network.reaches(one.host, other.host) and self.network.reaches(other.host, one.host)
@@ -143,7 +143,7 @@ class Cluster:
         call: Callable[[Node, Callable[[T], None]], None],
         done: Callable[[T | None], None],
     ) -> None:
-        """`call` on another broker; `done` hears its answer, or None when none came in time."""
+        """Make `call` on another broker. `done` gets its answer, or None if no answer comes in time."""
         answered = False
 
         def finish(answer: T | None) -> None:
@@ -163,13 +163,13 @@ class Cluster:
 
         other.later(self.replication_s(), call, other, back)
 
-    def when_joined(self, call: Callable[[], None]) -> None:
-        """`call` once the network is better."""
-        self._when_joined.append(call)
+    def when_healed(self, call: Callable[[], None]) -> None:
+        """Make `call` after the next fault is over."""
+        self._when_healed.append(call)
 
-    def changed(self) -> None:
-        """A broker or a way is back."""
-        calls, self._when_joined = self._when_joined, []
+    def healed(self) -> None:
+        """A fault of a broker or of the network is over: brokers look for news and for records to copy."""
+        calls, self._when_healed = self._when_healed, []
         for call in calls:
             call()
         for node in self.nodes.values():
@@ -178,23 +178,23 @@ class Cluster:
                 node.catch_up()
 
     def assign_coordinators(self, node: Node) -> None:
-        """Start and stop what the broker coordinates, by its picture."""
+        """Start and stop the broker's coordinators, as its image says."""
         assign(self, node)
 
     # faults
 
     def freeze(self, node_id: int) -> None:
-        """The broker's process stops."""
+        """The broker's process stands still."""
         self.note("freeze", f"broker {node_id}")
         self.network.freeze(self.nodes[node_id].host)
 
     def thaw(self, node_id: int) -> None:
-        """It goes on, and does not know that time has passed."""
+        """The broker's process goes on, and does not know that time has passed."""
         self.note("thaw", f"broker {node_id}")
         node = self.nodes[node_id]
         self.network.thaw(node.host)
         node.thawed()
-        self.changed()
+        self.healed()
 
     def kill(self, node_id: int) -> None:
         """The broker's process ends."""
@@ -202,10 +202,10 @@ class Cluster:
         self.nodes[node_id].kill()
 
     async def restart(self, node_id: int) -> None:
-        """A killed broker comes back, with what it had written."""
+        """Start a killed broker again. It has what it had written."""
         self.note("restart", f"broker {node_id}")
         await asyncio.create_task(self.nodes[node_id].start())
-        self.changed()
+        self.healed()
 
     def fail_disk(self, node_id: int, tp: TopicPartition) -> None:
         """The broker cannot write or read the partition; the controller hears of it."""
@@ -214,19 +214,19 @@ class Cluster:
         self.loop.call_later(self.news_s(), self.controller.disk_failed, tp, node_id)
 
     def repair_disk(self, node_id: int, tp: TopicPartition) -> None:
-        """It can again."""
+        """The broker can write and read the partition again."""
         self.note("disk repaired", f"{tp} on broker {node_id}")
         self.nodes[node_id].replica(tp).repair_disk()
         self.controller.elect_missing()
-        self.changed()
+        self.healed()
 
     def final_log(self, tp: TopicPartition) -> ReplicaLog | None:
-        """What is there in the end: the leader's log, which all replicas have by now."""
+        """The partition's log at the end: the leader's, which all replicas have copied by then."""
         state = self.controller.image.partitions[tp]
         return self.nodes[state.leader].replica(tp).log if state.leader >= 0 else None
 
     def positions(self, group: str) -> dict[TopicPartition, int]:
-        """The group's committed offsets in the end, as its coordinator tells them."""
+        """The offsets that the group has committed at the end, from its coordinator."""
         tp = partition_of(OFFSETS_TOPIC, group)
         leader = self.controller.image.partitions[tp].leader
         running = self.nodes[leader].coordinators.get(tp) if leader >= 0 else None

@@ -1,7 +1,7 @@
-"""The controller: who leads what, in which epoch, with whom in sync. Brokers hear of it some time later.
+"""The controller decides leader, leader epoch and replicas in sync of each partition. Brokers hear of it later.
 
-The controller itself never fails here: elections are clean, and each broker's picture is a whole image of some moment
-that is not before the one it had.
+The controller itself never fails here, and elections are clean. What a broker hears is always the whole image of one
+moment, and never an older image than the one that it has.
 """
 
 import random
@@ -35,7 +35,7 @@ class Topic(NamedTuple):
 
 
 class Image(NamedTuple):
-    """What is true at one moment."""
+    """What the controller knows at one moment."""
 
     partitions: Mapping[TopicPartition, PartitionState]
     topics: Mapping[str, Topic]
@@ -48,14 +48,14 @@ class Image(NamedTuple):
 
 
 class Controller:
-    """See the module."""
+    """The one controller of the cluster."""
 
     def __init__(self, cluster: "Cluster", rng: random.Random, *, session_s: float) -> None:
         self._cluster = cluster
         self._rng = rng
         self._session_s = session_s
         self._last_producer_id = 0
-        #: Since when a broker has not been heard of.
+        #: Since when a broker has been silent.
         self._silent_since: dict[int, float] = {}
         self.image = Image({}, {}, ())
 
@@ -64,14 +64,14 @@ class Controller:
         self.image = self.image._replace(live=node_ids)
 
     def new_producer_id(self) -> int:
-        """One that was never given out."""
+        """A producer id that was never given out before."""
         self._last_producer_id += 1
         return self._last_producer_id
 
     # topics
 
     def create_topic(self, name: str, partitions: int) -> None:
-        """With a replica on every broker; leaders are spread."""
+        """Create a topic with a replica on every broker. Its partitions have different leaders."""
         topic_id = self._rng.randbytes(16)
         states = dict(self.image.partitions)
         ids = tuple(sorted(self._cluster.nodes))
@@ -84,14 +84,14 @@ class Controller:
         self._publish(self.image._replace(partitions=states, topics=topics))
 
     def set_max_message_bytes(self, name: str, size: int) -> None:
-        """`max.message.bytes` of a topic."""
+        """Set `max.message.bytes` of a topic."""
         changed = self.image.topics[name]._replace(max_message_bytes=size)
         self._publish(self.image._replace(topics={**self.image.topics, name: changed}))
 
     # leaders
 
     def elect(self, tp: TopicPartition, wanted: int | None = None) -> bool:
-        """Give the partition a leader out of those in sync, `wanted` if it may; whether it got another one."""
+        """Elect a leader among the replicas in sync, `wanted` if possible. Returns whether the leader has changed."""
         state = self.image.partitions[tp]
         able = [n for n in self.electable(state) if n in self.image.live and not self._cluster.nodes[n].is_offline(tp)]
         others = [n for n in able if n != state.leader]
@@ -108,11 +108,11 @@ class Controller:
         return True
 
     def electable(self, state: PartitionState) -> tuple[int, ...]:
-        """Who may lead, if it is alive: elections are clean."""
+        """The replicas that may lead if they are alive: elections are clean."""
         return state.isr
 
     def alter_isr(self, tp: TopicPartition, node_id: int, leader_epoch: int, isr: tuple[int, ...]) -> bool:
-        """A leader asks for other replicas in sync; refused unless it leads, or for one that is fenced."""
+        """A leader changes the replicas in sync. Refused if it is not the leader, or if it adds a fenced broker."""
         state = self.image.partitions[tp]
         if state.leader != node_id or state.leader_epoch != leader_epoch:
             return False
@@ -123,14 +123,14 @@ class Controller:
         return True
 
     def disk_failed(self, tp: TopicPartition, node_id: int) -> None:
-        """A replica is offline: another one leads."""
+        """A replica is offline: another one has to lead."""
         state = self.image.partitions[tp]
         isr = tuple(n for n in state.isr if n != node_id) or state.isr
         self._set(tp, state._replace(isr=isr))
         self.elect(tp)
 
     def watch(self) -> None:
-        """Fence brokers that are silent for too long, and take back those that are heard again."""
+        """Fence brokers that are silent for too long; unfence those that are heard again."""
         now_s = self._cluster.loop.time()
         for node_id, node in self._cluster.nodes.items():
             if node.is_up:
@@ -141,7 +141,7 @@ class Controller:
                 self.fence(node_id)
 
     def fence(self, node_id: int) -> None:
-        """The broker is taken to be gone: others lead what it led, and it is in sync only where it is the last."""
+        """Treat the broker as gone: others lead its partitions. It stays in sync only where it is the last one."""
         if node_id not in self.image.live:
             return
         self._cluster.note("fenced", f"broker {node_id}")
@@ -161,7 +161,7 @@ class Controller:
         self._publish(self.image)
 
     def elect_missing(self) -> None:
-        """Somebody is back: lead what nobody leads."""
+        """Elect leaders of partitions that have none: a broker is back."""
         for tp, state in self.image.partitions.items():
             if state.leader == NO_LEADER:
                 self.elect(tp)

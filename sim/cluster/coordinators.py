@@ -1,13 +1,15 @@
-"""Coordinators of groups and transactions, which live where their partition's leader is.
+"""Coordinators of groups and transactions. Each runs on the broker that leads its partition of an internal topic.
 
-The logs of the internal topics are kept once, not per replica: an append is there for every later coordinator or it is
-refused, and it is refused to a broker that does not lead any more, whatever it believes. Such a broker answers from its
-memory until it hears of its successor. What a coordinator decides is `ottla.coordinator`'s.
+The model keeps the logs of the internal topics once, not per replica. Either an append is there for every later
+coordinator, or it is refused. It is refused to a broker that no longer leads the partition, also if the broker does not
+know that yet. Such a broker answers from its memory until it hears of its successor. `ottla.coordinator` decides what a
+coordinator does.
 """
 
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ottla.base.types import TopicPartition
@@ -32,7 +34,7 @@ S = TypeVar("S", GroupShard, TransactionShard)
 
 
 class LoggedBatch(NamedTuple):
-    """What one append wrote: records, as whom, or the end of a transaction."""
+    """What one append has written: records, perhaps of a transactional producer, or the end of a transaction."""
 
     records: tuple[LogRecord, ...]
     producer_id: int | None = None
@@ -47,13 +49,13 @@ class CoordinatorLog:
         self.producers = ProducerTable()
 
     def write(self, records: tuple[LogRecord, ...]) -> None:
-        """A plain batch."""
+        """Append a batch without a transaction."""
         self.batches.append(LoggedBatch(records))
 
     def write_transactional(
         self, records: tuple[LogRecord, ...], producer_id: int, epoch: int, guard: int
     ) -> ErrorCode:
-        """A batch that waits for its transaction's end."""
+        """Append a batch of an open transaction."""
         header = BatchHeader(
             0, 0, 0, CURRENT_MAGIC, 0, TRANSACTIONAL_FLAG, len(records) - 1, 0, 0, producer_id, epoch, -1, len(records)
         )
@@ -66,7 +68,7 @@ class CoordinatorLog:
     def write_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, *, commit: bool, bumps_epoch: bool
     ) -> ErrorCode:
-        """The end of a transaction."""
+        """Append the end of a transaction."""
         error = self.producers.marker_refusal(producer_id, epoch, coordinator_epoch, bumps_epoch=bumps_epoch)
         if error is ErrorCode.NONE:
             self.producers.ended(producer_id, epoch, coordinator_epoch, len(self.batches), commit=commit)
@@ -75,7 +77,7 @@ class CoordinatorLog:
 
 
 class Phase(Enum):
-    """Whether a coordinator can be asked."""
+    """Whether a coordinator takes requests."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -83,7 +85,7 @@ class Phase(Enum):
 
 
 class Coordinator(Generic[S]):
-    """The shard of one partition on the broker that leads it, or believes to: decide, append, apply, reply."""
+    """A partition's shard on the broker that leads it, or believes that it does: decide, append, apply, reply."""
 
     def __init__(self, node: "Node", tp: TopicPartition, epoch: int, shard: S) -> None:
         self.node = node
@@ -103,21 +105,21 @@ class Coordinator(Generic[S]):
     # inputs
 
     def submit(self, call: Callable[[int, int], Decision], answer: Callable[[Any], None], *, guard: int = 0) -> None:
-        """A request: `call(token, now_ms)`; `answer` gets its response. `guard` is of a transactional append."""
+        """A request: `call(token, now_ms)`; `answer` gets its response. `guard` is for a transactional append."""
         self._token += 1
         token = self._token
         self._waiting[token] = answer
         self._take(lambda now_ms: call(token, now_ms), guard)
 
     def tell(self, call: Callable[[int], Decision]) -> None:
-        """An input that nobody waits for."""
+        """An input without a reply."""
         if self.phase is Phase.ACTIVE:
             self._take(call, 0)
 
     def write_marker(
         self, producer_id: int, epoch: int, coordinator_epoch: int, *, commit: bool, bumps_epoch: bool
     ) -> ErrorCode:
-        """The end of a transaction reaches a group's offsets."""
+        """Write the end of a transaction into the log of this group coordinator."""
         error = self._append_error()
         if error is ErrorCode.NONE:
             error = self.log.write_marker(producer_id, epoch, coordinator_epoch, commit=commit, bumps_epoch=bumps_epoch)
@@ -126,11 +128,11 @@ class Coordinator(Generic[S]):
         return error
 
     def step_down(self) -> None:
-        """Another broker coordinates now: who waits is told so."""
+        """Another broker coordinates now: tell the clients that wait."""
         if self.phase is Phase.ACTIVE and isinstance(self.shard, GroupShard):
             for reply in self.shard.unloaded().replies:
                 self._reply(reply.token, reply.response)
-        self.phase = Phase.STOPPED  # what is decided is still answered: it is in the log
+        self.phase = Phase.STOPPED  # what is decided already is in the log, and is still answered
         self._inbox.clear()
 
     def stop(self) -> None:
@@ -197,13 +199,13 @@ class Coordinator(Generic[S]):
             answer(response)
 
     def _append_error(self) -> ErrorCode:
-        """Why this broker cannot append; NONE when it can."""
+        """Why this broker cannot append; NONE if it can."""
         cluster = self.node.cluster
         state = cluster.controller.image.partitions[self.tp]
         if state.leader_epoch != self.epoch or not self.node.alive:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        joined = sum(cluster.joined(self.node, other) for other in cluster.nodes.values())
-        return ErrorCode.NONE if joined >= cluster.rules.min_isr else ErrorCode.NOT_ENOUGH_REPLICAS
+        connected = sum(cluster.connected(self.node, other) for other in cluster.nodes.values())
+        return ErrorCode.NONE if connected >= cluster.rules.min_isr else ErrorCode.NOT_ENOUGH_REPLICAS
 
     def _append(self, decision: Decision) -> ErrorCode:
         error = self._append_error()
@@ -237,7 +239,7 @@ class Coordinator(Generic[S]):
 
 
 def assign(cluster: "Cluster", node: "Node") -> None:
-    """Start what the broker coordinates by its picture, stop what it does not any more."""
+    """Start the coordinators of partitions that the broker leads by its image; stop the others."""
     for tp, state in node.image.partitions.items():
         if tp.topic not in INTERNAL_TOPICS:
             continue
@@ -267,12 +269,12 @@ def _start(cluster: "Cluster", node: "Node", tp: TopicPartition, epoch: int) -> 
 
 
 def group_coordinator(node: "Node", group_id: str) -> Coordinator[GroupShard] | ErrorCode:
-    """The broker's coordinator of a group, or why it cannot be asked."""
+    """The coordinator of a group on this broker, or why it has none that takes requests."""
     return _find(node, OFFSETS_TOPIC, group_id)
 
 
 def transaction_coordinator(node: "Node", transactional_id: str) -> Coordinator[TransactionShard] | ErrorCode:
-    """The broker's coordinator of a transactional id, or why it cannot be asked."""
+    """The coordinator of a transactional id on this broker, or why it has none that takes requests."""
     return _find(node, TRANSACTIONS_TOPIC, transactional_id)
 
 
@@ -281,6 +283,19 @@ def _find(node: "Node", topic: str, name: str) -> Coordinator[Any] | ErrorCode:
     if running is None or running.phase is Phase.STOPPED:
         return ErrorCode.NOT_COORDINATOR
     return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if running.phase is Phase.LOADING else running
+
+
+def ask(
+    coordinator: Coordinator[S] | ErrorCode,
+    call: Callable[[S, int, int], Decision],
+    answer: Callable[[Any], None],
+    refuse: Callable[[ErrorCode], Any],
+) -> None:
+    """`call(shard, token, now_ms)` if there is a coordinator; else answer what `refuse` makes of the error."""
+    if isinstance(coordinator, ErrorCode):
+        answer(refuse(coordinator))
+    else:
+        coordinator.submit(partial(call, coordinator.shard), answer)
 
 
 def partition_of(topic: str, name: str) -> TopicPartition:

@@ -1,4 +1,4 @@
-"""Fetch: up to the high watermark or the last stable offset, with the list of aborted transactions; with sessions."""
+"""Fetch: reads up to the high watermark or the last stable offset, lists aborted transactions, and has sessions."""
 
 import asyncio
 from collections import OrderedDict
@@ -29,7 +29,7 @@ _INITIAL_EPOCH, _FINAL_EPOCH = 0, -1
 
 
 class _Asked:
-    """One partition of a request or session, and what was told of it last."""
+    """One partition of a request or session, and the high watermark that was last answered for it."""
 
     __slots__ = ("high_watermark", "partition")
 
@@ -47,7 +47,7 @@ class _Session:
 
 
 def fetch(node: "Node", request: FetchRequest, context: Context, answer: Answer) -> None:
-    """Answer at once when there is enough, or news; else wait."""
+    """Answer at once if there are enough bytes, or an error. Otherwise wait."""
     session, asked, error = _open(node, request)
     if error is not ErrorCode.NONE:
         answer(FetchResponse(error_code=error))
@@ -103,7 +103,7 @@ class _Fetch:
         self._trying = False
 
     def try_now(self) -> None:
-        """Answer if there is enough."""
+        """Answer if there are enough bytes, or an error."""
         self._trying = False
         if self._done:
             return
@@ -203,7 +203,7 @@ class _Fetch:
 
 
 def epoch_error(replica: Replica, epoch: int) -> ErrorCode:
-    """Why a reader that knows the leader epoch `epoch` cannot read here (KIP-320)."""
+    """Why a client that knows the leader epoch `epoch` cannot read here (KIP-320); NONE if it can."""
     error = replica.answering_error()
     if error is ErrorCode.NONE and epoch >= 0 and epoch != replica.leader_epoch:
         older = epoch < replica.leader_epoch

@@ -1,12 +1,9 @@
-"""The APIs of groups: to the group's coordinator, if it is this broker."""
+"""The APIs of groups: if this broker has the group's coordinator, that answers."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.base.types import TopicPartition
-from ottla.coordinator.decision import Decision
 from ottla.coordinator.group.join import RequestContext
-from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.offsets.commit import refuse_commit
 from ottla.coordinator.offsets.fetch import groups_of, response_of
 from ottla.wire.errors import ErrorCode
@@ -21,7 +18,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponseGroup,
 )
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from sim.cluster.coordinators import Coordinator, group_coordinator
+from sim.cluster.coordinators import ask, group_coordinator
 from sim.cluster.server import Answer, Context
 from sim.history import Committed
 
@@ -43,19 +40,16 @@ def join_group(node: "Node", request: JoinGroupRequest, context: Context, answer
         name = None if response.error_code else response.protocol_name
         answer(response._replace(protocol_name=name if context.version >= _NULLABLE_PROTOCOL_FROM else name or ""))
 
-    _ask(
-        node,
-        request.group_id,
-        lambda c: (
-            lambda token, now_ms: c.shard.join_group(
-                token,
-                request,
-                RequestContext(context.client_id, context.host),
-                now_ms,
-                unique_id=unique,
-                member_id_required=context.version >= _KNOWS_MEMBER_ID_REQUIRED_FROM,
-                skip_assignment=context.version >= _SKIPS_ASSIGNMENT_FROM,
-            )
+    ask(
+        group_coordinator(node, request.group_id),
+        lambda shard, token, now_ms: shard.join_group(
+            token,
+            request,
+            RequestContext(context.client_id, context.host),
+            now_ms,
+            unique_id=unique,
+            member_id_required=context.version >= _KNOWS_MEMBER_ID_REQUIRED_FROM,
+            skip_assignment=context.version >= _SKIPS_ASSIGNMENT_FROM,
         ),
         answered,
         lambda error: JoinGroupResponse(error_code=error, member_id=request.member_id),
@@ -65,10 +59,9 @@ def join_group(node: "Node", request: JoinGroupRequest, context: Context, answer
 def sync_group(node: "Node", request: SyncGroupRequest, context: Context, answer: Answer) -> None:
     """Bring or fetch the assignment."""
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    _ask(
-        node,
-        request.group_id,
-        lambda c: lambda token, now_ms: c.shard.sync_group(token, request, now_ms),
+    ask(
+        group_coordinator(node, request.group_id),
+        lambda shard, token, now_ms: shard.sync_group(token, request, now_ms),
         answer,
         lambda error: SyncGroupResponse(
             error_code=ErrorCode.REBALANCE_IN_PROGRESS if error is loading else error  # as in Kafka
@@ -77,12 +70,11 @@ def sync_group(node: "Node", request: SyncGroupRequest, context: Context, answer
 
 
 def heartbeat(node: "Node", request: HeartbeatRequest, context: Context, answer: Answer) -> None:
-    """The member lives."""
+    """A member says that it is alive."""
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    _ask(
-        node,
-        request.group_id,
-        lambda c: lambda token, now_ms: c.shard.heartbeat(token, request),
+    ask(
+        group_coordinator(node, request.group_id),
+        lambda shard, token, now_ms: shard.heartbeat(token, request),
         answer,
         lambda error: HeartbeatResponse(error_code=ErrorCode.NONE if error is loading else error),
     )
@@ -90,17 +82,16 @@ def heartbeat(node: "Node", request: HeartbeatRequest, context: Context, answer:
 
 def leave_group(node: "Node", request: LeaveGroupRequest, context: Context, answer: Answer) -> None:
     """Members leave."""
-    _ask(
-        node,
-        request.group_id,
-        lambda c: lambda token, now_ms: c.shard.leave_group(token, request, now_ms),
+    ask(
+        group_coordinator(node, request.group_id),
+        lambda shard, token, now_ms: shard.leave_group(token, request, now_ms),
         answer,
         lambda error: LeaveGroupResponse(error_code=error),
     )
 
 
 def offset_commit(node: "Node", request: OffsetCommitRequest, context: Context, answer: Answer) -> None:
-    """Positions of a group."""
+    """Commit offsets of a group."""
     if context.version >= _COMMITS_BY_ID_FROM:
         named = tuple(t._replace(name=node.image.name_of(t.topic_id) or "") for t in request.topics)
         request = request._replace(topics=named)
@@ -109,17 +100,16 @@ def offset_commit(node: "Node", request: OffsetCommitRequest, context: Context, 
         _note(node, request, response)
         answer(response)
 
-    _ask(
-        node,
-        request.group_id,
-        lambda c: lambda token, now_ms: c.shard.commit_offsets(token, request, now_ms, report_missing=True),
+    ask(
+        group_coordinator(node, request.group_id),
+        lambda shard, token, now_ms: shard.commit_offsets(token, request, now_ms, report_missing=True),
         answered,
         lambda error: refuse_commit(request, error),
     )
 
 
 def _note(node: "Node", request: OffsetCommitRequest, response: OffsetCommitResponse) -> None:
-    """For the checkers: what was written."""
+    """Tell the checkers which offsets were committed."""
     offsets = {
         TopicPartition(topic.name, part.partition_index): part.committed_offset
         for topic, answered in zip(request.topics, response.topics, strict=True)
@@ -135,7 +125,7 @@ def _note(node: "Node", request: OffsetCommitRequest, response: OffsetCommitResp
 
 
 def describe_groups(node: "Node", request: DescribeGroupsRequest, context: Context, answer: Answer) -> None:
-    """Who is in the groups: what a static leader asks that is told to skip the assignment."""
+    """Who is in the groups. A static leader asks this when it is told to skip the assignment."""
 
     def one(group_id: str) -> DescribedGroup:
         coordinator = group_coordinator(node, group_id)
@@ -160,17 +150,3 @@ def offset_fetch(node: "Node", request: OffsetFetchRequest, context: Context, an
         return coordinator.shard.fetch_offsets(asked, require_stable=request.require_stable)
 
     answer(response_of(request, tuple(one(group) for group in groups_of(request))))
-
-
-def _ask(
-    node: "Node",
-    group_id: str,
-    call_of: Callable[[Coordinator[GroupShard]], Callable[[int, int], Decision]],
-    answer: Answer,
-    refuse: Callable[[ErrorCode], Any],
-) -> None:
-    coordinator = group_coordinator(node, group_id)
-    if isinstance(coordinator, ErrorCode):
-        answer(refuse(coordinator))
-    else:
-        coordinator.submit(call_of(coordinator), answer)

@@ -1,4 +1,4 @@
-"""One replica's log of one partition: batches in order, and what follows from them."""
+"""The log of one replica: its batches in order, and the state of producers and transactions that follows from them."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ class Entry(NamedTuple):
 
 
 class ReplicaLog:
-    """See the module."""
+    """The log of one replica."""
 
     def __init__(self, window: int = REMEMBERED) -> None:
         self.entries: list[Entry] = []
@@ -29,12 +29,12 @@ class ReplicaLog:
 
     @property
     def end_offset(self) -> int:
-        """Where the next batch goes."""
+        """The offset of the next batch."""
         return self.entries[-1].last_offset + 1 if self.entries else 0
 
     @property
     def last_epoch(self) -> int:
-        """Leader epoch of the last batch; -1 of an empty log."""
+        """The leader epoch of the last batch; -1 if the log is empty."""
         return self.entries[-1].epoch if self.entries else -1
 
     def write(self, batch: bytes, epoch: int) -> Entry:
@@ -62,13 +62,13 @@ class ReplicaLog:
         )
 
     def copy(self, entry: Entry) -> None:
-        """Take in a batch that has its offset."""
+        """Append a batch that has its offset already."""
         self.entries.append(entry)
         self._base_offsets.append(entry.base_offset)
         self._note(entry)
 
     def truncate(self, count: int) -> list[Entry]:
-        """Keep the first `count` batches; those that are gone."""
+        """Keep the first `count` batches. Returns those that are removed."""
         gone = self.entries[count:]
         if gone:
             del self.entries[count:]
@@ -79,14 +79,14 @@ class ReplicaLog:
         return gone
 
     def common_prefix(self, other: "ReplicaLog") -> int:
-        """How many batches both begin with."""
+        """How many batches at the beginning both logs have in common."""
         count = min(len(self.entries), len(other.entries))
         while count and self.entries[count - 1] is not other.entries[count - 1]:
             count -= 1
         return count
 
     def read(self, offset: int, end_offset: int, max_bytes: int) -> Iterator[Entry]:
-        """Batches from the one that holds `offset` on, below `end_offset`; one at least, however large."""
+        """Batches below `end_offset`, from the one that has `offset` on; the first one also if it is too large."""
         at = max(bisect_right(self._base_offsets, offset) - 1, 0)
         size = 0
         for entry in self.entries[at:]:
@@ -112,7 +112,7 @@ class ReplicaLog:
         ]
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """(largest epoch that is not above `epoch`, where it ends); (-1, -1) when there is none."""
+        """The largest leader epoch up to `epoch`, and its end offset; (-1, -1) if there is none."""
         found, end_offset = -1, -1
         for entry in self.entries:
             if entry.epoch > epoch:

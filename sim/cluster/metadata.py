@@ -1,4 +1,4 @@
-"""Metadata and FindCoordinator: what a broker's own picture of the cluster says, which may be an old one."""
+"""Metadata and FindCoordinator: a broker answers from its own image of the cluster, which may be out of date."""
 
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ _GROUP = 0
 
 
 def metadata(node: "Node", request: MetadataRequest, context: Context, answer: Answer) -> None:
-    """All topics, or those that are asked for by name or id."""
+    """All topics, or those that the request has by name or id."""
     image, cluster = node.image, node.cluster
     topics: list[MetadataResponseTopic] = []
     if request.topics is None:
@@ -55,7 +55,7 @@ def _topic(node: "Node", topic: Topic) -> MetadataResponseTopic:
 
 
 def find_coordinator(node: "Node", request: FindCoordinatorRequest, context: Context, answer: Answer) -> None:
-    """Versions 4 on: several keys at once."""
+    """From version 4 on: several keys at once."""
     topic = OFFSETS_TOPIC if request.key_type == _GROUP else TRANSACTIONS_TOPIC
     found = []
     for key in request.coordinator_keys:

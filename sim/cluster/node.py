@@ -1,4 +1,4 @@
-"""One broker: its process, its picture of the cluster, its replicas, and the connections that it serves."""
+"""One broker: its process, its image of the cluster, its replicas, its coordinators, and its fetch sessions."""
 
 import asyncio
 from collections import deque
@@ -18,7 +18,7 @@ PORT = 9092
 
 
 class Node:
-    """See the module. `later` is its only clock: what it does stops while it is frozen, and ends when it is killed."""
+    """One broker. All its timers come from `later`: they wait while it is frozen, and end when it is killed."""
 
     def __init__(self, cluster: "Cluster", node_id: int) -> None:
         self.cluster = cluster
@@ -27,7 +27,7 @@ class Node:
         self.alive = False
         self.image = Image({}, {}, ())
         self.coordinators: dict[TopicPartition, Coordinator[Any]] = {}
-        #: Fetch sessions by id, of this life.
+        #: Fetch sessions by id. They end with the process.
         self.sessions: dict[int, Any] = {}
         self._replicas: dict[TopicPartition, Replica] = {}
         self._life = 0
@@ -44,10 +44,10 @@ class Node:
         """Whether the controller hears of it."""
         return self.alive and not self.is_frozen and self.cluster.network.reaches(self.host, "controller")
 
-    # life
+    # its process
 
     async def start(self) -> None:
-        """Listen, with the picture that the controller has now."""
+        """Start the process, with the controller's image of now."""
         from sim.cluster.server import ServerConnection
 
         self.alive = True
@@ -58,7 +58,7 @@ class Node:
         self._tick()
 
     def kill(self) -> None:
-        """The process ends at once."""
+        """End the process at once."""
         self.alive = False
         self._life += 1
         self._will_hear = False
@@ -72,7 +72,7 @@ class Node:
         self.cluster.network.drop(self.host)
 
     def later(self, delay_s: float, call: Callable[..., object], *args: object) -> asyncio.TimerHandle:
-        """`call` after `delay_s`, or when the process is let go on after that; never in another life."""
+        """Make `call` after `delay_s`; if the process is frozen then, when it goes on; never after a kill."""
         life = self._life
 
         def due() -> None:
@@ -86,14 +86,14 @@ class Node:
         return self.cluster.loop.call_later(delay_s, due)
 
     def thawed(self) -> None:
-        """The process goes on: what it should have done meanwhile comes first."""
+        """The process goes on, first with the calls that were due meanwhile."""
         while self._deferred and not self.is_frozen:
             self._deferred.popleft()()
 
-    # its picture
+    # its image of the cluster
 
     def will_hear(self) -> None:
-        """The controller has news; they come some time later, the whole picture at once."""
+        """The controller has news. The broker gets the whole image some time later."""
         if not self.alive or self._will_hear:
             return
         self._will_hear = True
@@ -102,7 +102,7 @@ class Node:
     def _hear(self) -> None:
         self._will_hear = False
         if not self.cluster.network.reaches("controller", self.host):
-            self.cluster.when_joined(self.will_hear)
+            self.cluster.when_healed(self.will_hear)
             return
         self.image = self.cluster.controller.image
         self._learn()
@@ -114,26 +114,26 @@ class Node:
                 self.replica(tp).learn(state)
         for tp in self.image.partitions:
             if not self.cluster.is_internal(tp.topic) and self.replica(tp).leads:
-                self.replica(tp).pulled_by_all()
+                self.replica(tp).tell_followers()
 
     def replica(self, tp: TopicPartition) -> Replica:
-        """Its replica of a partition."""
+        """The broker's replica of a partition."""
         found = self._replicas.get(tp)
         if found is None:
             found = self._replicas[tp] = Replica(self, tp)
         return found
 
     def is_offline(self, tp: TopicPartition) -> bool:
-        """Whether its disk has failed for the partition."""
+        """Whether the broker's disk has failed for the partition."""
         found = self._replicas.get(tp)
         return found is not None and found.offline
 
     def catch_up(self) -> None:
-        """The way to the others is open again."""
+        """Other brokers can be reached again: copy from leaders, and let followers copy."""
         for replica in self._replicas.values():
             replica.will_pull()
             if replica.leads:
-                replica.pulled_by_all()
+                replica.tell_followers()
 
     def _tick(self) -> None:
         for replica in self._replicas.values():

@@ -30,7 +30,7 @@ _LATEST, _EARLIEST = -1, -2
 
 
 def list_offsets(node: "Node", request: ListOffsetsRequest, context: Context, answer: Answer) -> None:
-    """The end (by isolation), the beginning, or the first record at or after a time."""
+    """The end (which depends on the isolation level), the beginning, or the first record at or after a time."""
     answer(
         ListOffsetsResponse(
             0,
@@ -78,7 +78,7 @@ def _by_time(replica: "Replica", number: int, timestamp_ms: int, end: int) -> Li
 def offset_for_leader_epoch(
     node: "Node", request: OffsetForLeaderEpochRequest, context: Context, answer: Answer
 ) -> None:
-    """Where an epoch ends."""
+    """The end offset of a leader epoch."""
 
     def one(topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
         tp = TopicPartition(topic, asked.partition)

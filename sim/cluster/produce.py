@@ -1,4 +1,4 @@
-"""Produce: to the leader's log, after the transaction coordinator's word where a transaction begins in a partition."""
+"""Produce: appends to the leader's log. A transaction's first batch in a partition needs the coordinator's consent."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -37,12 +37,12 @@ _TELLS_LEADER_FROM = 10
 
 
 def produce(node: "Node", request: ProduceRequest, context: Context, answer: Answer) -> None:
-    """Append every partition's batch; answer when each has its result."""
+    """Append the batch of each partition; answer when each one has its result."""
     _Produce(node, request, context, answer).begin()
 
 
 class _Produce:
-    """One request on its way."""
+    """One request that is being worked on."""
 
     def __init__(self, node: "Node", request: ProduceRequest, context: Context, answer: Answer) -> None:
         self._node = node
@@ -53,6 +53,7 @@ class _Produce:
         self._missing = sum(len(topic.partition_data) for topic in request.topic_data)
 
     def begin(self) -> None:
+        """Begin with every partition."""
         for at, topic in enumerate(self._request.topic_data):
             for number, data in enumerate(topic.partition_data):
                 self._one((at, number), topic, data)
@@ -105,7 +106,7 @@ class _Produce:
     def _verify(
         self, at: tuple[int, int], tp: TopicPartition, header: BatchHeader, append: Callable[[int], None]
     ) -> None:
-        """Ask the coordinator first (KIP-890)."""
+        """Ask the transaction coordinator, then append (KIP-890)."""
         adds = self._context.version >= _ADDS_PARTITIONS_FROM
         producers = self._node.replica(tp).log.producers
         if producers.is_old(header.producer_id, header.producer_epoch):
@@ -175,7 +176,7 @@ class _Produce:
 
 
 def throttle_ms(node: "Node") -> int:
-    """How long this client is asked to be silent; mostly not at all."""
+    """The throttle time of an answer; mostly 0."""
     cluster = node.cluster
     if cluster.rules.throttle and cluster.rng.random() < cluster.rules.throttle:
         return cluster.rng.randrange(10, 1_000)
@@ -203,7 +204,7 @@ def verify(
     *,
     adds: bool,
 ) -> None:
-    """Have the transaction coordinator add the partition, or say whether it is in the transaction."""
+    """Ask the transaction coordinator to add the partition (`adds`), or whether it is in the transaction."""
     transaction = AddPartitionsToTxnTransaction(
         transactional_id, producer_id, epoch, not adds, (AddPartitionsToTxnTopic(tp.topic, (tp.partition,)),)
     )

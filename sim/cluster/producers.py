@@ -1,6 +1,6 @@
 """What a leader knows of producers: the rules of idempotence and of open transactions (SPEC P3, KIP-98, KIP-890).
 
-Every replica keeps this for its own log, so a new leader knows what it has and nothing more.
+Every replica has such a table for its own log. So a new leader knows only what its own log says.
 """
 
 from collections import deque
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ottla.wire.batch import BatchHeader
 from ottla.wire.errors import ErrorCode
 
-#: How many batches of a producer are remembered.
+#: How many batches of each producer are remembered.
 REMEMBERED = 5
 _SEQUENCES = 2**31
 
@@ -28,7 +28,7 @@ class Completed(NamedTuple):
 
     producer_id: int
     first_offset: int
-    #: The marker's.
+    #: The offset of the marker.
     last_offset: int
     committed: bool
 
@@ -39,7 +39,7 @@ class _Producer:
     def __init__(self, epoch: int, window: int) -> None:
         self.epoch = epoch
         self.coordinator_epoch = -1
-        #: First offset of the open transaction, or -1.
+        #: First offset of the open transaction; -1 if there is none.
         self.first_offset = -1
         self.batches: deque[Remembered] = deque(maxlen=window)
 
@@ -50,11 +50,11 @@ class _Producer:
 
 
 class _Guard(NamedTuple):
-    """A transaction that is being verified before its first batch."""
+    """A verification: the first batch of a transaction needs it."""
 
     number: int
     epoch: int
-    #: KIP-890's second protocol: a new transaction begins with sequence 0.
+    #: The second protocol (KIP-890): a new transaction begins with sequence 0.
     bumps_epoch: bool
 
 
@@ -76,11 +76,11 @@ class ProducerTable:
         return known is not None and known.epoch == epoch and known.first_offset >= 0
 
     def first_open(self) -> int | None:
-        """First offset of the oldest open transaction."""
+        """First offset of the oldest open transaction; None if no transaction is open."""
         return min((p.first_offset for p in self._producers.values() if p.first_offset >= 0), default=None)
 
     def guard(self, producer_id: int, epoch: int, *, bumps_epoch: bool) -> int:
-        """A number that the append must show: a marker in between makes it void."""
+        """A number that the append must carry. If a marker comes before the append, the number is no longer valid."""
         known = self._guards.get(producer_id)
         if known is not None and known.epoch >= epoch:
             return known.number
@@ -91,7 +91,7 @@ class ProducerTable:
     # decisions
 
     def is_old(self, producer_id: int, epoch: int) -> bool:
-        """Whether a newer epoch was seen here."""
+        """Whether this log has a newer epoch of the producer."""
         known = self._producers.get(producer_id)
         return known is not None and epoch < known.epoch
 
@@ -104,7 +104,7 @@ class ProducerTable:
         return next((b for b in known.batches if (b.first_sequence, b.last_sequence) == wanted), None)
 
     def refusal(self, header: BatchHeader, guard: int, *, check_sequence: bool = True) -> ErrorCode:
-        """Why a data batch may not be appended; NONE if it may."""
+        """Why a data batch must not be appended; NONE if it may be."""
         known = self._producers.get(header.producer_id)
         if known is not None and header.producer_epoch < known.epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -125,7 +125,7 @@ class ProducerTable:
         if waiting is not None and waiting.bumps_epoch and fresh and first != 0:
             return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         if known is None:
-            return ErrorCode.NONE  # KAFKA-14359: whatever comes first is taken
+            return ErrorCode.NONE  # KAFKA-14359: the first batch of a producer may have any sequence
         if known.epoch != header.producer_epoch or fresh:
             expected = 0
         else:
@@ -133,7 +133,7 @@ class ProducerTable:
         return ErrorCode.NONE if first == expected else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def marker_refusal(self, producer_id: int, epoch: int, coordinator_epoch: int, *, bumps_epoch: bool) -> ErrorCode:
-        """Why a marker may not be appended."""
+        """Why a marker must not be appended; NONE if it may be."""
         known = self._producers.get(producer_id)
         if known is None:
             return ErrorCode.NONE

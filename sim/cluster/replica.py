@@ -1,8 +1,8 @@
-"""One replica of a partition on one broker: leader or follower, as far as its broker knows.
+"""One replica of a partition: the leader or a follower, as far as its broker knows.
 
-A leader appends at once and answers (acks=all) when every replica in sync has the batch. Followers copy by asking, some
-time after there is something to ask for. A leader that was deposed and does not know it goes on appending; nobody
-copies from it, and what it has alone is cut off when it follows its successor.
+A leader appends at once. With acks=all it answers when every replica in sync has the batch. Followers ask the leader
+for new batches, some time after there are any. A leader that was deposed and does not know it goes on appending. Nobody
+copies from it, and what it alone has is cut off when it follows its successor.
 """
 
 from collections.abc import Callable
@@ -17,12 +17,12 @@ from sim.cluster.log import ReplicaLog
 if TYPE_CHECKING:
     from sim.cluster.node import Node
 
-#: What an append is answered with: an error, and the batch's first offset (-1 with an error).
+#: Called with the result of an append: an error code, and the batch's first offset (-1 with an error).
 OnAppended = Callable[[ErrorCode, int], None]
 
 
 class _Waiting:
-    """An append whose replicas in sync do not all have it yet."""
+    """An append that some replicas in sync do not have yet."""
 
     __slots__ = ("answer", "base_offset", "done", "needed_offset")
 
@@ -44,7 +44,7 @@ class _Follower(NamedTuple):
 
 
 class Replica:
-    """See the module."""
+    """One replica of a partition."""
 
     def __init__(self, node: "Node", tp: TopicPartition) -> None:
         self.node = node
@@ -56,9 +56,9 @@ class Replica:
         self.isr: tuple[int, ...] = ()
         #: Its disk has failed.
         self.offline = False
-        #: Where its own epoch as a leader begins.
+        #: The offset at which its own leader epoch begins.
         self._epoch_start = 0
-        #: Called when there may be more to read, or another leader.
+        #: Called when there may be more to read, or when the leader has changed.
         self.watchers: dict[Callable[[], None], None] = {}
         self._waiting: list[_Waiting] = []
         self._followers: dict[int, _Follower] = {}
@@ -66,12 +66,12 @@ class Replica:
 
     @property
     def leads(self) -> bool:
-        """Whether its broker takes it for the leader."""
+        """Whether its broker believes that it leads."""
         return self.leader == self.node.node_id
 
     @property
     def knows_end(self) -> bool:
-        """Whether its high watermark is not behind the one of the leader before (KIP-207)."""
+        """Whether its high watermark has reached that of the leader before it (KIP-207)."""
         return self.high_watermark >= self._epoch_start
 
     # roles
@@ -94,7 +94,7 @@ class Replica:
             self.will_pull()
 
     def died(self) -> None:
-        """The broker's process is gone: what was in memory with it, but not what was written."""
+        """The broker's process has ended: only what was written is left."""
         self.leader = self.leader_epoch = -1
         self.isr = ()
         self._waiting.clear()
@@ -109,12 +109,12 @@ class Replica:
         self._wake()
 
     def repair_disk(self) -> None:
-        """The replica copies again what it has missed."""
+        """The disk works again: copy what the replica has missed."""
         self.offline = False
         self.will_pull()
 
     def answering_error(self) -> ErrorCode:
-        """Why clients cannot use it now; NONE when they can."""
+        """Why clients cannot use this replica; NONE if they can."""
         if self.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE if self.leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -124,14 +124,14 @@ class Replica:
     def append(
         self, batch: bytes, header: BatchHeader, guard: int, *, acks: int, timeout_s: float, answer: OnAppended
     ) -> None:
-        """A client's batch."""
+        """Append a client's batch."""
         cluster = self.node.cluster
         if acks == -1 and len(self.isr) < cluster.rules.min_isr:
             answer(ErrorCode.NOT_ENOUGH_REPLICAS, -1)
             return
         known = self.log.producers.duplicate_of(header) if header.producer_id >= 0 else None
         if known is not None:
-            cluster.counts["duplicates refused"] += 1
+            cluster.counts["repeated batches"] += 1
             self._acknowledge(known.base_offset, known.last_offset + 1, acks, timeout_s, answer)
             return
         if header.producer_id >= 0:
@@ -141,7 +141,7 @@ class Replica:
                 return
         entry = self.log.write(batch, self.leader_epoch)
         self._advance()
-        self.pulled_by_all()
+        self.tell_followers()
         self._acknowledge(entry.base_offset, entry.last_offset + 1, acks, timeout_s, answer)
 
     def append_marker(
@@ -154,7 +154,7 @@ class Replica:
         bumps_epoch: bool,
         answer: OnAppended,
     ) -> None:
-        """The end of a transaction."""
+        """Append the marker that ends a transaction."""
         error = self.answering_error()
         if error is ErrorCode.NONE:
             error = self.log.producers.marker_refusal(producer_id, epoch, coordinator_epoch, bumps_epoch=bumps_epoch)
@@ -164,7 +164,7 @@ class Replica:
         now_ms = self.node.cluster.loop.now_ms()
         entry = self.log.write_marker(producer_id, epoch, coordinator_epoch, self.leader_epoch, now_ms, commit=commit)
         self._advance()
-        self.pulled_by_all()
+        self.tell_followers()
         self._acknowledge(entry.base_offset, entry.last_offset + 1, -1, 10.0, answer)
 
     def _acknowledge(
@@ -177,8 +177,8 @@ class Replica:
         self._waiting.append(waiting)
         self.node.later(timeout_s, waiting.settle, ErrorCode.REQUEST_TIMED_OUT)
 
-    def pulled_by_all(self) -> None:
-        """There is something new for the followers."""
+    def tell_followers(self) -> None:
+        """There may be something new for the followers."""
         for node_id in self._followers:
             self.node.cluster.nodes[node_id].replica(self.tp).will_pull()
 
@@ -196,7 +196,7 @@ class Replica:
         self._advance()
 
     def check_lag(self, max_lag_s: float) -> None:
-        """Take replicas that lag out of those in sync."""
+        """Remove replicas that lag for too long from those in sync."""
         if not self.leads:
             return
         now_s, end = self.node.cluster.loop.time(), self.log.end_offset
@@ -215,7 +215,7 @@ class Replica:
             self.isr = isr
 
     def _advance(self) -> None:
-        """Move the high watermark to what all replicas in sync have."""
+        """Move the high watermark to the offset that all replicas in sync have reached."""
         ends = [self.log.end_offset]
         ends += [follower.end_offset for node_id, follower in self._followers.items() if node_id in self.isr]
         reached = min(ends)
@@ -247,8 +247,8 @@ class Replica:
         theirs = leader.replica(self.tp)
         if not theirs.leads or theirs.leader_epoch != self.leader_epoch or theirs.offline:
             return
-        if not cluster.joined(self.node, leader):
-            return  # when they are joined again, everybody asks
+        if not cluster.connected(self.node, leader):
+            return  # `Cluster.healed` lets every replica ask again
         same = self.log.common_prefix(theirs.log)
         gone = self.log.truncate(same)
         if gone:

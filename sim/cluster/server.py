@@ -1,4 +1,4 @@
-"""One connection to a broker: frames in, one request at a time, answers out in the order of the questions."""
+"""One connection to a broker. It works on one request at a time, so answers are in the order of the requests."""
 
 import asyncio
 import importlib
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 _MAX_FRAME_BYTES = 16 * 1024 * 1024
 
-#: Gets the response, once; None sends none.
+#: Called once with the response; with None if there is none to send.
 Answer: TypeAlias = Callable[[Any], None]
 
 
 class Context(NamedTuple):
-    """Who asks, in which version."""
+    """Who has sent a request, and in which version."""
 
     version: int
     client_id: str
@@ -51,7 +51,7 @@ _MODULES = {
     ApiKey.DESCRIBE_GROUPS: "groups",
     ApiKey.API_VERSIONS: "server",
 }
-#: What these brokers speak: no more than that, so that a client is told what is missing here.
+#: The APIs that these brokers speak. ApiVersions names no others, so clients know what is missing here.
 SPOKEN = tuple(_MODULES)
 _handlers: dict[int, Handler] = {}
 
@@ -65,14 +65,15 @@ def _handler(key: int) -> Handler:
 
 
 class ServerConnection(asyncio.Protocol):
-    """See the module."""
+    """One connection to a broker."""
 
     def __init__(self, node: "Node") -> None:
         self._node = node
         self._frames = FrameBuffer(_MAX_FRAME_BYTES)
         self._inbox: deque[bytes] = deque()
-        #: A request is being served; and whether `_next` is running.
+        #: A request is being worked on.
         self._busy = False
+        #: `_next` is running: it must not call itself.
         self._serving = False
         self._transport: asyncio.Transport | None = None
 
@@ -139,7 +140,7 @@ class ServerConnection(asyncio.Protocol):
         self._next()
 
     def _refuse_version(self, error: UnsupportedVersionError) -> None:
-        """An unknown ApiVersions is answered in version 0; anything else ends the connection."""
+        """Answer ApiVersions in version 0; for any other API close the connection."""
         if self._transport is None:
             return
         if error.api_key != ApiKey.API_VERSIONS:

@@ -1,4 +1,7 @@
-"""Bugs put in on purpose, in memory, to show that the checkers can fail. A test holds who catches which."""
+"""Mutants: bugs that are put into the code on purpose, in memory, to show that the checkers find them.
+
+A test says which checker finds which mutant.
+"""
 
 from contextlib import AbstractContextManager
 from typing import NamedTuple
@@ -8,16 +11,18 @@ from sim.world import Kind
 
 
 class Mutant(NamedTuple):
-    """One bug: in which worlds it is looked for, and which anomaly tells of it."""
+    """One bug."""
 
+    #: The kind of worlds that show it.
     kind: Kind
+    #: The names of the anomalies that it shows as.
     caught_as: frozenset[str]
-    #: Puts the bug in; leaving takes it out.
+    #: The bug is in the code as long as this context lasts.
     bug: AbstractContextManager[None]
 
 
 def mutants() -> dict[str, Mutant]:
-    """All of them, by name; each may be entered once."""
+    """All mutants, by name. Each context may be entered once."""
     twice = frozenset({"duplicate"})
     return {
         "epoch-raised-in-doubt": Mutant(Kind.PLAIN, twice, sequencing.epoch_raised_in_doubt()),

@@ -1,4 +1,4 @@
-"""Bugs of the cluster: what a client cannot survive, so that the checkers must tell of it."""
+"""Bugs of the cluster: no client can work with them, so the checkers must find them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from sim.cluster.replica import Replica
 
 @contextmanager
 def remembers_no_batch() -> Iterator[None]:
-    """A broker takes whatever sequence comes."""
+    """A broker accepts any sequence."""
     with (
         patch.object(ProducerTable, "duplicate_of", lambda self, header: None),
         patch.object(ProducerTable, "_sequence", lambda self, known, header: ErrorCode.NONE),
@@ -35,7 +35,7 @@ def unclean_election() -> Iterator[None]:
 
 @contextmanager
 def acknowledged_by_the_leader_alone() -> Iterator[None]:
-    """acks=all is answered before anybody has a copy."""
+    """acks=all is answered before a follower has a copy."""
     right = Replica._acknowledge
 
     def acknowledge(self: Replica, base_offset: int, needed: int, acks: int, timeout_s: float, answer: object) -> None:
@@ -47,7 +47,7 @@ def acknowledged_by_the_leader_alone() -> Iterator[None]:
 
 @contextmanager
 def no_aborted_list() -> Iterator[None]:
-    """A fetch does not say which transactions were aborted."""
+    """The answer to a fetch does not list aborted transactions."""
     with patch.object(ReplicaLog, "aborted", lambda self, offset, end_offset: []):
         yield
 
@@ -61,7 +61,7 @@ def reads_open_transactions() -> Iterator[None]:
 
 @contextmanager
 def any_generation_commits() -> Iterator[None]:
-    """A coordinator takes offsets of former generations and of strangers."""
+    """A coordinator accepts offsets of any generation and of any member."""
     with (
         patch.object(commit, "check_commit", lambda *args, **options: ErrorCode.NONE),
         patch.object(commit, "check_transactional_commit", lambda *args: ErrorCode.NONE),
@@ -71,7 +71,7 @@ def any_generation_commits() -> Iterator[None]:
 
 @contextmanager
 def half_of_the_markers() -> Iterator[None]:
-    """A transaction is decided, and one of its partitions never hears of it."""
+    """A transaction ends, and only the first of its data partitions gets a marker."""
     right = coordinators.write_markers
 
     def write(coordinator: Coordinator[Any], effect: WriteMarkers) -> None:

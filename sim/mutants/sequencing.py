@@ -15,14 +15,14 @@ from ottla.client.core.producer.shared import Shared
 
 @contextmanager
 def epoch_raised_in_doubt() -> Iterator[None]:
-    """The partition begins again with a new epoch while its oldest batch may have been written."""
+    """A partition begins again in a new epoch, although its oldest batch may have been written."""
     with patch.object(sequencing._Partition, "in_doubt", False):
         yield
 
 
 @contextmanager
 def retried_with_a_new_sequence() -> Iterator[None]:
-    """A batch that is sent again is counted as a new one."""
+    """A batch that is repeated gets a new sequence."""
     right = Fates._repeat
 
     def repeat(self: Fates, batch: Any, *args: Any) -> None:
@@ -39,7 +39,7 @@ def retried_with_a_new_sequence() -> Iterator[None]:
 
 @contextmanager
 def twenty_in_flight() -> Iterator[None]:
-    """More batches are open than a broker remembers."""
+    """More batches are unanswered than a broker remembers."""
     right = Sending.__init__
 
     def made(self: Sending, shared: Shared) -> None:

@@ -1,1 +1,1 @@
-"""Those who use the clients: what programs do that somebody else writes, drawn from the seed."""
+"""The users of the clients: simulated programs. What they do is drawn from the seed."""

@@ -1,4 +1,4 @@
-"""A simulated process: it lives, it may be killed or frozen in the middle of anything, and it is started again."""
+"""A simulated process. It may be killed or frozen at any step; after a kill it is started again, with a new life."""
 
 import asyncio
 import random
@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING
 from ottla.client.consumer.consumer import AsyncConsumer
 from ottla.client.producer.producer import AsyncProducer
 from sim.loop import HOST
-from sim.seam import buried
+from sim.seam import forget
 
 if TYPE_CHECKING:
     from sim.world import World
 
 
 class Process:
-    """One program of a user. Each life runs `live` on a host of its own, whose name is `name.life`."""
+    """A program of a user. Each of its lives runs `live` on a host of its own, which is called `name.life`."""
 
     def __init__(self, world: "World", name: str) -> None:
         self.world = world
         self.name = name
         self.life = 0
         self.rng: random.Random = world.stream(name)
-        #: What this life has made, for when it is killed.
+        #: The clients that this life has made.
         self.clients: list[AsyncProducer | AsyncConsumer] = []
         self._task: asyncio.Task[None] | None = None
         self._killed: asyncio.Future[None] | None = None
 
     @property
     def who(self) -> str:
-        """This life's name, and its host's."""
+        """The name of this life and of its host."""
         return f"{self.name}.{self.life}"
 
     @property
@@ -39,28 +39,28 @@ class Process:
 
     async def live(self) -> None:
         """One life; returns when the users stop."""
-        raise AssertionError("a process does something")
+        raise AssertionError("a class of processes has to define live()")
 
     def note(self, what: str, text: str = "", data: object = None) -> None:
         """Something happened to this life."""
         self.world.history.add(self.who, what, text, data)
 
     def kill(self) -> None:
-        """The process ends, between two steps of whatever it does; it is started again some time later."""
+        """End this life between two steps; `run` begins the next one some time later."""
         if self.is_alive and self._killed is not None and not self._killed.done():
             self.note("killed")
             self.world.loop.kill(self.who)
             self.world.network.drop(self.who)
-            self.bury()
+            self.forget_clients()
             self._killed.set_result(None)
 
-    def bury(self) -> None:
-        """What this life has made is forgotten."""
+    def forget_clients(self) -> None:
+        """Let the clients of this life be collected without a warning that nobody has closed them."""
         for client in self.clients:
-            buried(client)
+            forget(client)
 
     async def run(self) -> None:
-        """Live, again and again, until the users stop."""
+        """Run one life after the other until the users stop."""
         again = True
         while again:
             self.life += 1
@@ -78,9 +78,9 @@ class Process:
     async def _whole_life(self) -> None:
         try:
             await self.live()
-        except Exception as error:  # noqa: BLE001 - told as an anomaly
+        except Exception as error:  # noqa: BLE001 - it becomes an anomaly
             self.world.unexpected(self.who, error)
 
     async def pause(self, mean_s: float) -> None:
-        """Do nothing for a while, which is longer in worlds with many processes."""
+        """Do nothing for a while. The world's `pace` makes it longer."""
         await asyncio.sleep(self.rng.expovariate(1.0 / (mean_s * self.world.pace)))

@@ -1,4 +1,4 @@
-"""Users of the plain, idempotent producer."""
+"""Users of the idempotent producer without transactions."""
 
 import asyncio
 from functools import partial
@@ -15,7 +15,7 @@ _PADDING = b"." * 600
 
 
 class PlainProducer(Process):
-    """Sends bursts, flushes now and then, closes and begins again."""
+    """Sends bursts of records, flushes now and then, closes its producer and makes a new one."""
 
     async def live(self) -> None:
         while not self.world.users_stopped:
@@ -84,7 +84,7 @@ class PlainProducer(Process):
 
 
 def settled(process: Process, uid: str, delivery: Delivery) -> None:
-    """on_delivery of every record."""
+    """The `on_delivery` of every record."""
     error = delivery.exception()
     if error is None:
         where = delivery.result()

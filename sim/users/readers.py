@@ -1,4 +1,4 @@
-"""Users of the consumer: members of a group who poll, commit, dawdle, crash and come back."""
+"""Users of the consumer: members of a group that poll, commit, are slow, are killed and come back."""
 
 from collections.abc import Sequence
 
@@ -17,35 +17,35 @@ from sim.history import Assigned, Polled
 from sim.seam import make_consumer
 from sim.users.process import Process
 
-#: What poll may raise by its documentation while a cluster is faulty; the user polls again.
+#: Errors after which the documentation tells the user to poll again.
 _POLL_AGAIN = (MaxPollIntervalExceededError, RequestTimeoutError)
-#: How long a group reads on after the last fault at least (sessions end, coordinators move back), and how long it has
-#: to have had nothing then.
+#: A group reads on for at least so long after the last fault (sessions end, coordinators move), and until no poll has
+#: returned a record for so long.
 _DRAIN_S = 45.0
 _IDLE_S = 15.0
 
 
 class MistakeError(Exception):
-    """What the user's own callback raises."""
+    """An error of the user's own callback."""
 
 
 class Reading(Process):
-    """What programs with a consumer have in common."""
+    """What all programs with a consumer have in common."""
 
     group = "g"
     read_committed = True
-    #: When this program was last given something.
+    #: When a poll of this program last returned records.
     busy_at_s = 0.0
 
     @property
     def drained(self) -> bool:
-        """Whether faults are over and there seems to be nothing more to read."""
+        """Whether faults are over, and there seems to be nothing left to read."""
         now_s = self.world.loop.time()
         over_s = self.world.stopped_at_s + _DRAIN_S
         return self.world.users_stopped and now_s > over_s and now_s > self.busy_at_s + _IDLE_S
 
     def consumer(self, topics: Sequence[str], **more: object) -> AsyncConsumer:
-        """A member of the group, subscribed."""
+        """A consumer that has subscribed as a member of the group."""
         draw = self.rng.choice
         session_ms = draw((2_000, 6_000))
         config: dict[str, object] = {
@@ -84,20 +84,21 @@ class Reading(Process):
         return consumer
 
     def _reset(self, reset: OffsetReset) -> None:
-        """The consumer replaced a position by itself. Records are never lost here, so only a first one may be."""
+        """The consumer has set a position by its reset policy. It may do so only where it has none: no record is ever
+        lost here."""
         self.note("position reset", str(reset))
         if reset.before >= 0:
             self.world.anomaly("false-reset", f"{self.who}: {reset}", self.who)
 
     def has_polled(self, records: Sequence[tuple[TopicPartition, int, str]]) -> None:
-        """The user has these now."""
+        """A poll has returned these records."""
         if records:
             self.busy_at_s = self.world.loop.time()
             text = ", ".join(f"{uid} {tp}@{offset}" for tp, offset, uid in records)
             self.note("polled", text, Polled(self.group, tuple(records), self.read_committed))
 
     async def poll(self, consumer: AsyncConsumer, timeout_s: float) -> list[tuple[TopicPartition, int, str]]:
-        """What poll returns, or nothing where its documentation says that the user should go on. Raises the rest."""
+        """The records of a poll; none if it raises an error after which the user should poll again. Raises others."""
         try:
             records = await consumer.poll(timeout_s)
         except _POLL_AGAIN as error:
@@ -119,7 +120,7 @@ class Reading(Process):
         return found
 
     async def leave(self, consumer: AsyncConsumer) -> None:
-        """Close it."""
+        """Close the consumer."""
         try:
             await consumer.close(leave_group=self.rng.random() < 0.8)
         except (ClientError, MistakeError) as error:
@@ -128,7 +129,7 @@ class Reading(Process):
 
 
 class Reader(Reading):
-    """Reads everything, with one way of committing for each life of the consumer."""
+    """Reads everything. Each of its consumers commits either by itself or by the user's calls."""
 
     async def live(self) -> None:
         drained_s = None

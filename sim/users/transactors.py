@@ -1,4 +1,4 @@
-"""Users of the transactional producer: they commit, abort, dawdle, crash, and come back under the same id."""
+"""Users of the transactional producer. They commit, abort, are slow, are killed, and come back with the same id."""
 
 from functools import partial
 
@@ -17,19 +17,19 @@ from sim.seam import make_producer
 from sim.users.process import Process
 from sim.users.producers import settled
 
-#: The producer has to be closed; somebody may have taken its transactional id over.
+#: After these errors the producer has to be closed; another one may have its transactional id.
 OVER = (FatalProducerError, ProducerFencedError)
 _PADDING = b"." * 300
 
 
 class Transactional(Process):
-    """What a program with a transactional producer has in common: one transaction, and how it ends."""
+    """What all programs with a transactional producer have in common: how a transaction begins and ends."""
 
     _txn = 0
     _record = 0
 
     async def begin(self, config: dict[str, object]) -> AsyncProducer:
-        """A producer whose transactions are initialized; as often as it takes."""
+        """A producer with initialized transactions; tries until it succeeds."""
         while True:
             producer = make_producer(config, self.world.loop, self.rng)
             self.clients.append(producer)
@@ -47,12 +47,12 @@ class Transactional(Process):
                 await self.pause(0.3)
 
     def transaction_name(self) -> str:
-        """The next transaction's."""
+        """The name of the next transaction."""
         self._txn += 1
         return f"{self.who}.{len(self.clients)}/T{self._txn}"
 
     async def send(self, producer: AsyncProducer, topic: str, uid: str, txn: str, partition: int | None = None) -> None:
-        """One record of the transaction."""
+        """Send one record of the transaction."""
         self.note("send", f"{uid} in {txn}", Sent(uid, txn))
         try:
             await producer.send(
@@ -67,7 +67,7 @@ class Transactional(Process):
             raise
 
     async def end(self, producer: AsyncProducer, txn: str, *, commit: bool) -> bool:
-        """Commit or abort, again while the outcome is open; whether it was committed. Raises OVER."""
+        """Commit or abort, and again while the outcome is unknown. Returns whether it was committed. Raises OVER."""
         if commit:
             try:
                 await self._until_told(producer.commit_transaction, txn)
@@ -90,13 +90,13 @@ class Transactional(Process):
             except (*OVER, AbortableTransactionError):
                 raise
             except ClientError as error:
-                self.world.unexpected(self.who, error)  # none of the kinds that the documentation promises
+                self.world.unexpected(self.who, error)  # the documentation does not name this error
                 raise FatalProducerError(repr(error)) from error
             else:
                 return
 
     def config(self) -> dict[str, object]:
-        """Of the producer."""
+        """The configuration of the producer."""
         draw = self.rng.choice
         request_ms = draw((500, 2_000, 6_000))
         return {
@@ -115,7 +115,7 @@ class Transactional(Process):
 
 
 class Transactor(Transactional):
-    """Writes transactions over several partitions."""
+    """Writes transactions to several partitions."""
 
     async def live(self) -> None:
         producer = await self.begin(self.config())

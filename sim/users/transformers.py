@@ -24,12 +24,12 @@ class Transformer(Transactional, Reading):
     group = "pipeline"
 
     def config(self) -> dict[str, object]:
-        """With room for a whole transaction in each time-out."""
+        """The configuration of the producer; its timeouts leave enough time for a whole transaction."""
         return {**super().config(), "delivery.timeout.ms": 12_000, "batch.size": self.rng.choice((400, 16_384))}
 
     async def live(self) -> None:
         producer = await self.begin(self.config())
-        # so that a transaction is of a size that its time-outs allow
+        # a poll makes one transaction: it must be small enough for the timeouts
         sizes = {"max.poll.records": self.rng.choice((8, 20)), "max.partition.fetch.bytes": 100_000}
         consumer = self.consumer(self.world.topics, **{"enable.auto.commit": False}, **sizes)
         while not self.drained:
@@ -82,7 +82,7 @@ class Transformer(Transactional, Reading):
         return self._record
 
     async def _rewind(self, consumer: AsyncConsumer) -> None:
-        """What was not committed is read again."""
+        """Go back to the committed offsets, so that what was not committed is read again."""
         while True:
             owned = sorted(consumer.assignment())
             try:
