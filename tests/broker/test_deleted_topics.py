@@ -122,3 +122,18 @@ async def test_o2_a_crash_between_a_topics_deletion_and_the_tombstones_leaves_no
     async with AsyncBroker(data_dir=tmp_path) as broker, WireClient(broker) as client:
         assert await _committed(client, "gone") == (-1, ErrorCode.NONE)
         assert await _committed(client, "stays") == (7, ErrorCode.NONE)
+
+
+async def test_o2_offsets_that_wait_for_their_tombstones_do_not_count_for_a_new_topic() -> None:
+    async with AsyncBroker() as broker, WireClient(broker) as client:
+        await _with_offsets(broker, "plain")
+        topics = broker.node.topics
+        topics.tell(made=lambda topic: None, deleted=lambda topic: None)  # as if no tombstone could be written yet
+        await topics.delete_all([broker.node.image.topics["gone"]])
+        topics.create("gone", 1, {})
+        assert await _committed(client, "gone") == (-1, ErrorCode.NONE)
+        everything = of.OffsetFetchRequest(groups=(of.OffsetFetchRequestGroup("g", topics=None),))
+        for version in (9, 10):
+            answer = await client.ask(ApiKey.OFFSET_FETCH, everything, version)
+            offsets = [each.committed_offset for topic in answer.groups[0].topics for each in topic.partitions]
+            assert offsets == [7]

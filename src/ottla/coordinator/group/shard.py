@@ -100,7 +100,7 @@ class GroupShard:
 
     def fetch_offsets(self, request: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
         """OffsetFetch for one group. `offsets.fetch` turns a request of any version into these, and answers back."""
-        return fetch.fetch(self._offsets, request, require_stable=require_stable)
+        return fetch.fetch(self._offsets, request, require_stable=require_stable, topic_id=self._topic_id)
 
     def group(self, group_id: str) -> Group | None:
         """The group itself, for tests and tools."""

@@ -7,11 +7,13 @@ UNSTABLE_OFFSET_COMMIT and the client asks again.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Final
 
 from ottla.base.types import TopicPartition
 from ottla.coordinator.offsets.expiry import are_different
 from ottla.coordinator.offsets.store import OffsetStore
+from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -29,42 +31,64 @@ from ottla.wire.messages.offset_fetch import (
 INVALID_OFFSET: Final = -1
 
 
-def fetch(store: OffsetStore, request: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
-    """The committed offsets of one group: of the partitions named, or with `topics` None of all there are."""
-    if request.topics is None:
-        by_topic: defaultdict[str, list[int]] = defaultdict(list)
-        for partition in store.of_group(request.group_id):
-            by_topic[partition.topic].append(partition.partition)
-        topics = tuple(
-            OffsetFetchRequestTopics(name=topic, partition_indexes=tuple(sorted(partitions)))
-            for topic, partitions in by_topic.items()
-        )
-    else:
-        topics = request.topics
+def fetch(
+    store: OffsetStore,
+    request: OffsetFetchRequestGroup,
+    *,
+    require_stable: bool,
+    topic_id: Callable[[str], bytes | None],
+) -> OffsetFetchResponseGroup:
+    """The committed offsets of one group: of the partitions named, or with `topics` None of all there are.
+
+    `topic_id` gives the id that a topic has now, or None. A topic that was deleted and made again has another id; offsets
+    of the older topic do not count (KIP-848), although their tombstones may not be written yet.
+    """
+    group_id = request.group_id
+    topics = _all_topics(store, group_id, topic_id) if request.topics is None else request.topics
     return OffsetFetchResponseGroup(
-        group_id=request.group_id,
+        group_id=group_id,
         topics=tuple(
-            OffsetFetchResponseTopics(
-                topic_id=topic.topic_id,
-                name=topic.name,
-                partitions=tuple(
-                    _one(store, request.group_id, TopicPartition(topic.name, p), topic.topic_id, require_stable)
-                    for p in topic.partition_indexes
-                ),
-            )
+            _of_topic(store, group_id, topic, topic_id(topic.name) or NULL_UUID, require_stable=require_stable)
             for topic in topics
         ),
     )
 
 
+def _all_topics(
+    store: OffsetStore, group_id: str, topic_id: Callable[[str], bytes | None]
+) -> list[OffsetFetchRequestTopics]:
+    by_topic: defaultdict[str, list[int]] = defaultdict(list)
+    for partition, committed in store.of_group(group_id).items():
+        if not are_different(committed.value.topic_id, topic_id(partition.topic) or NULL_UUID):
+            by_topic[partition.topic].append(partition.partition)
+    return [
+        OffsetFetchRequestTopics(name=topic, partition_indexes=tuple(sorted(partitions)))
+        for topic, partitions in by_topic.items()
+    ]
+
+
+def _of_topic(
+    store: OffsetStore, group_id: str, topic: OffsetFetchRequestTopics, current_id: bytes, *, require_stable: bool
+) -> OffsetFetchResponseTopics:
+    # A request by id may be older than the topic that has the name now.
+    ids = [each for each in (topic.topic_id, current_id) if each != NULL_UUID]
+    return OffsetFetchResponseTopics(
+        topic_id=topic.topic_id,
+        name=topic.name,
+        partitions=tuple(
+            _one(store, group_id, TopicPartition(topic.name, each), ids, require_stable=require_stable)
+            for each in topic.partition_indexes
+        ),
+    )
+
+
 def _one(
-    store: OffsetStore, group_id: str, partition: TopicPartition, topic_id: bytes, require_stable: bool
+    store: OffsetStore, group_id: str, partition: TopicPartition, topic_ids: list[bytes], *, require_stable: bool
 ) -> OffsetFetchResponsePartitions:
     if require_stable and store.is_pending(group_id, partition):
         return _without(partition.partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     committed = store.of_group(group_id).get(partition)
-    # A topic that was deleted and made again has another id; offsets of the older topic do not count (KIP-848).
-    if committed is None or are_different(committed.value.topic_id, topic_id):
+    if committed is None or any(are_different(committed.value.topic_id, each) for each in topic_ids):
         return _without(partition.partition, ErrorCode.NONE)
     value = committed.value
     return OffsetFetchResponsePartitions(
