@@ -115,7 +115,7 @@ async def test_o2_a_crash_between_a_topics_deletion_and_the_tombstones_leaves_no
     async with AsyncBroker(data_dir=tmp_path) as broker:
         await _with_offsets(broker, how)
         topics = broker.node.topics
-        topics.tell(made=lambda topic: None, deleted=lambda topic: None)  # it dies before the coordinators hear of it
+        topics.tell(made=lambda topic: None, deleted=lambda topics: None)  # it dies before the coordinators hear of it
         await topics.delete_all([broker.node.image.topics["gone"]])
         if made_again:
             topics.create("gone", 1, {})
@@ -128,7 +128,7 @@ async def test_o2_offsets_that_wait_for_their_tombstones_do_not_count_for_a_new_
     async with AsyncBroker() as broker, WireClient(broker) as client:
         await _with_offsets(broker, "plain")
         topics = broker.node.topics
-        topics.tell(made=lambda topic: None, deleted=lambda topic: None)  # as if no tombstone could be written yet
+        topics.tell(made=lambda topic: None, deleted=lambda topics: None)  # as if no tombstone could be written yet
         await topics.delete_all([broker.node.image.topics["gone"]])
         topics.create("gone", 1, {})
         assert await _committed(client, "gone") == (-1, ErrorCode.NONE)

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ottla.base.types import TopicPartition
+from ottla.broker.metadata.image import TopicImage
 from ottla.broker.runtime.slices import TURN_MS
 from ottla.broker.runtime.upkeep import Upkeep
 from ottla.broker.server import Listener
@@ -114,6 +115,24 @@ async def test_a_request_s_topics_are_one_batch_of_metadata(broker: AsyncBroker,
     assert [topic.error_code for topic in gone.responses] == [0, 0, 0]
     assert _metadata_batches(broker) == before + 3
     assert broker.node.image.topics == {}
+
+
+async def test_many_topics_are_checked_a_few_in_a_turn(broker: AsyncBroker, client: WireClient) -> None:
+    request = _create(*(f"t{number}" for number in range(_PARTITIONS)), partitions=1)._replace(validate_only=True)
+    answer = asyncio.create_task(client.ask(ApiKey.CREATE_TOPICS, request))
+    turns = await _turns(answer, lambda: 0)
+    assert {topic.error_code for topic in (await answer).topics} == {ErrorCode.NONE}
+    assert len(turns) > _PARTITIONS / TURN_MS
+
+
+async def test_coordinators_hear_once_of_all_topics_that_a_request_deletes(
+    broker: AsyncBroker, client: WireClient
+) -> None:
+    told: list[Sequence[TopicImage]] = []
+    await client.ask(ApiKey.CREATE_TOPICS, _create("a", "b", "c", partitions=1))
+    broker.node.topics.tell(made=lambda topic: None, deleted=told.append)
+    await client.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest(tuple(map(DeleteTopicState, "abc"))))
+    assert [[topic.name for topic in topics] for topics in told] == [["a", "b", "c"]]
 
 
 async def test_a_fault_of_the_disk_leaves_none_of_a_topic_s_partitions(broker: AsyncBroker, client: WireClient) -> None:

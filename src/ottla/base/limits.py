@@ -22,8 +22,14 @@ MAX_DECOMPRESSED_BATCH_BYTES: Final = 268_435_456
 #: Bytes of keys, or of values, in one Arrow batch decoded from many record batches: Arrow's offsets have 32 bits.
 MAX_COLUMN_BYTES: Final = 2_147_483_647
 
-#: Tombstones that one pass of offset retention writes as one batch: about 600 kB, below the 1 MiB a batch may have.
+#: Tombstones that one pass of offset retention writes as one batch, and bytes of their keys, in which the names of group
+#: and topic are: both far below the 1 MiB that a batch may have.
 MAX_TOMBSTONES_PER_BATCH: Final = 5_000
+MAX_TOMBSTONE_BYTES_PER_BATCH: Final = 600_000
+
+#: Committed offsets that a group shard looks at in one turn, for retention or after a topic was deleted: some ten
+#: milliseconds. A group is looked at as a whole.
+MAX_OFFSETS_PER_LOOK: Final = 10_000
 
 #: Tombstones of expired transactional ids in one batch. Each takes about 20 bytes and its id, so that a batch stays
 #: below `max.message.bytes` (1 MB) with ids of up to 1,000 bytes; what is left over follows at once.

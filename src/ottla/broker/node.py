@@ -1,6 +1,7 @@
 """One broker: its ports put together."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -84,7 +85,7 @@ def make_node(
         create_topic=partial(topics.create_internal, TRANSACTION_TOPIC),
         effect=partial(_write_markers, markers),
     )
-    topics.tell(made=partial(_topic_made, groups, transactions), deleted=partial(_topic_deleted, groups, transactions))
+    topics.tell(made=partial(_topic_made, groups, transactions), deleted=partial(_topics_deleted, groups, transactions))
     return Node(
         config=config,
         clock=clock,
@@ -124,15 +125,16 @@ def _topic_made(
         transactions.begin(topic)
 
 
-def _topic_deleted(
-    groups: Coordinators[GroupShard], transactions: Coordinators[TransactionShard], topic: TopicImage
+def _topics_deleted(
+    groups: Coordinators[GroupShard], transactions: Coordinators[TransactionShard], topics: Sequence[TopicImage]
 ) -> None:
     """The coordinators of an internal topic end with it; groups forget the offsets that were committed in a topic."""
-    if topic.name == groups.topic:
-        groups.unload()
-    elif topic.name == transactions.topic:
-        transactions.unload()
-    groups.tell(lambda shard, now_ms: shard.topics_deleted())
+    for topic in topics:
+        if topic.name == groups.topic:
+            groups.unload()
+        elif topic.name == transactions.topic:
+            transactions.unload()
+    groups.tell(lambda shard, now_ms: shard.topics_deleted())  # once: it looks at all offsets
 
 
 def _no_effect(runner: ShardRunner[GroupShard], effect: Effect) -> None:

@@ -7,6 +7,7 @@ import pytest
 from ottla.coordinator.group.config import GroupConfig
 from ottla.coordinator.group.state import GroupState
 from ottla.coordinator.offsets.fetch import groups_of, response_of
+from ottla.log.config import LogConfig
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -27,6 +28,8 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
 )
 from ottla.wire.offsets_records import OffsetCommitValue, decode_offset_commit_value
+from ottla.wire.records import Record, encode_batch
+from tests.coordinator.cost import steps
 from tests.coordinator.group.rig import GROUP, REBALANCE_MS, SESSION_MS, Rig, protocols, recover
 
 TOPIC_ID, OTHER_ID = b"\x01" * 16, b"\x02" * 16
@@ -319,6 +322,31 @@ def test_o2_many_tombstones_go_in_several_batches() -> None:
         rig.run(rig.shard.timer(("retention",), rig.now_ms))
         batches.append(len(rig.log) - before)
     assert batches == [5_000, 4]
+
+
+def test_o2_a_batch_of_tombstones_of_long_names_fits_into_the_log() -> None:
+    rig, group_id, topic = Rig(), "g" * 200, "t" * 249
+    for partition in range(4_000):
+        rig.commit(1, partition=partition, group_id=group_id, topic=topic)
+    rig.topic_ids[topic] = None
+    decision = rig.shard.topics_deleted()
+    encoded = encode_batch([Record(at, 0, each.key, each.value, ()) for at, each in enumerate(decision.records)])
+    assert len(encoded) < LogConfig().max_message_bytes
+    rig.run(decision)
+    rig.advance(0)
+    assert [record.value for record in rig.records].count(None) == 4_000
+
+
+@pytest.mark.parametrize("key", [("gone-topics",), ("retention",)])
+def test_o2_a_turn_looks_at_a_limited_number_of_offsets(key: tuple[str, ...]) -> None:
+    rig = Rig()
+    for number in range(22_000):
+        rig.commit(1, partition=number % 1_000, group_id=f"g{number // 1_000}")
+    rig.timers[key], turns = rig.now_ms, []
+    while rig.timers.pop(key, None) == rig.now_ms:
+        turns.append(steps(lambda: rig.run(rig.shard.timer(key, rig.now_ms)))[0])
+    assert len(turns) == 3
+    assert max(turns) < sum(turns) / 2
 
 
 # -- deletion

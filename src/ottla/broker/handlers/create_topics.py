@@ -5,7 +5,7 @@ KIP-525: the answer carries the settings (version 5 on); KIP-464: -1 asks for th
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -56,20 +56,30 @@ async def _create_all(node: _Node, request: CreateTopicsRequest) -> CreateTopics
             topics=tuple(CreatableTopicResult(name, error_code=refused.error, error_message=message) for name in counts)
         )
     wanted: dict[str, NewTopic] = {}
-    results = []
-    for topic in {each.name: each for each in request.topics}.values():
-        name, count = topic.name, counts[topic.name]
-        try:
-            if count > 1:
-                raise RefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            wanted[name] = _check(node, topic, wanted)
-            results.append(_good(node, wanted[name]))
-        except RefusedError as refused:
-            results.append(CreatableTopicResult(name, error_code=refused.error, error_message=str(refused)))
-    if request.validate_only:
-        return CreateTopicsResponse(topics=tuple(results))
-    made = await node.topics.create_all(tuple(wanted.values()))
+    results: list[CreatableTopicResult] = []
+    with node.topics.occupied(counts):
+        await node.topics.in_slices(_check_all(node, request, counts, wanted, results))
+        made = {} if request.validate_only else await node.topics.create_all(tuple(wanted.values()))
     return CreateTopicsResponse(topics=tuple(_told(result, made.get(result.name)) for result in results))
+
+
+def _check_all(
+    node: _Node,
+    request: CreateTopicsRequest,
+    counts: Mapping[str, int],
+    wanted: dict[str, NewTopic],
+    results: list[CreatableTopicResult],
+) -> Iterator[None]:
+    """Check a topic in each step. Those that are good go into `wanted`, and what is known of each into `results`."""
+    for topic in {each.name: each for each in request.topics}.values():
+        try:
+            if counts[topic.name] > 1:
+                raise RefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            wanted[topic.name] = _check(node, topic, wanted)
+            results.append(_good(node, wanted[topic.name]))
+        except RefusedError as refused:
+            results.append(CreatableTopicResult(topic.name, error_code=refused.error, error_message=str(refused)))
+        yield
 
 
 def _told(result: CreatableTopicResult, made: TopicImage | StorageError | None) -> CreatableTopicResult:

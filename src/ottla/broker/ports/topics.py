@@ -50,7 +50,7 @@ class NotNowError(StorageError):
 
 
 class Topics:
-    """Changes topics: in the metadata and on the disk. `made` and `deleted` are told of each topic afterwards.
+    """Changes topics: in the metadata and on the disk. Afterwards `made` is told of each, and `deleted` of all at once.
 
     A request may ask for ten thousand partitions. So what a client asks for runs in `change`: one request after the
     other, each in slices while others are served, with one batch of metadata for all of its topics. What the broker
@@ -76,9 +76,9 @@ class Topics:
         #: Topics whose directories are being made or renamed just now.
         self._busy: set[str] = set()
         self._made: Callable[[TopicImage], None] = _nobody
-        self._deleted: Callable[[TopicImage], None] = _nobody
+        self._deleted: Callable[[Sequence[TopicImage]], None] = _nobody
 
-    def tell(self, *, made: Callable[[TopicImage], None], deleted: Callable[[TopicImage], None]) -> None:
+    def tell(self, *, made: Callable[[TopicImage], None], deleted: Callable[[Sequence[TopicImage]], None]) -> None:
         """Call these from now on. The coordinators begin and end with their topics, and are made after this port."""
         self._made, self._deleted = made, deleted
 
@@ -127,7 +127,7 @@ class Topics:
         """Make the partitions of each topic, then write the metadata of all. Returns the faults by topic."""
         faults: dict[str, StorageError] = {}
         ready: list[_Job] = []
-        with self._occupied(job.name for job in jobs):
+        with self.occupied(job.name for job in jobs):
             try:
                 for job in jobs:
                     try:
@@ -210,11 +210,11 @@ class Topics:
         """
         with self._telling("topics cannot be deleted"):
             self._metadata.delete_topics(topics)
-        with self._occupied(topic.name for topic in topics):
+        with self.occupied(topic.name for topic in topics):
             folders = []
             for topic in topics:
                 folders += self._partitions.take_out(topic)
-                self._deleted(topic)
+            self._deleted(topics)
             doomed = await self._partitions.in_thread(partial(self._partitions.mark_deleted, folders))
         asyncio.get_running_loop().run_in_executor(None, self._partitions.remove_deleted, doomed)
 
@@ -236,8 +236,12 @@ class Topics:
         image = self._metadata.image
         self._partitions.reconfigure(image.topics[name], image.topic_configs(name))
 
+    async def in_slices(self, steps: Iterator[object]) -> None:
+        """Take the steps of a request that is carried out, while others are served."""
+        await self._slices.run(steps)
+
     @contextmanager
-    def _occupied(self, names: Iterable[str]) -> Iterator[None]:
+    def occupied(self, names: Iterable[str]) -> Iterator[None]:
         """Meanwhile nobody else makes topics of these names."""
         occupied = set(names)
         self._busy |= occupied
@@ -256,7 +260,7 @@ class Topics:
             raise
 
 
-def _nobody(topic: TopicImage) -> None:
+def _nobody(topics: object) -> None:
     """Nobody listens yet."""
 
 

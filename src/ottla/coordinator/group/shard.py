@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from ottla.base.limits import MAX_TOMBSTONES_PER_BATCH
+from ottla.base.limits import MAX_OFFSETS_PER_LOOK, MAX_TOMBSTONE_BYTES_PER_BATCH, MAX_TOMBSTONES_PER_BATCH
 from ottla.base.require import require
 from ottla.coordinator.decision import NOTHING, Decision, LogRecord, Reply, SetTimer, Timer, TransactionalWrite
 from ottla.coordinator.group import describe, join, leave, rebalance, sync
@@ -244,7 +244,9 @@ class GroupShard:
     def _forget_gone_topics(self, timers: tuple[Timer, ...]) -> Decision:
         """Tombstones for the next batch of such offsets. `timers` are set in any case."""
         records = _next_batch(
-            self._to_compare, lambda group_id: expiry.gone_topics_tombstones(group_id, self._offsets, self._topic_id)
+            self._to_compare,
+            self._offsets,
+            lambda group_id: expiry.gone_topics_tombstones(group_id, self._offsets, self._topic_id),
         )
         if self._to_compare:
             timers = (*timers, SetTimer(GONE_TOPICS, 0))
@@ -279,7 +281,7 @@ class GroupShard:
         """O2: tombstones for offsets whose retention is over, and for groups that have nothing left."""
         if not self._to_expire:
             self._to_expire = deque(self._groups)
-        records = _next_batch(self._to_expire, lambda group_id: self._expired(group_id, now_ms))
+        records = _next_batch(self._to_expire, self._offsets, lambda group_id: self._expired(group_id, now_ms))
         delay_ms = 0 if self._to_expire else self._config.offsets_retention_check_interval_ms
         decision = Decision(tuple(records), timers=(SetTimer(RETENTION, delay_ms),))
 
@@ -403,14 +405,20 @@ class GroupShard:
             self._groups[group_id] = Group(group_id, state_timestamp_ms=now_ms)
 
 
-def _next_batch(groups: deque[str], tombstones: Callable[[str], list[LogRecord]]) -> list[LogRecord]:
-    """The tombstones of the first groups in the queue. Groups that are done leave the queue."""
+def _next_batch(
+    groups: deque[str], offsets: OffsetStore, tombstones: Callable[[str], list[LogRecord]]
+) -> list[LogRecord]:
+    """The tombstones of the first groups in the queue, as many as go into a batch. Groups that are done leave it."""
     records: list[LogRecord] = []
-    while groups and len(records) < MAX_TOMBSTONES_PER_BATCH:
-        records += tombstones(groups[0])
-        if len(records) <= MAX_TOMBSTONES_PER_BATCH:
-            groups.popleft()
-    del records[MAX_TOMBSTONES_PER_BATCH:]
+    looked = size_bytes = 0
+    while groups and looked < MAX_OFFSETS_PER_LOOK and len(records) < MAX_TOMBSTONES_PER_BATCH:
+        looked += 1 + len(offsets.of_group(groups[0]))
+        for record in tombstones(groups[0]):
+            size_bytes += len(record.key)
+            if len(records) == MAX_TOMBSTONES_PER_BATCH or size_bytes > MAX_TOMBSTONE_BYTES_PER_BATCH:
+                return records  # the group stays in the queue
+            records.append(record)
+        groups.popleft()
     return records
 
 

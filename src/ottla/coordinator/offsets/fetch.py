@@ -40,7 +40,7 @@ def fetch(
 ) -> OffsetFetchResponseGroup:
     """The committed offsets of one group: of the partitions named, or with `topics` None of all there are.
 
-    `topic_id` gives the id that a topic has now, or None. A topic that was deleted and made again has another id; offsets
+    `topic_id` gives the id that a topic has now, or None. A topic that was deleted and made again has another id. Offsets
     of the older topic do not count (KIP-848), although their tombstones may not be written yet.
     """
     group_id = request.group_id
