@@ -40,8 +40,8 @@ def fetch(
 ) -> OffsetFetchResponseGroup:
     """The committed offsets of one group: of the partitions named, or with `topics` None of all there are.
 
-    `topic_id` gives the id that a topic has now, or None. A topic that was deleted and made again has another id. Offsets
-    of the older topic do not count (KIP-848), although their tombstones may not be written yet.
+    `topic_id` gives the id that a topic has now, or None. A topic that was deleted and made again has another id. The
+    offsets of the older topic do not count (KIP-848), although their tombstones may not be written yet.
     """
     group_id = request.group_id
     topics = _all_topics(store, group_id, topic_id) if request.topics is None else request.topics
