@@ -36,7 +36,11 @@ class Summary(NamedTuple):
 
 def one(seed: int, kind: Kind) -> Summary:
     """Run one world."""
-    verdict = World(seed, kind).run()
+    try:
+        verdict = World(seed, kind).run()
+    except Exception as error:
+        error.add_note(f"in the {kind.value} world {seed}")
+        raise
     lines = []
     if verdict.anomalies:
         lines = [f"{anomaly.name}: {anomaly.text}" for anomaly in verdict.anomalies[:10]]

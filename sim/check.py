@@ -7,7 +7,7 @@ from ottla.base.types import TopicPartition
 from ottla.wire.batch import parse_end_txn_marker
 from ottla.wire.records import decode_batch
 from sim.cluster.log import Entry
-from sim.history import Event, Sent, Settled
+from sim.history import Event, Refused, Sent, Settled
 
 
 class Anomaly(NamedTuple):
@@ -40,8 +40,10 @@ class Evidence(NamedTuple):
     inputs: frozenset[TopicPartition] = frozenset()
     #: Partitions with an open transaction, and its first offset.
     open_transactions: Mapping[TopicPartition, int] = {}
-    #: The offsets that the pipeline's group has committed in the end.
-    positions: Mapping[TopicPartition, int] = {}
+    #: The offsets that the pipeline's group has committed in the end; None in a world without a pipeline.
+    positions: Mapping[TopicPartition, int] | None = None
+    #: The groups that read, and whether each reads only what is committed.
+    groups: Mapping[str, bool] = {}
 
 
 def records_of(entries: list[Entry]) -> list[LogRecord]:
@@ -80,6 +82,7 @@ def check(evidence: Evidence) -> list[Anomaly]:
 def lost_write(evidence: Evidence) -> Iterator[Anomaly]:
     """A record was acknowledged, and the log does not have it at that offset."""
     where = {(tp, record.offset): record.uid for tp, log in evidence.logs.items() for record in log}
+    somewhere = {(tp, record.uid) for tp, log in evidence.logs.items() for record in log}
     for event in evidence.events:
         told = event.data
         if isinstance(told, Settled) and told.tp is not None and told.offset >= 0:
@@ -87,6 +90,19 @@ def lost_write(evidence: Evidence) -> Iterator[Anomaly]:
             if there != told.uid:
                 text = f"{told.uid} was acknowledged at {told.tp}@{told.offset}, but {there or 'nothing'} is there"
                 yield Anomaly("lost-write", text, (told.uid, event.who))
+        elif isinstance(told, Settled) and told.tp is not None and (told.tp, told.uid) not in somewhere:
+            text = f"{told.uid} was acknowledged in {told.tp} without an offset, and the log does not have it"
+            yield Anomaly("lost-write", text, (told.uid, event.who))
+
+
+def refused_write(evidence: Evidence) -> Iterator[Anomaly]:
+    """A record is in the log although `send` raised: its user may have sent it again."""
+    refused = {event.data.uid for event in evidence.events if isinstance(event.data, Refused)}
+    for tp, log in evidence.logs.items():
+        for record in log:
+            if record.uid in refused:
+                text = f"{record.uid} is at {tp}@{record.offset}, but send() refused it"
+                yield Anomaly("refused-write", text, (record.uid, life_of(record.uid)))
 
 
 def duplicate(evidence: Evidence) -> Iterator[Anomaly]:
@@ -107,7 +123,7 @@ def nonmonotonic_send(evidence: Evidence) -> Iterator[Anomaly]:
     for tp, log in evidence.logs.items():
         last: dict[str, LogRecord] = {}
         for record in log:
-            producer = record.uid.rpartition("-")[0]
+            producer = record.uid.partition(":")[0].rpartition("-")[0]
             before = last.get(producer)
             if before is not None and order.get(before.uid, -1) > order.get(record.uid, -1):
                 yield Anomaly(
@@ -120,7 +136,7 @@ def nonmonotonic_send(evidence: Evidence) -> Iterator[Anomaly]:
 
 def never_settled(evidence: Evidence) -> Iterator[Anomaly]:
     """A record has no outcome, although all faults are over."""
-    done = {event.data.uid for event in evidence.events if isinstance(event.data, Settled)}
+    done = {event.data.uid for event in evidence.events if isinstance(event.data, Settled | Refused)}
     for event in evidence.events:
         if isinstance(event.data, Sent) and event.who not in evidence.killed and event.data.uid not in done:
             yield Anomaly("never-settled", f"{event.data.uid} has no outcome", (event.data.uid, event.who))
@@ -142,6 +158,7 @@ def life_of(uid: str) -> str:
 
 _CHECKERS: tuple[Callable[[Evidence], Iterator[Anomaly]], ...] = (
     lost_write,
+    refused_write,
     duplicate,
     nonmonotonic_send,
     never_settled,

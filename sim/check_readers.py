@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 from ottla.base.types import TopicPartition
 from sim.check import Anomaly, Evidence
-from sim.history import Assigned, Committed, Polled, Sought
+from sim.history import Assigned, Committed, Event, Polled, Sought
 
 
 def check_readers(evidence: Evidence) -> list[Anomaly]:
@@ -66,17 +66,40 @@ def _skipped(
 def unseen(evidence: Evidence) -> Iterator[Anomaly]:
     """A group has read to the end, and no member has returned a record of the log."""
     seen: dict[str, set[tuple[TopicPartition, int]]] = defaultdict(set)
-    committed_only: dict[str, bool] = {}
     for event in evidence.events:
         if isinstance(event.data, Polled) and event.data.group is not None:
             seen[event.data.group].update((tp, offset) for tp, offset, _ in event.data.records)
-            committed_only[event.data.group] = event.data.read_committed
-    for group, given in seen.items():
+    for group, committed_only in evidence.groups.items():
         for tp in sorted(evidence.inputs):
             for record in evidence.logs.get(tp, ()):
-                if (record.visible or not committed_only[group]) and (tp, record.offset) not in given:
+                if (record.visible or not committed_only) and (tp, record.offset) not in seen[group]:
                     text = f"no member of {group} was given {record.uid} at {tp}@{record.offset}"
                     yield Anomaly("unseen", text, (record.uid,))
+
+
+def commit_ahead(evidence: Evidence) -> Iterator[Anomaly]:
+    """A position was committed over records that nobody of the group had been given: a crash would lose them."""
+    seen: dict[str, set[tuple[TopicPartition, int]]] = defaultdict(set)
+    checked: dict[tuple[str, TopicPartition], int] = defaultdict(int)
+    for event in evidence.events:
+        match event.data:
+            case Polled(group=str(group), records=records):
+                seen[group].update((tp, offset) for tp, offset, _ in records)
+            case Committed(group=group, offsets=offsets):
+                for tp, offset in offsets.items():
+                    yield from _over(evidence, event, tp, range(checked[group, tp], offset), seen[group])
+                    checked[group, tp] = max(checked[group, tp], offset)
+
+
+def _over(
+    evidence: Evidence, event: Event, tp: TopicPartition, offsets: range, given: set[tuple[TopicPartition, int]]
+) -> Iterator[Anomaly]:
+    group, member_id = event.data.group, event.data.member_id
+    for record in evidence.logs.get(tp, ()):
+        visible = record.visible or not evidence.groups.get(group, True)
+        if visible and record.offset in offsets and (tp, record.offset) not in given:
+            text = f"{member_id} committed {tp}@{offsets.stop}, and nobody of {group} had been given {record.uid}"
+            yield Anomaly("commit-ahead", f"{text} at {tp}@{record.offset}", (record.uid, member_id))
 
 
 def two_owners(evidence: Evidence) -> Iterator[Anomaly]:
@@ -122,5 +145,6 @@ _CHECKERS: tuple[Callable[[Evidence], Iterator[Anomaly]], ...] = (
     unseen,
     two_owners,
     commit_regression,
+    commit_ahead,
     unfenced_commit,
 )

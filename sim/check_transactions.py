@@ -52,27 +52,25 @@ def hanging_transaction(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def exactly_once(evidence: Evidence) -> Iterator[Anomaly]:
-    """Each committed input below the pipeline's committed offset has one committed output; above it, none."""
+    """Each committed input has one committed output, and the pipeline's committed offset is behind the input."""
+    if evidence.positions is None:
+        return
     made: dict[str, list[str]] = defaultdict(list)
     for log in evidence.logs.values():
         for record in log:
             _, colon, source = record.uid.partition(":")
             if colon and record.visible:
                 made[source].append(record.uid)
-    if not evidence.positions:
-        return
-    for tp, log in evidence.logs.items():
-        for record in log:
-            if ":" in record.uid or not record.visible:
-                continue
-            yield from _judged(tp, record, made.get(record.uid, []), evidence.positions.get(tp, 0))
+    for tp in sorted(evidence.inputs):
+        for record in evidence.logs.get(tp, ()):
+            if record.visible:
+                yield from _judged(tp, record, made.get(record.uid, []), evidence.positions.get(tp, 0))
 
 
 def _judged(tp: TopicPartition, record: LogRecord, outputs: list[str], position: int) -> Iterator[Anomaly]:
-    wanted = 1 if record.offset < position else 0
-    if len(outputs) == wanted:
+    if len(outputs) == 1 and record.offset < position:
         return
-    name = "duplicate" if len(outputs) > wanted else "lost-write"
+    name = "duplicate" if len(outputs) > 1 else "lost-write" if record.offset < position else "unprocessed"
     text = f"{record.uid} at {tp}@{record.offset} became {', '.join(outputs) or 'nothing'}; the group is at {position}"
     yield Anomaly(name, text, (record.uid, *outputs))
 

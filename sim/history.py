@@ -1,5 +1,6 @@
 """What happened in a world, in order. People read it as a table; checkers read its data."""
 
+import hashlib
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -24,6 +25,44 @@ class Settled(NamedTuple):
     tp: TopicPartition | None
     offset: int
     error: str | None = None
+
+
+class Refused(NamedTuple):
+    """A producer did not take a record: it will never be anywhere."""
+
+    uid: str
+    error: str
+
+
+class Began(NamedTuple):
+    """The user began a transaction."""
+
+    txn: str
+    transactional_id: str
+    timeout_s: float
+
+
+class Ending(NamedTuple):
+    """The user asks for the end of a transaction: a commit, or else an abort."""
+
+    txn: str
+    commit: bool
+
+
+class Decided(NamedTuple):
+    """A coordinator took an EndTxn, and decided what becomes of the transaction that was open then."""
+
+    transactional_id: str
+    epoch: int
+    commit: bool
+
+
+class Marked(NamedTuple):
+    """A marker that a coordinator had sent is in the log of a partition."""
+
+    transactional_id: str
+    epoch: int
+    commit: bool
 
 
 class Ended(NamedTuple):
@@ -111,6 +150,14 @@ class History:
     def close(self) -> None:
         """The world is over: note no more events."""
         self._closed = True
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal histories, to the last digit of the time."""
+        found = hashlib.sha256()
+        for event in self.events:
+            found.update(f"{event.at_s!r} {event.who} {event.what} {event.text} {event.data}\n".encode())
+        return found.hexdigest()
 
     def add(self, who: str, what: str, text: str = "", data: Any = None) -> None:
         """Note an event now."""

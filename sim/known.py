@@ -1,20 +1,71 @@
 """Anomalies whose cause is known, so that a long run shows only new ones. The list only shrinks.
 
-Each entry recognizes its own case in the history, and as little else as possible.
+Each entry recognizes its own case by the events that cause it, and by the transaction that they happen to. An anomaly
+of the same name without these events, or of another transaction, is new.
 """
 
+from collections import defaultdict
+
 from sim.check import Anomaly
-from sim.history import Event
+from sim.history import Began, Decided, Ending, Event, Marked, Refused, Sent, Settled
 
 
-def known(anomaly: Anomaly, others: list[Anomaly], events: list[Event]) -> str | None:
+def known(anomaly: Anomaly, events: list[Event]) -> str | None:
     """The name of the known cause; None for a new anomaly."""
-    if anomaly.name in ("torn-transaction", "aborted-read", "lost-write") and any(
-        event.what == "rules" and "transaction_version=0" in event.text for event in events[:1]
-    ):
-        # not a bug of a client: in the first protocol an EndTxn that arrives late ends the next transaction (KIP-890)
+    if anomaly.name in _OF_A_LATE_END and _transactions_of(anomaly, events) & _ended_late(events):
+        # not a bug of a client: in the first protocol all transactions of a producer have one epoch, so an EndTxn or a
+        # marker that arrives late ends the next transaction, whole or in part; the second protocol mends it (KIP-890)
         return "late-end-of-the-first-protocol"
-    if anomaly.name == "unexpected-exception" and "InvalidTxnStateError" in anomaly.text.rsplit("\n", 2)[-2]:
-        # the end of a transaction after transaction.timeout.ms raises an error that the documentation does not name
-        return "end-after-the-timeout"
     return None
+
+
+_OF_A_LATE_END = frozenset({"torn-transaction", "aborted-read", "lost-write"})
+
+
+def _ended_late(events: list[Event]) -> frozenset[str]:
+    """Transactions of the first protocol that an end reached before their own producers can have sent one.
+
+    A producer sends EndTxn when its user has asked for it, and the fate of every record is known.
+    """
+    if not any(event.what == "rules" and "transaction_version=0" in event.text for event in events[:1]):
+        return frozenset()
+    late: set[str] = set()
+    open_now: dict[str, str] = {}
+    unsettled: dict[str, set[str]] = defaultdict(set)
+    asked: dict[str, set[bool]] = defaultdict(set)
+    decided: dict[str, list[Decided]] = defaultdict(list)
+    undecided: set[str] = set()
+    for event in events:
+        match event.data:
+            case Began(txn=txn, transactional_id=name):
+                open_now[name] = txn
+                undecided.add(txn)
+            case Ending(txn=txn, commit=commit):
+                asked[txn].add(commit)
+            case Sent(uid=uid, txn=str(txn)):
+                unsettled[txn].add(uid)
+            case Settled(uid=uid) | Refused(uid=uid):
+                for uids in unsettled.values():
+                    uids.discard(uid)
+            case Decided(transactional_id=name, commit=commit) if name in open_now:
+                if commit in asked[open_now[name]] and not unsettled[open_now[name]]:
+                    undecided.discard(open_now[name])
+                else:
+                    late.add(open_now[name])
+                decided[name].append(event.data)
+            case Marked(transactional_id=name) as marked if name in open_now:
+                # what a coordinator ends by itself, after a time-out, has an epoch that no EndTxn had
+                if open_now[name] in undecided and Decided(*marked) in decided[name]:
+                    late.add(open_now[name])
+    return frozenset(late)
+
+
+def _transactions_of(anomaly: Anomaly, events: list[Event]) -> set[str]:
+    """The transactions that the anomaly is about: named by it, or of one of its records or of what one became."""
+    sent = [event.data for event in events if isinstance(event.data, Sent) and event.data.txn is not None]
+    named = set(anomaly.around)
+    return {
+        each.txn
+        for each in sent
+        if each.txn is not None and (each.txn in named or each.uid in named or each.uid.partition(":")[2] in named)
+    }

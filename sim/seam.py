@@ -2,23 +2,39 @@
 
 import random
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from ottla.client.consumer.consumer import AsyncConsumer
 from ottla.client.core.consumer.offset_reset import OffsetReset
+from ottla.client.errors import InternalError
 from ottla.client.producer.producer import AsyncProducer
 from sim.loop import SimLoop
 
+Client = TypeVar("Client", AsyncProducer, AsyncConsumer)
+OnCrash = Callable[[InternalError], object]
 
-def make_producer(config: Mapping[str, object], loop: SimLoop, rng: random.Random) -> AsyncProducer:
+
+def make_producer(config: Mapping[str, object], loop: SimLoop, rng: random.Random, on_crash: OnCrash) -> AsyncProducer:
     """A producer of this world."""
-    return AsyncProducer(config, clock=loop, rng=rng)
+    return _watched(AsyncProducer(config, clock=loop, rng=rng), on_crash)
 
 
 def make_consumer(
-    config: Mapping[str, object], loop: SimLoop, rng: random.Random, on_reset: Callable[[OffsetReset], object]
+    config: Mapping[str, object],
+    loop: SimLoop,
+    rng: random.Random,
+    on_reset: Callable[[OffsetReset], object],
+    on_crash: OnCrash,
 ) -> AsyncConsumer:
     """A consumer of this world."""
-    return AsyncConsumer(config, on_reset=on_reset, clock=loop, rng=rng)
+    return _watched(AsyncConsumer(config, on_reset=on_reset, clock=loop, rng=rng), on_crash)
+
+
+def _watched(client: Client, on_crash: OnCrash) -> Client:
+    """A client that stops because of a fault of its own is told of here: its user may take it for a lost broker."""
+    for supervisor in (client._supervisor, client._cluster.supervisor):
+        supervisor.on_crash(on_crash)
+    return client
 
 
 def forget(client: AsyncProducer | AsyncConsumer) -> None:

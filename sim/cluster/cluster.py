@@ -225,13 +225,13 @@ class Cluster:
         state = self.controller.image.partitions[tp]
         return self.nodes[state.leader].replica(tp).log if state.leader >= 0 else None
 
-    def positions(self, group: str) -> dict[TopicPartition, int]:
-        """The offsets that the group has committed at the end, from its coordinator."""
+    def positions(self, group: str) -> dict[TopicPartition, int] | None:
+        """The offsets that the group has committed at the end, from its coordinator; None when it has none."""
         tp = partition_of(OFFSETS_TOPIC, group)
         leader = self.controller.image.partitions[tp].leader
         running = self.nodes[leader].coordinators.get(tp) if leader >= 0 else None
         if running is None:
-            return {}
+            return None
         answer = running.shard.fetch_offsets(OffsetFetchRequestGroup(group, topics=None), require_stable=False)
         return {
             TopicPartition(topic.name, part.partition_index): part.committed_offset

@@ -21,6 +21,7 @@ from ottla.wire.batch import CURRENT_MAGIC, TRANSACTIONAL_FLAG, BatchHeader
 from ottla.wire.errors import ErrorCode
 from ottla.wire.hashing import coordinator_partition
 from sim.cluster.producers import ProducerTable
+from sim.history import Marked
 
 if TYPE_CHECKING:
     from sim.cluster.cluster import Cluster
@@ -310,6 +311,11 @@ def write_markers(coordinator: Coordinator[Any], effect: WriteMarkers) -> None:
     node = coordinator.node
     bumps = effect.transaction_version >= 2
 
+    def note(there: "Node", tp: TopicPartition, offset: int) -> None:
+        told = Marked(effect.transactional_id, effect.producer_epoch, effect.commit)
+        what = f"{told.transactional_id} {effect.producer_id}/{told.epoch}: {'commit' if told.commit else 'abort'}"
+        node.cluster.history.add(there.host, "marker", f"{what} at {tp}@{offset}", told)
+
     for tp in effect.partitions:
 
         def write(there: "Node", back: Callable[[ErrorCode], None], tp: TopicPartition = tp) -> None:
@@ -335,6 +341,7 @@ def write_markers(coordinator: Coordinator[Any], effect: WriteMarkers) -> None:
                 commit=effect.commit,
                 bumps_epoch=bumps,
                 answer=lambda error, offset: back(error),
+                written=lambda offset: note(there, tp, offset),
             )
 
         def written(error: ErrorCode | None, tp: TopicPartition = tp) -> None:

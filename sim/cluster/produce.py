@@ -54,11 +54,11 @@ class _Produce:
 
     def begin(self) -> None:
         """Begin with every partition."""
+        if not self._missing:
+            self._finish()
         for at, topic in enumerate(self._request.topic_data):
             for number, data in enumerate(topic.partition_data):
                 self._one((at, number), topic, data)
-        if not self._missing:
-            self._finish()
 
     def _one(self, at: tuple[int, int], topic: TopicProduceData, data: PartitionProduceData) -> None:
         node = self._node

@@ -153,8 +153,9 @@ class Replica:
         commit: bool,
         bumps_epoch: bool,
         answer: OnAppended,
+        written: Callable[[int], None],
     ) -> None:
-        """Append the marker that ends a transaction."""
+        """Append the marker that ends a transaction. `written` gets its offset at once; `answer` waits for replicas."""
         error = self.answering_error()
         if error is ErrorCode.NONE:
             error = self.log.producers.marker_refusal(producer_id, epoch, coordinator_epoch, bumps_epoch=bumps_epoch)
@@ -163,6 +164,7 @@ class Replica:
             return
         now_ms = self.node.cluster.loop.now_ms()
         entry = self.log.write_marker(producer_id, epoch, coordinator_epoch, self.leader_epoch, now_ms, commit=commit)
+        written(entry.base_offset)
         self._advance()
         self.tell_followers()
         self._acknowledge(entry.base_offset, entry.last_offset + 1, -1, 10.0, answer)

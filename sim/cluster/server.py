@@ -118,7 +118,12 @@ class ServerConnection(asyncio.Protocol):
         context = Context(header.api_version, header.client_id or "", host)
         request = decode_body(API[header.api_key].request, header.api_version, frame, offset)
 
+        answered = False
+
         def answer(response: Any) -> None:
+            nonlocal answered
+            assert not answered, f"{API[header.api_key].name} is answered twice"
+            answered = True
             throttled_s = 0.0
             if response is not None and self._transport is not None:
                 self._transport.write(

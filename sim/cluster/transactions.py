@@ -2,8 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from ottla.coordinator.decision import Decision
 from ottla.coordinator.offsets.commit import refuse_transactional_commit
 from ottla.coordinator.txn.add_partitions_to_txn import produce_error
+from ottla.coordinator.txn.shard import TransactionShard
 from ottla.coordinator.txn.states import TransactionVersion
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -27,6 +29,7 @@ from sim.cluster.coordinators import (
 )
 from sim.cluster.produce import verify
 from sim.cluster.server import Answer, Context
+from sim.history import Decided
 
 if TYPE_CHECKING:
     from sim.cluster.node import Node
@@ -97,9 +100,19 @@ def add_offsets_to_txn(node: "Node", request: AddOffsetsToTxnRequest, context: C
 def end_txn(node: "Node", request: EndTxnRequest, context: Context, answer: Answer) -> None:
     """Commit or abort."""
     version = TransactionVersion.V2 if context.version >= _BUMPS_EPOCH_FROM else TransactionVersion.V0
+
+    def end(shard: TransactionShard, token: int, now_ms: int) -> Decision:
+        decision = shard.end_txn(token, request, version, now_ms)
+        if decision.records:
+            told = Decided(request.transactional_id, request.producer_epoch, request.committed)
+            sender = f"{told.transactional_id} {request.producer_id}/{told.epoch}"
+            what = "commit" if told.commit else "abort"
+            node.cluster.history.add(node.host, "transaction ends", f"{sender}: {what}", told)
+        return decision
+
     ask(
         transaction_coordinator(node, request.transactional_id),
-        lambda shard, token, now_ms: shard.end_txn(token, request, version, now_ms),
+        end,
         answer,
         lambda error: EndTxnResponse(error_code=error),
     )

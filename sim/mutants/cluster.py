@@ -5,15 +5,17 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from ottla.coordinator.decision import WriteMarkers
+from ottla.coordinator.decision import Decision, WriteMarkers
 from ottla.coordinator.offsets import commit
 from ottla.wire.errors import ErrorCode
-from sim.cluster import coordinators
+from ottla.wire.messages.sync_group import SyncGroupResponse
+from sim.cluster import coordinators, produce
 from sim.cluster.controller import Controller
 from sim.cluster.coordinators import Coordinator
 from sim.cluster.log import ReplicaLog
 from sim.cluster.producers import ProducerTable
 from sim.cluster.replica import Replica
+from sim.nemesis import Nemesis
 
 
 @contextmanager
@@ -23,6 +25,54 @@ def remembers_no_batch() -> Iterator[None]:
         patch.object(ProducerTable, "duplicate_of", lambda self, header: None),
         patch.object(ProducerTable, "_sequence", lambda self, known, header: ErrorCode.NONE),
     ):
+        yield
+
+
+@contextmanager
+def takes_any_sequence() -> Iterator[None]:
+    """A broker knows repetitions, and takes a batch whose predecessor is missing."""
+    with patch.object(ProducerTable, "_sequence", lambda self, known, header: ErrorCode.NONE):
+        yield
+
+
+@contextmanager
+def answers_twice() -> Iterator[None]:
+    """A broker answers a Produce a second time."""
+    right = produce._Produce._finish
+
+    def finish(self: produce._Produce) -> None:
+        right(self)
+        right(self)
+
+    with patch.object(produce._Produce, "_finish", finish):
+        yield
+
+
+@contextmanager
+def gives_all_the_same() -> Iterator[None]:
+    """A coordinator gives every member the assignment of the first."""
+    right = Coordinator._carry_out
+
+    def carry_out(self: Coordinator[Any], decision: Decision) -> None:
+        synced = [reply.response for reply in decision.replies if isinstance(reply.response, SyncGroupResponse)]
+        if synced and len(synced) == len(decision.replies):
+            same = (each._replace(assignment=synced[0].assignment) for each in synced)
+            replies = (reply._replace(response=each) for reply, each in zip(decision.replies, same, strict=True))
+            decision = decision._replace(replies=tuple(replies))
+        right(self, decision)
+
+    with patch.object(Coordinator, "_carry_out", carry_out):
+        yield
+
+
+@contextmanager
+def breaks_the_world() -> Iterator[None]:
+    """The simulation itself has a fault."""
+
+    async def run(self: Nemesis, until_s: float) -> None:
+        raise KeyError("a bug")
+
+    with patch.object(Nemesis, "run", run):
         yield
 
 

@@ -6,6 +6,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING
 
 from ottla.client.consumer.consumer import AsyncConsumer
+from ottla.client.errors import InternalError
 from ottla.client.producer.producer import AsyncProducer
 from sim.loop import HOST
 from sim.seam import forget
@@ -54,6 +55,10 @@ class Process:
             self.forget_clients()
             self._killed.set_result(None)
 
+    def crashed(self, failure: InternalError) -> None:
+        """A client of this life has stopped because of a fault of its own."""
+        self.world.unexpected(self.who, failure)
+
     def forget_clients(self) -> None:
         """Let the clients of this life be collected without a warning that nobody has closed them."""
         for client in self.clients:
@@ -71,6 +76,8 @@ class Process:
             self._task = asyncio.create_task(self._whole_life(), name=self.who, context=context)
             await asyncio.wait({self._task, self._killed}, return_when=asyncio.FIRST_COMPLETED)
             again = not self._task.done()
+            if self._task.done() and self._task.cancelled():
+                self.world.unexpected(self.who, asyncio.CancelledError("nobody cancels users here"))
             self._task = None
             if again:
                 await asyncio.sleep(self.rng.uniform(0.01, 4.0))

@@ -1,17 +1,18 @@
 """Users of the idempotent producer without transactions."""
 
-import asyncio
 from functools import partial
 
 from ottla.base.types import TopicPartition
-from ottla.client.errors import BufferExhaustedError, ClientError
+from ottla.client.errors import BufferExhaustedError, RequestTimeoutError
 from ottla.client.producer.delivery import Delivery
 from ottla.client.producer.producer import AsyncProducer
-from sim.history import Sent, Settled
+from sim.history import Refused, Sent, Settled
 from sim.seam import make_producer
 from sim.users.process import Process
 
 _PADDING = b"." * 600
+#: What `send` may raise by its documentation while a cluster is faulty: the record was not taken.
+REFUSALS = (BufferExhaustedError, RequestTimeoutError)
 
 
 class PlainProducer(Process):
@@ -19,7 +20,7 @@ class PlainProducer(Process):
 
     async def live(self) -> None:
         while not self.world.users_stopped:
-            producer = make_producer(self._config(), self.world.loop, self.rng)
+            producer = make_producer(self._config(), self.world.loop, self.rng, self.crashed)
             self.clients.append(producer)
             until_s = self.world.loop.time() + self.rng.uniform(5.0, 60.0)
             numbers = 0
@@ -46,17 +47,15 @@ class PlainProducer(Process):
                 timestamp_ms=self.world.loop.now_ms(),
                 on_delivery=partial(settled, self, uid),
             )
-        except ClientError as error:
-            self.note("refused", f"{uid}: {error!r}", Settled(uid, None, -1, type(error).__name__))
-            if not isinstance(error, BufferExhaustedError | TimeoutError):
-                await asyncio.sleep(0.5)
+        except REFUSALS as error:
+            self.note("refused", f"{uid}: {error!r}", Refused(uid, type(error).__name__))
 
     async def _between(self, producer: AsyncProducer) -> None:
         what = self.rng.random()
         if what < 0.1:
             try:
                 await producer.flush(self.rng.choice((0.5, 30.0)))
-            except ClientError as error:
+            except RequestTimeoutError as error:
                 self.note("not flushed", repr(error))
         else:
             await self.pause(self.rng.choice((0.02, 0.3, 1.0)))

@@ -1,6 +1,8 @@
 """Users of the consumer: members of a group that poll, commit, are slow, are killed and come back."""
 
+from collections import defaultdict
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ottla.base.types import TopicPartition
 from ottla.client.consumer.consumer import AsyncConsumer
@@ -13,9 +15,12 @@ from ottla.client.errors import (
     MaxPollIntervalExceededError,
     RequestTimeoutError,
 )
-from sim.history import Assigned, Polled
+from sim.history import Assigned, Polled, Sought
 from sim.seam import make_consumer
 from sim.users.process import Process
+
+if TYPE_CHECKING:
+    from sim.world import World
 
 #: Errors after which the documentation tells the user to poll again.
 _POLL_AGAIN = (MaxPollIntervalExceededError, RequestTimeoutError)
@@ -36,6 +41,11 @@ class Reading(Process):
     read_committed = True
     #: When a poll of this program last returned records.
     busy_at_s = 0.0
+
+    def __init__(self, world: "World", name: str) -> None:
+        super().__init__(world, name)
+        #: The last record of each partition that this program has seen.
+        self.reached: defaultdict[TopicPartition, int] = defaultdict(int)
 
     @property
     def drained(self) -> bool:
@@ -65,7 +75,7 @@ class Reading(Process):
             "partition.assignment.strategy": self.world.strategy,
             **more,
         }
-        consumer = make_consumer(config, self.world.loop, self.rng, self._reset)
+        consumer = make_consumer(config, self.world.loop, self.rng, self._reset, self.crashed)
         self.clients.append(consumer)
 
         def told(what: str, partitions: Sequence[TopicPartition]) -> None:
@@ -94,6 +104,8 @@ class Reading(Process):
         """A poll has returned these records."""
         if records:
             self.busy_at_s = self.world.loop.time()
+            for tp, offset, _ in records:
+                self.reached[tp] = max(self.reached[tp], offset)
             text = ", ".join(f"{uid} {tp}@{offset}" for tp, offset, uid in records)
             self.note("polled", text, Polled(self.group, tuple(records), self.read_committed))
 
@@ -131,6 +143,10 @@ class Reading(Process):
 class Reader(Reading):
     """Reads everything. Each of its consumers commits either by itself or by the user's calls."""
 
+    def __init__(self, world: "World", name: str) -> None:
+        super().__init__(world, name)
+        self.read_committed = world.read_committed
+
     async def live(self) -> None:
         drained_s = None
         while drained_s is None:
@@ -152,6 +168,8 @@ class Reader(Reading):
             await self.poll(consumer, self.rng.choice((0.0, 0.5, 3.0)))
             if by_hand and self.rng.random() < 0.3:
                 await self._commit(consumer)
+            if self.rng.random() < self.world.seeks:
+                self._seek_back(consumer)
             if self.rng.random() < 0.05:
                 await self.pause(self.rng.choice((0.3, 3.0, 6.0)))
         if not self.world.users_stopped:
@@ -159,6 +177,15 @@ class Reader(Reading):
         while not self.drained:
             await self.poll(consumer, 1.0)
         return loop.time()
+
+    def _seek_back(self, consumer: AsyncConsumer) -> None:
+        """Read something again, while fetches of what comes later are on their way."""
+        owned = sorted(consumer.assignment())
+        if owned:
+            tp = self.rng.choice(owned)
+            offset = self.rng.randrange(self.reached[tp] + 1)
+            consumer.seek(tp, offset)
+            self.note("sought", f"{tp}@{offset}", Sought((tp,)))
 
     async def _commit(self, consumer: AsyncConsumer) -> None:
         if self.rng.random() < 0.3:

@@ -8,11 +8,12 @@ from ottla.client.errors import (
     ClientError,
     CommitFailedError,
     FatalProducerError,
+    KafkaError,
     ProducerFencedError,
     RequestTimeoutError,
 )
 from ottla.client.producer.producer import AsyncProducer
-from sim.history import Ended, Sent, Settled
+from sim.history import Began, Ended, Ending, Refused, Sent
 from sim.seam import make_producer
 from sim.users.process import Process
 from sim.users.producers import settled
@@ -31,7 +32,7 @@ class Transactional(Process):
     async def begin(self, config: dict[str, object]) -> AsyncProducer:
         """A producer with initialized transactions; tries until it succeeds."""
         while True:
-            producer = make_producer(config, self.world.loop, self.rng)
+            producer = make_producer(config, self.world.loop, self.rng, self.crashed)
             self.clients.append(producer)
             try:
                 while True:
@@ -41,7 +42,7 @@ class Transactional(Process):
                         return producer
                     except RequestTimeoutError as error:
                         self.note("not initialized", repr(error))
-            except (*OVER, ClientError) as error:
+            except (*OVER, KafkaError) as error:
                 self.note("not initialized", repr(error))
                 await producer.close()
                 await self.pause(0.3)
@@ -50,6 +51,12 @@ class Transactional(Process):
         """The name of the next transaction."""
         self._txn += 1
         return f"{self.who}.{len(self.clients)}/T{self._txn}"
+
+    async def begin_transaction(self, producer: AsyncProducer, txn: str) -> None:
+        """The user's call."""
+        await producer.begin_transaction()
+        timeout_s = producer.config.transaction_timeout_ms / 1000
+        self.note("begin", txn, Began(txn, self.name, timeout_s))
 
     async def send(self, producer: AsyncProducer, topic: str, uid: str, txn: str, partition: int | None = None) -> None:
         """Send one record of the transaction."""
@@ -63,16 +70,17 @@ class Transactional(Process):
                 on_delivery=partial(settled, self, uid),
             )
         except ClientError as error:
-            self.note("refused", f"{uid}: {error!r}", Settled(uid, None, -1, type(error).__name__))
+            self.note("refused", f"{uid}: {error!r}", Refused(uid, type(error).__name__))
             raise
 
     async def end(self, producer: AsyncProducer, txn: str, *, commit: bool) -> bool:
         """Commit or abort, and again while the outcome is unknown. Returns whether it was committed. Raises OVER."""
+        self.note("ending", txn, Ending(txn, commit))
         if commit:
             try:
                 await self._until_told(producer.commit_transaction, txn)
             except AbortableTransactionError as error:
-                self.note("not committed", f"{txn}: {error!r}")
+                self.note("not committed", f"{txn}: {error!r}", Ending(txn, commit=False))
             else:
                 self.note("committed", txn, Ended(txn, "committed"))
                 return True
@@ -132,7 +140,7 @@ class Transactor(Transactional):
         self.note("closed")
 
     async def _one(self, producer: AsyncProducer, txn: str) -> None:
-        await producer.begin_transaction()
+        await self.begin_transaction(producer, txn)
         commit = self.rng.random() < 0.75
         try:
             for _ in range(self.rng.choice((1, 2, 4, 10))):

@@ -57,7 +57,7 @@ class Transformer(Transactional, Reading):
         txn: str,
         records: list[tuple[TopicPartition, int, str]],
     ) -> bool:
-        await producer.begin_transaction()
+        await self.begin_transaction(producer, txn)
         commit = self.rng.random() < 0.9
         try:
             for _, _, uid in records:

@@ -11,6 +11,7 @@ from ottla.client.errors import (
     DisconnectedError,
     FatalProducerError,
     IllegalStateError,
+    KafkaError,
     ProducerFencedError,
     RequestTimeoutError,
 )
@@ -218,6 +219,23 @@ def test_an_abort_that_waits_behind_a_commit_is_made_when_that_fails() -> None:
     assert isinstance(producer.result(committing), AbortableTransactionError)
     producer.answer(ApiKey.END_TXN, EndTxnResponse(0, 0, 7, 1))
     assert producer.result(aborting) is None
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING])
+def test_an_end_that_the_coordinator_knows_nothing_of_is_fatal_and_says_why(code: ErrorCode, *, commit: bool) -> None:
+    """Its time was over, or the coordinator that answers is an old one (simulator, transactions 39)."""
+    producer = begun(2)
+    producer.send("a")
+    producer.connect()
+    producer.acknowledge()
+    ending = producer.call(producer.core.end_transaction, commit)
+    producer.answer(ApiKey.END_TXN, EndTxnResponse(0, code))
+    error = producer.result(ending)
+    assert isinstance(error, FatalProducerError)
+    assert isinstance(error.__cause__, KafkaError)
+    assert error.__cause__.code is code
+    assert state_of(producer) is TxnState.FATAL_ERROR
 
 
 def test_a_commit_that_waits_behind_one_that_is_abandoned_is_made() -> None:

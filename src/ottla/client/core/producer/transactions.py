@@ -400,6 +400,10 @@ class Transactions:
                     "transaction and poll again"
                 )
                 self._failed(error, fatal=False)
+            elif error.code in _FATAL and self._ending is not None and self._ending.user is user:
+                # its time was over, or a late end of the transaction before has ended it; nobody can say which
+                told = FatalProducerError(f"the transaction cannot be ended, its outcome is unknown: {error}")
+                self._failed(error, fatal=True)
             else:
                 self._failed(error, fatal=error.code in _FATAL)
             told.__cause__ = None if told is error else error

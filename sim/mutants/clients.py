@@ -1,0 +1,107 @@
+"""Bugs of the client: its core stops, it leaves its user alone, its consumer or its transactions go wrong."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from ottla.client.consumer.consumer import AsyncConsumer
+from ottla.client.core.consumer.era import Eras, Ticket
+from ottla.client.core.consumer.fetching import Fetching
+from ottla.client.core.consumer.positions import PartitionState
+from ottla.client.core.offsets import OffsetAndMetadata
+from ottla.client.core.producer.core import ProducerCore
+from ottla.client.core.producer.transactions import Transactions
+from ottla.client.producer.producer import AsyncProducer
+from ottla.wire.errors import ErrorCode
+
+
+@contextmanager
+def core_stops() -> Iterator[None]:
+    """The producer's core raises when a connection breaks."""
+
+    def disconnected(self: ProducerCore, *args: Any) -> None:
+        raise KeyError("a bug")
+
+    with patch.object(ProducerCore, "disconnected", disconnected):
+        yield
+
+
+@contextmanager
+def consumers_core_stops() -> Iterator[None]:
+    """The consumer's core raises when a leader has moved."""
+
+    def refused(self: Fetching, *args: Any) -> None:
+        raise KeyError("a bug")
+
+    with patch.object(Fetching, "_refused", refused):
+        yield
+
+
+@contextmanager
+def cancels_its_user() -> Iterator[None]:
+    """A call of the user's ends as if its task had been cancelled."""
+
+    async def flush(self: AsyncProducer, timeout_s: float | None = None) -> None:
+        raise asyncio.CancelledError
+
+    with patch.object(AsyncProducer, "flush", flush):
+        yield
+
+
+@contextmanager
+def commits_in_spite_of_a_lost_batch() -> Iterator[None]:
+    """A batch of the transaction was given up on, and nobody minds."""
+    with patch.object(Transactions, "batch_failed", lambda self, error, *, had_sequence: None):
+        yield
+
+
+@contextmanager
+def every_answer_counts() -> Iterator[None]:
+    """An answer of a former generation, or about a former position, is taken for one of now."""
+
+    def current(self: Eras, ticket: Ticket) -> dict[Any, PartitionState]:
+        found = {tp: self._positions.get(tp) for tp in ticket.partitions}
+        return {tp: state for tp, state in found.items() if state is not None}
+
+    with patch.object(Eras, "current", current), patch.object(Eras, "holds", lambda self, ticket: True):
+        yield
+
+
+@contextmanager
+def commits_ahead() -> Iterator[None]:
+    """What was fetched is committed, whether or not the user was given it."""
+
+    def committable(self: PartitionState) -> OffsetAndMetadata | None:
+        return None if self.fetch_offset < 0 else OffsetAndMetadata(self.fetch_offset, "", -1)
+
+    with patch.object(PartitionState, "committable", committable):
+        yield
+
+
+@contextmanager
+def begins_again_at_a_new_leader() -> Iterator[None]:
+    """A leader that has moved makes the consumer look for a position anew."""
+    right = Fetching._refused
+
+    def refused(self: Fetching, state: PartitionState, part: Any, nodes: Any, now_s: float) -> None:
+        if part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and state.buffered_fetches == 0:
+            self._out_of_range(state, now_s)
+            return
+        right(self, state, part, nodes, now_s)
+
+    with patch.object(Fetching, "_refused", refused):
+        yield
+
+
+@contextmanager
+def positions_of_nobody() -> Iterator[None]:
+    """Offsets go into a transaction without the member and its generation."""
+    right = AsyncConsumer.group_metadata
+
+    def group_metadata(self: AsyncConsumer) -> Any:
+        return right(self)._replace(generation_id=-1, member_id="")
+
+    with patch.object(AsyncConsumer, "group_metadata", group_metadata):
+        yield
