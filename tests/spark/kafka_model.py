@@ -21,6 +21,7 @@ from ottla.spark.protocol import (
     InitProducer,
     ListOpen,
     ReadLedger,
+    Steps,
 )
 from tests.spark import former_sink
 
@@ -89,7 +90,7 @@ class ModelKafka:
                 self.transactions[handle.transactional_id].offsets = offsets
                 return Appended.YES
             case Append(record):
-                self._log(-1, encode(self.sink, record))
+                self._log(-1, -1, encode(self.sink, record))
                 self.compact()
                 return None
             case Produce():
@@ -130,7 +131,7 @@ class ModelKafka:
         t.rows += rows
         if records:
             form = encode if handle.transactional_id.startswith(PREFIX) else former_sink.encode_record
-            self._log(t.producer_id, *(form(self.sink, record) for record in records))
+            self._log(t.producer_id, t.epoch, *(form(self.sink, record) for record in records))
             t.in_ledger = True
         return True
 
@@ -160,7 +161,7 @@ class ModelKafka:
         """The coordinator finishes a prepared end."""
         t = self.transactions[transactional_id]
         if t.in_ledger:
-            self.ledger.append(LedgerBatch(self._end, self._end, t.producer_id, True, t.commit, ()))
+            self.ledger.append(LedgerBatch(self._end, self._end, t.producer_id, t.epoch, True, t.commit, ()))
             self._end += 1
         if t.commit:
             self.output += t.rows
@@ -217,7 +218,23 @@ class ModelKafka:
             live |= dict(batch.records) if committed else {}
         return {key for key, value in live.items() if value is not None}
 
-    def _log(self, producer_id: int, *records: tuple[bytes, bytes | None]) -> None:
+    def _log(self, producer_id: int, epoch: int, *records: tuple[bytes, bytes | None]) -> None:
         at = self._end
         self._end += 1
-        self.ledger.append(LedgerBatch(at, at, producer_id, producer_id >= 0, None, records))
+        self.ledger.append(LedgerBatch(at, at, producer_id, epoch, producer_id >= 0, None, records))
+
+
+def answered(kafka: ModelKafka, steps: Steps) -> Any:
+    """What `steps` return with nobody else about; markers are written when they have to wait for them."""
+    answer = None
+    while True:
+        try:
+            request = steps.send(answer)
+        except StopIteration as finished:
+            return finished.value
+        try:
+            answer = kafka.answer(request)
+        except Busy:
+            for name in kafka.prepared():
+                kafka.write_markers(name)
+            answer = kafka.answer(request)

@@ -51,18 +51,16 @@ class Log:
     def __init__(self) -> None:
         self.batches: list[LedgerBatch] = []
 
-    def data(self, producer_id: int, *records: LedgerRecord, sink: str = "s") -> None:
-        self._add(producer_id, producer_id >= 0, None, [encode(sink, record) for record in records])
+    def data(self, producer_id: int, *records: LedgerRecord, sink: str = "s", epoch: int = 0) -> None:
+        self._add(producer_id, epoch, None, [encode(sink, record) for record in records])
 
-    def control(self, producer_id: int, *, commit: bool) -> None:
-        self._add(producer_id, True, commit, [])
+    def control(self, producer_id: int, *, commit: bool, epoch: int = 0) -> None:
+        self._add(producer_id, epoch, commit, [])
 
-    def _add(
-        self, pid: int, transactional: bool, commit: bool | None, records: Iterable[tuple[bytes, bytes | None]]
-    ) -> None:
+    def _add(self, pid: int, epoch: int, commit: bool | None, records: Iterable[tuple[bytes, bytes | None]]) -> None:
         base = self.batches[-1].last_offset + 1 if self.batches else 0
         last = base + max(0, len(list(records)) - 1)
-        self.batches.append(LedgerBatch(base, last, pid, transactional, commit, tuple(records)))
+        self.batches.append(LedgerBatch(base, last, pid, epoch, pid >= 0, commit, tuple(records)))
 
     def read(self, sink: str = "s") -> Ledger:
         ledger = Ledger(sink)
@@ -135,6 +133,28 @@ def test_an_aborted_decision_was_never_made() -> None:
     log.data(1, Decision(KEY, DRIVER, ()))
     log.control(1, commit=False)
     assert log.read().decision("q") is None
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_the_end_of_a_transaction_that_was_compacted_away_is_not_taken_from_the_next_one(commit: bool) -> None:
+    log = Log()
+    log.data(5, SlotMarker(KEY, 0, 3, "aa"), epoch=1)
+    ledger = log.read()  # a worker reads it so far, and goes on days later: the end of epoch 1 is not there any more
+    later = SlotMarker(BatchKey("r", 0), 0, 3, "bb")
+    log.data(5, later, epoch=2)
+    log.control(5, commit=commit, epoch=3)
+    ledger.apply(log.batches)
+    assert ledger.past() == ({"r": QueryPast(-1, 0, (later,))} if commit else {})
+
+
+def test_a_record_that_is_not_understood_is_not_passed_over_by_reading_again() -> None:
+    log = Log()
+    log.data(-1, Done(KEY))
+    ledger = log.read()
+    log.batches.append(LedgerBatch(1, 1, -1, -1, False, None, ((b"user data", b"x"),)))
+    for _ in range(2):
+        with pytest.raises(LedgerFormatError):
+            ledger.apply(log.batches)
 
 
 def test_other_sinks_in_the_same_ledger_are_left_alone() -> None:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from itertools import cycle
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -32,13 +31,12 @@ from ottla.spark.protocol import (
     Claim,
     SlotReport,
     SlotTask,
-    Steps,
     claim_sink,
     commit_batch,
     slot_task,
     unnamed_batch,
 )
-from tests.spark.kafka_model import Busy, ModelKafka, Produce
+from tests.spark.kafka_model import ModelKafka, Produce, answered
 from tests.spark.spark_model import SLOTS, World, rows_of
 
 BATCHES = 2
@@ -180,22 +178,6 @@ def test_s2_a_late_word_of_a_driver_that_died_long_ago_does_not_bring_an_older_b
 
 
 # batch writes without queryId
-
-
-def answered(kafka: ModelKafka, steps: Steps) -> Any:
-    """Run `steps` with nobody else about; markers are written when it has to wait for them."""
-    answer = None
-    while True:
-        try:
-            request = steps.send(answer)
-        except StopIteration as finished:
-            return finished.value
-        try:
-            answer = kafka.answer(request)
-        except Busy:
-            for name in kafka.prepared():
-                kafka.write_markers(name)
-            answer = kafka.answer(request)
 
 
 def write(kafka: ModelKafka, rows: list[str], lost: tuple[int, ...] = (), query: str | None = None) -> None:

@@ -1,12 +1,14 @@
 """How the ledger is read from a real broker, and from one that has just taken over."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 pytest.importorskip("pyarrow")
 
+from ottla import Admin, NewTopic
+from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.spark.ledger import BatchKey, Decision, Done, Handle, Ledger
 from ottla.spark.ledger_io import LedgerKafka
@@ -14,6 +16,7 @@ from ottla.spark.link import KafkaLink
 from ottla.spark.protocol import Append, ReadLedger, Steps
 from ottla.wire.messages.fetch import PartitionData
 from tests.spark.brokers import on_either_broker
+from tests.spark.forbidding_link import forbidding_link
 from tests.spark.throttled_link import throttled_link
 
 KEY = BatchKey("q", 7)
@@ -81,3 +84,65 @@ def test_s2_a_ledger_that_was_made_anew_is_read_from_its_beginning(
         assert (fresh.next_offset, fresh.past()) == (0, {})
     finally:
         link.shut()
+
+
+def made(bootstrap: str, topic: str, settings: dict[str, str]) -> str:
+    with Admin({"bootstrap.servers": bootstrap}) as admin:
+        admin.create_topics([NewTopic(topic, 1, 1, settings)])
+    return topic
+
+
+@pytest.fixture
+def use(bootstrap: str) -> Iterator[Callable[..., int]]:
+    """Uses a topic as a ledger, over a link of some kind; up to which batch query q is complete."""
+    links: list[KafkaLink] = []
+
+    def use(topic: str, kind: Callable[[dict[str, object]], KafkaLink] = KafkaLink) -> int:
+        links.append(kind({"bootstrap.servers": bootstrap}))
+        ledger = LedgerKafka(links[-1], "s", topic, 1, 60_000)
+        note(ledger, links[-1])
+        return read(ledger, links[-1]).past()["q"].complete
+
+    yield use
+    for link in links:
+        link.shut()
+
+
+@on_either_broker
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"cleanup.policy": "delete", "retention.ms": "604800000"},
+        {"cleanup.policy": "compact,delete", "retention.ms": "604800000"},
+        {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "1000000"},
+    ],
+)
+def test_s2_a_topic_that_deletes_old_records_is_no_ledger(
+    bootstrap: str, fresh_name: Callable[[str], str], use: Callable[..., int], settings: dict[str, str]
+) -> None:
+    topic = made(bootstrap, fresh_name("ledger"), settings)
+    with pytest.raises(ConfigError, match=f"the ledger topic {topic} deletes old records .* cleanup.policy=compact"):
+        use(topic)
+
+
+@on_either_broker
+@pytest.mark.parametrize("settings", [{"cleanup.policy": "compact"}, {"retention.ms": "-1"}])
+def test_s2_a_topic_that_keeps_its_records_may_be_a_ledger(
+    bootstrap: str, fresh_name: Callable[[str], str], use: Callable[..., int], settings: dict[str, str]
+) -> None:
+    assert use(made(bootstrap, fresh_name("ledger"), settings)) == 7
+
+
+def test_s2_a_ledger_may_be_made_for_clients_that_may_not_make_it(
+    bootstrap: str, fresh_name: Callable[[str], str], use: Callable[..., int]
+) -> None:
+    assert use(made(bootstrap, fresh_name("ledger"), {"cleanup.policy": "compact"}), forbidding_link) == 7
+    with pytest.raises(
+        ConfigError, match=r"could not be made \(TOPIC_AUTHORIZATION_FAILED.*; make it with one partition"
+    ):
+        use(fresh_name("ledger"), forbidding_link)
+
+
+def test_s2_a_ledger_whose_name_no_topic_can_have_is_an_option_that_is_wrong(use: Callable[..., int]) -> None:
+    with pytest.raises(ConfigError, match="ledger topic a b"):
+        use("a b")

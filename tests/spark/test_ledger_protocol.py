@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.errors import ConfigError
-from ottla.spark.errors import InDoubtError
+from ottla.spark.errors import InDoubtError, SlotsLostError
 from ottla.spark.ids import PREFIX, driver_id, slot_id
-from ottla.spark.ledger import BatchKey, Handle, Plan, QueryPast, SlotMarker
+from ottla.spark.ledger import BatchKey, Decision, Handle, Plan, QueryPast, SlotMarker
 from ottla.spark.protocol import (
     AppendInTransaction,
     Claim,
@@ -19,11 +19,12 @@ from ottla.spark.protocol import (
     InitProducer,
     SlotReport,
     SlotTask,
+    abort_batch,
     claim_sink,
     commit_batch,
     slot_task,
 )
-from tests.spark.kafka_model import Busy, ModelKafka, Produce, State, Transaction
+from tests.spark.kafka_model import ModelKafka, Produce, State, Transaction, answered
 from tests.spark.spark_model import GROUP, SLOTS, Process, World, rows_of
 
 BATCHES = 3
@@ -41,23 +42,6 @@ def walk(world: World, rounds: int, but: Sequence[Process] = ()) -> None:
             world.kafka.write_markers(name)
         for process in [p for p in world.drivers + world.tasks if p.alive and p not in but]:
             world.step(process)
-
-
-def claimed(kafka: ModelKafka, sink: str) -> Claim:
-    """A claim with nobody else about; markers are written when it has to wait for them."""
-    steps, answer = claim_sink(sink), None
-    while True:
-        try:
-            request = steps.send(answer)
-        except StopIteration as finished:
-            claim: Claim = finished.value
-            return claim
-        try:
-            answer = kafka.answer(request)
-        except Busy:
-            for name in kafka.prepared():
-                kafka.write_markers(name)
-            answer = kafka.answer(request)
 
 
 def run(world: World, choices: list[int]) -> None:
@@ -211,7 +195,7 @@ def test_s2_a_decision_under_an_id_without_a_prefix_that_is_just_on_its_way_hold
         for process in world.drivers + world.tasks:
             if process.alive:
                 world.step(process)
-    claim = claimed(world.kafka, "s")
+    claim: Claim = answered(world.kafka, claim_sink("s"))
     assert (claim.recovered, claim.aborted) == (SLOTS, 0)
     assert Counter(world.kafka.output) == Counter(row for slot in range(SLOTS) for row in rows_of(0, slot, 0))
 
@@ -321,6 +305,52 @@ def test_s2_a_batch_that_was_decided_and_lost_all_its_slots_may_be_planned_anew(
     (one,) = reports_of(DRIVER, lost, [(0, SlotTask.WRITE)])
     steps = commit_batch([one._replace(handle=Handle(slot_id("s", 0), 1, 1))], {}, Plan("cd", "t"))
     assert isinstance(next(steps), AppendInTransaction)
+
+
+def test_s2_a_batch_that_was_decided_and_lost_all_its_slots_may_have_no_rows_when_it_runs_again() -> None:
+    lost = {"q": QueryPast(3, 4, (), PLAN)}
+    steps = commit_batch(reports_of(DRIVER, lost, [(0, SlotTask.WRITE)]), {}, PLAN)
+    request = next(steps)  # without a decision the next batch would find this one undone
+    assert isinstance(request, AppendInTransaction)
+    (decision,) = request.records
+    assert isinstance(decision, Decision) and decision.key == KEY
+
+
+def written(kafka: ModelKafka, *rows: str) -> list[SlotReport]:
+    """A driver's batch whose slots are flushed."""
+    claim: Claim = answered(kafka, claim_sink("s"))
+    reports = []
+    for slot, row in enumerate(rows):
+        handle = kafka.init(slot_id("s", slot))
+        kafka.answer(Produce(handle, [row], SlotMarker(KEY, slot, 1, row)))
+        reports.append(SlotReport(claim, KEY, slot, SlotTask.WRITE, 1, row, handle))
+    return reports
+
+
+def test_s2_the_replay_of_a_lost_batch_that_fails_too_leaves_nothing_open() -> None:
+    kafka = ModelKafka("s", second_protocol=True)
+    reports = written(kafka, "a", "b")
+    for slot in range(2):
+        kafka.abort_for_good(slot_id("s", slot))
+    with pytest.raises(SlotsLostError):
+        answered(kafka, commit_batch(reports, {}, PLAN))
+    answered(kafka, abort_batch(reports))
+    again = written(kafka, "a", "b")
+    answered(kafka, abort_batch(again))  # a task, or Spark, failed before the decision
+    assert kafka.ongoing() == []
+
+
+def test_s2_an_abort_of_a_batch_that_is_decided_leaves_its_slots_to_the_next_driver() -> None:
+    kafka = ModelKafka("s", second_protocol=True)
+    reports = written(kafka, "a", "b")
+    steps, answer = commit_batch(reports, {}, PLAN), None
+    while not isinstance(request := steps.send(answer), EndTransactions) or len(request.handles) == 1:
+        answer = kafka.answer(request)
+    for name in kafka.prepared():
+        kafka.write_markers(name)
+    answered(kafka, abort_batch(reports))
+    assert answered(kafka, claim_sink("s")).recovered == 2
+    assert kafka.output == ["a", "b"]
 
 
 def test_s2_a_half_committed_batch_goes_to_one_topic() -> None:

@@ -101,6 +101,25 @@ def test_s2_the_sink_has_the_same_id_after_a_restart(given: dict[str, str], sink
     assert sink_options({**SERVERS, **given}).sink_id == sink_id
 
 
+def test_s2_two_queries_whose_names_have_no_letter_that_an_id_may_have_do_not_share_a_sink() -> None:
+    names = ("заказы", "клиенты", "订单", "/", "заказы-1", "клиенты-1", "Orders", "orders")
+    ids = [sink_options({**SERVERS, "topic": "t", "queryname": name}).sink_id for name in names]
+    assert len(set(ids)) == len(names)
+    assert ids == [sink_options({**SERVERS, "topic": "t", "queryname": name}).sink_id for name in names]
+    places = [sink_options({**SERVERS, "topic": "t", "checkpointlocation": f"/data/{name}"}) for name in names[:2]]
+    assert places[0].sink_id != places[1].sink_id
+
+
+@pytest.mark.parametrize("semantics", ["exactly-once", "at-least-once"])
+@pytest.mark.parametrize(
+    "given",
+    [{"topic": "__ottla_ledger"}, {"topic": "__ottla_other"}, {"topic": "notes", "ledger.topic": "notes"}],
+)
+def test_s2_no_rows_go_to_a_ledger(given: dict[str, str], semantics: str) -> None:
+    with pytest.raises(ConfigError, match=f"option topic: {given['topic']} is a ledger"):
+        sink_options({**SINK, "semantics": semantics, **given})
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

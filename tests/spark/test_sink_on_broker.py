@@ -300,14 +300,17 @@ def test_s3_offsets_in_a_form_that_is_not_known_are_not_passed_over_in_silence(
         world.committer(**{"kafka.group.id": "g"}).commit(world.batch(world.driver(), 1, "x"), 1)
 
 
-def test_s2_a_foreach_batch_whose_checkpoint_cannot_be_read_says_so_once(
+def test_s2_a_foreach_batch_whose_checkpoint_cannot_be_read_says_so_once_for_each_sink(
     world: SinkWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
+    options = [{"checkpointlocation": str(world.checkpoint / "no"), "sink.id": f"{world.sink}.{n}"} for n in range(2)]
     for batch in range(2):
-        messages = world.batch(world.driver(), batch, "x")
-        world.committer(checkpointlocation=str(world.checkpoint / "no")).commit(messages, None)
-    (said,) = [record.getMessage() for record in caplog.records if record.name == "ottla.spark"]
-    assert "the checkpoint cannot be read" in said
+        for sink in options:
+            world.committer(**sink).commit(world.batch(world.driver(**sink), batch, "x"), None)
+    said = [record.getMessage() for record in caplog.records if record.name == "ottla.spark"]
+    assert len(said) == 2
+    for sink, line in zip(options, said, strict=True):
+        assert line.startswith(f"sink {sink['sink.id']}: the checkpoint cannot be read")
 
 
 def test_s2_a_replay_asks_for_its_plan_although_the_checkpoint_could_not_be_read_just_now(world: SinkWorld) -> None:

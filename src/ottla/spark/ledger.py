@@ -159,6 +159,7 @@ class LedgerBatch(NamedTuple):
     base_offset: int
     last_offset: int
     producer_id: int
+    producer_epoch: int
     transactional: bool
     commit: bool | None
     records: tuple[tuple[bytes | None, bytes | None], ...]
@@ -292,27 +293,35 @@ class Ledger:
         #: The query of the last committed decision.
         self._last: str | None = None
         self._queries: dict[str, _QueryLedger] = {}
-        self._pending: dict[int, list[Entry]] = {}
+        #: What is in a transaction that has not ended yet: producer id → epoch and records.
+        self._pending: dict[int, tuple[int, list[Entry]]] = {}
 
     def apply(self, batches: Iterable[LedgerBatch]) -> None:
         """Take in batches of the topic, in order. Batches below `next_offset` are known already and are skipped."""
         for batch in batches:
-            if batch.last_offset < self.next_offset:
-                continue
-            self.next_offset = batch.last_offset + 1
-            if batch.commit is not None:
-                # A control record ends what its producer has open, whatever the record's epoch. With KIP-890 that epoch
-                # is already the one of the next transaction.
-                ended = self._pending.pop(batch.producer_id, [])
-                if batch.commit:
-                    self._commit(ended)
-                continue
-            mine = [entry for entry in (decode(k, v) for k, v in batch.records) if entry.sink == self.sink]
-            self.has_former_ids |= any(entry.former_ids for entry in mine)
-            if batch.transactional and mine:
-                self._pending.setdefault(batch.producer_id, []).extend(mine)
-            else:
-                self._commit(mine)
+            if batch.last_offset >= self.next_offset:
+                self._apply(batch)
+                self.next_offset = batch.last_offset + 1
+
+    def _apply(self, batch: LedgerBatch) -> None:
+        if batch.commit is not None:
+            # A control record ends what its producer has open, whatever the record's epoch. With KIP-890 that epoch is
+            # already the one of the next transaction.
+            _, ended = self._pending.pop(batch.producer_id, (0, []))
+            if batch.commit:
+                self._commit(ended)
+            return
+        mine = [entry for entry in (decode(k, v) for k, v in batch.records) if entry.sink == self.sink]
+        self.has_former_ids |= any(entry.former_ids for entry in mine)
+        if not batch.transactional:
+            self._commit(mine)
+        elif mine:
+            epoch, before = self._pending.get(batch.producer_id, (batch.producer_epoch, []))
+            if epoch != batch.producer_epoch:
+                # Each transaction of a sink has an epoch of its own, so the one before is over. Compaction has removed
+                # its end since this ledger was last read, and does so only when no record of it counts any more.
+                before = []
+            self._pending[batch.producer_id] = batch.producer_epoch, before + mine
 
     def _commit(self, entries: Iterable[Entry]) -> None:
         for entry in entries:

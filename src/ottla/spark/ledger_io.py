@@ -3,16 +3,23 @@
 import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
-from ottla.client.admin.types import NewTopic
+from ottla.client.admin.types import ConfigResource, NewTopic, ResourceType
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.core.producer import transaction_requests as requests
 from ottla.client.core.producer.identity import NO_IDENTITY, ProducerIdentity
-from ottla.client.errors import KafkaError, OffsetOutOfRangeError, TopicAlreadyExistsError, raise_for
+from ottla.client.errors import (
+    KafkaError,
+    OffsetOutOfRangeError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+    raise_for,
+)
 from ottla.spark import faults
 from ottla.spark.bounds import EARLIEST, LATEST
 from ottla.spark.ids import driver_id
@@ -51,6 +58,10 @@ _OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 _READ_BYTES = 8_388_608
 #: Small segments, so that compaction keeps the ledger short: only closed segments are compacted.
 _LEDGER_CONFIG = {"cleanup.policy": "compact", "segment.bytes": "16777216", "compression.type": "uncompressed"}
+
+
+#: With cleanup.policy=delete, what a topic keeps of its records; -1 is all.
+_RETENTION = ("retention.ms", "retention.bytes")
 
 
 class LedgerKafka:
@@ -222,22 +233,43 @@ class LedgerKafka:
         return (await self._link.admin.list_offsets({self._tp: time_ms}))[self._tp].offset
 
     async def _ensure_topic(self) -> None:
-        if self._link.memory.get(("ledger topic", self._tp.topic)):
+        """Make the ledger topic if it is not there. Raises ConfigError if the topic cannot be a ledger."""
+        topic, admin = self._tp.topic, self._link.admin
+        if self._link.memory.get(("ledger topic", topic)):
             return
-        new = NewTopic(self._tp.topic, 1, self._replication, _LEDGER_CONFIG)
         try:
-            await self._link.admin.create_topics([new])
-        except TopicAlreadyExistsError:
-            pass
+            try:
+                # This question comes first: a client may have the right to write to a topic, but not to make it.
+                await admin.describe_topics([topic])
+            except UnknownTopicOrPartitionError:
+                with suppress(TopicAlreadyExistsError):
+                    await admin.create_topics([NewTopic(topic, 1, self._replication, _LEDGER_CONFIG)])
         except KafkaError as error:
             raise ConfigError(
-                f"the ledger topic {self._tp.topic} could not be made ({error}); make it with one partition and "
-                "cleanup.policy=compact, or name another one in the option ledger.topic"
+                f"the ledger topic {topic} cannot be used, or is missing and could not be made ({error}); make it with "
+                "one partition and cleanup.policy=compact, or name another one in the option ledger.topic"
             ) from error
-        snapshot = await self._link.topics([self._tp.topic], as_of_now=False)
-        if snapshot.partition_count(self._tp.topic) != 1:
-            raise ConfigError(f"the ledger topic {self._tp.topic} must have exactly one partition")
-        self._link.memory["ledger topic", self._tp.topic] = True
+        snapshot = await self._link.topics([topic], as_of_now=False)
+        if snapshot.partition_count(topic) != 1:
+            raise ConfigError(f"the ledger topic {topic} must have exactly one partition")
+        await self._require_kept()
+        self._link.memory["ledger topic", topic] = True
+
+    async def _require_kept(self) -> None:
+        """Raise ConfigError if the topic deletes old records."""
+        resource = ConfigResource(ResourceType.TOPIC, self._tp.topic)
+        try:
+            found = await self._link.admin.describe_configs([resource])
+        except KafkaError:
+            return  # a client without the right to ask
+        value = {name: entry.value or "" for name, entry in found.get(resource, {}).items()}
+        limits = [f"{name}={value[name]}" for name in _RETENTION if value.get(name, "-1") != "-1"]
+        if limits and "delete" in value.get("cleanup.policy", "").split(","):
+            raise ConfigError(
+                f"the ledger topic {self._tp.topic} deletes old records ({' and '.join(limits)}), and with them the "
+                "proof of what is written: a replay would be written twice. Give it cleanup.policy=compact, or name "
+                "another topic in the option ledger.topic"
+            )
 
 
 def _ledger_batches(records: Any) -> list[LedgerBatch]:
@@ -249,7 +281,13 @@ def _ledger_batches(records: Any) -> list[LedgerBatch]:
         lines = () if header.is_control else tuple((r.key, r.value) for r in decode_batch(whole))
         found.append(
             LedgerBatch(
-                header.base_offset, header.last_offset, header.producer_id, header.is_transactional, commit, lines
+                base_offset=header.base_offset,
+                last_offset=header.last_offset,
+                producer_id=header.producer_id,
+                producer_epoch=header.producer_epoch,
+                transactional=header.is_transactional,
+                commit=commit,
+                records=lines,
             )
         )
     return found

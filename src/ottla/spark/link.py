@@ -77,9 +77,11 @@ class KafkaLink:
 
     def shut(self) -> None:
         """Disconnect and end the thread. May be called again."""
-        if self._thread.is_running:
-            self.run(self._close())
-        self._thread.stop()
+        try:
+            if self._thread.is_running:
+                self.run(self._close())
+        finally:
+            self._thread.stop()
 
     async def _close(self) -> None:
         await self.admin.close()

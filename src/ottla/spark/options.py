@@ -5,6 +5,7 @@ by the same tables as the client's own; an unknown option or key is an error tha
 """
 
 import difflib
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -114,6 +115,15 @@ _OURS = (
 _SINK_DEFAULTS: Mapping[str, object] = {"batch.size": 524_288, "linger.ms": 20, "transaction.timeout.ms": 600_000}
 #: What a topic or a group may be called; a sink id becomes part of transactional ids.
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+
+
+#: Ends a sentence about a topic that rows must not go to.
+NO_ROWS_IN_A_LEDGER = "a ledger: no sink could read it any more if rows were in it"
+
+
+def is_ledger(topic: str, ledger_topic: str) -> bool:
+    """Whether `topic` is, or may be, a ledger of sinks. `ledger_topic` is the option's."""
+    return topic == ledger_topic or topic.startswith(TOPIC_PREFIX)
 
 
 class Semantics(Enum):
@@ -231,15 +241,18 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         raise ConfigError(
             f"queryId {query_id!r}: it must not be empty, and names that begin with {PREFIX} are Ottla's own"
         )
+    topic, ledger = _text(own["topic"]), str(own["ledger.topic"])
+    if topic is not None and is_ledger(topic, ledger):
+        raise ConfigError(f"the option topic: {topic} is {NO_ROWS_IN_A_LEDGER}")
     client = {**_SINK_DEFAULTS, **kafka, "enable.idempotence": True}
     producer_config(client)
     semantics = Semantics(own["semantics"])
     return SinkOptions(
         client=client,
-        topic=_text(own["topic"]),
+        topic=topic,
         semantics=semantics,
         sink_id=_sink_id(own) if semantics is Semantics.EXACTLY_ONCE else "",
-        ledger_topic=str(own["ledger.topic"]),
+        ledger_topic=ledger,
         ledger_replication=int(str(own["ledger.replication.factor"])),
         include_headers=bool(own["includeHeaders"]),
         group_id=_text(group),
@@ -285,10 +298,18 @@ def _sink_id(own: Mapping[str, object]) -> str:
                 "the exactly-once sink needs a name that is the same after a restart: set the option sink.id "
                 "(or queryName, or checkpointLocation on the writer), or semantics to at-least-once"
             )
-        given = "ottla-" + re.sub(r"[^A-Za-z0-9._-]+", "_", str(stable)).strip("_")[-150:]
+        given = f"ottla-{_letters_for_an_id(str(stable))}"
     if not _NAME.fullmatch(given):
         raise ConfigError(f"sink.id {given!r}: letters, digits, '.', '_' and '-' are allowed, at most 200")
     return given
+
+
+def _letters_for_an_id(name: str) -> str:
+    """`name` in the letters that a sink's id may have. A name in another alphabet gets a digest: else all are alike."""
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("_")[-150:]
+    if plain and name.isascii():
+        return plain
+    return f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:16]}".lstrip("-")
 
 
 def _start(own: Mapping[str, object], *, streaming: bool) -> Bound:

@@ -285,7 +285,8 @@ def commit_batch(reports: Sequence[SlotReport], offsets: GroupOffsets, plan: Pla
         return
     _check_no_slot_is_missing(claim, key, reports)
     handles = tuple(report.handle for report in reports if report.handle is not None)
-    if not handles and not offsets and not any(report.task is SlotTask.VERIFY for report in reports):
+    is_decided = claim.past.get(key.query, QueryPast()).latest == key.batch  # and lost slots: it has to be decided anew
+    if not handles and not offsets and not is_decided:
         return
     slots = tuple(SlotDecision(r.slot, r.rows, r.digest, r.handle) for r in sorted(reports, key=lambda r: r.slot))
     decision = Decision(key, claim.driver, slots, plan)
@@ -400,7 +401,7 @@ def abort_batch(reports: Sequence[SlotReport]) -> Steps:
     claim, key = reports[0].claim, reports[0].key
     ledger: Ledger = yield ReadLedger()
     standing = ledger.decision(key.query)
-    if standing is not None and standing.key.batch >= key.batch:
+    if standing is not None and standing.driver == claim.driver:
         return  # the batch is decided: the next driver commits it
     # Our own decision may still be on its way, because its outcome was unknown. Aborting now could tear the batch.
     outcomes: Sequence[Ended] = yield EndTransactions((claim.driver,), commit=False)

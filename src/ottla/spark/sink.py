@@ -40,8 +40,8 @@ from ottla.spark.protocol import (
 from ottla.spark.slot_writer import PlainWriter, SlotWriter
 
 log = logging.getLogger("ottla.spark")
-#: Checkpoints of which the log has already said, in this process, that they or their offsets cannot be read.
-_SAID: set[str | None] = set()
+#: Sinks and checkpoints of which the log has already said, in this process, that the checkpoint cannot be read.
+_SAID: set[tuple[str, str | None]] = set()
 
 
 class SlotMessage(WriterCommitMessage):  # type: ignore[misc]
@@ -170,10 +170,11 @@ class KafkaSink:
         return found
 
     def _say_once(self, checkpoint: str | None, what: str) -> None:
-        """Log `what` once for each checkpoint and process."""
-        if checkpoint not in _SAID:
-            _SAID.add(checkpoint)
-            log.warning("sink %s: %s", self.options.sink_id, what)
+        """Log `what` once for each sink, checkpoint and process."""
+        sink = self.options.sink_id
+        if (sink, checkpoint) not in _SAID:
+            _SAID.add((sink, checkpoint))
+            log.warning("sink %s: %s", sink, what)
 
     def abort(self, messages: Sequence[Any]) -> None:
         """On the driver: abort what a batch has left open, unless the batch is decided. Recovery does the rest."""

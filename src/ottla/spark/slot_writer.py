@@ -1,5 +1,6 @@
 """Writes rows as records: the producers of the sink's tasks."""
 
+import logging
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ottla.base.errors import OttlaError
 from ottla.client.blocking.producer import Producer
 from ottla.client.producer.delivery import Delivery
 from ottla.client.producer.producer import AsyncProducer
@@ -14,13 +16,18 @@ from ottla.spark import faults
 from ottla.spark.ids import slot_id
 from ottla.spark.ledger import Handle, SlotMarker, encode
 from ottla.spark.link import KafkaLink, link
-from ottla.spark.options import SinkOptions
+from ottla.spark.options import NO_ROWS_IN_A_LEDGER, SinkOptions, is_ledger
 
+log = logging.getLogger("ottla.spark")
+#: How long a task that has failed may take to clean up.
 _GIVE_UP_S = 5
 
 
 def rows_by_topic(options: SinkOptions, batch: Any) -> Iterator[tuple[str, Any]]:
-    """The rows of a RecordBatch, divided by the topic they go to. Raises ValueError for a row without a topic."""
+    """The rows of a RecordBatch, divided by the topic they go to.
+
+    Raises ValueError for a row without a topic, and for one that would go to a ledger.
+    """
     columns = {name: batch.column(name) for name in batch.schema.names}
     if not options.include_headers:
         columns.pop("headers", None)
@@ -33,6 +40,8 @@ def rows_by_topic(options: SinkOptions, batch: Any) -> Iterator[tuple[str, Any]]
     for topic in pc.unique(topics).to_pylist():
         if topic is None:
             raise ValueError("a row has no topic: its column topic is null, and the option topic is not set")
+        if is_ledger(topic, options.ledger_topic):
+            raise ValueError(f"a row has the topic {topic}, which is {NO_ROWS_IN_A_LEDGER}")
         yield topic, rows.filter(pc.equal(topics, topic))
 
 
@@ -75,11 +84,25 @@ class SlotWriter:
         return Handle(*await self._producer.detach_transaction())
 
     def give_up(self) -> None:
-        """Abort the transaction, unless a newer attempt has aborted it."""
-        self._kafka.run(self._producer.close(_GIVE_UP_S))
+        """Abort the transaction, unless a newer attempt has aborted it. What prevents that is logged, not raised."""
+        try:
+            self._kafka.run(self._producer.close(_GIVE_UP_S))
+        except OttlaError as error:
+            log.warning("the slot's transaction stays open for now: %s", error)
 
 
 _PLAIN: dict[tuple[Any, ...], Producer] = {}
+
+
+def _is_usable(producer: Producer) -> bool:
+    """Whether a producer without unsent records still works; one that a fault has ended is closed."""
+    try:
+        producer.flush(_GIVE_UP_S)
+    except OttlaError as error:
+        log.warning("a new producer takes the place of one that has ended: %s", error)
+        producer.close(_GIVE_UP_S)
+        return False
+    return True
 
 
 class PlainWriter:
@@ -89,7 +112,8 @@ class PlainWriter:
         self._options = options
         config = {name: value for name, value in options.client.items() if name != "transaction.timeout.ms"}
         key = (os.getpid(), *sorted((name, str(value)) for name, value in config.items()))
-        if key not in _PLAIN:
+        kept = _PLAIN.get(key)
+        if kept is None or not _is_usable(kept):
             _PLAIN[key] = Producer(config)
         self._producer = _PLAIN[key]
 
