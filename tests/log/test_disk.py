@@ -10,6 +10,8 @@ import pytest
 
 from ottla.base.errors import StorageError
 from ottla.broker.storage import DirectoryStorage
+from ottla.log.config import LogConfig
+from ottla.wire.special_timestamp import SpecialTimestamp
 from tests.log.batches import NOW_MS, batch, idempotent
 from tests.log.logs import SMALL, append, append_in_transaction, content, end, every_batch, open_log
 
@@ -130,3 +132,18 @@ def test_what_the_system_refuses_is_a_storage_fault(
     prepare(directory)
     with pytest.raises(StorageError, match="orders-0"):
         act(storage)
+
+
+def test_a_search_by_time_leaves_no_old_segment_open(tmp_path: Path) -> None:
+    log = open_log(DirectoryStorage(tmp_path), LogConfig(segment_bytes=len(batch())))
+    for number in range(30):
+        append(log, batch(timestamps_ms=[NOW_MS + number]))
+    before = len(list(Path("/dev/fd").iterdir()))
+    newest = log.offset_for_timestamp(SpecialTimestamp.MAX_TIMESTAMP)
+    assert newest is not None
+    assert (newest.timestamp_ms, newest.offset) == (NOW_MS + 29, 29)
+    for number in range(30):
+        found = log.offset_for_timestamp(NOW_MS + number)
+        assert found is not None
+        assert found.offset == number
+    assert len(list(Path("/dev/fd").iterdir())) == before

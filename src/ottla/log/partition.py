@@ -336,9 +336,9 @@ class PartitionLog:
             case SpecialTimestamp.LATEST_TIERED | SpecialTimestamp.EARLIEST_PENDING_UPLOAD:
                 return TimestampOffset(-1, -1)  # there is no tiered storage
             case SpecialTimestamp.MAX_TIMESTAMP:
-                found = newest_record(list(self._segments), start)
+                found = newest_record(self._segments.newest_first(), start)
             case _:
-                found = find_timestamp(list(self._segments), timestamp_ms, start)
+                found = find_timestamp(self._segments.to_search(), timestamp_ms, start)
         return found if found is not None and found.offset < limit else None
 
     # ---- producers

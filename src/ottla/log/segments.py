@@ -89,6 +89,22 @@ class Segments:
                 return segment, position
         return None
 
+    def to_search(self) -> Iterator[Segment]:
+        """Each segment, oldest first. What a search loads of a closed one is let go when the next one is asked for."""
+        return self._let_go(iter(self._segments))
+
+    def newest_first(self) -> Iterator[Segment]:
+        """The same, by the newest timestamp in each, latest first; the oldest segment of those that have the same."""
+        return self._let_go(iter(sorted(self._segments, key=lambda segment: -segment.max_timestamp_ms)))
+
+    def _let_go(self, segments: Iterator[Segment]) -> Iterator[Segment]:
+        for segment in segments:
+            try:
+                yield segment
+            finally:
+                if segment is not self.active and segment not in self._loaded:
+                    segment.unload()
+
     def has_aborted(self, segment: Segment) -> bool:
         """Whether any marker in `segment` or after it aborted a transaction."""
         if segment is self.active:

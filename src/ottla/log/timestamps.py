@@ -1,6 +1,6 @@
 """ListOffsets by time: finds the first record at or after a time, by the time index, batch headers, and one batch."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.log.results import TimestampOffset
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ottla.wire.records import Record
 
 
-def find_timestamp(segments: Sequence[Segment], timestamp_ms: int, from_offset: int) -> TimestampOffset | None:
+def find_timestamp(segments: Iterable[Segment], timestamp_ms: int, from_offset: int) -> TimestampOffset | None:
     """The first record at `from_offset` or later whose timestamp is `timestamp_ms` or later, or None."""
     for segment in segments:
         if segment.max_timestamp_ms < timestamp_ms:
@@ -29,17 +29,18 @@ def find_timestamp(segments: Sequence[Segment], timestamp_ms: int, from_offset: 
     return None
 
 
-def newest_record(segments: Sequence[Segment], from_offset: int) -> TimestampOffset | None:
+def newest_record(segments: Iterable[Segment], from_offset: int) -> TimestampOffset | None:
     """Of the records at `from_offset` or later, the first one with the newest timestamp (KIP-734).
 
-    None when no record has a timestamp.
+    None when no record has a timestamp. `segments` come by their newest timestamps, latest first. Usually one is read.
     """
     newest: TimestampOffset | None = None
     for segment in segments:
-        if segment.max_timestamp_ms > (newest.timestamp_ms if newest is not None else -1):
-            found = _newest_in(segment, from_offset)
-            if found is not None and (newest is None or found.timestamp_ms > newest.timestamp_ms):
-                newest = found
+        if segment.max_timestamp_ms <= (newest.timestamp_ms if newest is not None else -1):
+            break
+        found = _newest_in(segment, from_offset)
+        if found is not None and (newest is None or found.timestamp_ms > newest.timestamp_ms):
+            newest = found
     return newest
 
 
