@@ -16,8 +16,12 @@ from ottla.broker.server import Listener
 from ottla.log.checkpoint import CLEAN_SHUTDOWN_MARKER, RECOVERY_POINT_CHECKPOINT, decode_offsets
 from ottla.log.results import Origin
 from ottla.testing import AsyncBroker
+from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.records import Record, encode_batch
+from tests.broker.wire_client import WireClient
 
 
 def _append(broker: AsyncBroker, topic: str) -> None:
@@ -72,13 +76,13 @@ async def broker() -> AsyncIterator[AsyncBroker]:
 
 
 class _Syncs:
-    """Keeps the first sync of a file waiting in its thread."""
+    """Keeps the first sync of a file waiting in its thread: of a log's file (fdatasync), or of a checkpoint (fsync)."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch, call: str = "fdatasync") -> None:
         self.begun = threading.Event()
         self.go_on = threading.Event()
-        self._sync = os.fdatasync
-        patch.setattr(os, "fdatasync", self)
+        self._sync = getattr(os, call)
+        patch.setattr(os, call, self)
 
     def __call__(self, descriptor: int) -> None:
         if not self.begun.is_set():
@@ -99,6 +103,31 @@ async def test_a_topic_that_is_deleted_while_it_is_flushed_is_no_fault_of_the_di
     syncs.go_on.set()
     await flushing
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+async def test_a_checkpoint_that_takes_long_stops_nobody(broker: AsyncBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker.node.topics.create("t", 1, {})
+    _append(broker, "t")
+    syncs = _Syncs(monkeypatch, "fsync")
+    writing = asyncio.get_running_loop().run_in_executor(None, broker.node.partitions.checkpoint_plan())
+    await _until(syncs.begun.is_set)
+    async with WireClient(broker) as one, WireClient(broker) as other:
+        topics = (DeleteRecordsTopic("t", (DeleteRecordsPartition(0, 1),)),)
+        deleting = asyncio.create_task(one.ask(ApiKey.DELETE_RECORDS, DeleteRecordsRequest(topics, 1_000)))
+        await _until(lambda: _start(broker, "t") == 1)
+        await other.ask(ApiKey.METADATA, MetadataRequest(None))
+        assert not deleting.done(), "it may only be answered when it is written down"
+        syncs.go_on.set()
+        assert (await deleting).topics[0].partitions[0] == (0, 1, ErrorCode.NONE)
+        await writing
+    written = (broker.data_dir / "log-start-offset-checkpoint").read_bytes()
+    assert decode_offsets(written)[TopicPartition("t", 0)] == 1
+
+
+def _start(broker: AsyncBroker, topic: str) -> int:
+    partition = broker.node.partitions.find(topic, 0)
+    assert partition is not None
+    return partition.log.log_start_offset
 
 
 async def test_upkeep_that_is_stopped_begins_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """DeleteRecords, versions 0–2 (KIP-107): the log begins later from now on."""
 
+import asyncio
+
 from ottla.base.errors import StorageError
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.names import INTERNAL_TOPICS
@@ -16,17 +18,27 @@ from ottla.wire.messages.delete_records import (
 _NO_OFFSET = -1
 
 
-def handle(node: HasPartitions, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    """Each partition's new start. It survives the process at once, and a loss of power from the next checkpoint on."""
+def handle(
+    node: HasPartitions, request: DeleteRecordsRequest, context: RequestContext
+) -> "asyncio.Future[DeleteRecordsResponse]":
+    """Each partition's new start. It survives the process at once, and a loss of power from the next checkpoint on.
+
+    Another thread writes it down: it may have to wait for a checkpoint that is being written.
+    """
     topics = tuple(
         DeleteRecordsTopicResult(topic.name, tuple(_delete(node, topic.name, each) for each in topic.partitions))
         for topic in request.topics
     )
+    return asyncio.ensure_future(_write_down(node, DeleteRecordsResponse(topics=topics)))
+
+
+async def _write_down(node: HasPartitions, response: DeleteRecordsResponse) -> DeleteRecordsResponse:
+    plan = node.partitions.checkpoint_plan(sync=False)
     try:
-        node.partitions.checkpoint(sync=False)
+        await asyncio.get_running_loop().run_in_executor(None, plan)
     except StorageError as fault:
         node.partitions.faults.report("the new log starts are not written down yet", fault)
-    return DeleteRecordsResponse(topics=topics)
+    return response
 
 
 def _delete(node: HasPartitions, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:

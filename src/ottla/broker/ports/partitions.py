@@ -1,6 +1,6 @@
 """The partitions that this node leads, as requests reach them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from ottla.broker.disk import Space
@@ -20,7 +20,7 @@ class LedPartitions(Protocol):
 
     def space(self) -> Space: ...
 
-    def checkpoint(self, *, sync: bool) -> None: ...
+    def checkpoint_plan(self, *, sync: bool) -> Callable[[], None]: ...
 
 
 class HasPartitions(Protocol):

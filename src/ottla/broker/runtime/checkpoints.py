@@ -1,7 +1,7 @@
 """The data directory's own files: offsets that are durable, and the mark of a clean shutdown."""
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ottla.base.errors import CorruptDataError
@@ -28,10 +28,10 @@ class PartitionOffsets(NamedTuple):
 
 
 class CheckpointPlan(NamedTuple):
-    """The files' contents as they should be at one moment; a later plan has a higher number."""
+    """What the files should say, as it was at one moment; a later plan has a higher number."""
 
     number: int
-    contents: Mapping[str, bytes]
+    offsets: tuple[PartitionOffsets, ...]
     named: frozenset[TopicPartition]
 
 
@@ -67,16 +67,11 @@ class Checkpoints:
 
     def plan(self, partitions: Iterable[PartitionOffsets]) -> CheckpointPlan:
         """What the three files should hold now."""
-        known = tuple(partitions)
+        offsets = tuple(partitions)
+        named = frozenset(each.tp for each in offsets)
         self._planned += 1
-        contents = {
-            RECOVERY_POINT_CHECKPOINT: encode_offsets({each.tp: each.recovery_point for each in known}),
-            LOG_START_OFFSET_CHECKPOINT: encode_offsets({each.tp: each.log_start_offset for each in known}),
-            HIGH_WATERMARK_CHECKPOINT: encode_offsets({each.tp: each.high_watermark for each in known}),
-        }
-        named = frozenset(each.tp for each in known)
         self._coming[self._planned] = named
-        return CheckpointPlan(self._planned, contents, named)
+        return CheckpointPlan(self._planned, offsets, named)
 
     def write(self, plan: CheckpointPlan, *, sync: bool = True) -> None:
         """Replace the files, each atomically. StorageError when one cannot be replaced."""
@@ -92,7 +87,7 @@ class Checkpoints:
         # Both are true from now on, also when only some of the files can be replaced.
         self._written = plan.number
         self._named |= plan.named
-        for name, content in plan.contents.items():
+        for name, content in _contents(plan.offsets):
             self._storage.write(name, content, sync=sync)
         if sync:
             self._named = plan.named
@@ -107,3 +102,9 @@ class Checkpoints:
         except CorruptDataError:
             # Without the mark the next start checks everything: that is slower, but not wrong.
             return {}
+
+
+def _contents(offsets: Iterable[PartitionOffsets]) -> Iterator[tuple[str, bytes]]:
+    yield RECOVERY_POINT_CHECKPOINT, encode_offsets({each.tp: each.recovery_point for each in offsets})
+    yield LOG_START_OFFSET_CHECKPOINT, encode_offsets({each.tp: each.log_start_offset for each in offsets})
+    yield HIGH_WATERMARK_CHECKPOINT, encode_offsets({each.tp: each.high_watermark for each in offsets})

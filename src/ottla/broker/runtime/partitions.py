@@ -276,13 +276,12 @@ class Partitions:
         """
         return asyncio.get_running_loop().run_in_executor(self._files, work)
 
-    def checkpoint(self, *, sync: bool = True) -> None:
-        """Write down what is durable, so that a start after a crash need not check it. StorageError when that fails."""
-        self._checkpoints.write(self._checkpoint_plan(), sync=sync)
+    def checkpoint_plan(self, *, sync: bool = True) -> Callable[[], None]:
+        """Write down what is durable now, so that a start after a crash need not check it.
 
-    def checkpoint_plan(self) -> Callable[[], None]:
-        """Like `checkpoint`, for what is durable now; another thread may call the result."""
-        return partial(self._checkpoints.write, self._checkpoint_plan())
+        Returns the work, which another thread may do. It raises StorageError when the disk refuses.
+        """
+        return partial(self._checkpoints.write, self._checkpoint_plan(), sync=sync)
 
     def _checkpoint_plan(self) -> CheckpointPlan:
         logs = ((each.tp, each.log) for each in self._partitions.values())
@@ -298,7 +297,7 @@ class Partitions:
         """
         self._files.shutdown()
         logs = [each.log for each in self._partitions.values()]
-        faults = [*_refused(log.flush for log in logs), *_refused([self.checkpoint])]
+        faults = [*_refused(log.flush for log in logs), *_refused([self.checkpoint_plan()])]
         faults += _refused(log.close for log in logs)
         if faults:
             raise faults[0]
