@@ -24,10 +24,10 @@ def test_c5_later_fetches_say_only_what_changed() -> None:
     session.build(wanted(a=1, b=2))
     session.answered(ErrorCode.NONE, 9)
     request = session.build(wanted(a=1, b=5))
-    assert (request.session_id, request.epoch, set(request.partitions), request.forgotten) == (9, 1, {B}, ())
+    assert (request.session_id, request.epoch, set(request.partitions), request.forgotten) == (9, 1, {B}, {})
     session.answered(ErrorCode.NONE, 9)
     request = session.build(wanted(a=1))
-    assert (request.epoch, request.partitions, request.forgotten) == (2, {}, (B,))
+    assert (request.epoch, request.partitions, request.forgotten) == (2, {}, {B: ID})
 
 
 def test_c5_a_lost_session_begins_anew() -> None:

@@ -1,7 +1,7 @@
 """Incremental fetch sessions (KIP-227): after the first request, only what changed is sent.
 
 The session's epoch counts requests: 0 asks for a new session with everything in it, then 1, 2, …; a broker that keeps
-no session answers id 0, and every request is a whole one.
+no session answers id 0, and every request is a whole one. Epoch 0 with the id of a session closes that one.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,8 @@ class SessionRequest(NamedTuple):
     session_id: int
     epoch: int
     partitions: Mapping[TopicPartition, FetchPartition]
-    forgotten: tuple[TopicPartition, ...]
+    #: What the session shall not hold any more, with the topic id that it has there: metadata may know none by now.
+    forgotten: Mapping[TopicPartition, bytes]
 
 
 class FetchSession:
@@ -35,9 +36,9 @@ class FetchSession:
         """The request that makes the session hold exactly `wanted`: partition → (topic id, what to fetch)."""
         if self._epoch == 0:
             self._partitions = dict(wanted)
-            return SessionRequest(self._id, 0, {tp: part for tp, (_, part) in wanted.items()}, ())
+            return SessionRequest(self._id, 0, {tp: part for tp, (_, part) in wanted.items()}, {})
         changed = {tp: part for tp, (topic_id, part) in wanted.items() if self._partitions.get(tp) != (topic_id, part)}
-        gone = tuple(tp for tp in self._partitions if tp not in wanted)
+        gone = {tp: topic_id for tp, (topic_id, _) in self._partitions.items() if tp not in wanted}
         self._partitions = dict(wanted)
         return SessionRequest(self._id, self._epoch, changed, gone)
 
@@ -47,7 +48,10 @@ class FetchSession:
 
     def answered(self, error: ErrorCode, session_id: int) -> None:
         """Take note of an answer."""
-        if error != ErrorCode.NONE:
+        if error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+            self.reset()
+            self._id = 0
+        elif error != ErrorCode.NONE:
             self.reset()
         elif session_id == 0:
             self._id = self._epoch = 0
@@ -56,8 +60,8 @@ class FetchSession:
             self._epoch = 1 if self._epoch >= _MAX_EPOCH else self._epoch + 1
 
     def reset(self) -> None:
-        """Ask for a new session: the old one was lost, or nobody knows what the broker heard."""
-        self._id = self._epoch = 0
+        """Ask for a new session, and close the old one, if the broker still has it: nobody knows what it heard."""
+        self._epoch = 0
         self._partitions = {}
 
     @property

@@ -119,9 +119,9 @@ class Fetching:
         by_topic: dict[str, list[FetchPartition]] = {}
         for tp, part in parts.partitions.items():
             by_topic.setdefault(tp.topic, []).append(part)
-        forgotten: dict[str, list[int]] = {}
-        for tp in parts.forgotten:
-            forgotten.setdefault(tp.topic, []).append(tp.partition)
+        forgotten: dict[tuple[bytes, str], list[int]] = {}
+        for tp, topic_id in parts.forgotten.items():
+            forgotten.setdefault((topic_id, tp.topic), []).append(tp.partition)
         return FetchRequest(
             max_wait_ms=min(config.fetch_max_wait_ms, _SHORT_WAIT_MS) if hurried else config.fetch_max_wait_ms,
             min_bytes=config.fetch_min_bytes,
@@ -130,9 +130,7 @@ class Fetching:
             session_id=parts.session_id,
             session_epoch=parts.epoch,
             topics=tuple(FetchTopic(snapshot.topic_id(t), t, tuple(ps)) for t, ps in by_topic.items()),
-            forgotten_topics_data=tuple(
-                ForgottenTopic(snapshot.topic_id(t), t, tuple(ps)) for t, ps in forgotten.items()
-            ),
+            forgotten_topics_data=tuple(ForgottenTopic(*topic, tuple(ps)) for topic, ps in forgotten.items()),
         )
 
     def unreachable(self, leader: int, error: ClientError, now_s: float) -> None:
