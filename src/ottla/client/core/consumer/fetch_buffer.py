@@ -1,11 +1,13 @@
 """Fetches that wait to be taken, in the order they came.
 
-The loop adds, the user's thread takes; `collections.deque` is safe for that.
+The loop adds, the user's thread takes; `collections.deque` is safe for that. The user's thread may be interrupted
+(Ctrl-C) between any two steps. So a fetch stays in the deque until it was taken to its end, and before one is taken
+from, its mark says how it stood: `put_back` undoes a take that did not come to its end.
 """
 
 from collections import deque
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
@@ -14,12 +16,33 @@ from ottla.client.core.consumer.fetched import FetchedPartition
 T = TypeVar("T")
 
 
+class _Mark(NamedTuple):
+    """How a fetch stood before it was taken from."""
+
+    fetch: FetchedPartition
+    position: int
+    position_epoch: int
+    taken_fetches: int
+    taken_bytes: int
+
+    def restore(self) -> None:
+        fetch, state = self.fetch, self.fetch.state
+        fetch.counted_out = False
+        if not fetch.is_void:
+            fetch.rewind(self.position, self.position_epoch)
+            state.taken_fetches, state.taken_bytes = self.taken_fetches, self.taken_bytes
+
+
 class FetchBuffer:
     """The fetches of all partitions of one consumer."""
 
     def __init__(self) -> None:
         self._fetches: deque[FetchedPartition] = deque()
         self._made_room = False
+        #: Of what the user may not have got yet.
+        self._marks: list[_Mark] = []
+        #: Those that get another order.
+        self._moving: list[FetchedPartition] = []
 
     def __bool__(self) -> bool:
         return bool(self._fetches)
@@ -41,48 +64,44 @@ class FetchBuffer:
         state.added_bytes += fetch.size_bytes
         self._fetches.append(fetch)
 
+    def handed_out(self) -> None:
+        """The user has got what was taken."""
+        self._marks = []
+
+    def put_back(self) -> None:
+        """The user has not got what was taken since `handed_out`: the next call takes it again."""
+        for mark in reversed(self._marks):
+            mark.restore()
+        # Some are in the deque twice after this. When the second one's turn comes there is nothing left of it.
+        self._fetches.extendleft(reversed(self._moving))
+        self._fetches.extendleft([mark.fetch for mark in reversed(self._marks)])
+        self._marks, self._moving = [], []
+
     def take_records(self, limit: int) -> list[ConsumerRecord]:
         """Up to `limit` records of partitions that are not paused. Raises what `FetchedPartition.take_records` raises.
 
         A partition that cannot go on then lets the others go first.
         """
         taken: list[ConsumerRecord] = []
-        given: list[tuple[FetchedPartition, list[ConsumerRecord]]] = []
-        paused: list[FetchedPartition] = []
-        try:
-            while self._fetches and len(taken) < limit:
-                fetch = self._fetches[0]
-                if not fetch.is_void and not fetch.exhausted:
-                    if fetch.state.paused:
-                        paused.append(self._fetches.popleft())
-                        continue
-                    try:
-                        records = fetch.take_records(limit - len(taken))
-                    except Exception:
-                        if taken:  # first what is good; the next call meets the error again
-                            break
-                        self._others_first(fetch)
-                        raise
-                    given.append((fetch, records))
-                    taken = taken + records if taken else records
-                if fetch.is_void or fetch.exhausted:
-                    self._fetches.popleft()
-                    self._done(fetch)
-        except BaseException as error:
-            if not isinstance(error, Exception):  # the user's code was interrupted, and gets nothing
-                self._give_back(given)
-            raise
-        finally:
-            self._fetches.extendleft(reversed(paused))
+        for fetch in list(self._fetches):
+            if len(taken) >= limit:
+                break
+            if not fetch.is_void and not fetch.exhausted:
+                if fetch.state.paused:
+                    continue
+                self._mark(fetch)
+                try:
+                    records = fetch.take_records(limit - len(taken))
+                except Exception:
+                    if taken:  # first what is good; the next call meets the error again
+                        break
+                    self._others_first(fetch)
+                    raise
+                taken = taken + records if taken else records
+            if not fetch.is_void and not fetch.exhausted:
+                break
+            self._drop(fetch)
         return taken
-
-    def _give_back(self, given: list[tuple[FetchedPartition, list[ConsumerRecord]]]) -> None:
-        for fetch, records in reversed(given):
-            if fetch.exhausted:  # and so it was counted out
-                fetch.state.taken_fetches -= 1
-                fetch.state.taken_bytes -= fetch.size_bytes
-                self._fetches.appendleft(fetch)
-            fetch.give_back(records)
 
     def take_one_per_partition(self, take: Callable[[FetchedPartition], T]) -> dict[TopicPartition, T]:
         """What `take` makes of the oldest fetch of each partition that is not paused; it takes all that is good.
@@ -90,41 +109,43 @@ class FetchBuffer:
         Raises what `take` raises for the first of them; for a later one it is raised by the next call.
         """
         taken: dict[TopicPartition, T] = {}
-        left: list[FetchedPartition] = []
-        try:
-            while self._fetches:
-                fetch = self._fetches[0]
-                if fetch.is_void or fetch.exhausted:
-                    self._done(self._fetches.popleft())
-                elif fetch.state.paused or fetch.state.tp in taken:
-                    left.append(self._fetches.popleft())
-                else:
-                    try:
-                        taken[fetch.state.tp] = take(fetch)
-                    except Exception:
-                        if taken:
-                            break
-                        self._others_first(fetch)
-                        raise
-                    if not fetch.exhausted:
-                        left.append(self._fetches.popleft())
-        finally:
-            self._fetches.extendleft(reversed(left))
+        for fetch in list(self._fetches):
+            if not fetch.is_void and not fetch.exhausted:
+                if fetch.state.paused or fetch.state.tp in taken:
+                    continue
+                self._mark(fetch)
+                try:
+                    taken[fetch.state.tp] = take(fetch)
+                except Exception:
+                    if taken:
+                        break
+                    self._others_first(fetch)
+                    raise
+            if fetch.is_void or fetch.exhausted:
+                self._drop(fetch)
         return taken
+
+    def _mark(self, fetch: FetchedPartition) -> None:
+        state = fetch.state
+        self._marks.append(_Mark(fetch, state.position, state.position_epoch, state.taken_fetches, state.taken_bytes))
 
     def _others_first(self, failed: FetchedPartition) -> None:
         """`failed` is the first: put what has come of other partitions before it. The loop may be adding meanwhile."""
         failed.told()
         if failed.exhausted:  # it had nothing but the error
-            self._done(self._fetches.popleft())
+            self._drop(failed)
             return
-        fetches = [self._fetches.popleft() for _ in range(len(self._fetches))]
-        fetches.sort(key=lambda fetch: fetch.state is failed.state)
-        self._fetches.extendleft(reversed(fetches))
+        self._moving = list(self._fetches)
+        for _ in self._moving:
+            self._fetches.popleft()
+        self._fetches.extendleft(sorted(reversed(self._moving), key=lambda fetch: fetch.state is not failed.state))
+        self._moving = []
 
-    def _done(self, fetch: FetchedPartition) -> None:
+    def _drop(self, fetch: FetchedPartition) -> None:
+        self._fetches.remove(fetch)  # it is among the first
         self._made_room = True
         state = fetch.state
-        if fetch.version == state.version:
+        if not fetch.counted_out and not fetch.is_void:
+            fetch.counted_out = True
             state.taken_fetches += 1
             state.taken_bytes += fetch.size_bytes

@@ -50,6 +50,8 @@ class FetchedPartition:
     ) -> None:
         self.state = state
         self.version = state.version
+        #: It was taken to its end, and its partition's state says so.
+        self.counted_out = False
         self.size_bytes = len(data)
         self._data = data
         self._decoding = decoding
@@ -115,10 +117,7 @@ class FetchedPartition:
                     self._decode_next()
                     continue
                 chunk = self._chunk(limit - len(taken))
-            except BaseException as error:
-                if not isinstance(error, Exception):  # the user's code was interrupted, and gets nothing
-                    self.give_back(taken)
-                    raise
+            except Exception as error:
                 if taken:
                     break
                 if isinstance(error, CorruptDataError):
@@ -131,15 +130,10 @@ class FetchedPartition:
                 self._batch_done()
         return taken
 
-    def give_back(self, records: list[ConsumerRecord]) -> None:
-        """Records that were taken here, the last ones, were not handed out: the next call takes them again."""
-        if records:
-            self.state.position, self.state.position_epoch = records[0].offset, UNKNOWN_EPOCH
-            self._rewind()
-
-    def _rewind(self) -> None:
-        """Begin at the front; what is before the position is passed over."""
-        self._next = self._at = 0
+    def rewind(self, position: int, position_epoch: int) -> None:
+        """What was taken from `position` on was not handed out: the next call takes it again."""
+        self.state.position, self.state.position_epoch = position, position_epoch
+        self._next = self._at = 0  # what is before the position is passed over
         self._records = []
         self._aborted = list(self._all_aborted)
         self._aborting = set()
