@@ -96,47 +96,22 @@ class Consumer:
 
         Raises IllegalStateError while another thread is in poll.
         """
-        consumer = self._consumer
-        self._enter()
-        try:
-            consumer.polled()
-            if consumer.can_take():
-                records = consumer.take(self._max_poll_records)
-                if records:
-                    if consumer.made_room():
-                        self._thread.call_soon(consumer.taken)
-                    return records
-            return self._poll(lambda: consumer.take(self._max_poll_records), timeout_s) or []
-        finally:
-            self._polled_by = None
+        return self._taken(lambda: self._consumer.take(self._max_poll_records), timeout_s) or []
 
     def poll_arrow(
         self, timeout_s: float = 1.0, *, with_headers: bool = False
     ) -> "dict[TopicPartition, pyarrow.RecordBatch]":
         """One fetch's records of each partition, as columns (`ottla.wire.columns`). No deserializer is called."""
-        consumer = self._consumer
-        deadline_s = time.monotonic() + timeout_s
-        self._enter()
-        try:
-            consumer.polled()
-            is_here = consumer.can_take()
-            while True:
-                # The loop only waits for data. Columns are made in this thread, while the loop goes on fetching.
-                if is_here:
-                    columns = consumer.take_arrow(with_headers=with_headers)
-                    self._thread.call_soon(consumer.taken)
-                    if columns:
-                        return columns
-                left_s = max(0.0, deadline_s - time.monotonic())
-                is_here = bool(self._poll(consumer.has_fetches, left_s))
-                if not is_here and left_s == 0.0:
-                    return {}
-        finally:
-            self._polled_by = None
+        return self._taken(lambda: self._consumer.take_arrow(with_headers=with_headers), timeout_s) or {}
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         while True:
-            yield from self.poll(_FOREVER_S)
+            try:
+                records = self._consumer.buffer.one_by_one(self.poll(_FOREVER_S))
+            except BaseException as error:
+                self._interrupted(error)
+                raise
+            yield from records
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these until they are resumed; they stay assigned."""
@@ -252,12 +227,51 @@ class Consumer:
 
         return self._thread.run(run())
 
-    def _poll(self, ready: Callable[[], T], timeout_s: float) -> T | None:
+    def _taken(self, take: Callable[[], T], timeout_s: float) -> T | None:
+        """What `take` finds, once something is here. Records and columns are made in this thread, the loop only waits.
+
+        So when the wait is interrupted nothing was taken, and what was taken otherwise is put back.
+        """
+        try:
+            return self._take_or_wait(take, timeout_s)
+        except BaseException as error:
+            self._interrupted(error)
+            raise
+
+    def _take_or_wait(self, take: Callable[[], T], timeout_s: float) -> T | None:
+        consumer = self._consumer
+        deadline_s: float | None = None
+        self._enter()
+        try:
+            consumer.polled()
+            is_here = consumer.can_take()
+            while True:
+                if is_here:
+                    found = take()
+                    if consumer.buffer.made_room():
+                        self._thread.call_soon(consumer.taken)
+                    if found:
+                        return found
+                if deadline_s is None:
+                    deadline_s = time.monotonic() + timeout_s
+                left_s = max(0.0, deadline_s - time.monotonic())
+                is_here = self._wait(left_s)
+                if not is_here and left_s == 0.0:
+                    return None
+        finally:
+            self._polled_by = None
+
+    def _interrupted(self, error: BaseException) -> None:
+        if not isinstance(error, Exception):
+            self._consumer.buffer.put_back()
+
+    def _wait(self, timeout_s: float) -> bool:
+        """Poll on the loop until something is here to be taken, and make the calls into the user's code."""
         deadline = self._on_loop(lambda: Deadline(timeout_s * 1000))
         while True:
-            found = self._thread.run(self._consumer.step(ready, deadline))
+            found = self._thread.run(self._consumer.step(lambda: self._consumer.buffer.has_takeable, deadline))
             if not isinstance(found, CallbackDue):
-                return found
+                return bool(found)
             self._call(found)
 
     def _serve(self, work: Coroutine[Any, Any, None]) -> None:
@@ -270,15 +284,17 @@ class Consumer:
             await task
 
         task = self._thread.run(begin())
-        while True:
-            due = self._thread.run(self._consumer.step_of(task))
-            if not isinstance(due, CallbackDue):
-                break
-            self._call(due)
-        self._thread.run(finish(task))
+        try:
+            while isinstance(due := self._thread.run(self._consumer.step_of(task)), CallbackDue):
+                self._call(due)
+            self._thread.run(finish(task))
+        except BaseException:
+            self._thread.call_soon(task.cancel)
+            raise
 
     def _call(self, due: CallbackDue) -> None:
         try:
+            due.begin()
             due.function(*due.arguments)
         except Exception as error:  # noqa: BLE001  it goes where the call came from
             self._thread.call_soon(due.finish, error)

@@ -17,6 +17,7 @@ from ottla.client.consumer.lookups import Lookups
 from ottla.client.core.consumer.commits import OnCommit
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
 from ottla.client.core.consumer.core import ConsumerCore
+from ottla.client.core.consumer.fetch_buffer import FetchBuffer
 from ottla.client.core.consumer.fetched import Decoding
 from ottla.client.core.consumer.group_protocol import assignors
 from ottla.client.core.consumer.intents import CallUser, FollowAllTopics, ReadClock, WakePoll
@@ -178,7 +179,7 @@ class AsyncConsumer:
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         while not self._closed:
-            for record in await self.poll(_FOREVER_S):
+            for record in self.buffer.one_by_one(await self.poll(_FOREVER_S)):
                 yield record
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
@@ -228,7 +229,7 @@ class AsyncConsumer:
             if deadline.passed:
                 raise RequestTimeoutError(f"the position of {partition} was not found within {timeout_s} s")
             await self._wait(deadline)
-        return state.position
+        return state.next_offset
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
@@ -277,7 +278,7 @@ class AsyncConsumer:
         """Offsets left to read as of the last fetch; None before the first. Raises IllegalStateError."""
         state = self._state(partition)
         end = state.last_stable_offset if self.config.read_committed else state.high_watermark
-        return None if end < 0 or state.position == NO_POSITION else max(0, end - state.position)
+        return None if end < 0 or state.position == NO_POSITION else max(0, end - state.next_offset)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """This member; one that was expelled as it was: its offsets are refused (KIP-447). Raises IllegalStateError."""
@@ -289,12 +290,17 @@ class AsyncConsumer:
 
     def take(self, limit: int) -> list[ConsumerRecord]:
         """Records that are here already, in any thread."""
-        return self._core.buffer.take_records(limit)
+        return self.buffer.take_records(limit)
 
     def take_arrow(self, *, with_headers: bool) -> "dict[TopicPartition, pyarrow.RecordBatch]":
         """Fetches that are here already, as columns, in any thread."""
-        columns = self._core.buffer.take_one_per_partition(lambda fetch: fetch.take_columns(with_headers=with_headers))
+        columns = self.buffer.take_one_per_partition(lambda fetch: fetch.take_columns(with_headers=with_headers))
         return {tp: batch for tp, batch in columns.items() if batch.num_rows}
+
+    @property
+    def buffer(self) -> FetchBuffer:
+        """What is here and was not taken yet; for the thread that polls."""
+        return self._core.buffer
 
     def can_take(self) -> bool:
         """Whether poll has nothing to do but to hand out records that are here, in any thread."""
@@ -302,14 +308,6 @@ class AsyncConsumer:
         if driver is None or self._callbacks or self._supervisor.failure is not None:
             return False
         return self._core.can_take(driver.time())
-
-    def has_fetches(self) -> bool:
-        """Whether `take_arrow` would find something: what is stored of paused partitions does not count."""
-        return self._core.buffer.has_takeable
-
-    def made_room(self) -> bool:
-        """Whether what was taken leaves room for another fetch: call `taken` then. In any thread."""
-        return self._core.buffer.made_room()
 
     def taken(self) -> None:
         """Records were taken: fetch more. On the loop."""
@@ -320,6 +318,7 @@ class AsyncConsumer:
         """poll was called. Raises MaxPollIntervalExceededError, IllegalStateError."""
         if self._closed:
             raise IllegalStateError("the consumer is closed")
+        self.buffer.handed_out()
         if self._driver is not None:
             took_ms = self._core.polled(self._driver.time())
             if took_ms is not None:
@@ -374,35 +373,39 @@ class AsyncConsumer:
 
     async def step_of(self, task: "asyncio.Task[T]") -> "asyncio.Task[T] | CallbackDue":
         """Wait until `task` is done, or a callback of the user's is due."""
-        while not task.done():
+        while True:
             due = self._callbacks.next()
             if due is not None:
                 return due
+            if task.done():
+                return task
             self._news.clear()
             news = asyncio.ensure_future(self._news.wait())
             await asyncio.wait({task, news}, return_when=asyncio.FIRST_COMPLETED)
             news.cancel()
-        return task
 
     # inside
 
     async def _served(self, ready: Callable[[], T], timeout_s: float) -> T | None:
         self.polled()
         deadline = Deadline(timeout_s * 1000)
-        while True:
-            found = await self.step(ready, deadline)
-            if not isinstance(found, CallbackDue):
-                return found
-            await found.make()
+        try:
+            while True:
+                found = await self.step(ready, deadline)
+                if not isinstance(found, CallbackDue):
+                    return found
+                await found.make()
+        except BaseException as error:
+            if not isinstance(error, Exception):  # the user's code was interrupted, and gets nothing
+                self.buffer.put_back()
+            raise
 
     async def _serve(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` to its end, making the calls into the user's code that it needs."""
         task = asyncio.ensure_future(work)
         try:
-            while not task.done():
-                due = await self.step_of(task)
-                if isinstance(due, CallbackDue):
-                    await due.make()
+            while isinstance(due := await self.step_of(task), CallbackDue):
+                await due.make()
             await task
         except asyncio.CancelledError:
             task.cancel()
@@ -466,6 +469,8 @@ class AsyncConsumer:
     def _called(self, ticket: Any, error: Exception | None) -> None:
         if self._driver is not None:
             self._driver.feed(self._core.called, ticket, error)
+        if self._stopped and error is not None:  # no poll comes that could raise it
+            log.error("a callback failed while the consumer was closed: %r", error, exc_info=error)
 
     async def _wait(self, deadline: Deadline) -> None:
         try:

@@ -19,7 +19,7 @@ from ottla.client.core.consumer.core import ConsumerCore
 from ottla.client.core.consumer.fetched import Decoding
 from ottla.client.core.consumer.intents import CallUser, WakePoll
 from ottla.client.core.consumer.states import State
-from ottla.client.core.intents import Ask, Broker, Channel, Connect, Finish, RefreshMetadata
+from ottla.client.core.intents import Ask, Broker, Channel, Connect, Finish, GiveUp, RefreshMetadata
 from ottla.client.core.intents import Coordinator as GroupCoordinator
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.errors import DisconnectedError, RequestTimeoutError
@@ -152,6 +152,7 @@ class Wire:
         self._is_busy = False
         self._arrived: deque[Ask] = deque()
         self._out: list[Ask] = []
+        self._given_up: set[int] = set()
         self._last_s = 0.0
 
     def send(self, ask: Ask) -> None:
@@ -161,6 +162,15 @@ class Wire:
         self._world.after(self._in_order(), lambda: self._arrive(life, ask))
         self._world.after(ask.timeout_ms / 1000, lambda: self._time_out(life, ask))
 
+    def give_up(self, ticket: Any) -> None:
+        """No answer to this shall come. It has left already, or never will."""
+        for ask in self._out:
+            if ask.ticket is ticket:
+                self._given_up.add(id(ask))
+                if self._world.rng.random() < 0.5:
+                    self._out.remove(ask)
+                    return
+
     def cut(self, reason: DisconnectedError | RequestTimeoutError) -> None:
         """The connection is lost, and with it every request that has no answer. Some may have been heard."""
         self._life += 1
@@ -168,7 +178,8 @@ class Wire:
         self._arrived.clear()
         out, self._out = self._out, []
         for ask in out:
-            self._member.do(self._member.core.failed, ask.ticket, reason)
+            if id(ask) not in self._given_up:
+                self._member.do(self._member.core.failed, ask.ticket, reason)
 
     def _in_order(self) -> float:
         at_s = max(self._last_s, self._world.now_s + self._world.delay_s())
@@ -181,8 +192,9 @@ class Wire:
 
     def _arrive(self, life: int, ask: Ask) -> None:
         if life == self._life:
-            self._arrived.append(ask)
-            self._process()
+            if ask in self._out:  # else it never left
+                self._arrived.append(ask)
+                self._process()
         elif self._world.rng.random() < 0.5:  # the broker had read it before the connection was lost
             self._answer(ask, lambda answer: None)
 
@@ -213,7 +225,8 @@ class Wire:
     def _deliver(self, life: int, ask: Ask, answer: Any) -> None:
         if life == self._life and ask in self._out:
             self._out.remove(ask)
-            self._member.answered(ask, answer)
+            if id(ask) not in self._given_up:
+                self._member.answered(ask, answer)
 
 
 class Member:
@@ -397,6 +410,9 @@ class Member:
                 self._joins += intent.api is ApiKey.JOIN_GROUP
                 self._asked_as[id(intent)] = self._standing(intent)
                 self._wires[channel].send(intent)
+            case GiveUp(ticket):
+                for wire in self.wires:
+                    wire.give_up(ticket)
             case RefreshMetadata(None):
                 world.after(world.delay_s(), self.learn)
             case RefreshMetadata(ticket):

@@ -23,7 +23,7 @@ from ottla.client.core.consumer.group_protocol import assignors, encode_one
 from ottla.client.core.consumer.intents import CallUser, ReadClock
 from ottla.client.core.consumer.offset_reset import OffsetReset
 from ottla.client.core.consumer.positions import PartitionState
-from ottla.client.core.intents import Ask, Connect, Finish, RefreshMetadata, Say
+from ottla.client.core.intents import Ask, Connect, Finish, GiveUp, RefreshMetadata, Say
 from ottla.client.core.metadata import ClusterSnapshot, Node, PartitionInfo, TopicInfo
 from ottla.client.errors import ClientError
 from ottla.wire.apis import ApiKey
@@ -76,6 +76,7 @@ class Rig:
         self.known = ClusterSnapshot()
         self.asks: list[Ask] = []
         self.refreshes: list[RefreshMetadata] = []
+        self.given_up: list[Ticket] = []
         self.calls: list[CallUser] = []
         self.finished: dict[object, Finish] = {}
         self.said: list[str] = []
@@ -230,6 +231,9 @@ class Rig:
                 self.core.connected(node_id, channel, self.now_s)
             case Ask():
                 self.asks.append(intent)
+            case GiveUp(ticket):
+                self.given_up.append(ticket)
+                self.asks = [ask for ask in self.asks if ask.ticket is not ticket]
             case RefreshMetadata(Ticket()):
                 self.refreshes.append(intent)
             case ReadClock(ticket):

@@ -214,3 +214,76 @@ def test_o4_positions_are_committed_before_they_are_given_up_but_not_for_ever() 
     rig.run_callback()
     assert revoked == [[A]]
     assert "positions were not committed before they were given up" in "".join(rig.said)
+
+
+def test_o1_who_leaves_without_partitions_waits_for_what_was_begun_before() -> None:
+    rig = Rig({"group.id": "g", "enable.auto.commit": False})
+    rig.subscribe("t")
+    rig.become_stable()
+    heard: list[object] = []
+    for at in (5, 6):
+        rig.do(rig.core.commit_async, {A: OffsetAndMetadata(at)}, lambda tps, error: heard.append(error))
+    rig.do(rig.core.close, "close", True)
+    for at in (5, 6):
+        assert offsets(rig) == {0: at}
+        assert not rig.asked(ApiKey.LEAVE_GROUP)
+        rig.answer(ApiKey.OFFSET_COMMIT, answer())
+    assert rig.asked(ApiKey.LEAVE_GROUP)
+    rig.run_all_callbacks()
+    assert heard == [None, None]
+
+
+@pytest.mark.parametrize("by_group", [True, False])
+def test_o1_a_close_that_cannot_wait_longer_tells_who_waits_for_a_commit(by_group: bool) -> None:
+    rig = member() if by_group else by_hand()
+    heard: list[object] = []
+    rig.do(rig.core.commit_async, _AT_5, lambda tps, error: heard.append(error))
+    rig.do(rig.core.close, "close", True)
+    rig.wait(30)
+    rig.run_all_callbacks()
+    assert [type(error) for error in heard] == [RequestTimeoutError]
+
+
+def test_o1_what_nobody_waits_for_does_not_leave_behind_what_is_asked_after_it() -> None:
+    rig = by_hand()
+    rig.do(rig.core.commit, "first", _AT_5, 1_000)
+    first = rig.asked(ApiKey.OFFSET_COMMIT)[0]
+    rig.wait(1)
+    assert isinstance(rig.finished["first"].error, RequestTimeoutError)
+    assert not rig.given_up, "it may still be carried out"
+    rig.do(rig.core.commit, "second", {A: OffsetAndMetadata(6)}, 60_000)
+    assert rig.given_up == [first.ticket]
+    assert offsets(rig) == {0: 6}
+    rig.do(rig.core.failed, first.ticket, DisconnectedError("it was under way already"))
+    rig.answer(ApiKey.OFFSET_COMMIT, answer())
+    assert rig.finished["second"].error is None
+
+
+def test_o1_a_commit_that_was_broken_off_does_not_keep_the_next_one_waiting() -> None:
+    rig = by_hand()
+    rig.do(rig.core.commit, "first", _AT_5, 60_000)
+    rig.do(rig.core.abandoned, "first")
+    rig.do(rig.core.commit, "second", {A: OffsetAndMetadata(6)}, 60_000)
+    assert offsets(rig) == {0: 6}
+
+
+def test_o1_an_asynchronous_commit_is_never_given_up() -> None:
+    rig = by_hand()
+    rig.do(rig.core.commit_async, _AT_5, None)
+    rig.do(rig.core.commit, "call", {A: OffsetAndMetadata(6)}, 60_000)
+    rig.wait(20)
+    assert offsets(rig) == {0: 5}
+
+
+def test_o4_automatic_commits_do_not_pile_up_while_the_coordinator_is_silent() -> None:
+    rig = member(auto=True)
+    rig.state(A).seek(1)
+    for at in range(2, 20):
+        rig.state(A).position = at
+        rig.wait(6)
+        rig.poll()
+    assert offsets(rig) == {0: 2}
+    rig.answer(ApiKey.OFFSET_COMMIT, answer())
+    rig.wait(6)
+    rig.poll()
+    assert offsets(rig) == {0: 19}, "the next one says where the user is now"

@@ -443,3 +443,39 @@ def test_a_follower_does_not_count_partitions() -> None:
     rig.learn(snapshot(t=5))
     assert rig.core.rejoin_reason is None
     assert rig.core.positions.assignment == partitions("t", 0)
+
+
+def test_g11_a_joingroup_does_not_leave_behind_the_end_of_the_membership_that_it_was_for() -> None:
+    rig = Rig(_GROUP)
+    rig.subscribe("t")
+    rig.poll()
+    [ask] = rig.asked(ApiKey.JOIN_GROUP)
+    rig.do(rig.core.unsubscribe, "call")
+    assert rig.finished["call"].error is None
+    assert rig.given_up == [ask.ticket]
+
+
+def test_g11_a_syncgroup_of_a_generation_that_went_on_without_the_member_is_given_up() -> None:
+    rig = Rig(_GROUP)
+    rig.subscribe("t")
+    rig.poll()
+    rig.join(1)
+    [ask] = rig.asked(ApiKey.SYNC_GROUP)
+    rig.wait(0.06)
+    rig.refuse(ApiKey.HEARTBEAT, ErrorCode.UNKNOWN_MEMBER_ID, HeartbeatResponse)
+    assert rig.given_up == [ask.ticket]
+
+
+def test_g10_a_leavegroup_that_nobody_waits_for_does_not_come_behind_the_next_joingroup() -> None:
+    rig = Rig(_GROUP)
+    rig.subscribe("t")
+    rig.become_stable(A)
+    rig.do(rig.core.unsubscribe, "call")
+    [ask] = rig.asked(ApiKey.LEAVE_GROUP)
+    rig.wait(6)
+    assert rig.finished["call"].error is None
+    rig.do(rig.core.unsubscribed)
+    rig.subscribe("t")
+    rig.poll()
+    assert rig.asked(ApiKey.JOIN_GROUP)
+    assert rig.given_up == [ask.ticket]

@@ -3,6 +3,9 @@
 One commit is on its way at a time, in the order they were asked for: an older one never overtakes a newer one. A
 commit belongs to the membership that it was asked in. When the member has joined again meanwhile, it is still good if
 every partition of it was this member's all the time, as in a cooperative rebalance; else it has failed.
+
+A commit that nobody waits for any more (its time is over, or its caller was interrupted) may still be carried out.
+When the next one is to be sent it is given up, so that it cannot leave late and undo the newer one.
 """
 
 from collections import deque
@@ -72,7 +75,10 @@ class Commits:
         #: When the next automatic commit is due; None where there are none.
         self.due_s: float | None = 0.0 if self._enabled else None
         self._queue: deque[_Commit] = deque()
+        #: The commit that is on its way, always the first of the queue, and the ticket of its request.
         self._asked: _Commit | None = None
+        self._ticket: Ticket | None = None
+        self._automatic: _Commit | None = None
 
     # what is asked for
 
@@ -83,13 +89,17 @@ class Commits:
         self.advance(now_s)
 
     def abandoned(self, call: object) -> None:
-        """Nobody waits for it any more. What is on its way may still be carried out; it is not tried again."""
+        """Nobody waits for it any more: it is not tried again."""
         for commit in self._queue:
             if commit.call is call:
                 commit.done = None
 
     def in_background(self, offsets: Offsets | None, callback: OnCommit | None, now_s: float) -> None:
         """Commit once; `callback` is called by a later poll."""
+        self._begin_in_background(offsets, callback)
+        self.advance(now_s)
+
+    def _begin_in_background(self, offsets: Offsets | None, callback: OnCommit | None) -> _Commit:
         wanted = self._shared.positions.committable() if offsets is None else dict(offsets)
 
         def done(error: Exception | None, now_s: float) -> None:
@@ -99,8 +109,7 @@ class Commits:
             if callback is not None:
                 self._shared.call_user(NOBODY_WAITS, callback, wanted, error)
 
-        self._add(wanted, done, None)
-        self.advance(now_s)
+        return self._add(wanted, done, None)
 
     def before_giving_up(self, over: Callable[[float], None], now_s: float) -> None:
         """Commit, if automatically, before a rebalance or the end; a failure is logged, it means reading again.
@@ -113,17 +122,30 @@ class Commits:
                 self._shared.say(intents.WARNING, "positions were not committed before they were given up: %s", error)
             over(now_s)
 
+        is_heard = self._member.in_generation or not self._shared.subscription.by_group
         deadline_s = now_s + self._shared.config.session_timeout_ms / 3000
-        self._add(None if self._enabled else {}, done, deadline_s)
+        self._add(None if self._enabled and is_heard else {}, done, deadline_s)
         self.advance(now_s)
+
+    def before_leaving(self, over: Callable[[float], None], now_s: float) -> None:
+        """As `before_giving_up`; it is the end of all commits: what is not over by then has failed."""
+
+        def end(now_s: float) -> None:
+            for commit in self._queue:
+                commit.settle(_too_late(commit), now_s)
+            over(now_s)
+
+        self.before_giving_up(end, now_s)
 
     def automatic(self, now_s: float, *, is_stable: bool) -> None:
         """Commit, if it is time, what earlier polls have returned. Only in poll: nobody takes records meanwhile."""
         if self.due_s is None or now_s < self.due_s:
             return
         self.due_s = now_s + self._interval_s
-        if is_stable and self._shared.positions.committable():
-            self.in_background(None, None, now_s)
+        is_under_way = self._automatic is not None and self._automatic.done is not None
+        if is_stable and not is_under_way and self._shared.positions.committable():
+            self._automatic = self._begin_in_background(None, None)
+            self.advance(now_s)
 
     def begin(self, now_s: float) -> None:
         """The first interval begins."""
@@ -144,9 +166,14 @@ class Commits:
 
     def advance(self, now_s: float) -> float | None:
         """Send the next commit, and give up what has taken too long; when to do it again."""
-        while self._queue and self._asked is None:
+        while self._queue:
             commit = self._queue[0]
-            if commit.done is None or not commit.offsets:
+            if self._asked is not None:
+                if commit.done is not None or len(self._queue) == 1:
+                    break
+                self._shared.intend(intents.GiveUp(self._ticket))
+                self._asked = None
+            elif commit.done is None or not commit.offsets:
                 self._over(commit, None, now_s)
             elif commit.not_before_s <= now_s:
                 self._attempt(commit, now_s)
@@ -166,7 +193,7 @@ class Commits:
             return
         shared = self._shared
         self._asked = commit
-        ticket = shared.eras.of_member(Call.COMMIT, commit)
+        ticket = self._ticket = shared.eras.of_member(Call.COMMIT, commit)
         request = commit_request(self._member.metadata, commit.offsets)
         shared.ask_coordinator(ticket, ApiKey.OFFSET_COMMIT, request, cap=LAST_VERSION_WITH_NAMES)
 
@@ -184,8 +211,9 @@ class Commits:
 
     def answered(self, ticket: Ticket, answer: OffsetCommitResponse, now_s: float) -> None:
         """Told whatever the era: somebody waits for this commit. What it says of the membership counts in its era."""
-        commit: _Commit = ticket.about
-        self._asked = None
+        if ticket is not self._ticket or self._asked is None:
+            return  # it was given up
+        commit, self._asked = self._asked, None
         refused = [
             (code_of(p.error_code), f"group {self._shared.group_id}, {topic.name}-{p.partition_index}")
             for topic in answer.topics
@@ -212,8 +240,9 @@ class Commits:
 
     def unanswered(self, ticket: Ticket, error: ClientError, now_s: float) -> None:
         """Nobody knows whether it was carried out; to do it again does no harm."""
-        self._asked = None
-        self._failed(ticket.about, error, now_s, again=error.retriable)
+        if ticket is self._ticket and self._asked is not None:
+            commit, self._asked = self._asked, None
+            self._failed(commit, error, now_s, again=error.retriable)
 
     def _failed(self, commit: _Commit, error: ClientError, now_s: float, *, again: bool) -> None:
         if again and commit.deadline_s is not None and commit.done is not None:

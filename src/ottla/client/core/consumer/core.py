@@ -177,7 +177,7 @@ class ConsumerCore(Core):
         if self.subscription.by_group:
             self.membership.leave(call, "the consumer was closed", now_s, tell=leave_group)
         else:
-            self._commits.before_giving_up(lambda now_s: self.intend(intents.Finish(call)), now_s)
+            self._commits.before_leaving(lambda now_s: self.intend(intents.Finish(call)), now_s)
         self._advance(now_s)
 
     def depart(self, call: object, now_s: float) -> None:
@@ -232,6 +232,7 @@ class ConsumerCore(Core):
 
     def answered(self, ticket: Ticket, answer: Any, now_s: float) -> None:
         """A request was answered."""
+        self._shared.heard(ticket)
         if ticket.call is Call.FETCH:
             self._fetching.counted(ticket, answer)
         if ticket.call is Call.COMMIT:
@@ -244,6 +245,7 @@ class ConsumerCore(Core):
 
     def failed(self, ticket: Ticket, error: ClientError, now_s: float) -> None:
         """A request has no answer."""
+        self._shared.heard(ticket)
         if ticket.call is Call.FETCH:
             self._fetching.lost(ticket, error, now_s)
         if ticket.call is Call.COMMIT:
@@ -315,6 +317,7 @@ class ConsumerCore(Core):
             self._fetching.advance(now_s),
             self._shared.advance(now_s),
         ]
+        self._shared.give_up_old()
         due_s = self._commits.due_s
         if due_s is not None and self.watch.in_poll and due_s > now_s:
             times.append(due_s)

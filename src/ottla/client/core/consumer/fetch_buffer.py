@@ -6,12 +6,13 @@ from, its mark says how it stood: `put_back` undoes a take that did not come to 
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
 from ottla.client.core.consumer.fetched import FetchedPartition
+from ottla.client.core.consumer.positions import UNKNOWN_EPOCH, PartitionState
 
 T = TypeVar("T")
 
@@ -33,6 +34,50 @@ class _Mark(NamedTuple):
             state.taken_fetches, state.taken_bytes = self.taken_fetches, self.taken_bytes
 
 
+class OneByOne:
+    """The records of one poll, for a `for` loop. Until it has got them all, `got` says how far it is in each partition.
+
+    So what it has not got is not committed. When the loop is left early, the next poll goes on where it was left.
+    """
+
+    def __init__(self, marks: list[_Mark], records: list[ConsumerRecord]) -> None:
+        self._records = records
+        self._parts: dict[tuple[str, int], tuple[PartitionState, int]]
+        self._parts = {mark.fetch.state.tp: (mark.fetch.state, mark.fetch.state.version) for mark in marks}
+        for mark in reversed(marks):
+            if not mark.fetch.is_void:
+                mark.fetch.state.got = mark.position, mark.position_epoch
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Ends early when the user has sought or paused a partition meanwhile: what comes then is poll's to say."""
+        tp: tuple[str, int] = ("", -1)
+        for record in self._records:
+            if record.partition != tp[1] or record.topic != tp[0]:
+                tp = TopicPartition(record.topic, record.partition)
+                state, version = self._parts[tp]
+            if state.got is None or state.version != version or state.paused:
+                return
+            state.got = record.offset + 1, UNKNOWN_EPOCH if record.leader_epoch is None else record.leader_epoch
+            yield record
+        self._end()
+
+    @property
+    def is_left(self) -> bool:
+        """Whether there are records that the loop has not got."""
+        return any(state.got is not None for state, _ in self._parts.values())
+
+    def go_on(self) -> None:
+        """All was put back: leave out what the loop has got."""
+        for state, _ in self._parts.values():
+            if state.got is not None:
+                state.position, state.position_epoch = state.got
+        self._end()
+
+    def _end(self) -> None:
+        for state, _ in self._parts.values():
+            state.got = None
+
+
 class FetchBuffer:
     """The fetches of all partitions of one consumer."""
 
@@ -43,6 +88,7 @@ class FetchBuffer:
         self._marks: list[_Mark] = []
         #: Those that get another order.
         self._moving: list[FetchedPartition] = []
+        self._loop: OneByOne | None = None
 
     def __bool__(self) -> bool:
         return bool(self._fetches)
@@ -64,8 +110,17 @@ class FetchBuffer:
         state.added_bytes += fetch.size_bytes
         self._fetches.append(fetch)
 
+    def one_by_one(self, records: list[ConsumerRecord]) -> Iterator[ConsumerRecord]:
+        """What was taken last, for a `for` loop that may be left before its end."""
+        self._loop = OneByOne(self._marks, records)
+        return iter(self._loop)
+
     def handed_out(self) -> None:
-        """The user has got what was taken."""
+        """The user has got what was taken; in a loop that was left, what the loop has got."""
+        loop, self._loop = self._loop, None
+        if loop is not None and loop.is_left:
+            self.put_back()
+            loop.go_on()
         self._marks = []
 
     def put_back(self) -> None:
@@ -138,7 +193,8 @@ class FetchBuffer:
         self._moving = list(self._fetches)
         for _ in self._moving:
             self._fetches.popleft()
-        self._fetches.extendleft(sorted(reversed(self._moving), key=lambda fetch: fetch.state is not failed.state))
+        ordered = sorted(self._moving, key=lambda fetch: fetch.state is failed.state)
+        self._fetches.extendleft(reversed(ordered))
         self._moving = []
 
     def _drop(self, fetch: FetchedPartition) -> None:

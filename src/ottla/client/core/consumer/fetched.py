@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.errors import CorruptDataError
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
-from ottla.client.core.consumer.positions import UNKNOWN_EPOCH, PartitionState
+from ottla.client.core.consumer.positions import PartitionState
 from ottla.client.errors import CorruptRecordsError, SerializationError
 from ottla.client.serdes import Deserializer
 from ottla.wire.batch import BatchHeader, CorruptBatchError, iter_headers, parse_end_txn_marker

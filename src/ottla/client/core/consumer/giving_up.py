@@ -67,17 +67,21 @@ class GivingUp:
         """Stop, and tell nobody."""
         self._end(gone=self.is_calling)
 
-    def begin(self, partitions: Iterable[TopicPartition], now_s: float) -> None:
-        """Give these up. One that has begun ends here: what the user was told of is gone, the rest stays."""
+    def begin(self, partitions: Iterable[TopicPartition], now_s: float, *, leaving: bool = False) -> None:
+        """Give these up. One that has begun ends here: what the user was told of is gone, the rest stays.
+
+        When the member is `leaving`, commits are waited for also if there is nothing to give up.
+        """
         self._end(gone=self.is_calling)
         self._partitions = frozenset(partitions) & self._shared.positions.assignment
-        if not self._partitions:
-            self._over(None, now_s)
-        elif self._member.in_generation:
+        if leaving or (self._partitions and self._member.in_generation):
             self.step = Step.COMMITTING
             self._number += 1
             number = self._number
-            self._commits.before_giving_up(lambda now_s: self._committed(number), now_s)
+            commit = self._commits.before_leaving if leaving else self._commits.before_giving_up
+            commit(lambda now_s: self._committed(number), now_s)
+        elif not self._partitions:
+            self._over(None, now_s)
         else:
             self.step = Step.WAITING
 
@@ -93,7 +97,7 @@ class GivingUp:
         function = subscription.on_revoked
         if not self._member.in_generation:
             function = subscription.on_lost or subscription.on_revoked
-        if function is not None:
+        if function is not None and self._partitions:
             self.step = Step.CALLING
             self._ticket = CallbackTicket("partitions are given up")
             self._shared.call_user(self._ticket, function, sorted(self._partitions))

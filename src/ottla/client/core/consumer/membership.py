@@ -124,7 +124,7 @@ class Membership:
         self._taking = None
         self._leave_until_s = None
         self._move(Input.LEAVE)
-        self._giving_up.begin(self._shared.positions.assignment, now_s)
+        self._giving_up.begin(self._shared.positions.assignment, now_s, leaving=True)
 
     def depart(self, call: object, reason: str, now_s: float) -> None:
         """Leave now; no callback, no commit."""
@@ -469,7 +469,7 @@ class Membership:
     def _lose(self, now_s: float) -> None:
         """Whatever it still has belongs to others by now; then it joins again."""
         self._not_before_s = now_s + self._backoff.next_ms() / 1000
-        self._giving_up.begin(self._shared.positions.assignment, now_s)
+        self._giving_up.begin(self._shared.positions.assignment, now_s, leaving=bool(self._leavers))
 
     def _refused(self, error: ClientError) -> None:
         """The coordinator's answer, or the lack of one, is final: poll raises it."""

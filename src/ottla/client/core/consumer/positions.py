@@ -23,6 +23,7 @@ class PartitionState:
         "added_fetches",
         "assignment",
         "fetch_offset",
+        "got",
         "halted",
         "high_watermark",
         "last_stable_offset",
@@ -49,6 +50,8 @@ class PartitionState:
         self.position = NO_POSITION
         #: Leader epoch of the last record the user got, or of the committed offset.
         self.position_epoch = UNKNOWN_EPOCH
+        #: Position and epoch behind what a `for` loop has got of the last poll; None when it has got everything.
+        self.got: tuple[int, int] | None = None
         #: Offset of the next fetch; ahead of `position` by what is buffered.
         self.fetch_offset = NO_POSITION
         #: Leader epoch at which the position was last found to be in the log.
@@ -82,9 +85,15 @@ class PartitionState:
         """Their bytes."""
         return self.added_bytes - self.taken_bytes
 
+    @property
+    def next_offset(self) -> int:
+        """The position as the user sees it: behind what it has got."""
+        return self.position if self.got is None else self.got[0]
+
     def seek(self, offset: int, epoch: int = UNKNOWN_EPOCH) -> None:
         """Go on at `offset`; what was fetched is void."""
         self.version += 1
+        self.got = None
         self.position = self.fetch_offset = offset
         self.position_epoch = epoch
         self.reset_to_ms = None
@@ -102,10 +111,9 @@ class PartitionState:
         self.reset_to_ms = timestamp_ms
 
     def committable(self) -> OffsetAndMetadata | None:
-        """The position as it would be committed."""
-        if self.position == NO_POSITION:
-            return None
-        return OffsetAndMetadata(self.position, "", self.position_epoch)
+        """The position as it would be committed: behind what the user has got."""
+        offset, epoch = self.got or (self.position, self.position_epoch)
+        return None if offset == NO_POSITION else OffsetAndMetadata(offset, "", epoch)
 
 
 class Positions:

@@ -9,7 +9,7 @@ from ottla.client.config.consumer import ConsumerConfig
 from ottla.client.core import intents
 from ottla.client.core.backoff import Backoff
 from ottla.client.core.consumer.connections import Connections
-from ottla.client.core.consumer.era import Eras, Ticket
+from ottla.client.core.consumer.era import Call, Eras, Ticket
 from ottla.client.core.consumer.failures import Failures
 from ottla.client.core.consumer.fetch_buffer import FetchBuffer
 from ottla.client.core.consumer.intents import CallUser, WakePoll
@@ -22,6 +22,9 @@ from ottla.wire.apis import ApiKey
 
 #: The ticket of a call into the user's code that nothing waits for.
 NOBODY_WAITS = None
+#: What changes the group. When the member is another one by now, it must not leave late: a JoinGroup would bring a
+#: member into the group that has left it, or take a static one's place from itself.
+_CHANGE_THE_GROUP = frozenset({Call.JOIN, Call.SYNC, Call.LEAVE})
 
 
 class Shared:
@@ -50,6 +53,8 @@ class Shared:
         self.connections = Connections()
         self._refresh_at_s: float | None = None
         self._refreshed_s = -1.0
+        #: Requests that change the group and have no answer yet.
+        self._changing: list[Ticket] = []
 
     @property
     def group_id(self) -> str:
@@ -86,9 +91,21 @@ class Shared:
         channel: intents.Channel = intents.Channel.COORDINATOR,
     ) -> None:
         """Ask the group's coordinator."""
+        if ticket.call in _CHANGE_THE_GROUP:
+            self._changing.append(ticket)
         to = Coordinator(CoordinatorKind.GROUP, self.group_id, channel)
         timeout_ms = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
         self.intend(intents.Ask(ticket, to, api, message, timeout_ms, cap))
+
+    def heard(self, ticket: Ticket) -> None:
+        """A request was answered, or has failed."""
+        self._changing = [other for other in self._changing if other is not ticket]
+
+    def give_up_old(self) -> None:
+        """Give up what was asked as another member, so that it does not come behind what is asked now."""
+        for ticket in [ticket for ticket in self._changing if not self.eras.holds(ticket)]:
+            self.heard(ticket)
+            self.intend(intents.GiveUp(ticket))
 
     def ask_leader(
         self, ticket: Ticket, broker: intents.Broker, api: ApiKey, message: tuple[Any, ...], timeout_ms: float
