@@ -30,8 +30,6 @@ _ELSEWHERE: dict[str, tuple[str, ...] | str] = {
     "consumer/consumer.py": ("consumer/test_polls_that_hang.py", "consumer/test_cancellation.py"),
     # rules of the consumer's core that only show with others of them
     "core/consumer/core.py": ("core/consumer/test_group_model.py",),
-    "core/consumer/fetch_buffer.py": ("core/consumer/test_bad_records.py", "consumer/test_fetch_answers.py"),
-    "core/consumer/fetching.py": ("consumer/test_fetch_answers.py", "core/consumer/test_bad_records.py"),
     "core/consumer/giving_up.py": ("core/consumer/test_group_model.py",),
     "core/consumer/positions.py": ("core/consumer/test_resets.py", "core/consumer/test_validation.py"),
     "core/consumer/shared.py": ("core/consumer/test_group_model.py",),

@@ -1,5 +1,7 @@
 """SPEC C3–C5: what is fetched from whom, and what an answer means. The whole core, in virtual time; no broker."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from ottla.base.types import TopicPartition
@@ -40,7 +42,9 @@ def fetched(*parts: PartitionData, session: int = _SESSION) -> FetchResponse:
     return FetchResponse(session_id=session, responses=(FetchableTopicResponse(TOPIC_ID, "t", parts),))
 
 
-def reading(*tps: TopicPartition, known: ClusterSnapshot | None = None, **config: object) -> Rig:
+def reading(
+    *tps: TopicPartition, known: ClusterSnapshot | None = None, config: Mapping[str, object] | None = None
+) -> Rig:
     """Partitions that are read from offset 0 on."""
     rig = Rig(config, known=known)
     rig.assign(*tps)
@@ -95,7 +99,7 @@ def test_c3_two_fetches_of_a_partition_are_stored_at_most() -> None:
 
 
 def test_c3_one_fetch_is_stored_when_it_fills_the_store() -> None:
-    rig = reading(A, **{"fetch.max.bytes": 1})
+    rig = reading(A, config={"fetch.max.bytes": 1})
     rig.answer(ApiKey.FETCH, fetched(brought(0, 0)))
     assert not rig.asked(ApiKey.FETCH)
 
@@ -244,7 +248,7 @@ def test_c3_a_position_out_of_range_is_replaced_when_what_is_stored_was_taken() 
 
 
 def test_c3_a_position_out_of_range_without_a_policy_is_told_until_the_user_seeks() -> None:
-    rig = reading(A, **{"auto.offset.reset": "none"})
+    rig = reading(A, config={"auto.offset.reset": "none"})
     for _ in range(2):
         rig.answer(ApiKey.FETCH, fetched(refused(0, ErrorCode.OFFSET_OUT_OF_RANGE)))
         assert [type(error) for error in rig.raised()] == [OffsetOutOfRangeError]
