@@ -118,6 +118,19 @@ def test_what_was_answered_survives_a_loss_of_power() -> None:
     assert again.next_producer_id() > producer_id
 
 
+def test_p2_an_id_is_handed_out_when_its_block_is_on_the_device_and_not_before() -> None:
+    """The simulator's find: two producers got one id, and a record of one passed for a duplicate of the other's."""
+    storage = MemoryStorage()
+    metadata = _open(storage)
+    storage.refuses = lambda action, name: action == "sync"
+    with pytest.raises(StorageError):
+        metadata.next_producer_id()
+    storage.refuses = None
+    first = metadata.next_producer_id()
+    left = storage.after_power_loss(lambda name, synced, size: synced)
+    assert _open(left).next_producer_id() > first
+
+
 def test_a_directory_belongs_to_one_node_of_one_cluster(tmp_path: Path) -> None:
     disk, rng = DirectoryDisk(tmp_path), Random(1)
     made = load_or_create(disk, rng, node_id=1, cluster_id=None)

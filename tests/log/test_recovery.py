@@ -1,6 +1,7 @@
 """Opening a directory after every kind of end (SPEC P7, T13; the issue: a torn tail is cut, an index is rebuilt)."""
 
 import zlib
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -67,6 +68,38 @@ def test_a_death_in_the_middle_of_a_roll_leaves_all_that_was_acknowledged(torn: 
     found = open_log(left_over.after_kill(), SMALL, recovery_point=log.recovery_point)
     assert every_batch(found) == before
     assert append(found, idempotent(number - 1, size=50)).base_offset == number - 1
+
+
+@pytest.mark.parametrize("step", range(8))
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("stays", [False, True])
+def test_a_roll_that_fails_at_any_step_costs_nothing_that_is_acknowledged(step: int, clean: bool, stays: bool) -> None:
+    """The simulator's find: it left an empty segment, the one before went on, and the next start cut that one there."""
+    storage, number = MemoryStorage(), 0
+    log = open_log(storage, SMALL)
+    while log._segments.active.size_bytes < 1_700:
+        append(log, idempotent(number, size=50))
+        number += 1
+    calls = 0
+
+    def refuses(action: str, name: str) -> bool:
+        nonlocal calls
+        calls += action in ("open", "append", "truncate", "write")
+        return calls > step or (stays and action == "delete")
+
+    storage.refuses = refuses
+    with suppress(StorageError):  # the last steps are those of the append
+        append(log, idempotent(number, size=400))
+    storage.refuses = None
+    number = log.end_offset
+    append(log, idempotent(number, size=50))  # there is room for it in the old segment
+    append(log, idempotent(number + 1, size=400))
+    acknowledged = every_batch(log)
+    if clean:
+        log.close()
+    found = open_log(storage.after_kill(), SMALL, clean=clean, recovery_point=log.end_offset if clean else 0)
+    assert every_batch(found) == acknowledged
+    assert found.findings.truncated_bytes == 0
 
 
 @settings(max_examples=150)

@@ -1,8 +1,8 @@
 """Opening a partition's directory: after a clean stop, after kill -9, after a loss of power.
 
 Theory of operation. The recovery point is an offset: records below it are on the device. After a clean stop that is
-every record. First, files that a dead process left half done are removed. Then one pass goes over the segments, oldest
-first, and does one of two things with each:
+every record. First, files are removed that a dead process or a refusing disk has left half done. Then one pass goes
+over the segments, oldest first, and does one of two things with each:
 
 - Check, when the segment may hold unflushed bytes. Every batch from the recovery point on is verified by its CRC. At
   the first bad batch the log is cut, and later segments are removed. The indexes are made again on the way. But when
@@ -114,7 +114,7 @@ def load(
     if (not names or names == [PARTITION_METADATA]) and recovery_point <= log_start_offset:
         return _new(storage, config, now_ms, log_start_offset)
     bases, orphans = _tidy(storage, names)
-    segments = tuple(Segment.load(storage, base, config, now_ms) for base in bases)
+    segments = _without_failed_rolls(storage, [Segment.load(storage, base, config, now_ms) for base in bases])
     first_offset = segments[0].base_offset if segments else log_start_offset
     plan = _plan(segments, frozenset(names), clean, recovery_point)
     producers = _load_producers(storage, segments, first_offset, plan.trusted_offset, now_ms)
@@ -239,6 +239,26 @@ def _tidy(storage: Storage, names: list[str]) -> tuple[tuple[int, ...], frozense
             orphans |= {each for each in found if each is not None}
             storage.delete(name)
     return tuple(bases), frozenset(orphans - {base_offset(name, LOG + DELETED) for name in names})
+
+
+def _without_failed_rolls(storage: Storage, segments: Sequence[Segment]) -> tuple[Segment, ...]:
+    """Remove empty segments that begin before the end of the segment in front of them.
+
+    The disk refused something in the middle of a roll, and then took appends again, to the old segment. That segment
+    must not be cut where the empty one begins: all of its batches are acknowledged.
+    """
+    kept: list[Segment] = []
+    leftovers: list[Segment] = []
+    for segment in segments:
+        failed = segment.size_bytes == 0 and bool(kept) and _reaches(kept[-1], segment.base_offset)
+        (leftovers if failed else kept).append(segment)
+    delete_segments(storage, leftovers)
+    return tuple(kept)
+
+
+def _reaches(segment: Segment, offset: int) -> bool:
+    """Whether the segment has a batch with this offset, or a later one."""
+    return any(header.last_offset >= offset for _, header in segment.sound_headers(0, ANY_OFFSET))
 
 
 class _Plan(NamedTuple):

@@ -78,12 +78,21 @@ class Segment:
 
     @classmethod
     def create(cls, storage: Storage, base_offset: int, config: LogConfig, now_ms: int) -> "Segment":
-        """A new, empty segment with its three files."""
+        """A new, empty segment with its three files. StorageError when one of them cannot be made.
+
+        Then no file should stay: the segment before goes on, and its batches belong where these files say "later".
+        Where a file stays nevertheless, the next start removes it (`recovery`).
+        """
         segment = cls(storage, base_offset, config, now_ms)
-        segment._log = storage.open(file_name(base_offset, LOG), create=True)
-        segment._log.truncate(0)
-        segment.forget_indexes()
-        segment.save_indexes()
+        try:
+            segment._log = storage.open(file_name(base_offset, LOG), create=True)
+            segment._log.truncate(0)
+            segment.forget_indexes()
+            segment.save_indexes()
+        except StorageError:
+            with suppress(StorageError):
+                delete_segments(storage, [segment])
+            raise
         return segment
 
     @classmethod

@@ -127,6 +127,10 @@ class ClusterMetadata:
             except StorageError:
                 self._producer_ids.append_failed(decision, ErrorCode.KAFKA_STORAGE_ERROR)
                 raise
+        if self._log.needs_flush:
+            # The disk has refused the sync. Without this block the next start would give the same ids once more, and
+            # then one producer's batches pass for duplicates of another's.
+            self._log.flush()
         producer_id = self._producer_ids.next_producer_id()
         if producer_id is None:
             raise StorageError("no block of producer ids is durable")
