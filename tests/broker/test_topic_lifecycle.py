@@ -1,5 +1,6 @@
 """Topics that are made under bad conditions, made again under an old name, or made by an unusual way."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,12 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.broker.wire_client import WireClient
+from tests.broker.records_io import produce
+from tests.broker.wire_client import WireClient, batch
 
 
 async def _create(client: WireClient, name: str, partitions: int) -> int:
@@ -81,6 +84,30 @@ async def test_internal_topics_that_a_client_makes_are_coordinated(client: WireC
     assert (group.error_code, group.group_state) == (ErrorCode.NONE, "Dead")
     made = await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest("x", 1_000))
     assert made.error_code == ErrorCode.NONE
+
+
+async def test_a_broker_killed_while_it_deletes_a_topic_leaves_none_of_its_records(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with AsyncBroker(data_dir=tmp_path / "first") as broker, WireClient(broker) as client:
+        for name in ("gone", "stays"):
+            assert await _create(client, name, 1) == ErrorCode.NONE
+            await produce(client, batch(b"x"), topic=name)
+
+        def killed_here(topics: object) -> None:
+            shutil.copytree(tmp_path / "first", tmp_path / "second")
+
+        broker.node.topics.tell(made=killed_here, deleted=killed_here)
+        await client.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest((DeleteTopicState("gone"),)))
+    assert _directories(tmp_path / "second", "gone") == ["gone-0"]
+    async with AsyncBroker(data_dir=tmp_path / "second") as broker, WireClient(broker) as client:
+        assert list(broker.node.image.topics) == ["stays"]
+        assert _directories(broker.data_dir, "gone") == []
+        assert await _create(client, "gone", 1) == ErrorCode.NONE
+        partition = broker.node.partitions.find("stays", 0)
+        assert partition is not None
+        assert partition.log.end_offset == 1
+    assert "stray" not in caplog.text
 
 
 def test_a_topic_of_an_old_name_keeps_nothing_of_the_old_one_also_over_kill_9() -> None:

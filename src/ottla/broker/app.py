@@ -140,8 +140,8 @@ class BrokerApp:
         if log.end_offset == 0:
             must_hold_no_partitions(disk)
         metadata = ClusterMetadata(log, properties.node_id, clock)
-        metadata.load()
-        partitions.recover(metadata.image)
+        deleted_ids = metadata.load()
+        partitions.recover(metadata.image, deleted_ids)
         self._metadata, self._partitions = metadata, partitions
         timers = Timers(clock, asyncio.get_running_loop())
         return make_node(config, properties, clock, self._rng, timers, metadata, partitions)

@@ -68,20 +68,27 @@ class ClusterMetadata:
         self._clock = clock
         self._producer_ids = ProducerIds(node_id)
 
-    def load(self) -> None:
-        """Apply the whole log; a new one gets its first record. Raises StorageError for a log that cannot be read."""
+    def load(self) -> frozenset[bytes]:
+        """Apply the whole log; a new one gets its first record. Returns the ids of topics that were deleted.
+
+        Raises StorageError for a log that cannot be read.
+        """
         now_ms = self._clock.now_ms()
+        deleted: set[bytes] = set()
         try:
             for batch in replay(self._log):
-                for record in batch.records:
-                    if record.value is not None:
-                        self._apply(record.value, decode_record(record.value), now_ms)
+                for value in (record.value for record in batch.records if record.value is not None):
+                    change = decode_record(value)
+                    self._apply(value, change, now_ms)
+                    if isinstance(change, RemoveTopicRecord):
+                        deleted.add(change.topic_id)
         except CorruptDataError as fault:
             raise StorageError(
                 f"the metadata log (__cluster_metadata-0) is damaged: {fault}; put the directory back from a copy"
             ) from fault
         if self._log.end_offset == 0:
             self._append((FeatureLevelRecord("metadata.version", _METADATA_VERSION),))
+        return frozenset(deleted)
 
     def change(self, records: Iterable[MetadataRecord]) -> "Change":
         """A change that becomes one batch, once it is encoded and committed."""

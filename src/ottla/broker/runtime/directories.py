@@ -1,21 +1,23 @@
 """Folders in a data directory that are no partitions of the metadata: what we remove, set aside, or leave alone.
 
 People may keep other things in a data directory too (`--data-dir .`). We only touch a folder that holds nothing but a
-log's files. We only remove it if the log is empty or if the folder's name says that it is deleted.
+log's files. We only remove it if the log is empty, or if its topic was deleted for certain: the folder's name says so,
+or the metadata says so of the topic id in the folder.
 """
 
 import logging
 import random
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import Final
 
-from ottla.base.errors import StorageError
+from ottla.base.errors import CorruptDataError, StorageError
 from ottla.broker.disk import Disk, Entry
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.metadata.names import METADATA_TOPIC
-from ottla.log.names import LOG
+from ottla.log.checkpoint import decode_partition_metadata
+from ottla.log.names import LOG, PARTITION_METADATA
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +45,7 @@ def mark_deleted(disk: Disk, folders: Iterable[str], rng: random.Random) -> list
     for folder in folders:
         try:
             marked.append(_rename(disk, folder, _DELETED, rng))
-        except StorageError as fault:  # the topic is deleted in the metadata; the next start sets this aside
+        except StorageError as fault:  # the topic is deleted in the metadata; the next start removes this
             _log.warning("%s cannot be removed: %s", folder, fault)
     return marked
 
@@ -68,8 +70,11 @@ def must_hold_no_partitions(disk: Disk) -> None:
             )
 
 
-def set_strays_aside(disk: Disk, image: MetadataImage, rng: random.Random) -> None:
-    """Rename folders of partitions that no topic has: the next topic with that name would get their records."""
+def set_strays_aside(disk: Disk, image: MetadataImage, deleted_ids: Collection[bytes], rng: random.Random) -> None:
+    """Rename folders of partitions that no topic has: the next topic with that name would get their records.
+
+    `deleted_ids` are topics that the metadata says were deleted. The broker died before it removed their folders.
+    """
     for folder, is_link in disk.folders():
         if is_link:
             continue
@@ -81,21 +86,29 @@ def set_strays_aside(disk: Disk, image: MetadataImage, rng: random.Random) -> No
             continue
         elif topic is None or int(number) >= len(topic.partitions):
             try:
-                _set_aside(disk, folder, rng)
+                _set_aside(disk, folder, deleted_ids, rng)
             except StorageError as fault:
                 _log.warning("%s belongs to no topic, and cannot be looked at or renamed: %s", folder, fault)
 
 
-def _set_aside(disk: Disk, folder: str, rng: random.Random) -> None:
+def _set_aside(disk: Disk, folder: str, deleted_ids: Collection[bytes], rng: random.Random) -> None:
     entries = disk.entries(folder)
     if not entries:
         return
     if not all(entry.is_file and _LOG_FILE.fullmatch(entry.name) for entry in entries):
         _log.warning("%s/%s is no partition's directory: left as it is", disk, folder)
-    elif _holds_records(entries):
+    elif _holds_records(entries) and _topic_id(disk, folder) not in deleted_ids:
         _log.warning("%s belongs to no topic; kept as %s", folder, _rename(disk, folder, _STRAY, rng))
     else:
-        remove_partition(disk, folder)  # an empty log: the broker was killed while it made the topic
+        remove_partition(disk, folder)  # the broker was killed while it made the topic, or while it deleted it
+
+
+def _topic_id(disk: Disk, folder: str) -> bytes | None:
+    content = disk.open_folder(folder).read(PARTITION_METADATA)
+    try:
+        return None if content is None else decode_partition_metadata(content)
+    except CorruptDataError:
+        return None
 
 
 def _holds_records(entries: Iterable[Entry] | None) -> bool:

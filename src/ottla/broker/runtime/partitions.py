@@ -187,9 +187,9 @@ class Partitions:
         _tell(tp, log.findings)
         return log
 
-    def recover(self, image: MetadataImage) -> None:
-        """Open every partition of the image, and set aside directories that belong to no topic."""
-        set_strays_aside(self._disk, image, self._rng)
+    def recover(self, image: MetadataImage, deleted_ids: frozenset[bytes]) -> None:
+        """Open every partition of the image. Directories of deleted topics are removed, those of no topic set aside."""
+        set_strays_aside(self._disk, image, deleted_ids, self._rng)
         for topic in list(image.topics.values()):
             self.open_topic(topic, image.topic_configs(topic.name))
 
