@@ -25,13 +25,16 @@ _OF_A_LATE_END = frozenset({"torn-transaction", "aborted-read", "lost-write"})
 def _ended_late(events: list[Event]) -> frozenset[str]:
     """Transactions of the first protocol that an end reached before their own producers can have sent one.
 
-    A producer sends EndTxn when its user has asked for it, and the fate of every record is known.
+    A producer sends EndTxn when its user has asked for it, and every record has its outcome. It sends none that commits
+    when a record has failed.
     """
     if not any(event.what == "rules" and "transaction_version=0" in event.text for event in events[:1]):
         return frozenset()
     late: set[str] = set()
     open_now: dict[str, str] = {}
     unsettled: dict[str, set[str]] = defaultdict(set)
+    txn_of: dict[str, str] = {}
+    failed: set[str] = set()
     asked: dict[str, set[bool]] = defaultdict(set)
     decided: dict[str, list[Decided]] = defaultdict(list)
     undecided: set[str] = set()
@@ -44,14 +47,17 @@ def _ended_late(events: list[Event]) -> frozenset[str]:
                 asked[txn].add(commit)
             case Sent(uid=uid, txn=str(txn)):
                 unsettled[txn].add(uid)
-            case Settled(uid=uid) | Refused(uid=uid):
-                for uids in unsettled.values():
-                    uids.discard(uid)
+                txn_of[uid] = txn
+            case Settled(uid=uid, error=error) | Refused(uid=uid, error=error) if uid in txn_of:
+                unsettled[txn_of[uid]].discard(uid)
+                if error is not None:
+                    failed.add(txn_of[uid])
             case Decided(transactional_id=name, commit=commit) if name in open_now:
-                if commit in asked[open_now[name]] and not unsettled[open_now[name]]:
-                    undecided.discard(open_now[name])
+                txn = open_now[name]
+                if commit in asked[txn] and not unsettled[txn] and not (commit and txn in failed):
+                    undecided.discard(txn)
                 else:
-                    late.add(open_now[name])
+                    late.add(txn)
                 decided[name].append(event.data)
             case Marked(transactional_id=name) as marked if name in open_now:
                 # what a coordinator ends by itself, after a time-out, has an epoch that no EndTxn had

@@ -233,6 +233,13 @@ _LATE = {
     "an EndTxn before anybody asked": (*_sent("p0.1-1", txn="T2"), Decided("p0", 1, True), Ending("T2", True)),
     "an EndTxn of the other kind": (*_sent("p0.1-1", txn="T2"), Ending("T2", False), Decided("p0", 1, True)),
     "an EndTxn while a record is on its way": (Sent("p0.1-1", "T2"), Ending("T2", True), Decided("p0", 1, True)),
+    "an EndTxn that commits although a record has failed": (
+        Sent("p0.1-1", "T2"),
+        Ending("T2", True),
+        Settled("p0.1-1", None, -1, "RequestTimeoutError"),
+        Ending("T2", False),
+        Decided("p0", 1, True),
+    ),
     "a marker before the end": (*_sent("p0.1-1", txn="T2"), Marked("p0", 1, True), *_OWN_END[2:]),
 }
 
