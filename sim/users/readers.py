@@ -39,7 +39,7 @@ class Reading(Process):
 
     group = "g"
     read_committed = True
-    #: When a poll of this program last returned records.
+    #: When a poll of this program last returned records, or it came back from doing nothing.
     busy_at_s = 0.0
 
     def __init__(self, world: "World", name: str) -> None:
@@ -130,6 +130,11 @@ class Reading(Process):
         ]
         self.has_polled(found)
         return found
+
+    async def pause(self, mean_s: float) -> None:
+        """Do nothing for a while. What has come meanwhile is still to be read."""
+        await super().pause(mean_s)
+        self.busy_at_s = self.world.loop.time()
 
     async def leave(self, consumer: AsyncConsumer) -> None:
         """Close the consumer."""

@@ -4,8 +4,11 @@ A deleted topic must not come back because somebody wrote to it once; and what i
 """
 
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from ottla import AsyncConsumer, AsyncProducer, TopicPartition
+from ottla.client.config.producer import producer_config
 from ottla.client.net.cluster import Cluster
 from ottla.wire.apis import ApiKey
 from tests.client.conftest import Watchdog
@@ -14,6 +17,16 @@ from tests.client.scripted_broker import ScriptedBroker
 
 #: Both `metadata.max.age.ms` and `metadata.max.idle.ms`, and a little.
 _FIVE_MINUTES_S = 301.0
+
+
+@asynccontextmanager
+async def cluster_of(broker: ScriptedBroker) -> AsyncIterator[Cluster]:
+    cluster = Cluster(producer_config(broker.config()), random.Random(1), auto_create_topics=False)
+    await cluster.start()
+    try:
+        yield cluster
+    finally:
+        await cluster.close()
 
 
 async def minutes_pass(loop: MovableLoop, broker: ScriptedBroker) -> None:
@@ -80,6 +93,29 @@ def test_a_topic_that_another_client_of_the_cluster_needs_is_kept() -> None:
             await producer.close()
             await consumer.close()
             await cluster.close()
+
+    in_moved_time(test)
+
+
+def test_a_topic_that_is_not_there_yet_is_asked_for_again_in_seconds() -> None:
+    """It may be made later, or the broker that was asked has not heard of it yet (simulator, pipeline 500111)."""
+
+    async def test(loop: MovableLoop) -> None:
+        async with ScriptedBroker() as broker, cluster_of(broker) as cluster:
+            cluster.track(["new"], by=broker)
+            await cluster.refreshed()
+            for _ in range(10):  # the pauses grow to a second, and a fifth of it
+                asked = len(broker.asked(ApiKey.METADATA))
+                for pause_s in (0.1, 1.5):  # the one after every answer, and the one before the next request
+                    await loop.move(pause_s)
+                assert 1 <= len(broker.asked(ApiKey.METADATA)) - asked <= 3
+            broker.kafka.create("new", 1)
+            for pause_s in (0.1, 1.5):
+                await loop.move(pause_s)
+            assert cluster.snapshot.partition_count("new") == 1
+            asked = len(broker.asked(ApiKey.METADATA))
+            await loop.move(_FIVE_MINUTES_S / 2)
+            assert len(broker.asked(ApiKey.METADATA)) == asked
 
     in_moved_time(test)
 

@@ -360,10 +360,15 @@ class Cluster:
             listener(before, snapshot)
 
     async def _keep_metadata(self) -> None:
-        backoff = self.backoff()
+        backoff, missing = self.backoff(), self.backoff()
         while True:
+            wait_ms: float = self.config.metadata_max_age_ms
+            if self._misses_topics():
+                wait_ms = min(missing.next_ms(), wait_ms)
+            else:
+                missing.succeeded()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.config.metadata_max_age_ms / 1000):
+                async with asyncio.timeout(wait_ms / 1000):
                     await self._wanted.wait()
             self._wanted.clear()
             self._close_idle()
@@ -384,6 +389,12 @@ class Cluster:
             # a short pause, so that many calls of `request_update` become few requests
             if not self._waiters:
                 await asyncio.sleep(self.config.retry_backoff_ms / 1000 * 0.1)
+
+    def _misses_topics(self) -> bool:
+        """Whether a topic that somebody needs may be described soon: it is being made, or the broker that answered has
+        not heard of it yet."""
+        errors = self.snapshot.topic_errors.items()
+        return any(code.retriable and (self.all_topics or topic in self._topics) for topic, code in errors)
 
     async def _update_metadata(self) -> None:
         whole = self.all_topics
