@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from struct import Struct
 
@@ -10,6 +11,7 @@ import pytest
 from ottla.broker.storage import DirectoryStorage
 from ottla.cli.main import main
 from ottla.log.partition import PartitionLog
+from ottla.wire.batch import control_batch, join_batch, parse_header
 from tests.log.batches import NOW_MS, batch
 from tests.log.logs import SMALL, TP
 
@@ -65,6 +67,17 @@ def test_sound_indexes_pass(directory: Path, capfd: pytest.CaptureFixture[str]) 
     printed = capfd.readouterr().out.splitlines()
     entries = sum(path.stat().st_size // 12 for path in directory.glob("*.timeindex"))
     assert sum(".timeindex" in line for line in printed) == entries
+
+
+def test_a_marker_that_apache_kafka_has_compacted_away_is_shown(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    marker = control_batch(commit=True, producer_id=7, producer_epoch=1, coordinator_epoch=0, timestamp_ms=NOW_MS)
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(marker + join_batch(parse_header(marker)._replace(base_offset=1, record_count=0), b""))
+    assert main(["dump-log", "--json", str(path)]) == 0
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [row["marker"] for row in rows] == ["commit", "compacted away"]
 
 
 def test_room_that_apache_kafka_has_not_used_passes(

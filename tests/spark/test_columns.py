@@ -12,7 +12,7 @@ from hypothesis import strategies as st  # noqa: E402
 from ottla.base.errors import ConfigError  # noqa: E402
 from ottla.base.types import TopicPartition  # noqa: E402
 from ottla.spark.columns import Chunk, RowDigest, check_writable  # noqa: E402
-from ottla.wire.batch import assign_offsets, control_batch  # noqa: E402
+from ottla.wire.batch import assign_offsets, control_batch, join_batch, parse_header  # noqa: E402
 from ottla.wire.records import Record, encode_batch  # noqa: E402
 from tests.spark.source_rows import HEADERS, SCHEMA  # noqa: E402
 
@@ -40,6 +40,19 @@ def marker(offset: int, producer_id: int, *, commit: bool) -> bytes:
     )
     assign_offsets(control, 0, offset, 0)
     return bytes(control)
+
+
+def emptied(batch: bytes) -> bytes:
+    """What Apache Kafka's log cleaner leaves of a batch whose records have gone, if it is its producer's last."""
+    return join_batch(parse_header(batch)._replace(record_count=0), b"")
+
+
+def test_s1_a_marker_that_compaction_has_emptied_ends_its_transaction() -> None:
+    log = marker(4, 7, commit=False)
+    for end in (log, emptied(log)):
+        chunk = Chunk(batch(3, b"a", producer_id=7) + end + batch(5, b"b", producer_id=7), [(7, 3)], committed=True)
+        assert chunk.rows(TP, 0, 9, SCHEMA).column("value").to_pylist() == [b"b"]
+    assert Chunk(emptied(batch(3, b"a", b"b", producer_id=7)), [], committed=True).next_offset == 5
 
 
 def test_s1_rows_have_the_schema_of_sparks_connector() -> None:

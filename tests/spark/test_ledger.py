@@ -24,6 +24,9 @@ from ottla.spark.ledger import (
     decode,
     encode,
 )
+from ottla.spark.ledger_io import ledger_batches
+from ottla.wire.batch import assign_offsets, control_batch, join_batch, parse_header
+from ottla.wire.records import Record, encode_batch
 
 KEYS = st.builds(BatchKey, st.text(max_size=8), st.integers(0, 2**40))
 HANDLES = st.builds(Handle, st.text(max_size=8), st.integers(0, 2**63 - 1), st.integers(0, 2**15 - 1))
@@ -145,6 +148,26 @@ def test_the_end_of_a_transaction_that_was_compacted_away_is_not_taken_from_the_
     log.control(5, commit=commit, epoch=3)
     ledger.apply(log.batches)
     assert ledger.past() == ({"r": QueryPast(-1, 0, (later,))} if commit else {})
+
+
+def test_what_apache_kafkas_log_cleaner_leaves_of_a_ledger_can_be_read() -> None:
+    marker = SlotMarker(KEY, 0, 3, "aa")
+    record = Record(0, 1, *encode("s", marker), ())
+    data = bytes(encode_batch([record], producer_id=5, producer_epoch=1, base_sequence=0, transactional=True))
+
+    def end(offset: int, *, emptied: bool) -> bytes:
+        whole = bytearray(
+            control_batch(commit=True, producer_id=5, producer_epoch=1, coordinator_epoch=0, timestamp_ms=1)
+        )
+        assign_offsets(whole, 0, offset, 0)
+        return join_batch(parse_header(whole)._replace(record_count=0), b"") if emptied else bytes(whole)
+
+    ledger = Ledger("s")
+    ledger.apply(ledger_batches(data + end(1, emptied=True)))  # what was pending when it was read is gone by now
+    assert (ledger.past(), ledger.next_offset) == ({}, 2)
+    ledger = Ledger("s")
+    ledger.apply(ledger_batches(data + end(1, emptied=False) + end(2, emptied=True)))
+    assert (ledger.past(), ledger.next_offset) == ({"q": QueryPast(-1, 7, (marker,))}, 3)
 
 
 def test_a_record_that_is_not_understood_is_not_passed_over_by_reading_again() -> None:

@@ -115,7 +115,9 @@ def _control(batch: bytes) -> Row:
     from ottla.wire.records import decode_batch
 
     kinds = [int.from_bytes((record.key or b"")[2:4], "big") for record in decode_batch(batch)]
-    if kinds and all(kind in _QUORUM_RECORDS for kind in kinds):
+    if not kinds:
+        return {"marker": "compacted away"}
+    if all(kind in _QUORUM_RECORDS for kind in kinds):
         return {"control": [_QUORUM_RECORDS[kind] for kind in kinds]}
     commit, coordinator_epoch = parse_end_txn_marker(batch)
     return {"marker": "commit" if commit else "abort", "coordinator_epoch": coordinator_epoch}

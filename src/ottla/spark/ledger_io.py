@@ -212,7 +212,7 @@ class LedgerKafka:
                 continue
             if not records:
                 break
-            ledger.apply(_ledger_batches(records))
+            ledger.apply(ledger_batches(records))
         return ledger
 
     async def _fetch(self, offset: int, end: int) -> Any:
@@ -272,13 +272,15 @@ class LedgerKafka:
             )
 
 
-def _ledger_batches(records: Any) -> list[LedgerBatch]:
+def ledger_batches(records: Any) -> list[LedgerBatch]:
+    """The record batches of a fetch from the ledger topic."""
     view = memoryview(records)
     found = []
     for pos, header in iter_headers(view):
         whole = view[pos : pos + header.size_bytes]
-        commit = parse_end_txn_marker(whole)[0] if header.is_control else None
-        lines = () if header.is_control else tuple((r.key, r.value) for r in decode_batch(whole))
+        lines = () if header.is_control else tuple((record.key, record.value) for record in decode_batch(whole))
+        # Compaction may leave a marker's batch without the marker. Then nothing of its transaction counts any more.
+        commit = header.record_count > 0 and parse_end_txn_marker(whole)[0] if header.is_control else None
         found.append(
             LedgerBatch(
                 base_offset=header.base_offset,
