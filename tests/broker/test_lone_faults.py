@@ -4,6 +4,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,29 @@ async def test_a_log_that_cannot_be_flushed_keeps_no_other_from_it_when_the_brok
     written = decode_offsets((tmp_path / RECOVERY_POINT_CHECKPOINT).read_bytes())
     assert written[TopicPartition("second", 0)] == 1
     assert not (tmp_path / CLEAN_SHUTDOWN_MARKER).exists()
+
+
+async def test_an_error_of_our_own_in_one_partition_keeps_nothing_from_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = await _two_topics(tmp_path)
+    first, second = (each.log for each in sorted(broker.node.partitions.all(), key=lambda each: each.tp))
+    right, second.config = first.config, replace(second.config, retention_ms=1)
+    first.config = replace(right, retention_ms="a minute")  # type: ignore[arg-type]
+    await _upkeep(broker).apply_retention()
+    assert (first.log_start_offset, second.log_start_offset) == (0, 1)
+    assert "retention of first-0 has failed" in caplog.text
+    first.end_offset += 1  # there are no records so far
+    first._producers.end_offset = None  # type: ignore[assignment]
+    _append(broker, "second")
+    await _upkeep(broker).flush()
+    assert (first.recovery_point, second.recovery_point) == (0, 2)
+    assert "flush of first-0 has failed" in caplog.text
+    _append(broker, "second")
+    with pytest.raises(StorageError, match="without the mark of a clean stop"):
+        await broker.stop()
+    written = decode_offsets((tmp_path / RECOVERY_POINT_CHECKPOINT).read_bytes())
+    assert written[TopicPartition("second", 0)] == 3
 
 
 @pytest.fixture

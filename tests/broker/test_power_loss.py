@@ -19,6 +19,11 @@ from ottla.broker.runtime.checkpoints import Checkpoints, PartitionOffsets
 from ottla.broker.storage import DirectoryDisk, DirectoryStorage
 from ottla.log.memory import MemoryStorage
 from ottla.testing import AsyncBroker
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from tests.broker.records_io import produce
+from tests.broker.wire_client import WireClient
+from tests.broker.wire_client import batch as client_batch
 from tests.log.batches import NOW_MS, batch
 from tests.log.logs import append, open_log
 
@@ -88,16 +93,15 @@ def test_the_mark_of_a_clean_stop_does_not_come_back() -> None:
     assert not Checkpoints(left).clean
 
 
-def test_checkpoints_may_name_after_a_loss_of_power_what_they_named_when_they_were_last_synced() -> None:
-    storage, tp = MemoryStorage(), TopicPartition("orders", 0)
-    storage.write("recovery-point-offset-checkpoint", b"0\n1\norders 0 5\n")
-    checkpoints = Checkpoints(storage)
-    checkpoints.write(checkpoints.plan([]), sync=False)
-    assert checkpoints.names(tp)
-    checkpoints.write(checkpoints.plan([]))
-    assert not checkpoints.names(tp)
-    left = Checkpoints(storage.after_power_loss(lambda name, synced_bytes, size_bytes: synced_bytes))
-    assert left.recovery_points == {}
+async def test_deleted_records_stay_deleted_after_a_loss_of_power(synced: list[str]) -> None:
+    async with AsyncBroker() as broker, WireClient(broker) as client:
+        broker.node.topics.create("t", 1, {})
+        await produce(client, client_batch(b"x", b"y"))
+        synced.clear()
+        topics = (DeleteRecordsTopic("t", (DeleteRecordsPartition(0, 1),)),)
+        answer = await client.ask(ApiKey.DELETE_RECORDS, DeleteRecordsRequest(topics, 1_000))
+        assert answer.topics[0].partitions[0].low_watermark == 1
+        assert str(broker.data_dir) in synced
 
 
 def test_the_identity_of_a_new_data_directory_is_on_the_device(tmp_path: Path, synced: list[str]) -> None:

@@ -122,12 +122,12 @@ class BrokerApp:
     def _close_files(self) -> None:
         if self._metadata is None or self._partitions is None:
             return
+        clean = False
         try:
             self._metadata.close()
-        except StorageError:
-            self._partitions.close(clean=False)
-            raise
-        self._partitions.close()
+            clean = True
+        finally:
+            self._partitions.close(clean=clean)
 
     def _recover(self) -> Node:
         config, clock, disk = self._config, self._clock, self._disk

@@ -21,10 +21,7 @@ _NO_OFFSET = -1
 def handle(
     node: HasPartitions, request: DeleteRecordsRequest, context: RequestContext
 ) -> "asyncio.Future[DeleteRecordsResponse]":
-    """Each partition's new start. It survives the process at once, and a loss of power from the next checkpoint on.
-
-    Another thread writes it down: it may have to wait for a checkpoint that is being written.
-    """
+    """Each partition's new start. It is on the device before the answer; another thread writes it down and syncs it."""
     topics = tuple(
         DeleteRecordsTopicResult(topic.name, tuple(_delete(node, topic.name, each) for each in topic.partitions))
         for topic in request.topics
@@ -33,7 +30,7 @@ def handle(
 
 
 async def _write_down(node: HasPartitions, response: DeleteRecordsResponse) -> DeleteRecordsResponse:
-    plan = node.partitions.checkpoint_plan(sync=False)
+    plan = node.partitions.checkpoint_plan()
     try:
         await asyncio.get_running_loop().run_in_executor(None, plan)
     except StorageError as fault:

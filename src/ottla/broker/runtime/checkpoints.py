@@ -51,7 +51,7 @@ class Checkpoints:
         storage.sync_names()
         self.recovery_points = self._read(RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = self._read(LOG_START_OFFSET_CHECKPOINT)
-        #: The partitions that the files name, or may name after a loss of power.
+        #: The partitions that the files name.
         self._named = frozenset(self.recovery_points.keys() | self.log_start_offsets.keys())
         #: The partitions of the plans that another thread may still write, by the plan's number.
         self._coming: dict[int, frozenset[TopicPartition]] = {}
@@ -73,24 +73,27 @@ class Checkpoints:
         self._coming[self._planned] = named
         return CheckpointPlan(self._planned, offsets, named)
 
-    def write(self, plan: CheckpointPlan, *, sync: bool = True) -> None:
-        """Replace the files, each atomically. StorageError when one cannot be replaced."""
+    def write(self, plan: CheckpointPlan) -> None:
+        """Replace the files, each atomically and synced. StorageError when one cannot be replaced.
+
+        A file that is replaced without a sync may be empty after a loss of power. Then everything would be gone that an
+        earlier checkpoint had brought to the device.
+        """
         with self._writing:
             try:
                 if plan.number > self._written:
-                    self._replace(plan, sync=sync)
+                    self._replace(plan)
             finally:
                 for number in [each for each in tuple(self._coming) if each <= plan.number]:
                     del self._coming[number]  # an earlier plan comes too late to be written
 
-    def _replace(self, plan: CheckpointPlan, *, sync: bool) -> None:
+    def _replace(self, plan: CheckpointPlan) -> None:
         # Both are true from now on, also when only some of the files can be replaced.
         self._written = plan.number
         self._named |= plan.named
         for name, content in _contents(plan.offsets):
-            self._storage.write(name, content, sync=sync)
-        if sync:
-            self._named = plan.named
+            self._storage.write(name, content)
+        self._named = plan.named
 
     def mark_clean(self) -> None:
         """Leave the mark of a clean shutdown: everything is on the device."""

@@ -276,12 +276,12 @@ class Partitions:
         """
         return asyncio.get_running_loop().run_in_executor(self._files, work)
 
-    def checkpoint_plan(self, *, sync: bool = True) -> Callable[[], None]:
+    def checkpoint_plan(self) -> Callable[[], None]:
         """Write down what is durable now, so that a start after a crash need not check it.
 
         Returns the work, which another thread may do. It raises StorageError when the disk refuses.
         """
-        return partial(self._checkpoints.write, self._checkpoint_plan(), sync=sync)
+        return partial(self._checkpoints.write, self._checkpoint_plan())
 
     def _checkpoint_plan(self) -> CheckpointPlan:
         logs = ((each.tp, each.log) for each in self._partitions.values())
@@ -297,8 +297,8 @@ class Partitions:
         """
         self._files.shutdown()
         logs = [each.log for each in self._partitions.values()]
-        faults = [*_refused(log.flush for log in logs), *_refused([self.checkpoint_plan()])]
-        faults += _refused(log.close for log in logs)
+        faults = [*_faults(log.flush for log in logs), *_faults([self.checkpoint_plan()])]
+        faults += _faults(log.close for log in logs)
         if faults:
             raise faults[0]
         if clean:
@@ -335,14 +335,17 @@ def _nothing() -> None:
     """There is nothing to do."""
 
 
-def _refused(work: Iterable[Callable[[], None]]) -> list[StorageError]:
-    """Do all of it. Returns what the disk has refused."""
+def _faults(work: Iterable[Callable[[], None]]) -> list[StorageError]:
+    """Do all of it. Returns what went wrong."""
     faults = []
     for each in work:
         try:
             each()
         except StorageError as fault:
             faults.append(fault)
+        except Exception as fault:  # noqa: BLE001 - logged, and told as a fault
+            _log.exception("a log cannot be closed")
+            faults.append(StorageError(f"{type(fault).__name__}: {fault}"))
     return faults
 
 

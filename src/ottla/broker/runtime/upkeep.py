@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from ottla.base.clock import Clock
@@ -77,21 +78,16 @@ class Upkeep:
         for partition in retired:
             if self._partitions.find(*partition.tp) is not partition:
                 continue  # deleted meanwhile; its files go with it
-            try:
+            with self._alone(partition, "retention"):
                 deleted = await self._partitions.in_thread(partition.log.delete_retired)
-            except StorageError as fault:  # other partitions may still make room
-                self._partitions.faults.report(f"retention of {partition.tp}", fault)
-                continue
-            _log.info("%s: %d segment(s) deleted by retention", partition.tp, deleted)
+                _log.info("%s: %d segment(s) deleted by retention", partition.tp, deleted)
 
     def _retire(self, now_ms: int, retired: list[Partition]) -> Iterator[None]:
         for partition in self._partitions.all():
             if self._partitions.find(*partition.tp) is partition:
-                try:
+                with self._alone(partition, "retention"):
                     if partition.log.retire(now_ms):
                         retired.append(partition)
-                except StorageError as fault:
-                    self._partitions.faults.report(f"retention of {partition.tp}", fault)
             yield
 
     async def expire_producers(self) -> None:
@@ -100,7 +96,8 @@ class Upkeep:
 
     def _expire(self, now_ms: int) -> Iterator[None]:
         for partition in self._partitions.all():
-            partition.log.expire_producers(now_ms)
+            with self._alone(partition, "expiry of producers"):
+                partition.log.expire_producers(now_ms)
             yield
 
     async def flush(self) -> None:
@@ -116,18 +113,25 @@ class Upkeep:
             # While others were flushed, this partition may have been deleted, and a new topic may have its names.
             if log.recovery_point == log.end_offset or partitions.find(*partition.tp) is not partition:
                 continue
-            try:
+            with self._alone(partition, "flush"):
                 plan = log.flush_plan()
                 await loop.run_in_executor(None, plan.sync)
-            except StorageError as fault:
-                if partitions.find(*partition.tp) is partition:  # else it was deleted meanwhile
-                    partitions.faults.report(f"{partition.tp} cannot be flushed", fault)
-                continue
-            log.mark_flushed(plan)
+                log.mark_flushed(plan)
         try:
             await loop.run_in_executor(None, partitions.checkpoint_plan())
         except StorageError as fault:
             partitions.faults.report("no checkpoint", fault)
+
+    @contextmanager
+    def _alone(self, partition: Partition, what: str) -> Iterator[None]:
+        """A fault of one partition keeps nothing from the others."""
+        try:
+            yield
+        except StorageError as fault:
+            if self._partitions.find(*partition.tp) is partition:  # else it was deleted meanwhile
+                self._partitions.faults.report(f"{what} of {partition.tp}", fault)
+        except Exception:  # noqa: BLE001 - logged
+            _log.exception("%s of %s has failed", what, partition.tp)
 
     def _every(self, interval_ms: int, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Begin `work` at each interval; one that still runs is left to it."""
