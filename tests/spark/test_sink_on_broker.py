@@ -385,6 +385,13 @@ def test_s2_a_new_query_may_follow_through_the_same_sink(world: SinkWorld) -> No
     assert world.output() == Counter(["a", "b"])
 
 
+def test_s2_a_transaction_time_that_the_broker_does_not_allow_is_an_option_that_is_wrong(world: SinkWorld) -> None:
+    with pytest.raises(
+        ConfigError, match=r"kafka\.transaction\.timeout\.ms 2000000000 .* transaction\.max\.timeout\.ms"
+    ):
+        world.driver(**{"kafka.transaction.timeout.ms": "2000000000"})
+
+
 def test_s2_a_ledger_with_several_partitions_is_refused(world: SinkWorld, fresh_name: Callable[[str], str]) -> None:
     name = fresh_name("ledger")
     with Admin({"bootstrap.servers": world.bootstrap}) as admin:

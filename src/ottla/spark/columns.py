@@ -85,8 +85,11 @@ class Chunk:
         return left_out
 
     def _is_commit(self, pos: int, header: BatchHeader) -> bool:
-        """Of a control batch. One that compaction has emptied is as good as an abort: no record of its transaction is
-        left, and what follows belongs to the next one."""
+        """What a control batch says.
+
+        One that compaction has emptied counts as an abort: no record of its transaction is left, and the records behind
+        it belong to the next one.
+        """
         return header.record_count > 0 and parse_end_txn_marker(self._view[pos : pos + header.size_bytes])[0]
 
 

@@ -10,7 +10,7 @@ OttlaError
     ├── InDoubtError          a batch is partly committed and cannot be completed safely; the error names it
     ├── SinkFencedError       another driver has taken over this sink id: this query must stop
     ├── SlotsLostError        a slot's transaction was aborted; a restart of the query writes the slot again
-    └── UnknownOutcomeError   no answer came in time; a restart of the query finds out what happened
+    └── UnknownOutcomeError   a request got no answer in time; a restart of the query finds out what happened
 """
 
 from ottla.base.errors import OttlaError
@@ -62,4 +62,4 @@ class SlotsLostError(PipelineError):
 
 
 class UnknownOutcomeError(PipelineError):
-    """A request that ends a transaction was not answered within its time."""
+    """A request of the source or the sink was not answered in time. Nobody knows yet whether it was carried out."""

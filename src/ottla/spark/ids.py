@@ -8,8 +8,8 @@ A producer that initialises a transactional id fences the former holder of that 
 those of every application and every other sink. The prefix `__ottla/` is reserved for Ottla, as Kafka reserves `__` for
 its own topics. A sink's id has no `/`, so the text between the first and the second `/` is the whole id.
 
-Until 0.1.0 the ids had no prefix: `SINK-driver`, `SINK-N` and `SINK-N.M`. A claim looks for these only while the ledger
-says that a sink with such ids was the last to write there.
+Before 0.1.0 the ids had no prefix: `SINK-driver`, `SINK-N` and `SINK-N.M`. A claim looks for these only
+if the ledger has a record of a sink with such ids that is newer than the last decision under today's ids.
 """
 
 from typing import Final

@@ -112,6 +112,11 @@ class LedgerKafka:
         code, answer = await self._link.ask_coordinator(
             transactional_id, ApiKey.INIT_PRODUCER_ID, message, lambda a: int(a.error_code)
         )
+        if code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+            raise ConfigError(
+                f"kafka.transaction.timeout.ms {self._timeout_ms} is not allowed by the broker: set it to "
+                "transaction.max.timeout.ms of the broker, or less"
+            )
         raise_for(code, f"transactional.id {transactional_id}")
         return Handle(transactional_id, answer.producer_id, answer.producer_epoch)
 

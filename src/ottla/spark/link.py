@@ -276,7 +276,7 @@ class KafkaLink:
         try:
             return await self._requests.repeat(attempt, what, soon=True)
         except RequestTimeoutError as error:
-            raise UnknownOutcomeError(f"{error}; start the query again, it will find out") from error
+            raise UnknownOutcomeError(f"{error}. Start the query again: it finds out what happened") from error
 
 
 def _final(code: int, what: str) -> int:

@@ -30,7 +30,7 @@ What makes it right:
 
 The functions are generators: they yield a request, are sent its answer, and return their result. The shell
 (`ledger_io`) runs them against Kafka; the tests run them against a model of Kafka, with every crash and every order of
-steps. When a request gets no answer, UnknownOutcomeError is raised inside the generator; nothing here catches it.
+steps. When a request gets no answer, the shell raises UnknownOutcomeError and the generator goes no further.
 """
 
 import re
@@ -308,7 +308,7 @@ def commit_batch(reports: Sequence[SlotReport], offsets: GroupOffsets, plan: Pla
 def _abort_losers(claim: Claim, decided: tuple[Handle, ...]) -> Steps:
     """Abort the attempts whose report Spark did not take: they would hold back readers until the next claim.
 
-    An attempt that opens its transaction later is aborted by the next claim.
+    The next claim aborts an attempt that opens its transaction later.
     """
     pattern = slot_pattern(claim.sink)
     listed: list[str] = yield ListOpen(pattern)
@@ -373,7 +373,7 @@ def _decide(claim: Claim, decision: Decision, offsets: GroupOffsets) -> Steps:
         # Abort nothing here: the open transactions belong to the newer driver now.
         raise SinkFencedError(
             f"sink {claim.sink}: another query or driver has taken over while batch {decision.key.batch} was written; "
-            "this one stops. Two queries must not share a sink.id"
+            "this one stops. Give each query a sink.id of its own"
         )
 
 

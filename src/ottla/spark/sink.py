@@ -45,7 +45,7 @@ _SAID: set[tuple[str, str | None]] = set()
 
 
 class SlotMessage(WriterCommitMessage):  # type: ignore[misc]
-    """What a task tells the driver. At-least-once writes have no report."""
+    """What a task tells the driver. A task of an at-least-once write has no report."""
 
     def __init__(self, report: SlotReport | None, rows: int) -> None:
         self.report, self.rows = report, rows
