@@ -14,6 +14,7 @@ from ottla.coordinator.group.shard import GroupShard
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import txn_offset_commit as toc
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.list_transactions import ListTransactionsRequest
@@ -115,3 +116,18 @@ async def test_transactions_are_loading_while_groups_are(broker: AsyncBroker, cl
     await loading
     answer = await client.ask(ApiKey.LIST_TRANSACTIONS, ListTransactionsRequest())
     assert [each.transactional_id for each in answer.transaction_states] == ["x"]
+
+
+@pytest.mark.parametrize("version", [3, 5])
+async def test_a_producer_that_commits_offsets_waits_for_its_coordinator(
+    broker: AsyncBroker, client: WireClient, version: int
+) -> None:
+    begun = await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest("x", 60_000))
+    node = broker.node
+    node.transactions.unload()
+    node.transactions.expect()
+    topics = (toc.TxnOffsetCommitRequestTopic("t", (toc.TxnOffsetCommitRequestPartition(0, 7),)),)
+    request = toc.TxnOffsetCommitRequest("x", "g", begun.producer_id, begun.producer_epoch, topics=topics)
+    answer = await client.ask(ApiKey.TXN_OFFSET_COMMIT, request, version)
+    # NOT_ENOUGH_REPLICAS ends the producers of Apache Kafka's clients.
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

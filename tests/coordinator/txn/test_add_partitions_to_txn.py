@@ -6,7 +6,7 @@ import pytest
 
 from ottla.base.types import TopicPartition
 from ottla.coordinator.decision import SetTimer
-from ottla.coordinator.txn.add_partitions_to_txn import produce_error
+from ottla.coordinator.txn.add_partitions_to_txn import offset_commit_error, produce_error
 from ottla.coordinator.txn.states import TransactionState, TransactionVersion
 from ottla.coordinator.txn.store import TIMEOUT_TIMER
 from ottla.wire.errors import ErrorCode
@@ -121,3 +121,32 @@ def test_kip_890_producers_of_every_age_are_told_what_they_understand(error: Err
         for adds, knows in ((False, False), (False, True), (True, True))
     )
     assert told == PRODUCE_ERRORS[error]
+
+
+#: What the coordinator said → what TxnOffsetCommit v3, v4 and v5 are told.
+OFFSET_COMMIT_ERRORS = {
+    **{error: told for error, told in PRODUCE_ERRORS.items() if ErrorCode.NOT_ENOUGH_REPLICAS not in told},
+    ErrorCode.CONCURRENT_TRANSACTIONS: (
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    ),
+    ErrorCode.NETWORK_EXCEPTION: (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,) * 3,
+    **{
+        error: (error,) * 3
+        for error in (
+            ErrorCode.NOT_COORDINATOR,
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("error", OFFSET_COMMIT_ERRORS)
+def test_kip_890_producers_that_commit_offsets_are_told_what_they_retry(error: ErrorCode) -> None:
+    told = tuple(
+        offset_commit_error(error, adds_partitions=adds, knows_abortable=knows)
+        for adds, knows in ((False, False), (False, True), (True, True))
+    )
+    assert told == OFFSET_COMMIT_ERRORS[error]

@@ -15,7 +15,7 @@ from ottla.broker.ports.topics import HasImage
 from ottla.broker.ports.transactions import HasVerification
 from ottla.broker.runtime.answers import then
 from ottla.coordinator.offsets.commit import refuse_transactional_commit
-from ottla.coordinator.txn.add_partitions_to_txn import produce_error
+from ottla.coordinator.txn.add_partitions_to_txn import offset_commit_error
 from ottla.wire.batch import NO_SEQUENCE
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.txn_offset_commit import (
@@ -64,7 +64,9 @@ def handle(node: _Node, request: TxnOffsetCommitRequest, context: RequestContext
             log.confirm_verification(producer_id, begun.guard)
             return _commit(node, request)
         knows = context.api_version >= _KNOWS_ABORTABLE_FROM
-        return refuse_transactional_commit(request, produce_error(error, adds_partitions=adds, knows_abortable=knows))
+        return refuse_transactional_commit(
+            request, offset_commit_error(error, adds_partitions=adds, knows_abortable=knows)
+        )
 
     return then(asked, verified)
 

@@ -34,7 +34,7 @@ def check_name(name: str, image: MetadataImage, coming: Collection[str] = ()) ->
         raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if "." in name or "_" in name:
         key = collision_key(name)
-        twins = [other for other in (*image.topics, *coming) if collision_key(other) == key]
+        twins = [other for other in dict.fromkeys((*image.topics, *coming)) if collision_key(other) == key]
         if twins:
             raise RefusedError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {', '.join(twins)}"

@@ -144,12 +144,12 @@ def _result(
 
 
 def produce_error(error: ErrorCode, *, adds_partitions: bool, knows_abortable: bool) -> ErrorCode:
-    """The error for a producer whose partition could not be added to its transaction, or is not in it.
+    """The error for a Produce whose partition could not be added to its transaction, or is not in it.
 
-    `adds_partitions`: Produce v12+ (or TxnOffsetCommit v5+), which retries CONCURRENT_TRANSACTIONS itself.
-    `knows_abortable`: Produce v11+ (or TxnOffsetCommit v4+), which knows TRANSACTION_ABORTABLE. Older clients retry
-    NOT_ENOUGH_REPLICAS without looking for another leader. After Kafka's `AddPartitionsToTxnHandler` and
-    `ReplicaManager.handleProduceAppend`, which also ask again for a while before they answer CONCURRENT_TRANSACTIONS.
+    `adds_partitions`: Produce v12+, which retries CONCURRENT_TRANSACTIONS itself. `knows_abortable`: Produce v11+,
+    which knows TRANSACTION_ABORTABLE. Older clients retry NOT_ENOUGH_REPLICAS without looking for another leader. After
+    Kafka's `AddPartitionsToTxnHandler` and `ReplicaManager.handleProduceAppend`, which also ask again for a while before
+    they answer CONCURRENT_TRANSACTIONS.
     """
     if error == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -160,3 +160,16 @@ def produce_error(error: ErrorCode, *, adds_partitions: bool, knows_abortable: b
     if error == ErrorCode.CONCURRENT_TRANSACTIONS or error in _RETRIED_AS_NOT_ENOUGH_REPLICAS:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     return error
+
+
+def offset_commit_error(error: ErrorCode, *, adds_partitions: bool, knows_abortable: bool) -> ErrorCode:
+    """The same for a TxnOffsetCommit, of v5+ and of v4+.
+
+    NOT_ENOUGH_REPLICAS would end such a producer. What it may retry is named as it is (Apache Kafka's
+    `CoordinatorOperationExceptionHelper`), or COORDINATOR_LOAD_IN_PROGRESS, which every client retries.
+    """
+    if error == ErrorCode.NETWORK_EXCEPTION or (error == ErrorCode.CONCURRENT_TRANSACTIONS and not adds_partitions):
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if error in _RETRIED_AS_NOT_ENOUGH_REPLICAS:
+        return error
+    return produce_error(error, adds_partitions=adds_partitions, knows_abortable=knows_abortable)
