@@ -72,7 +72,7 @@ def _judged(tp: TopicPartition, record: LogRecord, outputs: list[str], position:
         return
     name = "duplicate" if len(outputs) > 1 else "lost-write" if record.offset < position else "unprocessed"
     text = f"{record.uid} at {tp}@{record.offset} became {', '.join(outputs) or 'nothing'}; the group is at {position}"
-    yield Anomaly(name, text, (record.uid, *outputs))
+    yield Anomaly(name, text, (record.uid, f"{tp}@{record.offset}", *outputs))
 
 
 _CHECKERS: tuple[Callable[[Evidence], Iterator[Anomaly]], ...] = (torn_transaction, hanging_transaction, exactly_once)

@@ -98,6 +98,15 @@ class Committed(NamedTuple):
     offsets: Mapping[TopicPartition, int]
 
 
+class Outdated(NamedTuple):
+    """A coordinator that was deposed, and did not know it, told a client older offsets than were committed by then."""
+
+    who: str
+    tp: TopicPartition
+    told: int
+    committed: int
+
+
 class Sought(NamedTuple):
     """A user has changed a consumer's position (a seek)."""
 

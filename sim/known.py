@@ -6,8 +6,8 @@ of the same name without these events, or of another transaction, is new.
 
 from collections import defaultdict
 
-from sim.check import Anomaly
-from sim.history import Began, Decided, Ending, Event, Marked, Refused, Sent, Settled
+from sim.check import Anomaly, life_of
+from sim.history import Began, Decided, Ending, Event, Marked, Outdated, Refused, Sent, Settled
 
 
 def known(anomaly: Anomaly, events: list[Event]) -> str | None:
@@ -16,6 +16,10 @@ def known(anomaly: Anomaly, events: list[Event]) -> str | None:
         # not a bug of a client: in the first protocol all transactions of a producer have one epoch, so an EndTxn or a
         # marker that arrives late ends the next transaction, whole or in part; the second protocol mends it (KIP-890)
         return "late-end-of-the-first-protocol"
+    if anomaly.name == "duplicate" and _read_again(anomaly, events):
+        # not a bug of a client: OffsetFetch has no leader epoch, so a coordinator that was deposed and has not heard of
+        # it answers from its memory. Its reader goes back to records whose outputs are committed
+        return "offsets-of-a-deposed-coordinator"
     return None
 
 
@@ -75,3 +79,14 @@ def _transactions_of(anomaly: Anomaly, events: list[Event]) -> set[str]:
         for each in sent
         if each.txn is not None and (each.txn in named or each.uid in named or each.uid.partition(":")[2] in named)
     }
+
+
+def _read_again(anomaly: Anomaly, events: list[Event]) -> bool:
+    """Whether the input became a second output because who made it was told an outdated offset, at or before it."""
+    for event in events:
+        if isinstance(event.data, Outdated):
+            who, tp, told, committed = event.data
+            again = any(f"{tp}@{offset}" in anomaly.around for offset in range(told, committed))
+            if again and any(life_of(each) == who for each in anomaly.around if ":" in each):
+                return True
+    return False

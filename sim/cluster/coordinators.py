@@ -20,6 +20,7 @@ from ottla.coordinator.txn.shard import TransactionShard
 from ottla.wire.batch import CURRENT_MAGIC, TRANSACTIONAL_FLAG, BatchHeader
 from ottla.wire.errors import ErrorCode
 from ottla.wire.hashing import coordinator_partition
+from ottla.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from sim.cluster.producers import ProducerTable
 from sim.history import Marked
 
@@ -142,6 +143,11 @@ class Coordinator(Generic[S]):
         self._waiting.clear()
         self._inbox.clear()
 
+    @property
+    def is_deposed(self) -> bool:
+        """Whether another broker coordinates, and this one has not heard of it yet."""
+        return self.node.cluster.controller.image.partitions[self.tp].leader_epoch != self.epoch
+
     # the engine
 
     def _load(self) -> None:
@@ -149,7 +155,7 @@ class Coordinator(Generic[S]):
             return
         now_ms = self.node.cluster.loop.now_ms()
         for batch in self.log.batches:
-            self._apply(batch, now_ms)
+            apply(self.shard, batch, now_ms)
         self.phase = Phase.ACTIVE
         self._take(self.shard.loaded, 0)
 
@@ -221,22 +227,23 @@ class Coordinator(Generic[S]):
             )
             if error is not ErrorCode.NONE:
                 return error
-        self._apply(self.log.batches[-1], self.node.cluster.loop.now_ms())
+        apply(self.shard, self.log.batches[-1], self.node.cluster.loop.now_ms())
         return ErrorCode.NONE
 
-    def _apply(self, batch: LoggedBatch, now_ms: int) -> None:
-        shard = self.shard
-        if isinstance(shard, TransactionShard):
-            for record in batch.records:
+
+def apply(shard: GroupShard | TransactionShard, batch: LoggedBatch, now_ms: int) -> None:
+    """Replay one batch of the log into the shard's state."""
+    if isinstance(shard, TransactionShard):
+        for record in batch.records:
+            shard.apply(record, now_ms)
+    elif batch.commit is not None and batch.producer_id is not None:
+        shard.apply_marker(batch.producer_id, batch.commit)
+    else:
+        for record in batch.records:
+            if batch.producer_id is None:
                 shard.apply(record, now_ms)
-        elif batch.commit is not None and batch.producer_id is not None:
-            shard.apply_marker(batch.producer_id, batch.commit)
-        else:
-            for record in batch.records:
-                if batch.producer_id is None:
-                    shard.apply(record, now_ms)
-                else:
-                    shard.apply_transactional(batch.producer_id, record)
+            else:
+                shard.apply_transactional(batch.producer_id, record)
 
 
 def assign(cluster: "Cluster", node: "Node") -> None:
@@ -256,17 +263,29 @@ def assign(cluster: "Cluster", node: "Node") -> None:
 
 def _start(cluster: "Cluster", node: "Node", tp: TopicPartition, epoch: int) -> Coordinator[Any]:
     if tp.topic == OFFSETS_TOPIC:
-        config = GroupConfig(
-            group_min_session_timeout_ms=500,
-            group_initial_rebalance_delay_ms=cluster.rules.rebalance_delay_ms,
-        )
-
-        def topic_id(name: str) -> bytes | None:
-            topic = node.image.topics.get(name)
-            return None if topic is None else topic.topic_id
-
-        return Coordinator(node, tp, epoch, GroupShard(config, topic_id))
+        return Coordinator(node, tp, epoch, _group_shard(node))
     return Coordinator(node, tp, epoch, TransactionShard(epoch, cluster.controller.new_producer_id))
+
+
+def _group_shard(node: "Node") -> GroupShard:
+    config = GroupConfig(
+        group_min_session_timeout_ms=500,
+        group_initial_rebalance_delay_ms=node.cluster.rules.rebalance_delay_ms,
+    )
+
+    def topic_id(name: str) -> bytes | None:
+        topic = node.image.topics.get(name)
+        return None if topic is None else topic.topic_id
+
+    return GroupShard(config, topic_id)
+
+
+def offsets_in_log(coordinator: Coordinator[GroupShard], asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    """What the group's committed offsets are by the log, to which a deposed coordinator no longer listens."""
+    shard, now_ms = _group_shard(coordinator.node), coordinator.node.cluster.loop.now_ms()
+    for batch in coordinator.log.batches:
+        apply(shard, batch, now_ms)
+    return shard.fetch_offsets(asked, require_stable=False)
 
 
 def group_coordinator(node: "Node", group_id: str) -> Coordinator[GroupShard] | ErrorCode:

@@ -18,9 +18,9 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponseGroup,
 )
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from sim.cluster.coordinators import ask, group_coordinator
+from sim.cluster.coordinators import ask, group_coordinator, offsets_in_log
 from sim.cluster.server import Answer, Context
-from sim.history import Committed
+from sim.history import Committed, Outdated
 
 if TYPE_CHECKING:
     from sim.cluster.node import Node
@@ -136,6 +136,17 @@ def describe_groups(node: "Node", request: DescribeGroupsRequest, context: Conte
     answer(DescribeGroupsResponse(groups=tuple(one(group_id) for group_id in request.groups)))
 
 
+def _note_outdated(node: "Node", who: str, told: OffsetFetchResponseGroup, now: OffsetFetchResponseGroup) -> None:
+    """For the checkers: a deposed coordinator tells offsets from its memory, as it does in Kafka."""
+    for topic, current in zip(told.topics, now.topics, strict=False):
+        for part, newer in zip(topic.partitions, current.partitions, strict=False):
+            if part.error_code == ErrorCode.NONE and part.committed_offset < newer.committed_offset:
+                tp = TopicPartition(topic.name, part.partition_index)
+                data = Outdated(who, tp, max(part.committed_offset, 0), newer.committed_offset)
+                text = f"{who} was told {tp}@{data.told}, and {data.committed} is committed"
+                node.cluster.history.add(node.host, "outdated offsets", text, data)
+
+
 def offset_fetch(node: "Node", request: OffsetFetchRequest, context: Context, answer: Answer) -> None:
     """What groups have committed."""
     by_id = context.version >= _FETCHES_BY_ID_FROM
@@ -147,6 +158,9 @@ def offset_fetch(node: "Node", request: OffsetFetchRequest, context: Context, an
         if by_id and asked.topics is not None:
             named = tuple(t._replace(name=node.image.name_of(t.topic_id) or "") for t in asked.topics)
             asked = asked._replace(topics=named)
-        return coordinator.shard.fetch_offsets(asked, require_stable=request.require_stable)
+        told = coordinator.shard.fetch_offsets(asked, require_stable=request.require_stable)
+        if coordinator.is_deposed:
+            _note_outdated(node, context.client_id, told, offsets_in_log(coordinator, asked))
+        return told
 
     answer(response_of(request, tuple(one(group) for group in groups_of(request))))

@@ -263,3 +263,14 @@ def test_what_a_reader_saw_or_a_plain_producer_lost_is_never_known() -> None:
     assert known(Anomaly("aborted-read", "r0.1 was given …", ("p9.1-1", "r0.1")), events) is None
     assert known(Anomaly("lost-write", "p9.1-1 was acknowledged …", ("p9.1-1", "p9.1")), events) is None
     assert known(_TORN._replace(name="duplicate"), events) is None
+
+
+_TWICE = Anomaly("duplicate", "…", ("p0.1-7", "t-0@7", "x0.1.1-1:p0.1-7", "x0.1.1-9:p0.1-7"))
+
+
+def test_an_input_that_a_deposed_coordinator_told_again_is_known() -> None:
+    told = _events(Outdated("x0.1", TP, 5, 8))
+    assert known(_TWICE, told) == "offsets-of-a-deposed-coordinator"
+    for other in (Outdated("x0.1", TP, 8, 9), Outdated("x0.1", TP, 5, 7), Outdated("x1.1", TP, 5, 8)):
+        assert known(_TWICE, _events(other)) is None
+    assert known(_TWICE._replace(name="lost-write"), told) is None
