@@ -148,8 +148,8 @@ def produce_error(error: ErrorCode, *, adds_partitions: bool, knows_abortable: b
 
     `adds_partitions`: Produce v12+, which retries CONCURRENT_TRANSACTIONS itself. `knows_abortable`: Produce v11+,
     which knows TRANSACTION_ABORTABLE. Older clients retry NOT_ENOUGH_REPLICAS without looking for another leader. After
-    Kafka's `AddPartitionsToTxnHandler` and `ReplicaManager.handleProduceAppend`, which also ask again for a while before
-    they answer CONCURRENT_TRANSACTIONS.
+    Kafka's `AddPartitionsToTxnHandler` and `ReplicaManager.handleProduceAppend`, which also ask again for a while
+    before they answer CONCURRENT_TRANSACTIONS.
     """
     if error == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
