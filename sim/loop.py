@@ -17,6 +17,7 @@ import gc
 import heapq
 import random
 import traceback
+import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
@@ -80,6 +81,8 @@ class SimLoop(asyncio.BaseEventLoop):
         #: Hosts that were killed, and their callbacks, which are kept until `run_killed_hosts`.
         self._killed: set[str] = set()
         self._of_killed: deque[asyncio.Handle] = deque()
+        #: When the last piece of work of each executor is done.
+        self._executors: weakref.WeakKeyDictionary[object, float] = weakref.WeakKeyDictionary()
         #: Exceptions that no code has handled: of tasks that nobody awaits, and of callbacks.
         self.unheard: list[str] = []
         self.set_exception_handler(self._note)
@@ -142,7 +145,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: object, func: Callable[..., T], *args: Any
     ) -> "asyncio.Future[T]":
-        """Call `func` in the loop, at most ten virtual milliseconds later."""
+        """Call `func` in the loop, at most ten virtual milliseconds later. One executor's work is done in order."""
         future: asyncio.Future[T] = self.create_future()
 
         def run() -> None:
@@ -153,7 +156,10 @@ class SimLoop(asyncio.BaseEventLoop):
             except Exception as error:  # noqa: BLE001 - the caller gets it, as from a real executor
                 future.set_exception(error)
 
-        self.call_later(self._rng.uniform(0.0, 0.01), run)
+        at_s = self._now_s + self._rng.uniform(0.0, 0.01)
+        if executor is not None:
+            at_s = self._executors[executor] = max(at_s, self._executors.get(executor, 0.0) + _STEP_S)
+        self.call_at(at_s, run)
         return future
 
     async def getaddrinfo(self, *args: Any, **options: Any) -> Any:

@@ -2,44 +2,35 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ottla.base.types import TopicPartition
 from sim.network import Weather
 
 if TYPE_CHECKING:
     from sim.world import World
 
 
-class Nemesis:
-    """Makes faults until its time is over; then it ends them all."""
+#: One fault, from its beginning to its end.
+Fault: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Nemesis(ABC):
+    """Makes faults until its time is over; then it ends them all. Faults of the brokers are for subclasses."""
 
     def __init__(self, world: "World", rng: random.Random) -> None:
         self._world = world
         self._rng = rng
-        self._busy_brokers: set[int] = set()
         self._running: dict[asyncio.Task[None], None] = {}
-        # each world draws its own selection; a fault that is listed twice is drawn more often
-        faults: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
-            self._freeze_broker,
-            self._kill_broker,
-            self._move_leader,
-            self._move_leader,
-            self._move_coordinator,
-            self._part_broker_and_client,
-            self._part_brokers,
-            self._part_from_controller,
-            self._storm,
-            self._cut_everything,
-            self._fail_disk,
-            self._shrink_messages,
-            self._shrink_messages,
-            self._freeze_client,
-            self._kill_client,
-        )
-        self._faults = [fault for fault in faults if rng.random() < 0.5] or [self._move_leader]
+        # each world draws its own selection
+        faults = self._possible()
+        self._faults = [fault for fault in faults if rng.random() < 0.5] or [faults[0]]
         self._mean_s = rng.choice((0.3, 1.0, 3.0))
+
+    @abstractmethod
+    def _possible(self) -> Sequence[Fault]:
+        """The faults that there are. One that is listed twice is drawn more often."""
 
     async def run(self, until_s: float) -> None:
         """Make faults until `until_s`; return when all of them are over."""
@@ -53,7 +44,7 @@ class Nemesis:
         if self._running:
             await asyncio.wait(list(self._running))
         self._world.network.weather.calm()
-        self._world.cluster.rules.calm()
+        self._world.served.calm()
 
     async def _for(self, mean_s: float) -> None:
         """Wait as long as a fault lasts: 15 seconds at most, so that the faults end soon after `until_s`."""
@@ -61,69 +52,6 @@ class Nemesis:
 
     def _note(self, what: str, text: str) -> None:
         self._world.history.add("nemesis", what, text)
-
-    # brokers
-
-    def _take_broker(self) -> int | None:
-        """A broker without a fault, or None: at least one broker always stays without."""
-        free = [node_id for node_id in self._world.cluster.nodes if node_id not in self._busy_brokers]
-        if len(free) < 2:
-            return None
-        node_id = self._rng.choice(free)
-        self._busy_brokers.add(node_id)
-        return node_id
-
-    async def _freeze_broker(self) -> None:
-        node_id = self._take_broker()
-        if node_id is not None:
-            self._world.cluster.freeze(node_id)
-            await self._for(self._rng.choice((0.3, 3.0, 8.0)))
-            self._world.cluster.thaw(node_id)
-            self._busy_brokers.discard(node_id)
-
-    async def _kill_broker(self) -> None:
-        node_id = self._take_broker()
-        if node_id is not None:
-            self._world.cluster.kill(node_id)
-            await self._for(self._rng.choice((0.3, 3.0)))
-            await self._world.cluster.restart(node_id)
-            self._busy_brokers.discard(node_id)
-
-    async def _move_leader(self) -> None:
-        cluster = self._world.cluster
-        tp = self._rng.choice([tp for tp in cluster.controller.image.partitions if not cluster.is_internal(tp.topic)])
-        cluster.controller.elect(tp, self._rng.choice(tuple(cluster.nodes)))
-
-    async def _move_coordinator(self) -> None:
-        cluster = self._world.cluster
-        tp = self._rng.choice([tp for tp in cluster.controller.image.partitions if cluster.is_internal(tp.topic)])
-        cluster.controller.elect(tp, self._rng.choice(tuple(cluster.nodes)))
-
-    async def _fail_disk(self) -> None:
-        node_id = self._take_broker()
-        if node_id is not None:
-            cluster = self._world.cluster
-            led = [tp for tp in self._data_partitions() if cluster.nodes[node_id].replica(tp).leads]
-            if led:
-                tp = self._rng.choice(led)
-                cluster.fail_disk(node_id, tp)
-                await self._for(3.0)
-                cluster.repair_disk(node_id, tp)
-            self._busy_brokers.discard(node_id)
-
-    def _data_partitions(self) -> list[TopicPartition]:
-        cluster = self._world.cluster
-        return [tp for tp in cluster.controller.image.partitions if not cluster.is_internal(tp.topic)]
-
-    async def _shrink_messages(self) -> None:
-        topic = self._rng.choice(self._world.topics)
-        controller = self._world.cluster.controller
-        size = self._rng.choice((150, 200, 400, 1_000))
-        self._note("max.message.bytes", f"{topic}: {size}")
-        controller.set_max_message_bytes(topic, size)
-        await self._for(3.0)
-        self._note("max.message.bytes", f"{topic}: 1048588")
-        controller.set_max_message_bytes(topic, 1_048_588)
 
     # the network
 
@@ -135,25 +63,7 @@ class Nemesis:
         await self._for(self._rng.choice((0.5, 5.0)))
         network.heal(one, other)
         self._note("healed", f"{one} and {other}")
-        self._world.cluster.healed()
-
-    async def _part_broker_and_client(self) -> None:
-        lives = [process.who for process in self._world.processes if process.is_alive]
-        if lives:
-            broker = self._rng.choice(list(self._world.cluster.nodes.values())).host
-            pair = [broker, self._rng.choice(lives)]
-            self._rng.shuffle(pair)
-            await self._part(*pair)
-
-    async def _part_brokers(self) -> None:
-        pair = self._rng.sample([node.host for node in self._world.cluster.nodes.values()], 2)
-        await self._part(*pair)
-
-    async def _part_from_controller(self) -> None:
-        node_id = self._take_broker()
-        if node_id is not None:
-            await self._part(self._world.cluster.nodes[node_id].host, "controller")
-            self._busy_brokers.discard(node_id)
+        self._world.served.healed()
 
     async def _storm(self) -> None:
         weather, draw = self._world.network.weather, self._rng.choice

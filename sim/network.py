@@ -108,6 +108,16 @@ class Link:
                 self.to_client.kill()
 
 
+class _Bound:
+    """A listening socket, of which only the name is known."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._address = address
+
+    def getsockname(self) -> tuple[str, int]:
+        return self._address
+
+
 class SimServer(asyncio.AbstractServer):
     """A listener."""
 
@@ -117,6 +127,11 @@ class SimServer(asyncio.AbstractServer):
 
     def close(self) -> None:
         self._network.listeners.pop(self._address, None)
+
+    @property
+    def sockets(self) -> tuple["_Bound", ...]:
+        """What asyncio's servers have: who asks it for its name learns where it listens."""
+        return (_Bound(self._address),)
 
     def is_serving(self) -> bool:
         return self._address in self._network.listeners

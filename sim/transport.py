@@ -215,7 +215,8 @@ class SimTransport(asyncio.Transport):
         if self._link is not None:
             self._link.ended()
         if self._made:
-            self._call("connection_lost", reason)
+            # in this end's own context: whoever cuts a link, or writes to it, may live on another host
+            self.network.loop.call_soon(self._call, "connection_lost", reason, context=self.context)
 
     def vanish(self) -> None:
         """This end's process is gone: tell nobody."""

@@ -5,20 +5,25 @@ import gc
 import random
 import traceback
 from collections import Counter
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from enum import Enum
 
 from ottla.base.types import TopicPartition
 from ottla.wire.apis import ApiKey
-from sim.check import Anomaly, Evidence, check, records_of
+from sim.check import Anomaly, Evidence, check
 from sim.check_readers import check_readers
 from sim.check_transactions import check_transactions
 from sim.cluster.cluster import Cluster, Rules
-from sim.history import History
+from sim.cluster_nemesis import ClusterNemesis
+from sim.history import Event, History, Settled
+from sim.house import House
+from sim.house_nemesis import HouseNemesis
 from sim.known import known
 from sim.loop import START_S, DeadlockError, LivelockError, SimLoop, run
 from sim.nemesis import Nemesis
 from sim.network import Network, Weather
+from sim.served import Served
 from sim.users.process import Process
 from sim.users.producers import PlainProducer
 from sim.users.readers import Reader, Reading
@@ -45,6 +50,28 @@ class Kind(Enum):
     GROUPS = "groups"
     #: Consume, transform, produce, exactly once.
     PIPELINE = "pipeline"
+    #: The same around the real broker.
+    BROKER_PLAIN = "broker-plain"
+    BROKER_TRANSACTIONS = "broker-transactions"
+    BROKER_GROUPS = "broker-groups"
+    BROKER_PIPELINE = "broker-pipeline"
+    #: Plain producers and transactions on a machine that loses its power.
+    BROKER_POWER = "broker-power"
+
+    @property
+    def real(self) -> bool:
+        """Whether the broker is the real one."""
+        return self.value.startswith("broker-")
+
+    @property
+    def loses_power(self) -> bool:
+        """Whether the machine stops now and then, and its disk refuses."""
+        return self is Kind.BROKER_POWER
+
+    @property
+    def people(self) -> "Kind":
+        """Who lives there."""
+        return Kind.PLAIN if self is Kind.BROKER_POWER else Kind(self.value.removeprefix("broker-"))
 
 
 @dataclass(slots=True)
@@ -74,7 +101,7 @@ class World:
         self.history = History(self.loop)
         rng = self.stream("world")
         self.network = Network(self.loop, self.stream("network"), _weather(rng))
-        self.cluster = Cluster(self.loop, self.network, self.history, self.stream("cluster"), _rules(rng))
+        self.served, self._nemesis = self._brokers(rng)
         self.topics: list[str] = []
         self.partitions: dict[str, int] = {}
         self.processes: list[Process] = []
@@ -83,7 +110,7 @@ class World:
         #: `partition.assignment.strategy` of all consumers.
         self.strategy = rng.choice(("range", "roundrobin", "range,roundrobin"))
         #: How slowly users work: their pauses are so many times longer.
-        self.pace = {Kind.PLAIN: 1.0, Kind.TRANSACTIONS: 1.0, Kind.GROUPS: 2.0, Kind.PIPELINE: 4.0}[kind]
+        self.pace = {Kind.PLAIN: 1.0, Kind.TRANSACTIONS: 1.0, Kind.GROUPS: 2.0, Kind.PIPELINE: 4.0}[kind.people]
         #: The chance that a consumer's callback raises.
         self.mistakes = rng.choice((0.0, 0.0, 0.05))
         #: The chance that a reader, after a poll, goes back to records that it has read before.
@@ -95,6 +122,15 @@ class World:
         self._rng = rng
         self._anomalies: list[Anomaly] = []
         self._final: Evidence | None = None
+
+    def _brokers(self, rng: random.Random) -> tuple[Served, Callable[[], Nemesis]]:
+        """Who serves this kind of world, and what makes the faults."""
+        draw = self.stream("cluster")
+        if self.kind.real:
+            house = House(self.loop, self.network, self.history, draw)
+            return house, lambda: HouseNemesis(self, house, self.stream("nemesis"))
+        cluster = Cluster(self.loop, self.network, self.history, draw, _rules(rng))
+        return cluster, lambda: ClusterNemesis(self, cluster, self.stream("nemesis"))
 
     def stream(self, name: str) -> random.Random:
         """A source of randomness of its own: it follows from the seed, whatever other parts of the world draw."""
@@ -138,20 +174,26 @@ class World:
             if not (self._killed and text.startswith(_STILL_PENDING))
         ]
         evidence = self._final or self._evidence()
-        found = self._anomalies + check(evidence) + check_transactions(evidence) + check_readers(evidence)
+        found = (
+            self._anomalies
+            + self.served.anomalies
+            + check(evidence)
+            + check_transactions(evidence)
+            + check_readers(evidence)
+        )
         anomalies = [anomaly for anomaly in found if known(anomaly, self.history.events) is None]
-        self.cluster.counts["known anomalies"] = len(found) - len(anomalies)
-        counts = self.cluster.counts + Counter({"cuts": self.network.cuts})
+        self.served.counts["known anomalies"] = len(found) - len(anomalies)
+        counts = self.served.counts + Counter({"cuts": self.network.cuts})
         return Verdict(self.seed, self.kind, anomalies, self.history, self.loop.time() - START_S, counts)
 
     async def _course(self) -> None:
-        self.history.add("world", "rules", f"{self.cluster.rules}")
-        await self.cluster.start()
+        self.history.add("world", "rules", f"{self.served.rules}")
+        await self.served.start()
         for number in range(self._rng.choice((1, 1, 2))):
-            self.add_topic(f"t{number}", self._rng.choice((1, 1, 2, 3)))
-        self._make_users()
+            await self.add_topic(f"t{number}", self._rng.choice((1, 1, 2, 3)))
+        await self._make_users()
         running = [asyncio.create_task(process.run(), name=process.name) for process in self.processes]
-        await Nemesis(self, self.stream("nemesis")).run(self.loop.time() + FAULTS_S)
+        await self._nemesis().run(self.loop.time() + FAULTS_S)
         self.users_stopped = True
         self.stopped_at_s = self.loop.time()
         self.history.add("world", "faults are over", "users finish")
@@ -165,7 +207,7 @@ class World:
         unfinished = set(running)
         while unfinished and self.loop.time() < until_s:
             _, unfinished = await asyncio.wait(running, timeout=5.0)
-            flood = [f"{count} requests of {api}" for api, count in self.cluster.counts.items() if count > _FLOOD]
+            flood = [f"{count} requests of {api}" for api, count in self.served.counts.items() if count > _FLOOD]
             if flood:
                 self.anomaly("flood", f"{', '.join(flood)}: a client repeats requests without a pause")
                 return
@@ -174,18 +216,18 @@ class World:
             self.anomaly("never-settled", text, name)
         await asyncio.sleep(20.0)
 
-    def add_topic(self, name: str, partitions: int, *, input_topic: bool = True) -> None:
+    async def add_topic(self, name: str, partitions: int, *, input_topic: bool = True) -> None:
         """Create a topic. Users write to input topics, and read them."""
-        self.cluster.controller.create_topic(name, partitions)
+        await self.served.create_topic(name, partitions)
         self.partitions[name] = partitions
         if input_topic:
             self.topics.append(name)
 
-    def _make_users(self) -> None:
-        """The processes of this kind of world."""
+    async def _make_users(self) -> None:
+        """Who lives in this kind of world."""
         draw = self._rng.choice
         makers: list[tuple[type[Process], str, int]] = []
-        match self.kind:
+        match self.kind.people:
             case Kind.PLAIN:
                 makers = [(PlainProducer, "p", draw((1, 1, 2, 3)))]
             case Kind.TRANSACTIONS:
@@ -194,7 +236,7 @@ class World:
                 makers = [(Reader, "r", draw((1, 2, 3))), (PlainProducer, "p", 1), (Transactor, "t", draw((0, 1)))]
             case Kind.PIPELINE:
                 makers = [(Transformer, "x", draw((1, 2, 3))), (PlainProducer, "p", 1), (Transactor, "t", draw((0, 1)))]
-                self.add_topic(OUTPUT, draw((1, 2)), input_topic=False)
+                await self.add_topic(OUTPUT, draw((1, 2)), input_topic=False)
         for make, letter, count in makers:
             self.processes += [make(self, f"{letter}{number}") for number in range(count)]
         self.static_members = frozenset(p.name for p in self.processes if self._rng.random() < 0.3)
@@ -203,18 +245,24 @@ class World:
         partitions = [TopicPartition(topic, n) for topic, count in self.partitions.items() for n in range(count)]
         logs, hanging = {}, {}
         for tp in partitions:
-            log = self.cluster.final_log(tp)
-            logs[tp] = records_of(log.entries) if log is not None else []
-            first_open = log.producers.first_open() if log is not None else None
+            logs[tp], first_open = self.served.records(tp), self.served.hanging(tp)
             if first_open is not None:
                 hanging[tp] = first_open
         inputs = frozenset(tp for tp in partitions if tp.topic in self.topics)
-        positions = self.cluster.positions(Transformer.group) if self.kind is Kind.PIPELINE else None
-        if self.kind is Kind.PIPELINE and positions is None:
+        positions = self.served.positions(Transformer.group) if self.kind.people is Kind.PIPELINE else None
+        if self.kind.people is Kind.PIPELINE and positions is None:
             self.anomaly("never-settled", f"nobody coordinates {Transformer.group} in the end")
         readers = [process for process in self.processes if isinstance(process, Reading)]
         groups = {process.group: process.read_committed for process in readers}
-        return Evidence(self.history.events, logs, self._killed, inputs, hanging, positions, groups)
+        events = [_without(self.served.lost, event) for event in self.history.events]
+        return Evidence(events, logs, self._killed, inputs, hanging, positions, groups)
+
+
+def _without(lost: Set[str], event: Event) -> Event:
+    """A record that went with the power: nothing is expected of it, although it was acknowledged."""
+    if isinstance(event.data, Settled) and event.data.uid in lost:
+        return event._replace(data=Settled(event.data.uid, None, -1, "lost with the power"))
+    return event
 
 
 def _weather(rng: random.Random) -> Weather:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from ottla.base.types import TopicPartition
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.messages.offset_fetch import OffsetFetchRequestGroup
+from sim.check import Anomaly, LogRecord, records_of
 from sim.cluster.controller import Controller
 from sim.cluster.coordinators import INTERNAL_TOPICS, OFFSETS_TOPIC, CoordinatorLog, assign, partition_of
 from sim.cluster.log import ReplicaLog
@@ -70,6 +71,9 @@ class Cluster:
         self.rng = rng
         self.rules = rules or Rules()
         self.counts: Counter[str] = Counter()
+        self.anomalies: list[Anomaly] = []
+        #: No machine loses its power here.
+        self.lost: frozenset[str] = frozenset()
         self.nodes = {node_id: Node(self, node_id) for node_id in (1, 2, 3)}
         self.controller = Controller(self, rng, session_s=self.rules.session_s)
         self.controller.register(tuple(self.nodes))
@@ -220,7 +224,25 @@ class Cluster:
         self.controller.elect_missing()
         self.healed()
 
-    def final_log(self, tp: TopicPartition) -> ReplicaLog | None:
+    async def create_topic(self, name: str, partitions: int) -> None:
+        """A topic of the users'."""
+        self.controller.create_topic(name, partitions)
+
+    def calm(self) -> None:
+        """The faults are over."""
+        self.rules.calm()
+
+    def records(self, tp: TopicPartition) -> list[LogRecord]:
+        """What the partition holds in the end."""
+        log = self._final_log(tp)
+        return records_of(log.entries) if log is not None else []
+
+    def hanging(self, tp: TopicPartition) -> int | None:
+        """Where a transaction is open in the end."""
+        log = self._final_log(tp)
+        return log.producers.first_open() if log is not None else None
+
+    def _final_log(self, tp: TopicPartition) -> ReplicaLog | None:
         """The partition's log at the end: the leader's, which all replicas have copied by then."""
         state = self.controller.image.partitions[tp]
         return self.nodes[state.leader].replica(tp).log if state.leader >= 0 else None

@@ -65,7 +65,7 @@ class PlainProducer(Process):
         request_ms = draw((300, 1_000, 5_000))
         linger_ms = draw((0, 0, 5, 100))
         config = {
-            "bootstrap.servers": self.world.cluster.bootstrap,
+            "bootstrap.servers": self.world.served.bootstrap,
             "client.id": self.who,
             "request.timeout.ms": request_ms,
             "delivery.timeout.ms": linger_ms + request_ms + draw((0, 1_000, 5_000, 60_000)),

@@ -59,7 +59,7 @@ class Reading(Process):
         draw = self.rng.choice
         session_ms = draw((2_000, 6_000))
         config: dict[str, object] = {
-            "bootstrap.servers": self.world.cluster.bootstrap,
+            "bootstrap.servers": self.world.served.bootstrap,
             "client.id": self.who,
             "group.id": self.group,
             "auto.offset.reset": "earliest",

@@ -108,7 +108,7 @@ class Transactional(Process):
         draw = self.rng.choice
         request_ms = draw((500, 2_000, 6_000))
         return {
-            "bootstrap.servers": self.world.cluster.bootstrap,
+            "bootstrap.servers": self.world.served.bootstrap,
             "client.id": self.who,
             "transactional.id": self.name,
             "transaction.timeout.ms": draw((2_000, 6_000, 15_000)),

@@ -122,6 +122,26 @@ def test_a_buffered_protocol_gets_all_of_it() -> None:
     World().run(main)
 
 
+def test_an_end_hears_of_a_cut_on_its_own_host_whoever_makes_it() -> None:
+    """A client's tasks belonged to the broker that cut its connection, and died with that broker."""
+
+    class Listener(Peer):
+        """Knows on which host it was told."""
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.news.append(HOST.get())
+
+    async def main(world: World) -> None:
+        _, client = await world.loop.create_connection(Listener, "there", 9)
+        await world.later()
+        HOST.set("elsewhere")
+        next(iter(world.network.links.values())).cut(Cut.BOTH)
+        await world.later()
+        assert client.news == ["made", "here"]
+
+    World().run(main)
+
+
 def test_nobody_listens() -> None:
     async def main(world: World) -> None:
         with pytest.raises(ConnectionRefusedError, match="there:10"):

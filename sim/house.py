@@ -1,0 +1,238 @@
+"""The real broker in a simulated world: one process on one machine, which is killed, frozen, and loses its power."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Mapping
+from contextvars import copy_context
+
+from ottla.base.types import TopicPartition
+from ottla.broker.app import BrokerApp
+from ottla.broker.config import BrokerConfig
+from ottla.broker.metadata.names import GROUP_TOPIC, TRANSACTION_TOPIC
+from ottla.broker.ports.topics import NewTopic
+from ottla.log.checkpoint import RECOVERY_POINT_CHECKPOINT, decode_offsets
+from ottla.log.names import LOG
+from ottla.wire.batch import parse_header
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.offset_fetch import OffsetFetchRequestGroup
+from sim.check import Anomaly, LogRecord, records_of
+from sim.cluster.log import Entry
+from sim.disk import SimDisk
+from sim.history import History
+from sim.loop import HOST, SimLoop
+from sim.network import Network
+
+MACHINE = "b1"
+_PORT = 9092
+
+
+class MachineClock:
+    """The clocks of a machine: its wall clock may be set, its other clock goes on whatever happens."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._loop = loop
+        self.ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return self._loop.now_ms() + self.ahead_ms
+
+    def monotonic_ms(self) -> int:
+        return self._loop.monotonic_ms()
+
+
+class House:
+    """See the module."""
+
+    def __init__(self, loop: SimLoop, network: Network, history: History, rng: random.Random) -> None:
+        self.loop = loop
+        self.network = network
+        self.history = history
+        self.rng = rng
+        self.counts: Counter[str] = Counter()
+        self.disk = SimDisk()
+        self.disk.rng = rng
+        self.clock = MachineClock(loop)
+        self.life = 0
+        self.config = _config(rng)
+        self.app: BrokerApp | None = None
+        self._dead: list[BrokerApp] = []
+        #: Records that a loss of power has taken, by value; and what must not have gone with it.
+        self.lost: set[str] = set()
+        self.anomalies: list[Anomaly] = []
+        self._before: dict[TopicPartition, list[LogRecord]] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        """`bootstrap.servers`."""
+        return f"{MACHINE}:{_PORT}"
+
+    @property
+    def host(self) -> str:
+        """The process that runs now."""
+        return f"{MACHINE}.{self.life}"
+
+    @property
+    def rules(self) -> str:
+        """What is told of this world in its table."""
+        return ", ".join(f"{key}={value}" for key, value in self.config.items())
+
+    def note(self, what: str, text: str = "") -> None:
+        """Something happened to the broker."""
+        self.counts[what] += 1
+        self.history.add("broker", what, text)
+
+    async def start(self) -> None:
+        """Start the process."""
+        self.life += 1
+        context = copy_context()
+        context.run(HOST.set, self.host)
+        self.app = BrokerApp(
+            BrokerConfig(self.config), self.clock, disk=self.disk, rng=random.Random(f"{self.rng.random()}")
+        )
+        await asyncio.create_task(self._start(self.app), context=context, name=self.host)
+
+    async def _start(self, app: BrokerApp) -> None:
+        content = self.disk.own_files().read(RECOVERY_POINT_CHECKPOINT)
+        checkpointed = decode_offsets(content) if content else {}
+        await app.start()
+        await app.loaded()
+        self.note("ready", f"life {self.life}")
+        self._compare(checkpointed)
+
+    async def create_topic(self, name: str, partitions: int) -> None:
+        """A topic of the users'."""
+        assert self.app is not None
+        assert self.app.node is not None
+        await self.app.node.topics.create_all([NewTopic(name, partitions, {})])
+
+    def calm(self) -> None:
+        """The faults are over; what the machine's clock says stays."""
+
+    def healed(self) -> None:
+        """Nothing waits for that here."""
+
+    # faults
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.note("kill")
+        self._die()
+        self.disk = self.disk.after_kill()
+        self.disk.rng = self.rng
+
+    def lose_power(self) -> None:
+        """The machine stops; what it had not synced may be gone."""
+        self.note("power lost")
+        self._die()
+        self._before = {tp: self.records(tp) for tp in self._partitions()}
+        self.disk = self.disk.after_power_loss(self.rng)
+        self.disk.rng = self.rng
+
+    def _die(self) -> None:
+        self.loop.kill(self.host)
+        self.network.drop(MACHINE)
+        if self.app is not None:
+            self._dead.append(self.app)  # so that nothing of it is collected, and says so, before the world's end
+            self.app = None
+
+    def freeze(self) -> None:
+        """The process stands still."""
+        self.note("freeze")
+        self.loop.freeze(self.host)
+        self.network.freeze(MACHINE)
+
+    def thaw(self) -> None:
+        """It goes on, and does not know that time has passed."""
+        self.note("thaw")
+        self.network.thaw(MACHINE)
+        self.loop.thaw(self.host)
+
+    def _partitions(self) -> list[TopicPartition]:
+        """Every partition that has a folder."""
+        found = []
+        for folder in self.disk.folders():
+            topic, _, number = folder.name.rpartition("-")
+            if number.isdecimal() and not topic.startswith("__"):
+                found.append(TopicPartition(topic, int(number)))
+        return found
+
+    def _compare(self, checkpointed: Mapping[TopicPartition, int]) -> None:
+        """After a loss of power nothing is in a log that was not there, and all that the recovery point covers."""
+        for tp, before in self._before.items():
+            after = self.records(tp)
+            there = {record.offset: record.uid for record in before}
+            strange = [record for record in after if there.get(record.offset) != record.uid]
+            if strange:
+                text = f"{tp}@{strange[0].offset}: {strange[0].uid} was not there before the power was lost"
+                self.anomalies.append(Anomaly("unknown-record", text, (strange[0].uid,)))
+            left = {record.offset for record in after}
+            gone = [record for record in before if record.offset not in left]
+            self.lost |= {record.uid for record in gone}
+            covered = [record for record in gone if record.offset < checkpointed.get(tp, 0)]
+            if covered:
+                text = (
+                    f"{tp}: the recovery point is {checkpointed[tp]}, and {covered[0].uid}@{covered[0].offset} is gone"
+                )
+                self.anomalies.append(Anomaly("lost-flushed", text, (covered[0].uid,)))
+            if gone:
+                self.note("records lost", f"{tp}: {len(gone)} from {gone[0].offset} on")
+        self._before = {}
+
+    # evidence
+
+    def records(self, tp: TopicPartition) -> list[LogRecord]:
+        """What is in the partition's files in the end."""
+        entries: list[Entry] = []
+        for entry in self.disk.entries(str(tp)) or ():
+            if entry.name.endswith(LOG):
+                entries += _entries(self.disk.open_folder(str(tp)).read(entry.name) or b"")
+        return records_of(entries)
+
+    def hanging(self, tp: TopicPartition) -> int | None:
+        """Where a transaction is open in the end."""
+        partition = None if self.app is None or self.app.node is None else self.app.node.partitions.find(*tp)
+        if partition is None or partition.log.last_stable_offset == partition.log.end_offset:
+            return None
+        return partition.log.last_stable_offset
+
+    def positions(self, group: str) -> dict[TopicPartition, int] | None:
+        """The group's committed offsets in the end."""
+        runner = None if self.app is None or self.app.node is None else self.app.node.groups.find(group)
+        if runner is None or isinstance(runner, ErrorCode):
+            return None
+        answer = runner.shard.fetch_offsets(OffsetFetchRequestGroup(group, topics=None), require_stable=False)
+        return {
+            TopicPartition(topic.name, part.partition_index): part.committed_offset
+            for topic in answer.topics
+            for part in topic.partitions
+        }
+
+
+def _entries(content: bytes) -> list[Entry]:
+    found, position = [], 0
+    while position < len(content):
+        header = parse_header(content, position)
+        payload = content[position : position + header.size_bytes]
+        found.append(Entry(header.base_offset, header.last_offset, header.partition_leader_epoch, header, payload))
+        position += header.size_bytes
+    return found
+
+
+def _config(rng: random.Random) -> dict[str, tuple[str, ...] | str]:
+    return {
+        "listeners": (f"PLAINTEXT://{MACHINE}:{_PORT}",),
+        "log.dirs": ("/disk",),
+        "offsets.topic.num.partitions": rng.choice(("1", "3")),
+        "transaction.state.log.num.partitions": rng.choice(("1", "3")),
+        "log.roll.ms": rng.choice(("500", "5000", "600000000")),
+        "group.initial.rebalance.delay.ms": rng.choice(("0", "300")),
+        "group.min.session.timeout.ms": "500",
+        "log.retention.hours": "-1",
+        # clocks are set by hours here, and no record is to be refused for it
+        "log.message.timestamp.after.max.ms": str(2**62),
+        "max.incremental.fetch.session.cache.slots": rng.choice(("0", "1", "1000")),
+    }
+
+
+INTERNAL = (GROUP_TOPIC, TRANSACTION_TOPIC)

@@ -1,0 +1,100 @@
+"""Faults of the real broker: of its process, its machine and its disk, and of the network around it."""
+
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sim.house import MACHINE, House
+from sim.nemesis import Fault, Nemesis
+
+if TYPE_CHECKING:
+    from sim.world import World
+
+
+class HouseNemesis(Nemesis):
+    """See the module."""
+
+    def __init__(self, world: "World", house: House, rng: random.Random) -> None:
+        super().__init__(world, rng)
+        self._house = house
+        #: Whether something is done to the broker just now that nothing else may come into.
+        self._busy = False
+
+    def _possible(self) -> Sequence[Fault]:
+        faults = (
+            self._kill_house,
+            self._kill_house,
+            self._freeze_house,
+            self._step_clock,
+            self._fill_disk,
+            self._part_house,
+            self._storm,
+            self._cut_everything,
+            self._freeze_client,
+            self._kill_client,
+        )
+        if self._world.kind.loses_power:
+            return (*faults, self._lose_power, self._lose_power, self._break_disk)
+        return faults
+
+    async def _kill_house(self) -> None:
+        if self._busy:
+            return
+        self._busy = True
+        self._house.kill()
+        await self._for(self._rng.choice((0.1, 2.0)))
+        await self._house.start()
+        self._busy = False
+
+    async def _lose_power(self) -> None:
+        if self._busy:
+            return
+        self._busy = True
+        self._house.lose_power()
+        await self._for(self._rng.choice((0.1, 2.0)))
+        await self._house.start()
+        self._busy = False
+
+    async def _break_disk(self) -> None:
+        if self._busy:
+            return
+        self._busy = True
+        disk = self._house.disk
+        disk.broken = self._rng.choice((0.01, 0.1, 0.5))
+        self._note("disk refuses", f"{disk.broken}")
+        await self._for(3.0)
+        disk.broken = 0.0
+        self._note("disk works", "")
+        self._busy = False
+
+    async def _freeze_house(self) -> None:
+        if self._busy:
+            return
+        self._busy = True
+        self._house.freeze()
+        await self._for(self._rng.choice((0.3, 3.0, 8.0)))
+        self._house.thaw()
+        self._busy = False
+
+    async def _step_clock(self) -> None:
+        self._house.clock.ahead_ms += self._rng.choice((-3_600_000, -5_000, 5_000, 3_600_000))
+        self._note("clock set", f"{self._house.clock.ahead_ms} ms ahead")
+
+    async def _fill_disk(self) -> None:
+        if self._busy:
+            return
+        self._busy = True
+        disk = self._house.disk
+        self._note("disk full", "")
+        disk.full = True
+        await self._for(3.0)
+        disk.full = False
+        self._note("disk has room", "")
+        self._busy = False
+
+    async def _part_house(self) -> None:
+        lives = [process.who for process in self._world.processes if process.is_alive]
+        if lives:
+            pair = [MACHINE, self._rng.choice(lives)]
+            self._rng.shuffle(pair)
+            await self._part(*pair)

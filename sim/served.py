@@ -1,0 +1,62 @@
+"""What a world needs of those who serve its clients: the modelled cluster, or the real broker."""
+
+from collections import Counter
+from collections.abc import Set
+from typing import Protocol
+
+from ottla.base.types import TopicPartition
+from sim.check import Anomaly, LogRecord
+
+
+class Served(Protocol):
+    """The brokers of a world."""
+
+    #: What happened how often.
+    counts: Counter[str]
+    #: What the brokers' own checks have found.
+    anomalies: list[Anomaly]
+
+    @property
+    def bootstrap(self) -> str:
+        """`bootstrap.servers`."""
+        ...
+
+    @property
+    def lost(self) -> Set[str]:
+        """Records that may be gone although they were acknowledged, by value: a loss of power has taken them."""
+        ...
+
+    @property
+    def rules(self) -> object:
+        """What these brokers are like, for the history."""
+        ...
+
+    async def start(self) -> None:
+        """Start every broker."""
+        ...
+
+    async def create_topic(self, name: str, partitions: int) -> None:
+        """Create a topic of the users'."""
+        ...
+
+    def calm(self) -> None:
+        """The faults are over."""
+        ...
+
+    def healed(self) -> None:
+        """A way through the network is open again."""
+        ...
+
+    # what the checkers look at in the end
+
+    def records(self, tp: TopicPartition) -> list[LogRecord]:
+        """What the partition holds."""
+        ...
+
+    def hanging(self, tp: TopicPartition) -> int | None:
+        """The first offset of an open transaction in the partition, or None."""
+        ...
+
+    def positions(self, group: str) -> dict[TopicPartition, int] | None:
+        """The group's committed offsets; None when no broker coordinates it."""
+        ...
