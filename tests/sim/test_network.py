@@ -137,6 +137,7 @@ def test_an_end_hears_of_a_cut_on_its_own_host_whoever_makes_it() -> None:
         HOST.set("elsewhere")
         next(iter(world.network.links.values())).cut(Cut.BOTH)
         await world.later()
+        assert isinstance(client, Peer)
         assert client.news == ["made", "here"]
 
     World().run(main)

@@ -194,7 +194,7 @@ class Listener:
         self.max_request_bytes = max_request_bytes
         self._max_connections = max_connections
         self._max_idle_ms = max_idle_ms
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int, backlog: int) -> tuple[str, int]:
@@ -216,14 +216,14 @@ class Listener:
 
     def opened(self, connection: Connection) -> None:
         """Accept a new connection, or close it when there are too many."""
-        self._connections.add(connection)
+        self._connections[connection] = None
         if len(self._connections) > self._max_connections:
             _log.warning("max.connections reached: refusing %s", connection.client_host)
             connection.close()
 
     def closed(self, connection: Connection) -> None:
         """Forget a connection."""
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
 
     def close_idle(self) -> None:
         """Close the connections that were silent for `connections.max.idle.ms`; called by a timer."""

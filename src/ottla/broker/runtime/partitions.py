@@ -56,7 +56,8 @@ class Partition:
         self.topic_id = topic_id
         self.log = log
         self.leader_epoch = leader_epoch
-        self._watchers: set[Watcher] = set()
+        #: In the order in which they came. (A set has the order of addresses: no run would be like the one before.)
+        self._watchers: dict[Watcher, None] = {}
 
     def check_leader_epoch(self, current: int) -> ErrorCode:
         """Compare the leader epoch that a client believes in with ours (KIP-320); -1 means that it names none."""
@@ -66,11 +67,11 @@ class Partition:
 
     def watch(self, watcher: Watcher) -> None:
         """Tell `watcher` about changes, until `unwatch`."""
-        self._watchers.add(watcher)
+        self._watchers[watcher] = None
 
     def unwatch(self, watcher: Watcher) -> None:
         """Stop telling it. No-op for a watcher that does not watch."""
-        self._watchers.discard(watcher)
+        self._watchers.pop(watcher, None)
 
     @property
     def watched(self) -> bool:
