@@ -19,6 +19,7 @@ from sim.history import (
     Ending,
     Event,
     Marked,
+    Outdated,
     Polled,
     Refused,
     Sent,
