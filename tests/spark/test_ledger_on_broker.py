@@ -10,6 +10,7 @@ pytest.importorskip("pyarrow")
 from ottla import Admin, NewTopic
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
+from ottla.spark.errors import PipelineError
 from ottla.spark.ledger import BatchKey, Decision, Done, Handle, Ledger
 from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import KafkaLink
@@ -33,6 +34,20 @@ class NewLeader(KafkaLink):
         assert data is not None
         self.lags -= 1
         return data._replace(records=b"", high_watermark=0) if self.lags >= 0 else data
+
+
+class Cutting(KafkaLink):
+    """A link to a broker that answers a fetch with the beginning of a batch, which is not whole."""
+
+    fetches = 0
+
+    async def fetch(self, tp: TopicPartition, offset: int, **how: Any) -> PartitionData | None:
+        """The first bytes."""
+        data = await super().fetch(tp, offset, **how)
+        assert data is not None and data.records is not None
+        self.fetches += 1
+        assert self.fetches < 20, "it is asked again and again"
+        return data._replace(records=bytes(data.records)[:20])
 
 
 def read(ledger: LedgerKafka, link: KafkaLink) -> Ledger:
@@ -68,6 +83,14 @@ def test_s2_a_decision_is_found_whatever_high_watermark_a_new_leader_answers(
         assert (past.complete, past.latest) == (7, 7)
     finally:
         link.shut()
+
+
+def test_s2_a_ledger_that_a_broker_does_not_give_is_not_read_for_ever(
+    bootstrap: str, fresh_name: Callable[[str], str], use: Callable[..., int]
+) -> None:
+    topic = fresh_name("ledger")
+    with pytest.raises(PipelineError, match=f"{topic}-0 .* brought no whole record batch"):
+        use(topic, Cutting)
 
 
 def test_s2_a_ledger_that_was_made_anew_is_read_from_its_beginning(

@@ -1,6 +1,8 @@
 """A Spark worker lives long: what a fault has ended is replaced when it is needed again."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -91,6 +93,42 @@ def test_a_link_whose_thread_has_ended_says_so_and_is_replaced(config: dict[str,
     assert second is not first
     second.run(second.admin.list_topics())
     second.shut()
+
+
+def test_a_forked_worker_has_connections_of_its_own(world: SinkWorld) -> None:
+    program = """
+import os, sys
+import pyarrow as pa
+from ottla.spark.link import link
+from ottla.spark.options import sink_options
+from ottla.spark.slot_writer import PlainWriter
+given = {"kafka.bootstrap.servers": sys.argv[1], "topic": sys.argv[2], "semantics": "at-least-once"}
+options = sink_options(given)
+
+def work(value):
+    kafka = link(options.client)
+    kafka.run(kafka.admin.list_topics())
+    rows = pa.RecordBatch.from_pydict({"value": pa.array([value], pa.binary())})
+    assert PlainWriter(options).write(iter([rows]), 0) == 1
+    return kafka
+
+parents = work(b"parent")
+child = os.fork()
+if child == 0:
+    own = work(b"child")
+    os._exit(own is parents or not own.is_usable)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), work(b"again") is parents)
+"""
+    # from 3.12 on Python itself warns of a fork beside threads
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program, world.bootstrap, world.topic],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0 True\n", "")
+    assert world.output() == {"parent": 1, "child": 1, "again": 1}
 
 
 def test_a_slot_after_one_whose_connections_a_fault_has_ended_gets_new_ones(world: SinkWorld) -> None:

@@ -22,6 +22,7 @@ from ottla.client.errors import (
 )
 from ottla.spark import faults
 from ottla.spark.bounds import EARLIEST, LATEST
+from ottla.spark.errors import PipelineError
 from ottla.spark.ids import driver_id
 from ottla.spark.ledger import Handle, Ledger, LedgerBatch, LedgerRecord, encode
 from ottla.spark.link import KafkaLink
@@ -217,7 +218,10 @@ class LedgerKafka:
                 continue
             if not records:
                 break
+            reached = ledger.next_offset
             ledger.apply(ledger_batches(records))
+            if ledger.next_offset == reached:
+                raise PipelineError(f"{self._tp} ends at {end}, but a fetch at {reached} brought no whole record batch")
         return ledger
 
     async def _fetch(self, offset: int, end: int) -> Any:
