@@ -31,7 +31,8 @@ def make_consumer(
 
 
 def _watched(client: Client, on_crash: OnCrash) -> Client:
-    """A client that stops because of a fault of its own is told of here: its user may take it for a lost broker."""
+    """`client`, which calls `on_crash` if it stops because of a fault of its own. Its user may take the error for
+    another one."""
     for supervisor in (client._supervisor, client._cluster.supervisor):
         supervisor.on_crash(on_crash)
     return client

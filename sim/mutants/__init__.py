@@ -19,7 +19,7 @@ class Mutant(NamedTuple):
     caught_as: frozenset[str]
     #: The bug is in the code as long as this context lasts.
     bug: AbstractContextManager[None]
-    #: The first world that is looked at: a bug that shows in one of a hundred need not be looked for that long.
+    #: The seed to begin with. Few worlds show some bugs; from this seed on the first one comes soon.
     first_seed: int = 0
 
 

@@ -1,4 +1,4 @@
-"""Bugs of the client: its core stops, it leaves its user alone, its consumer or its transactions go wrong."""
+"""Bugs of the clients, other than those of `sequencing`."""
 
 import asyncio
 from collections.abc import Iterator
@@ -52,14 +52,14 @@ def cancels_its_user() -> Iterator[None]:
 
 @contextmanager
 def commits_in_spite_of_a_lost_batch() -> Iterator[None]:
-    """A batch of the transaction was given up on, and nobody minds."""
+    """A transaction is committed although the producer has given up on one of its batches."""
     with patch.object(Transactions, "batch_failed", lambda self, error, *, had_sequence: None):
         yield
 
 
 @contextmanager
 def every_answer_counts() -> Iterator[None]:
-    """An answer of a former generation, or about a former position, is taken for one of now."""
+    """An answer of an older generation, or about an older position, counts as if it were of the present one."""
 
     def current(self: Eras, ticket: Ticket) -> dict[Any, PartitionState]:
         found = {tp: self._positions.get(tp) for tp in ticket.partitions}
@@ -71,7 +71,7 @@ def every_answer_counts() -> Iterator[None]:
 
 @contextmanager
 def commits_ahead() -> Iterator[None]:
-    """What was fetched is committed, whether or not the user was given it."""
+    """Records that were fetched are committed, also if no poll has returned them."""
 
     def committable(self: PartitionState) -> OffsetAndMetadata | None:
         return None if self.fetch_offset < 0 else OffsetAndMetadata(self.fetch_offset, "", -1)
@@ -82,7 +82,7 @@ def commits_ahead() -> Iterator[None]:
 
 @contextmanager
 def begins_again_at_a_new_leader() -> Iterator[None]:
-    """A leader that has moved makes the consumer look for a position anew."""
+    """When a leader has moved, the consumer sets its position by the reset policy."""
     right = Fetching._refused
 
     def refused(self: Fetching, state: PartitionState, part: Any, nodes: Any, now_s: float) -> None:

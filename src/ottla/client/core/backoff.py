@@ -15,11 +15,6 @@ class Backoff:
         self._rng = rng
         self._failures = 0
 
-    @property
-    def failures(self) -> int:
-        """How many pauses there were since the last success."""
-        return self._failures
-
     def next_ms(self) -> float:
         """The pause after one more failure, in milliseconds."""
         self._failures += 1

@@ -96,7 +96,7 @@ class _Partition:
         elif not self.unanswered or not self.is_past(self.unanswered[0].base_sequence):
             self.overtook = 0
 
-    def restart(self, identity: ProducerIdentity) -> None:
+    def begin_again(self, identity: ProducerIdentity) -> None:
         """Number from 0 again, beginning with the unanswered batches: the oldest is not written, so none is."""
         self.identity = identity
         self.next_sequence = 0
@@ -118,7 +118,8 @@ class Sequencer:
         self.identity = NO_IDENTITY
         self._transactional = transactional
         self._partitions: dict[TopicPartition, _Partition] = {}
-        self._to_restart: set[TopicPartition] = set()
+        #: Partitions that have to be numbered from 0 again, in a new epoch.
+        self._to_begin_again: set[TopicPartition] = set()
         #: Partitions whose `unresolved` was set; `resolve` looks at them.
         self._unresolved: set[TopicPartition] = set()
         #: Partitions were forgotten in this epoch: one that is not in `_partitions` may have been used in it.
@@ -138,10 +139,10 @@ class Sequencer:
         partition = self._partitions.get(batch.tp)
         if partition is None:
             return self._may_begin(batch.tp)
-        restarting = batch.tp in self._to_restart
+        begins_again = batch.tp in self._to_begin_again
         if batch.base_sequence != NO_SEQUENCE:
-            return partition.unanswered[0] is batch and (not restarting or partition.in_doubt)
-        if restarting:
+            return partition.unanswered[0] is batch and (not begins_again or partition.in_doubt)
+        if begins_again:
             return False
         if partition.unanswered and partition.identity != self.identity:
             return False
@@ -156,7 +157,7 @@ class Sequencer:
         partition = self._of(batch.tp)
         if partition.identity != self.identity:
             require(not partition.unanswered, "a new epoch begins while batches of the old one are unanswered")
-            partition.restart(self.identity)
+            partition.begin_again(self.identity)
         batch.identity = partition.identity
         batch.base_sequence = partition.next_sequence
         partition.next_sequence = plus(partition.next_sequence, batch.record_count)
@@ -173,7 +174,7 @@ class Sequencer:
     def standing(self, batch: Sequenced) -> Standing:
         """Where the batch stands among those of its partition."""
         partition = self._of(batch.tp)
-        hole = partition.unresolved or batch.tp in self._to_restart
+        hole = partition.unresolved or batch.tp in self._to_begin_again
         echo = not hole and (batch.sequence_reset or not partition.is_next(batch.base_sequence))
         if batch.whole_perhaps_written:
             return Standing.BEHIND if echo and not partition.is_past(batch.base_sequence) else Standing.PART
@@ -202,7 +203,7 @@ class Sequencer:
     def begin_again(self, batch: Sequenced) -> None:
         """The leader has neither `batch` nor what came before it: number the partition from 0 again, in a new epoch."""
         batch.perhaps_written = False
-        self._to_restart.add(batch.tp)
+        self._to_begin_again.add(batch.tp)
 
     def split(self, batch: Sequenced, halves: Sequence[Sequenced]) -> None:
         """`batch` was refused for its size: its halves take over its sequences (KIP-126).
@@ -235,7 +236,7 @@ class Sequencer:
             partition.unresolved = True
             self._unresolved.add(batch.tp)
         elif not self._transactional:
-            self._to_restart.add(batch.tp)
+            self._to_begin_again.add(batch.tp)
 
     # epochs
 
@@ -256,27 +257,23 @@ class Sequencer:
                 elif self._transactional:
                     may_go_on = False
                 else:
-                    self._to_restart.add(tp)
-        if self._to_restart and self.identity.valid:
-            if any(self._of(tp).identity == self.identity for tp in self._restartable()):
+                    self._to_begin_again.add(tp)
+        if self._to_begin_again and self.identity.valid:
+            if any(self._of(tp).identity == self.identity for tp in self._may_begin_again()):
                 self._raise_epoch()
             else:  # the epoch was raised for other partitions while these were in doubt
-                self._restart()
+                self._begin_all_again()
         return may_go_on
 
     def identified(self, identity: ProducerIdentity) -> None:
         """The producer has a new identity: every partition is numbered from 0 when it is next used."""
         self.identity = identity
         self._forgot = False
-        if self._transactional:
-            self.forget_transaction()
-        self._restart()
-
-    def forget_transaction(self) -> None:
-        """The transaction has ended and a new epoch follows: drop what was open in the old one."""
-        self._partitions.clear()
-        self._to_restart.clear()
-        self._unresolved.clear()
+        if self._transactional:  # its transaction has ended: what was open in the old epoch does not count any more
+            self._partitions.clear()
+            self._to_begin_again.clear()
+            self._unresolved.clear()
+        self._begin_all_again()
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget partitions that are not used any more, except those with something open.
@@ -288,30 +285,26 @@ class Sequencer:
             partition = self._partitions.get(tp)
             if partition is None or self._transactional or partition.unanswered:
                 continue
-            if tp not in self._to_restart and tp not in self._unresolved:
+            if tp not in self._to_begin_again and tp not in self._unresolved:
                 del self._partitions[tp]
                 self._forgot = True
-
-    def unanswered(self, tp: TopicPartition) -> int:
-        """How many batches of the partition have a sequence and no final answer."""
-        partition = self._partitions.get(tp)
-        return len(partition.unanswered) if partition is not None else 0
 
     # inside
 
     def _may_begin(self, tp: TopicPartition) -> bool:
-        """Whether a partition that is not known here may be numbered from 0."""
+        """Whether a partition that is not known here may be numbered from 0. It may need a new epoch for that."""
         if self._forgot:
             self._raise_epoch()
         return self.identity.valid
 
-    def _restartable(self) -> list[TopicPartition]:
-        return [tp for tp in sorted(self._to_restart) if not self._of(tp).in_doubt]
+    def _may_begin_again(self) -> list[TopicPartition]:
+        """Partitions of `_to_begin_again` in which no unanswered batch can have been written."""
+        return [tp for tp in sorted(self._to_begin_again) if not self._of(tp).in_doubt]
 
-    def _restart(self) -> None:
-        for tp in self._restartable():
-            self._of(tp).restart(self.identity)
-            self._to_restart.discard(tp)
+    def _begin_all_again(self) -> None:
+        for tp in self._may_begin_again():
+            self._of(tp).begin_again(self.identity)
+            self._to_begin_again.discard(tp)
 
     def _raise_epoch(self) -> None:
         """KIP-360: a plain producer raises its own epoch. When the epochs are used up, it needs a new id."""
