@@ -78,7 +78,7 @@ def _first_batch_does_not_go_alone(patch: pytest.MonkeyPatch) -> None:
 
 def _transaction_is_not_forgotten(patch: pytest.MonkeyPatch) -> None:
     """What was open in an aborted transaction is still asked for in the next."""
-    patch.setattr(Sequencer, "forget_transaction", lambda self: None)
+    patch.setattr(Sequencer, "_forget_transaction", lambda self: None)
 
 
 @pytest.mark.parametrize(

@@ -269,10 +269,8 @@ class Sequencer:
         """The producer has a new identity: every partition is numbered from 0 when it is next used."""
         self.identity = identity
         self._forgot = False
-        if self._transactional:  # its transaction has ended: what was open in the old epoch does not count any more
-            self._partitions.clear()
-            self._to_begin_again.clear()
-            self._unresolved.clear()
+        if self._transactional:
+            self._forget_transaction()
         self._begin_all_again()
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
@@ -290,6 +288,12 @@ class Sequencer:
                 self._forgot = True
 
     # inside
+
+    def _forget_transaction(self) -> None:
+        """The transaction has ended: what was open in the old epoch does not count any more."""
+        self._partitions.clear()
+        self._to_begin_again.clear()
+        self._unresolved.clear()
 
     def _may_begin(self, tp: TopicPartition) -> bool:
         """Whether a partition that is not known here may be numbered from 0. It may need a new epoch for that."""

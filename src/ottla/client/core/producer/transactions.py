@@ -401,8 +401,11 @@ class Transactions:
                 )
                 self._failed(error, fatal=False)
             elif error.code in _FATAL and self._ending is not None and self._ending.user is user:
-                # its time was over, or a late end of the transaction before has ended it; nobody can say which
-                told = FatalProducerError(f"the transaction cannot be ended, its outcome is unknown: {error}")
+                # transaction.timeout.ms has passed, or a late EndTxn of an earlier transaction has ended this one
+                told = FatalProducerError(
+                    f"the coordinator does not know this transaction any more, so its outcome is unknown ({error}): "
+                    "close the producer, and look at what was written"
+                )
                 self._failed(error, fatal=True)
             else:
                 self._failed(error, fatal=error.code in _FATAL)
