@@ -98,12 +98,21 @@ def automata_page() -> str:
         for target in sorted(targets, key=list(GroupState).index)
         if source is not target
     ]
-    parts = ["# Automata", "", _HEAD, "Each is one constant in the code; a test visits every state and input.", ""]
-    parts += ["## Classic consumer group", "", "```mermaid", *group, "```", ""]
-    parts += ["## Transaction", "", "```mermaid", states.diagram(), "```", ""]
-    parts += ["## Transactional producer", "", "```mermaid", transaction_state.diagram(), "```", ""]
+    parts = [
+        "# Automata",
+        "",
+        _HEAD,
+        "Each automaton is one constant in the code. A test visits every state and input.",
+        "",
+    ]
+    for title, file, diagram in (
+        ("Classic consumer group", "coordinator/group/state.py", "\n".join(group)),
+        ("Transaction", "coordinator/txn/states.py", states.diagram()),
+        ("Transactional producer", "client/core/producer/transaction_state.py", transaction_state.diagram()),
+        ("Consumer in its group", "client/core/consumer/states.py", membership.diagram()),
+    ):
+        parts += [f"## {title}", "", f"`TRANSITIONS` in `{file}`.", "", "```mermaid", diagram, "```", ""]
     parts += ["## What an answer about a batch means", "", answers.INTRODUCTION, "", answers.table(), ""]
-    parts += ["## Consumer in its group", "", "```mermaid", membership.diagram(), "```", ""]
     consumer = (consumer_answers.INTRODUCTION, "", consumer_answers.table(), "")
     parts += ["## What an answer to a consumer means", "", *consumer]
     return "\n".join(parts)
