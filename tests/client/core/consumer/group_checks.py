@@ -1,5 +1,6 @@
 """What must hold in every history of `group_world`."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -8,6 +9,7 @@ from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.states import State
 from ottla.client.core.intents import Ask
 from ottla.wire.apis import ApiKey
+from ottla.wire.messages.offset_commit import OffsetCommitRequest
 
 if TYPE_CHECKING:
     from tests.client.core.consumer.group_world import Member, World
@@ -24,11 +26,29 @@ class Checks:
         self._known: dict[int, set[TopicPartition]] = {}
         self._owned: dict[int, frozenset[TopicPartition]] = {}
         self._woken: dict[int, tuple[float, int]] = {}
+        #: How far each partition was read: every record below was given to some member of the group.
+        self._read: dict[TopicPartition, int] = defaultdict(int)
         #: How often each of these was seen, so that a model that shows nothing is noticed.
         self.seen: dict[str, int] = {}
 
     def count(self, what: str) -> None:
         self.seen[what] = self.seen.get(what, 0) + 1
+
+    # records: a partition's are numbered, and one is taken at a time
+
+    def taken(self, tp: TopicPartition, offset: int) -> None:
+        """A member's user takes a record. Some may be given again, none is passed over."""
+        assert offset <= self._read[tp], f"{tp}: {offset} is given, and nobody was given {self._read[tp]}"
+        self.count("given" if offset == self._read[tp] else "given again")
+        self._read[tp] = max(self._read[tp], offset + 1)
+
+    def commit_arrived(self, request: OffsetCommitRequest) -> None:
+        """What is committed was given to somebody: else a crash would lose it."""
+        for topic in request.topics:
+            for part in topic.partitions:
+                tp = TopicPartition(topic.name, part.partition_index)
+                assert 0 <= part.committed_offset <= self._read[tp], f"{tp}@{part.committed_offset} is committed ahead"
+                self.count("commit")
 
     # callbacks are in a legal order
 

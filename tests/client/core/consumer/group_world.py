@@ -219,6 +219,9 @@ class Wire:
                 self._world.after(3.0, lambda: reply(FetchResponse()))
             case ApiKey.LIST_OFFSETS:
                 reply(_first_offsets(message))
+            case ApiKey.OFFSET_COMMIT:
+                self._world.checks.commit_arrived(message)
+                self._world.coordinator.ask(ask.api, message, self._world.now_s, reply)
             case _:
                 self._world.coordinator.ask(ask.api, message, self._world.now_s, reply)
 
@@ -396,6 +399,7 @@ class Member:
         if not self.core.holds_back:
             for state in self.core.positions:
                 if state.position >= 0:
+                    self.world.checks.taken(state.tp, state.position)
                     state.position += 1
             self.do(self.core.taken)
 

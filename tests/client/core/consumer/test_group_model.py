@@ -37,4 +37,5 @@ def test_the_model_meets_what_it_is_there_for() -> None:
         for what, often in world.checks.seen.items():
             seen[what] = seen.get(what, 0) + often
     assert {"assigned", "given up", "lost", "left", "zombie", "calm"} <= seen.keys()
+    assert {"given", "given again", "commit"} <= seen.keys(), "records"
     assert {"late Heartbeat", "late OffsetCommit", "late OffsetFetch"} <= seen.keys(), "answers of eras before"
