@@ -3,13 +3,13 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.states import State
 from ottla.client.core.intents import Ask
 from ottla.wire.apis import ApiKey
-from ottla.wire.messages.offset_commit import OffsetCommitRequest
+
 
 if TYPE_CHECKING:
     from tests.client.core.consumer.group_world import Member, World
@@ -42,7 +42,7 @@ class Checks:
         self.count("given" if offset == self._read[tp] else "given again")
         self._read[tp] = max(self._read[tp], offset + 1)
 
-    def commit_arrived(self, request: OffsetCommitRequest) -> None:
+    def commit_arrived(self, request: Any) -> None:
         """What is committed was given to somebody: else a crash would lose it."""
         for topic in request.topics:
             for part in topic.partitions:
