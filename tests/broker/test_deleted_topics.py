@@ -61,6 +61,15 @@ async def _committed(client: WireClient, topic: str) -> tuple[int, int]:
     return partition.committed_offset, partition.error_code
 
 
+async def test_coordinators_are_loading_from_the_first_moment(tmp_path: Path) -> None:
+    async with AsyncBroker(data_dir=tmp_path) as broker, WireClient(broker) as client:
+        broker.node.topics.create("t", 1, {})
+        await _commit(client, "t")
+    async with _loading(tmp_path) as app:
+        assert app.node is not None
+        assert app.node.groups.find("g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
 @asynccontextmanager
 async def _loading(data_dir: Path) -> AsyncIterator[BrokerApp]:
     """A broker that listens, and has not read its coordinators' partitions yet."""

@@ -18,7 +18,7 @@ from ottla.broker.metadata.cluster import ClusterMetadata
 from ottla.broker.metadata.damage import refuse_damage
 from ottla.broker.metadata.names import METADATA_TOPIC
 from ottla.broker.metadata.properties import load_or_create
-from ottla.broker.node import Node, load_coordinators, make_node
+from ottla.broker.node import Node, expect_coordinators, load_coordinators, make_node
 from ottla.broker.runtime.directories import must_hold_no_partitions
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.timers import Timers
@@ -64,6 +64,7 @@ class BrokerApp:
         self._disk.lock()
         try:
             self.node = self._recover()
+            expect_coordinators(self.node)
             self._listener = Listener(
                 Dispatcher(self.node),
                 self._clock,

@@ -105,13 +105,18 @@ def make_node(
     )
 
 
+def expect_coordinators(node: Node) -> None:
+    """From now on the coordinators are loading. Called before the broker listens: they must not look empty."""
+    node.groups.expect()
+    node.transactions.expect()
+
+
 async def load_coordinators(node: Node) -> None:
     """Read what the coordinators' partitions hold; groups first, so that markers find them.
 
-    Meanwhile both say that they are loading, also the one that is read last: it must not look empty.
+    Meanwhile both say that they are loading, also the one that is read last.
     """
-    node.groups.expect()
-    node.transactions.expect()
+    expect_coordinators(node)
     await node.groups.load()
     await node.transactions.load()
 
