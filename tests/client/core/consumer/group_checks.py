@@ -10,7 +10,6 @@ from ottla.client.core.consumer.states import State
 from ottla.client.core.intents import Ask
 from ottla.wire.apis import ApiKey
 
-
 if TYPE_CHECKING:
     from tests.client.core.consumer.group_world import Member, World
 
