@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ottla.base.errors import OttlaError
-from ottla.cli import bench, consume, dump_log, groups, produce, run_script, serve, topics, transactions
+from ottla.cli import bench, consume, dump_log, groups, history, produce, run_script, serve, topics, transactions
 from ottla.cli.demo import command as demo
 from ottla.cli.signals import interrupts
 
@@ -48,6 +48,7 @@ app.command("dump-log")(dump_log.dump_log)
 app.command("run", context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(run_script.run)
 app.command("demo")(demo.demo)
 app.command("bench")(bench.bench)
+app.add_typer(history.app, name="history")
 
 
 def _print_version(wanted: bool) -> None:
