@@ -85,6 +85,21 @@ def test_s2_a_decision_is_found_whatever_high_watermark_a_new_leader_answers(
         link.shut()
 
 
+def test_s2_what_a_worker_has_read_long_ago_is_read_anew(bootstrap: str, fresh_name: Callable[[str], str]) -> None:
+    topic, link = fresh_name("ledger"), KafkaLink({"bootstrap.servers": bootstrap})
+    try:
+        ledger = LedgerKafka(link, "s", topic, 1, 60_000)
+        note(ledger, link)
+        first = read(ledger, link)
+        assert read(ledger, link) is first
+        ledger.forget_after_s = 0.0
+        again = read(ledger, link)
+        assert again is not first
+        assert (again.next_offset, again.past()) == (first.next_offset, first.past())
+    finally:
+        link.shut()
+
+
 def test_s2_a_ledger_that_a_broker_does_not_give_is_not_read_for_ever(
     bootstrap: str, fresh_name: Callable[[str], str], use: Callable[..., int]
 ) -> None:

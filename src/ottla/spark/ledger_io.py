@@ -74,6 +74,9 @@ class LedgerKafka:
         self._tp = TopicPartition(topic, 0)
         self._replication = replication
         self._timeout_ms = transaction_timeout_ms
+        #: When what was read of the ledger has this age, it is read anew. Compaction removes tombstones and the ends of
+        #: transactions, and who reads on later misses them. It waits for `delete.retention.ms`, a day unless set.
+        self.forget_after_s = 3_600.0
 
     async def drive(self, steps: Steps, batch: int | None = None) -> Any:
         """Run a generator of `ottla.spark.protocol` to its end; `batch` is for the fault switches."""
@@ -198,21 +201,29 @@ class LedgerKafka:
         raise_for(await self._link.produce(self._tp, self._batch((record,), None), None), f"ledger {self._tp}")
 
     async def _read(self) -> Ledger:
-        """The ledger up to its present end. What was read before is not read again."""
-        key = ("ledger", self._tp, self._sink)
-        ledger: Ledger = self._link.memory.setdefault(key, Ledger(self._sink))
+        """The ledger up to its present end. What was read a short time ago is not read again."""
+        key, now_s = ("ledger", self._tp, self._sink), asyncio.get_running_loop().time()
+        ledger, read_at_s = self._link.memory.get(key, (Ledger(self._sink), now_s))
+        if now_s - read_at_s >= self.forget_after_s:
+            ledger = await self._from_the_beginning()
+        ledger = await self._read_on(ledger)
+        self._link.memory[key] = ledger, now_s
+        return ledger
+
+    async def _read_on(self, ledger: Ledger) -> Ledger:
+        """`ledger` up to its present end, or another one if it cannot be continued."""
         # The end comes from ListOffsets and not from a fetch. A new leader may answer fetches with a high watermark
         # below what was committed; ListOffsets waits until the leader knows better (KIP-207).
         end = await self._offset_at(LATEST)
         if ledger.next_offset > end:  # the topic was deleted and made again, or has lost its end
-            ledger = self._link.memory[key] = await self._from_the_beginning()
+            ledger = await self._from_the_beginning()
         while ledger.next_offset < end:
             try:
                 records = await self._link.certain(
                     partial(self._fetch, ledger.next_offset, end), f"a read of {self._tp} up to {end}"
                 )
             except OffsetOutOfRangeError:
-                ledger = self._link.memory[key] = await self._from_the_beginning()
+                ledger = await self._from_the_beginning()
                 continue
             if records is None:
                 continue
