@@ -58,14 +58,18 @@ def rebalance(
     from sim.zookeeper_era import Numbers, compare
 
     asked = Numbers(members=members, partitions=partitions, joins=joins, leaves=leaves, crashes=crashes, pauses=pauses)
-    found = compare(asked, random.SystemRandom().randrange(10**6) if seed is None else seed)
+    asked.check()
+    seed = random.SystemRandom().randrange(10**6) if seed is None else seed
     if as_json:
-        print_json(_data(found))
+        print_json(_data(compare(asked, seed)))
         return
+    # First, because a large group takes a while, and the seed of one that was interrupted should be known.
     print(
-        f"Seed {found.seed}: {members} members share {partitions} partitions; "
-        f"{joins} join, {leaves} leave, {crashes} crash, {pauses} pause."
+        f"Seed {seed}: {members} members share {partitions} partitions; "
+        f"{joins} join, {leaves} leave, {crashes} crash, {pauses} pause.",
+        flush=True,
     )
+    found = compare(asked, seed)
     print_rows(_figures(found), _COLUMNS, as_json=False, none="")
     print("How long it took until every partition was read by one member, and stayed so:")
     print_rows(_events(found), _EVENT_COLUMNS, as_json=False, none="")
