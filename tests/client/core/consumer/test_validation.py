@@ -4,9 +4,16 @@ import pytest
 
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.offset_reset import OffsetReset
+from ottla.client.core.intents import RefreshMetadata
 from ottla.client.errors import DisconnectedError, LogTruncatedError
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
@@ -15,6 +22,10 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 from tests.client.core.consumer.rig import Rig, snapshot
 
 TP = TopicPartition("t", 0)
+
+
+#: The answer of a leader that knows no such epoch.
+UNDEFINED = OffsetForLeaderEpochResponse(topics=(OffsetForLeaderTopicResult("t", (EpochEndOffset(0, 0, -1, -1),)),))
 
 
 def after_a_new_leader(policy: str = "earliest") -> Rig:
@@ -90,3 +101,60 @@ def test_c5_a_seek_is_not_undone_by_an_answer_about_the_position_before(end_offs
     answer = OffsetForLeaderEpochResponse(topics=(OffsetForLeaderTopicResult("t", (end,)),))
     rig.do(rig.core.answered, asked.ticket, answer)
     assert (rig.state(TP).position, rig.calls) == (60, [])
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+def test_c5_a_leader_that_does_not_know_the_epoch_has_another_log(policy: str) -> None:
+    """As in Apache Kafka: nothing says how far the logs are the same, so the policy says where to go on."""
+    rig = after_a_new_leader(policy)
+    rig.answer(ApiKey.OFFSET_FOR_LEADER_EPOCH, UNDEFINED)
+    assert rig.asked(ApiKey.LIST_OFFSETS)
+    assert (rig.state(TP).position, rig.state(TP).lost_at) == (-1, 50)
+
+
+def test_c5_without_a_reset_policy_a_leader_that_does_not_know_the_epoch_is_an_error() -> None:
+    rig = after_a_new_leader("none")
+    rig.answer(ApiKey.OFFSET_FOR_LEADER_EPOCH, UNDEFINED)
+    [error] = rig.raised()
+    assert isinstance(error, LogTruncatedError)
+    assert str(error).startswith("t-0: the leader knows nothing of epoch 3, in which offset 49 was read")
+    assert (rig.state(TP).position, rig.state(TP).validate) == (50, True)
+
+
+def test_c5_what_a_leader_said_does_not_count_for_the_next_one() -> None:
+    rig = after_a_new_leader()
+    asked = rig.take(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+    rig.learn(snapshot(5, 1, t=1))
+    end = EpochEndOffset(0, 0, 3, 80)
+    answer = OffsetForLeaderEpochResponse(topics=(OffsetForLeaderTopicResult("t", (end,)),))
+    rig.do(rig.core.answered, asked.ticket, answer)
+    [topic] = rig.message(ApiKey.OFFSET_FOR_LEADER_EPOCH).topics
+    assert [p.current_leader_epoch for p in topic.partitions] == [5]
+
+
+def committed_in(epoch: int) -> Rig:
+    """The group has committed offset 50, in this epoch; metadata knows of epoch 3."""
+    rig = Rig({"group.id": "g"}, known=snapshot(3, t=1))
+    rig.assign(TP)
+    part = OffsetFetchResponsePartitions(0, 50, epoch)
+    group = OffsetFetchResponseGroup("g", (OffsetFetchResponseTopics(name="t", partitions=(part,)),))
+    rig.answer(ApiKey.OFFSET_FETCH, OffsetFetchResponse(groups=(group,)))
+    return rig
+
+
+def test_c5_a_leader_that_is_older_than_the_position_is_not_asked() -> None:
+    """It leads no more, and would say that its log ends before the position."""
+    rig = committed_in(4)
+    rig.wait(2)
+    assert not rig.asked(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+    assert not rig.asked(ApiKey.FETCH)
+    assert any(isinstance(intent, RefreshMetadata) for intent in rig.intended)
+    rig.learn(snapshot(4, 2, t=1))
+    ends_at(rig, 80)
+    assert rig.asked(ApiKey.FETCH)[-1].to.node_id == 2  # type: ignore[union-attr]
+
+
+def test_c5_a_topic_that_was_made_anew_is_not_waited_for_without_end() -> None:
+    rig = committed_in(4)
+    rig.wait(31)
+    assert rig.asked(ApiKey.OFFSET_FOR_LEADER_EPOCH)

@@ -58,7 +58,7 @@ class ConsumerCore(Core):
         self._commits = Commits(shared, self.member, lambda *heard: self.membership.heard(Call.COMMIT, *heard))
         self.membership = Membership(shared, self.member, self._commits, self._retrack)
         self._resets = Resets(shared, on_reset)
-        self._validation = Validation(shared, self._resets.happened)
+        self._validation = Validation(shared, self._resets.happened, self._resets.out_of_range)
         self._fetching = Fetching(shared, decoding, self._resets.out_of_range)
         self._tracked: frozenset[str] = frozenset()
         self._begun = False
@@ -266,7 +266,7 @@ class ConsumerCore(Core):
             case Call.CLOCK:
                 self._resets.clock_read(states, answer, now_s)
             case Call.EPOCH_END:
-                self._validation.answered(states, answer, now_s)
+                self._validation.answered(ticket, states, answer, now_s)
             case Call.HEARTBEAT:
                 membership.beaten(answer, now_s)
             case Call.JOIN:

@@ -31,6 +31,7 @@ class PartitionState:
         "log_start_offset",
         "looked_up",
         "lost_at",
+        "old_since_s",
         "paused",
         "position",
         "position_epoch",
@@ -58,6 +59,8 @@ class PartitionState:
         self.leader_epoch = UNKNOWN_EPOCH
         #: The leader has changed: whether the log still holds the position has to be asked.
         self.validate = False
+        #: Since when metadata has been older than the position; None when it is not known to be.
+        self.old_since_s: float | None = None
         #: A position has to be looked up by this time (or LATEST_ / SpecialTimestamp.EARLIEST); None when not.
         self.reset_to_ms: int | None = None
         #: Somebody is being asked about the position; nobody else need be.
@@ -102,6 +105,7 @@ class PartitionState:
         self.retry_at_s = 0.0
         self.halted = False
         self.validate = epoch != UNKNOWN_EPOCH
+        self.old_since_s = None
         self.added_fetches = self.taken_fetches = 0
         self.added_bytes = self.taken_bytes = 0
 

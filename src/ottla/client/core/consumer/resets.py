@@ -11,7 +11,8 @@ from ottla.base.types import TopicPartition
 from ottla.client.config.consumer import reset_time
 from ottla.client.core import intents
 from ottla.client.core.consumer.answers import Next, meaning_of
-from ottla.client.core.consumer.era import Call, Ticket
+from ottla.client.core.consumer.asking import Asking
+from ottla.client.core.consumer.era import Call
 from ottla.client.core.consumer.intents import ReadClock
 from ottla.client.core.consumer.offset_reset import OffsetReset
 from ottla.client.core.consumer.positions import NO_POSITION, PartitionState
@@ -41,7 +42,7 @@ class Resets:
     def __init__(self, shared: Shared, on_reset: Callable[[OffsetReset], object] | None) -> None:
         self._shared = shared
         self._on_reset = on_reset
-        self._retry_at_s = 0.0
+        self._asking = Asking(shared)
         #: A fault that will not go by itself was told: the next poll looks again, and tells it again.
         self._given_up = False
 
@@ -70,11 +71,10 @@ class Resets:
         missing = [s for s in self._shared.positions if s.position == NO_POSITION and not s.looked_up]
         if not missing or self._given_up:
             return None
-        if now_s < self._retry_at_s:
-            return self._retry_at_s
-        self._start([s for s in missing if s.reset_to_ms is None], now_s)
-        self._list([s for s in missing if s.reset_to_ms is not None and not s.looked_up], now_s)
-        return self._retry_at_s if self._retry_at_s > now_s else None
+        if self._asking.retry_at_s(now_s) is None:
+            self._start([s for s in missing if s.reset_to_ms is None], now_s)
+            self._list([s for s in missing if s.reset_to_ms is not None and not s.looked_up], now_s)
+        return self._asking.retry_at_s(now_s)
 
     # where the group has committed, else the policy
 
@@ -88,7 +88,7 @@ class Resets:
         request = committed_request(
             shared.snapshot, shared.group_id, [s.tp for s in new], require_stable=shared.config.read_committed
         )
-        ticket = self._ticket(Call.COMMITTED, new)
+        ticket = self._asking.ticket(Call.COMMITTED, new)
         shared.ask_coordinator(ticket, ApiKey.OFFSET_FETCH, request, cap=LAST_VERSION_WITH_NAMES)
 
     def committed(
@@ -96,28 +96,25 @@ class Resets:
     ) -> None:
         """OffsetFetch was answered."""
         what = f"group {self._shared.group_id}"
-        left_out = dict(states)
-        without: list[PartitionState] = []
-        for state in states.values():
-            state.looked_up = False
         for group in answer.groups:
             if group.error_code:
+                self._asking.over(states)
                 self._refused(Call.COMMITTED, group.error_code, what, now_s)
                 return
-            for topic in group.topics:
-                for p in topic.partitions:
-                    asked = left_out.pop(TopicPartition(topic.name, p.partition_index), None)
-                    if asked is None:
-                        continue
-                    state = asked
-                    if p.error_code:
-                        self._refused(Call.COMMITTED, p.error_code, f"{what}, {state.tp}", now_s)
-                    elif p.committed_offset >= 0:
-                        state.seek(p.committed_offset, p.committed_leader_epoch)
-                    else:
-                        without.append(state)
-        if left_out:  # that is no answer, and none that nothing was committed
-            self._later(now_s)
+        answers = (
+            (TopicPartition(topic.name, p.partition_index), p)
+            for group in answer.groups
+            for topic in group.topics
+            for p in topic.partitions
+        )
+        without: list[PartitionState] = []
+        for state, p in self._asking.each(states, answers, now_s):
+            if p.error_code:
+                self._refused(Call.COMMITTED, p.error_code, f"{what}, {state.tp}", now_s)
+            elif p.committed_offset >= 0:
+                state.seek(p.committed_offset, p.committed_leader_epoch)
+            else:
+                without.append(state)
         self._without_offset(without, now_s)
 
     def _without_offset(self, states: list[PartitionState], now_s: float) -> None:
@@ -131,7 +128,7 @@ class Resets:
 
     def _by_policy(self, states: list[PartitionState], now_s: float) -> None:
         if self._shared.config.auto_offset_reset.startswith(_BY_DURATION):
-            self._shared.intend(ReadClock(self._ticket(Call.CLOCK, states)))
+            self._shared.intend(ReadClock(self._asking.ticket(Call.CLOCK, states)))
         else:
             self.clock_read({s.tp: s for s in states}, 0, now_s)
 
@@ -148,16 +145,13 @@ class Resets:
 
     def _list(self, states: list[PartitionState], now_s: float) -> None:
         shared = self._shared
-        by_leader: dict[int, list[PartitionState]] = {}
-        for state in states:
-            by_leader.setdefault(shared.snapshot.leader(state.tp), []).append(state)
-        for leader, of_leader in by_leader.items():
+        for leader, of_leader in self._asking.by_leader(states).items():
             if leader == NO_LEADER:
                 self._leaderless(of_leader, now_s)
                 continue
             times = {s.tp: s.reset_to_ms for s in of_leader if s.reset_to_ms is not None}
             request = list_request(shared.snapshot, times, read_committed=shared.config.read_committed)
-            ticket = self._ticket(Call.LIST, of_leader)
+            ticket = self._asking.ticket(Call.LIST, of_leader)
             timeout_ms = shared.config.request_timeout_ms
             shared.ask_leader(ticket, Broker(leader), ApiKey.LIST_OFFSETS, request, timeout_ms)
 
@@ -173,25 +167,18 @@ class Resets:
         self, states: Mapping[TopicPartition, PartitionState], answer: ListOffsetsResponse, now_s: float
     ) -> None:
         """ListOffsets was answered."""
-        left_out = dict(states)
-        for state in states.values():
-            state.looked_up = False
-        for topic in answer.topics:
-            for p in topic.partitions:
-                asked = left_out.pop(TopicPartition(topic.name, p.partition_index), None)
-                if asked is None:
-                    continue
-                state = asked
-                if p.error_code:
-                    self._refused(Call.LIST, p.error_code, str(state.tp), now_s)
-                elif p.offset < 0:  # nothing was written since that time
-                    lost_at = state.lost_at
-                    state.seek_to_time(SpecialTimestamp.LATEST)
-                    state.lost_at = lost_at
-                else:
-                    self._found(state, p.offset)
-        if left_out:
-            self._later(now_s)
+        answers = (
+            (TopicPartition(topic.name, p.partition_index), p) for topic in answer.topics for p in topic.partitions
+        )
+        for state, p in self._asking.each(states, answers, now_s):
+            if p.error_code:
+                self._refused(Call.LIST, p.error_code, str(state.tp), now_s)
+            elif p.offset < 0:  # nothing was written since that time
+                lost_at = state.lost_at
+                state.seek_to_time(SpecialTimestamp.LATEST)
+                state.lost_at = lost_at
+            else:
+                self._found(state, p.offset)
 
     def _found(self, state: PartitionState, offset: int) -> None:
         reset = OffsetReset(state.tp, state.lost_at, offset)
@@ -209,8 +196,7 @@ class Resets:
 
     def unanswered(self, states: Mapping[TopicPartition, PartitionState], error: ClientError, now_s: float) -> None:
         """The coordinator, or a leader, has not answered."""
-        for state in states.values():
-            state.looked_up = False
+        self._asking.over(states)
         self._failed(error, now_s)
         self._shared.say(intents.DEBUG, "positions could not be found: %s", error)
 
@@ -222,24 +208,14 @@ class Resets:
         if meaning is Next.FAIL:
             self._fail(KafkaError.of(error_code, what))
         else:
-            self._later(now_s)
+            self._asking.later(now_s)
 
     def _failed(self, error: ClientError, now_s: float) -> None:
         if error.retriable:
-            self._later(now_s)
+            self._asking.later(now_s)
         else:
             self._fail(error)
-
-    def _later(self, now_s: float) -> None:
-        self._shared.refresh(now_s)
-        self._retry_at_s = now_s + self._shared.config.retry_backoff_ms / 1000
 
     def _fail(self, error: ClientError) -> None:
         self._given_up = True
         self._shared.fail(error)
-
-    def _ticket(self, call: Call, states: Iterable[PartitionState]) -> Ticket:
-        asked = list(states)
-        for state in asked:
-            state.looked_up = True
-        return self._shared.eras.of_partitions(call, asked)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from ottla.base.types import TopicPartition
 from ottla.client.core import intents
 from ottla.client.core.consumer.answers import Next, meaning_of
-from ottla.client.core.consumer.era import Call
+from ottla.client.core.consumer.asking import Asking
+from ottla.client.core.consumer.era import Call, Ticket
 from ottla.client.core.consumer.offset_reset import OffsetReset
 from ottla.client.core.consumer.positions import NO_POSITION, UNKNOWN_EPOCH, PartitionState
 from ottla.client.core.consumer.shared import Shared
@@ -25,15 +26,23 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 )
 
 _CUT = "the log was cut at offset %d, of what was read offsets %d to %d are gone"
+_ANOTHER_LOG = "the leader knows nothing of epoch %d, in which offset %d was read: the log was cut, or made anew"
 
 
 class Validation:
     """The positions that are doubtful. Fetching leaves them alone until they are not."""
 
-    def __init__(self, shared: Shared, happened: Callable[[OffsetReset], None]) -> None:
+    def __init__(
+        self,
+        shared: Shared,
+        happened: Callable[[OffsetReset], None],
+        reset: Callable[[PartitionState, float], None],
+    ) -> None:
+        """`happened` is told of positions that were replaced; `reset` replaces one as `auto.offset.reset` says."""
         self._shared = shared
         self._happened = happened
-        self._retry_at_s = 0.0
+        self._reset = reset
+        self._asking = Asking(shared)
         #: Something that was fetched of a doubtful partition is to be taken first.
         self.waits_for_taker = False
 
@@ -47,92 +56,112 @@ class Validation:
 
     def advance(self, now_s: float) -> float | None:
         """Ask for what is doubtful; when to do it again."""
-        by_leader: dict[int, list[PartitionState]] = {}
+        doubtful: list[PartitionState] = []
+        times: list[float] = []
         self.waits_for_taker = False
         for state in self._shared.positions:
             if not state.validate or state.looked_up:
                 continue
             if state.buffered_fetches:
                 self.waits_for_taker = True
-                continue
-            if state.position_epoch == UNKNOWN_EPOCH or state.position == NO_POSITION:
+            elif state.position_epoch == UNKNOWN_EPOCH or state.position == NO_POSITION:
                 state.validate = False
-            else:
-                by_leader.setdefault(self._shared.snapshot.leader(state.tp), []).append(state)
-        if not by_leader or now_s < self._retry_at_s:
-            return self._retry_at_s if by_leader else None
-        for leader, states in by_leader.items():
-            if leader == NO_LEADER:
+            elif (until_s := self._old_until_s(state, now_s)) is not None:
+                times.append(until_s)
                 self._shared.refresh(now_s)
             else:
-                self._ask(leader, states)
-        return self._retry_at_s if self._retry_at_s > now_s else None
+                doubtful.append(state)
+        if doubtful and self._asking.retry_at_s(now_s) is None:
+            for leader, states in self._asking.by_leader(doubtful).items():
+                if leader == NO_LEADER:
+                    self._shared.refresh(now_s)
+                else:
+                    self._ask(leader, states)
+        retry_at_s = self._asking.retry_at_s(now_s)
+        if doubtful and retry_at_s is not None:
+            times.append(retry_at_s)
+        return min(times, default=None)
+
+    def _old_until_s(self, state: PartitionState, now_s: float) -> float | None:
+        """Until when metadata counts as out of date, because the position is of a later epoch; None when it does not.
+
+        Its leader leads no more, but may not know that yet. It would say that the log ends before the position. What
+        metadata says for longer than a request may take is true: then the topic was made anew.
+        """
+        if not UNKNOWN_EPOCH < self._shared.snapshot.leader_epoch(state.tp) < state.position_epoch:
+            return None
+        if state.old_since_s is None:
+            state.old_since_s = now_s
+        until_s = state.old_since_s + self._shared.config.request_timeout_ms / 1000
+        return until_s if now_s < until_s else None
 
     def _ask(self, leader: int, states: list[PartitionState]) -> None:
         shared = self._shared
         by_topic: dict[str, list[OffsetForLeaderPartition]] = {}
+        epochs: dict[TopicPartition, int] = {}
         for state in states:
-            state.looked_up = True
-            part = OffsetForLeaderPartition(
-                state.tp.partition, shared.snapshot.leader_epoch(state.tp), state.position_epoch
-            )
+            epochs[state.tp] = epoch = shared.snapshot.leader_epoch(state.tp)
+            part = OffsetForLeaderPartition(state.tp.partition, epoch, state.position_epoch)
             by_topic.setdefault(state.tp.topic, []).append(part)
         request = OffsetForLeaderEpochRequest(
             -1, tuple(OffsetForLeaderTopic(name, tuple(parts)) for name, parts in by_topic.items())
         )
-        ticket = shared.eras.of_partitions(Call.EPOCH_END, states)
+        ticket = self._asking.ticket(Call.EPOCH_END, states, epochs)
         timeout_ms = shared.config.request_timeout_ms
         shared.ask_leader(ticket, Broker(leader), ApiKey.OFFSET_FOR_LEADER_EPOCH, request, timeout_ms)
 
     def answered(
-        self, states: Mapping[TopicPartition, PartitionState], answer: OffsetForLeaderEpochResponse, now_s: float
+        self,
+        ticket: Ticket,
+        states: Mapping[TopicPartition, PartitionState],
+        answer: OffsetForLeaderEpochResponse,
+        now_s: float,
     ) -> None:
         """OffsetForLeaderEpoch was answered."""
-        left_out = dict(states)
-        for state in states.values():
-            state.looked_up = False
-        for topic in answer.topics:
-            for p in topic.partitions:
-                asked = left_out.pop(TopicPartition(topic.topic, p.partition), None)
-                if asked is None:
-                    continue
-                state = asked
-                if p.error_code:
-                    self._refused(state, p.error_code, now_s)
-                    continue
-                if 0 <= p.end_offset < state.position:
-                    self._truncated(state, p.end_offset, now_s)
-                else:
-                    state.validate = False
-        if left_out:
-            self._later(now_s)
+        answers = ((TopicPartition(topic.topic, p.partition), p) for topic in answer.topics for p in topic.partitions)
+        for state, p in self._asking.each(states, answers, now_s):
+            if ticket.about[state.tp] != state.leader_epoch:
+                continue  # somebody else leads by now, and is asked next
+            if p.error_code:
+                self._refused(state, p.error_code, now_s)
+            elif p.end_offset < 0 or p.leader_epoch < 0:
+                self._another_log(state, now_s)
+            elif p.end_offset < state.position:
+                self._truncated(state, p.end_offset, now_s)
+            else:
+                state.validate = False
 
     def unanswered(self, states: Mapping[TopicPartition, PartitionState], error: ClientError, now_s: float) -> None:
         """The leader has not answered."""
-        for state in states.values():
-            state.looked_up = False
-        self._later(now_s)
+        self._asking.over(states)
+        self._asking.later(now_s)
         if not error.retriable:
             self._shared.fail(error)
 
     def _refused(self, state: PartitionState, error_code: int, now_s: float) -> None:
-        self._later(now_s)
+        self._asking.later(now_s)
         if meaning_of(Call.EPOCH_END, code_of(error_code)) is Next.FAIL:
             self._shared.fail(KafkaError.of(error_code, str(state.tp)))
 
-    def _later(self, now_s: float) -> None:
-        self._shared.refresh(now_s)
-        self._retry_at_s = now_s + self._shared.config.retry_backoff_ms / 1000
+    def _another_log(self, state: PartitionState, now_s: float) -> None:
+        what = _ANOTHER_LOG % (state.position_epoch, state.position - 1)
+        if self._shared.config.auto_offset_reset == "none":
+            self._tell_again(f"{state.tp}: {what}, seek() to go on", now_s)
+            return
+        self._shared.say(intents.WARNING, "%s: %s", state.tp, what)
+        self._reset(state, now_s)
 
     def _truncated(self, state: PartitionState, end_offset: int, now_s: float) -> None:
-        before, config = state.position, self._shared.config
-        if config.auto_offset_reset == "none":
-            # asked again, and told again, until the user seeks: what follows in the log is not what followed before
-            self._retry_at_s = now_s + config.retry_backoff_max_ms / 1000
-            said = f"{state.tp}: {_CUT % (end_offset, end_offset, before - 1)}, seek() to go on"
-            self._shared.fail(LogTruncatedError(said))
+        before = state.position
+        what = _CUT % (end_offset, end_offset, before - 1)
+        if self._shared.config.auto_offset_reset == "none":
+            self._tell_again(f"{state.tp}: {what}, seek() to go on", now_s)
             return
-        text = f"%s: {_CUT}; reading goes on there"
-        self._shared.say(intents.WARNING, text, state.tp, end_offset, end_offset, before - 1)
+        self._shared.say(intents.WARNING, "%s: %s; reading goes on there", state.tp, what)
         state.seek(end_offset)
         self._happened(OffsetReset(state.tp, before, end_offset))
+
+    def _tell_again(self, said: str, now_s: float) -> None:
+        """Asked again, and told again, until the user seeks: what follows in the log is not what followed before."""
+        self._asking.pause(now_s, self._shared.config.retry_backoff_max_ms)
+        self._shared.fail(LogTruncatedError(said))
