@@ -25,11 +25,12 @@ from ottla.client.core.consumer.offset_reset import OffsetReset
 from ottla.client.core.consumer.positions import NO_POSITION, PartitionState
 from ottla.client.core.consumer.subscription import RebalanceCallback
 from ottla.client.core.intents import Untrack
-from ottla.client.core.metadata import checked_topic
 from ottla.client.core.offsets import (
     ConsumerGroupMetadata,
     OffsetAndMetadata,
     OffsetAndTimestamp,
+    checked_offset,
+    checked_partition,
 )
 from ottla.client.errors import IllegalStateError, MaxPollIntervalExceededError, RequestTimeoutError
 from ottla.client.net.cluster import Cluster
@@ -145,7 +146,7 @@ class AsyncConsumer:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions; no group gives or takes them. Raises IllegalStateError."""
         driver = self._drive()
-        wanted = [TopicPartition(checked_topic(topic), number) for topic, number in partitions]
+        wanted = [checked_partition(tp) for tp in partitions]
         self._core.subscription.assign()
         driver.feed(self._core.assigned, wanted)
 
@@ -202,9 +203,7 @@ class AsyncConsumer:
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Go on at `offset`. Raises IllegalStateError if the partition is not assigned, ValueError below 0."""
-        if offset < 0:
-            raise ValueError(f"offsets are not negative: {offset}")
-        self._state(partition).seek(offset)
+        self._state(partition).seek(checked_offset(offset))
         self._drive().feed(self._core.positions_chosen)
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:

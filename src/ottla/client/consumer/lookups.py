@@ -6,7 +6,13 @@ from typing import Any, TypeVar
 from ottla.base.types import TopicPartition
 from ottla.client.config.consumer import ConsumerConfig
 from ottla.client.core.intents import Channel
-from ottla.client.core.offsets import OffsetAndMetadata, OffsetAndTimestamp, checked_offsets
+from ottla.client.core.offsets import (
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    checked_offsets,
+    checked_partition,
+    checked_time,
+)
 from ottla.client.errors import IllegalStateError
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.coordinators import Coordinators
@@ -39,7 +45,7 @@ class Lookups:
         self, partitions: Iterable[TopicPartition], timeout_ms: float
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """The group's committed offsets, where there are any. Raises RequestTimeoutError, KafkaError."""
-        wanted = [TopicPartition(*tp) for tp in partitions]
+        wanted = [checked_partition(tp) for tp in partitions]
         return await self._watched(self._committed(wanted, timeout_ms))
 
     async def offsets_at(
@@ -47,6 +53,7 @@ class Lookups:
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """The offset of each partition at its time; -1 where there is none. Raises RequestTimeoutError, KafkaError."""
         read_committed = self._config.read_committed
+        times = {checked_partition(tp): checked_time(time) for tp, time in times.items()}
         return await self._watched(
             list_offsets(self._cluster, times, read_committed=read_committed, timeout_ms=timeout_ms)
         )

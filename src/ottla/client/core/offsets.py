@@ -5,6 +5,7 @@ from operator import index
 from typing import NamedTuple, SupportsIndex
 
 from ottla.base.types import TopicPartition
+from ottla.client.core.metadata import checked_topic
 
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
@@ -59,6 +60,27 @@ def checked_offsets(
         if offset.metadata is not None:
             _check_text(f"{tp}: the metadata", offset.metadata)
     return checked
+
+
+def checked_partition(partition: tuple[str, int]) -> TopicPartition:
+    """A partition that a request can hold. Raises TypeError, ValueError, or KafkaError for a name no topic can have."""
+    tp = TopicPartition(*partition)
+    _check_number(f"{tp.topic}: the partition", tp.partition, 0, _INT32_MAX)
+    return TopicPartition(checked_topic(tp.topic), tp.partition)
+
+
+def checked_offset(offset: int) -> int:
+    """Where a consumer may go on. Raises TypeError, or ValueError below 0 and beyond 64 bits."""
+    if index(offset) < 0:
+        raise ValueError(f"offsets are not negative: {offset}")
+    _check_number("the offset", offset, 0, _INT64_MAX)
+    return offset
+
+
+def checked_time(timestamp_ms: int) -> int:
+    """A time that a request can hold. Raises TypeError or ValueError."""
+    _check_number("the time", timestamp_ms, -_INT64_MAX, _INT64_MAX)
+    return timestamp_ms
 
 
 def checked_group(group: ConsumerGroupMetadata) -> ConsumerGroupMetadata:

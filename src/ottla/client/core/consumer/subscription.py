@@ -42,6 +42,8 @@ class Subscription:
         if self.kind is Kind.BY_HAND:
             raise IllegalStateError("partitions were assigned by hand: call unsubscribe() before subscribe()")
         if isinstance(wanted, re.Pattern):
+            if not isinstance(wanted.pattern, str):
+                raise TypeError(f"topics have names of type str, which {wanted!r} cannot match")
             self.kind, self.pattern, self.topics = Kind.PATTERN, wanted, frozenset()
             return
         if isinstance(wanted, str):
