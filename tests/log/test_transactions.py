@@ -8,8 +8,9 @@ from ottla.base.errors import StorageError
 from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
+from ottla.log.replay import replay
 from ottla.log.results import NO_GUARD, AbortedTransaction, Isolation, Origin
-from ottla.wire.batch import parse_end_txn_marker, parse_header
+from ottla.wire.batch import join_batch, parse_end_txn_marker, parse_header
 from ottla.wire.errors import ErrorCode
 from ottla.wire.special_timestamp import SpecialTimestamp
 from tests.log.batches import NOW_MS, batch, idempotent
@@ -37,6 +38,23 @@ def test_t7_a_marker_is_a_transactional_control_batch() -> None:
     assert header.is_transactional
     assert header.attributes == 0x30
     assert parse_end_txn_marker(marker) == (True, 3)
+
+
+def test_t7_a_marker_that_apache_kafkas_log_cleaner_has_emptied_says_nothing() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    append_in_transaction(log, 0)
+    end(log, commit=True)
+    log.close()
+    marker = every_batch(log)[1]
+    emptied = join_batch(parse_header(marker)._replace(record_count=0), b"")
+    file = storage.open("00000000000000000000.log")
+    file.truncate(file.size_bytes - len(marker))
+    file.append([emptied])
+    storage.delete("00000000000000000002.snapshot")
+    found = open_log(storage, LogConfig(cleanup_policy=frozenset({"compact"})))
+    assert found.end_offset == 2
+    assert [batch.commit for batch in replay(found)] == [None, None]
 
 
 def test_t8_an_open_transaction_holds_the_lso_back() -> None:

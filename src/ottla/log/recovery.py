@@ -52,7 +52,7 @@ from ottla.log.segment import ANY_OFFSET, Segment, delete_segments
 from ottla.log.snapshot import Snapshots
 from ottla.log.storage import Storage
 from ottla.log.txn_index import AbortedTxn
-from ottla.wire.batch import BatchHeader, parse_end_txn_marker
+from ottla.wire.batch import BatchHeader, is_emptied, parse_end_txn_marker
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,6 +427,8 @@ class _Walk:
         if not header.is_control:
             timestamp_ms = header.max_timestamp_ms
             producers.apply_batch(header, offset, timestamp_ms, self._now_ms, segment.base_offset, position)
+            return
+        if is_emptied(header):
             return
         committed, coordinator_epoch = parse_end_txn_marker(segment.log.read(position, header.size_bytes))
         ended = producers.apply_marker(

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from ottla.base.errors import StorageError
 from ottla.log.partition import PartitionLog
 from ottla.log.results import Isolation
-from ottla.wire.batch import iter_headers, parse_end_txn_marker
+from ottla.wire.batch import is_emptied, iter_headers, parse_end_txn_marker
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, decode_batch
 
@@ -44,7 +44,7 @@ def replay(log: PartitionLog, offset: int | None = None) -> Iterator[ReplayedBat
             position = end
             batch = memoryview(chunk)[at : at + header.size_bytes]
             if header.is_control:
-                commit, _ = parse_end_txn_marker(batch)
+                commit = None if is_emptied(header) else parse_end_txn_marker(batch)[0]
                 yield ReplayedBatch((), end, header.producer_id, commit)
             else:
                 transactional = header.producer_id if header.is_transactional else None

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
-from ottla.wire.batch import BatchHeader, iter_headers, parse_end_txn_marker
+from ottla.wire.batch import BatchHeader, is_emptied, iter_headers, parse_end_txn_marker
 from ottla.wire.columns import decode_columns
 from ottla.wire.crc import crc32c
 
@@ -90,7 +90,7 @@ class Chunk:
         One that compaction has emptied counts as an abort: no record of its transaction is left, and the records behind
         it belong to the next one.
         """
-        return header.record_count > 0 and parse_end_txn_marker(self._view[pos : pos + header.size_bytes])[0]
+        return not is_emptied(header) and parse_end_txn_marker(self._view[pos : pos + header.size_bytes])[0]
 
 
 class RowDigest:

@@ -38,7 +38,7 @@ from ottla.spark.protocol import (
     Steps,
 )
 from ottla.wire.apis import ApiKey
-from ottla.wire.batch import iter_headers, parse_end_txn_marker
+from ottla.wire.batch import is_emptied, iter_headers, parse_end_txn_marker
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from ottla.wire.records import Record, decode_batch, encode_batch
@@ -300,7 +300,7 @@ def ledger_batches(records: Any) -> list[LedgerBatch]:
         whole = view[pos : pos + header.size_bytes]
         lines = () if header.is_control else tuple((record.key, record.value) for record in decode_batch(whole))
         # Compaction may leave a marker's batch without the marker. Then nothing of its transaction counts any more.
-        commit = header.record_count > 0 and parse_end_txn_marker(whole)[0] if header.is_control else None
+        commit = not is_emptied(header) and parse_end_txn_marker(whole)[0] if header.is_control else None
         found.append(
             LedgerBatch(
                 base_offset=header.base_offset,

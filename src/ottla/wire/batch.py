@@ -53,6 +53,7 @@ __all__ = [
     "compression_number",
     "control_batch",
     "find_whole_batch",
+    "is_emptied",
     "is_old_message",
     "is_transactional",
     "iter_headers",
@@ -453,6 +454,15 @@ def parse_end_txn_marker(batch: Buffer) -> tuple[bool, int]:
     if marker not in (_ABORT, _COMMIT):
         raise CorruptBatchError(f"control record type {marker} at offset {header.base_offset} ends no transaction")
     return marker == _COMMIT, coordinator_epoch
+
+
+def is_emptied(header: BatchHeader) -> bool:
+    """Whether Apache Kafka's log cleaner has removed all records of the batch and kept its header.
+
+    It does so with a producer's last batch. An emptied marker says no more whether its transaction was committed; no
+    record of that transaction is left.
+    """
+    return header.record_count == 0
 
 
 def _varint(buf: memoryview, pos: int) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.fetch_buffer import FetchBuffer
 from ottla.client.core.consumer.fetched import Decoding, FetchedPartition
 from ottla.client.core.consumer.positions import PartitionState, Positions
-from ottla.wire.batch import assign_offsets, control_batch
+from ottla.wire.batch import assign_offsets, control_batch, join_batch, parse_header
 from ottla.wire.compression import Compression
 from ottla.wire.records import Record, encode_batch
 
@@ -84,6 +84,17 @@ def test_t9_columns_leave_out_the_same() -> None:
     columns = FetchedPartition(state, LOG, ABORTED, decoding()).take_columns(with_headers=False)
     assert columns.column("offset").to_pylist() == [0, 1, 4, 5, 8]
     assert state.position == 10
+
+
+def test_t9_a_marker_that_compaction_has_emptied_ends_its_transaction() -> None:
+    """Apache Kafka's log cleaner empties the marker that is its producer's last batch, when no record is left."""
+    last = marker(6, 7, commit=False)
+    emptied = join_batch(parse_header(last)._replace(record_count=0), b"")
+    log = batch(0, 2) + emptied + batch(8, 1, producer=7, transactional=True) + marker(9, 7, commit=True)
+    fetch = FetchedPartition(at(0), log, [(7, 2)], decoding())
+    assert [record.offset for record in fetch.take_records(100)] == [0, 1, 8]
+    columns = FetchedPartition(at(0), log, [(7, 2)], decoding()).take_columns(with_headers=False)
+    assert columns.column("offset").to_pylist() == [0, 1, 8]
 
 
 def test_t9_a_fetch_that_holds_only_markers_still_moves_the_position() -> None:

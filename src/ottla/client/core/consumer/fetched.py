@@ -14,7 +14,7 @@ from ottla.client.core.consumer.consumer_record import ConsumerRecord
 from ottla.client.core.consumer.positions import PartitionState
 from ottla.client.errors import CorruptRecordsError, SerializationError
 from ottla.client.serdes import Deserializer
-from ottla.wire.batch import BatchHeader, CorruptBatchError, iter_headers, parse_end_txn_marker
+from ottla.wire.batch import BatchHeader, CorruptBatchError, is_emptied, iter_headers, parse_end_txn_marker
 from ottla.wire.codec import Buffer
 from ottla.wire.records import decode_consumer_records
 
@@ -267,7 +267,7 @@ class FetchedPartition:
         while self._aborted and self._aborted[-1][1] <= header.last_offset:
             self._aborting.add(self._aborted.pop()[0])
         if header.is_control:
-            if header.producer_id in self._aborting and _is_abort(self._data, pos, header):
+            if header.producer_id in self._aborting and _ends_abort(self._data, pos, header):
                 self._aborting.discard(header.producer_id)
             return True
         return header.is_transactional and header.producer_id in self._aborting
@@ -294,7 +294,10 @@ def _ascending(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
         yield pos, header
 
 
-def _is_abort(data: Buffer, pos: int, header: BatchHeader) -> bool:
+def _ends_abort(data: Buffer, pos: int, header: BatchHeader) -> bool:
+    """Whether the marker ends an aborted transaction. The records behind one that was emptied are of the next one."""
+    if is_emptied(header):
+        return True
     commit, _ = parse_end_txn_marker(memoryview(data)[pos : pos + header.size_bytes])
     return not commit
 
