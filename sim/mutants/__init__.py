@@ -27,7 +27,7 @@ def mutants() -> dict[str, Mutant]:
     """All mutants, by name. Each context may be entered once."""
     twice = frozenset({"duplicate"})
     return {
-        "epoch-raised-in-doubt": Mutant(Kind.PLAIN, twice, sequencing.epoch_raised_in_doubt(), first_seed=120),
+        "epoch-raised-in-doubt": Mutant(Kind.PLAIN, twice, sequencing.epoch_raised_in_doubt(), first_seed=225),
         "retried-with-a-new-sequence": Mutant(Kind.PLAIN, twice, sequencing.retried_with_a_new_sequence()),
         "twenty-in-flight": Mutant(Kind.PLAIN, twice, sequencing.twenty_in_flight()),
         "broker-remembers-no-batch": Mutant(Kind.PLAIN, twice, cluster.remembers_no_batch()),
@@ -37,7 +37,10 @@ def mutants() -> dict[str, Mutant]:
             Kind.GROUPS, frozenset({"aborted-read", "vanished-read"}), cluster.reads_open_transactions()
         ),
         "any-generation-commits": Mutant(
-            Kind.GROUPS, frozenset({"commit-regression", "unseen"}), cluster.any_generation_commits()
+            Kind.GROUPS,
+            frozenset({"commit-regression", "unseen"}),
+            cluster.any_generation_commits(),
+            first_seed=24,
         ),
         "half-of-the-markers": Mutant(
             Kind.TRANSACTIONS, frozenset({"stuck-lso", "lost-write"}), cluster.half_of_the_markers()
@@ -61,6 +64,7 @@ def mutants() -> dict[str, Mutant]:
             Kind.GROUPS,
             frozenset({"false-reset", "nonmonotonic-poll", "poll-skip"}),
             clients.every_answer_counts(),
+            first_seed=88,
         ),
         "commits-ahead": Mutant(Kind.GROUPS, frozenset({"commit-ahead"}), clients.commits_ahead()),
         "begins-again-at-a-new-leader": Mutant(
