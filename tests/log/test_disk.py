@@ -147,3 +147,24 @@ def test_a_search_by_time_leaves_no_old_segment_open(tmp_path: Path) -> None:
         assert found is not None
         assert found.offset == number
     assert len(list(Path("/dev/fd").iterdir())) == before
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_log_may_have_more_segments_than_a_process_may_have_files(tmp_path: Path, clean: bool) -> None:
+    config = LogConfig(segment_bytes=len(batch()))
+    before = len(list(Path("/dev/fd").iterdir()))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before + 150, hard))
+    try:
+        log = open_log(DirectoryStorage(tmp_path), config)
+        for number in range(200):
+            append(log, batch(timestamps_ms=[NOW_MS + number]))
+        if clean:
+            log.close()
+        found = open_log(DirectoryStorage(tmp_path), config, clean=clean)
+        found.flush()
+        assert (found.end_offset, found.recovery_point) == (200, 200)
+        del log
+        assert len(list(Path("/dev/fd").iterdir())) < before + 15
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -10,6 +10,8 @@ There is one node and so one copy: the high watermark is the end offset, and a f
 A read never opens a batch: it finds a position and returns a slice of the file.
 """
 
+from typing import Final
+
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.require import require
 from ottla.base.types import TopicPartition, topic_id_text
@@ -51,6 +53,9 @@ from ottla.wire.batch import (
 from ottla.wire.batch_errors import CorruptBatchError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.special_timestamp import SpecialTimestamp
+
+#: How many segments one flush syncs; three files each are open meanwhile.
+_FLUSHED_AT_ONCE: Final = 32
 
 
 class PartitionLog:
@@ -420,14 +425,18 @@ class PartitionLog:
     def flush_plan(self) -> FlushPlan:
         """Write what only memory holds, and return what must be synced to make the log durable up to its end.
 
-        If nothing was appended since the last flush, it writes nothing and there is nothing to sync.
+        If nothing was appended since the last flush, it writes nothing and there is nothing to sync. A plan has a few
+        segments only, because it holds their files open: after it, there may be more to flush.
         """
         if not self.needs_flush:
             return FlushPlan(self.end_offset, (), self._storage)
         files: list[File] = []
-        for segment in self._segments.ending_after(self.recovery_point):
+        segments = self._segments.ending_after(self.recovery_point)
+        for segment in segments[:_FLUSHED_AT_ONCE]:
             segment.save_indexes()
             files += segment.files()
+        if len(segments) > _FLUSHED_AT_ONCE:
+            return FlushPlan(segments[_FLUSHED_AT_ONCE].base_offset, tuple(files), self._storage)
         bases = [segment.base_offset for segment in self._segments]
         self._snapshots.write(self._producers)
         self._snapshots.prune(bases)
@@ -440,9 +449,17 @@ class PartitionLog:
 
     def flush(self) -> None:
         """Make everything durable now. Blocks until the device has it."""
-        plan = self.flush_plan()
-        plan.sync()
-        self.mark_flushed(plan)
+        self._flush(sync=True)
+
+    def _flush(self, *, sync: bool) -> None:
+        while True:
+            plan = self.flush_plan()
+            if sync:
+                plan.sync()
+            self.mark_flushed(plan)
+            del plan  # its files are closed before the next ones are opened
+            if not self.needs_flush:
+                return
 
     def close(self, *, sync: bool = True) -> None:
         """Clean shutdown: indexes and producer snapshot are written, the log is synced, files are closed.
@@ -450,10 +467,7 @@ class PartitionLog:
         Without `sync` the clean-shutdown marker survives the end of the process, but not a loss of power.
         """
         self._segments.active.seal()
-        plan = self.flush_plan()
-        if sync:
-            plan.sync()
-        self.mark_flushed(plan)
+        self._flush(sync=sync)
         for segment in self._segments:
             segment.close()
 

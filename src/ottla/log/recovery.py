@@ -286,6 +286,7 @@ def _plan(segments: Sequence[Segment], names: frozenset[str], clean: bool, recov
             scans[base] = max(recovery_point, base)
             if not has_fitting_indexes(segment, names):
                 segment.rebuild_indexes()  # no finding: after a crash indexes need not fit
+        segment.close()
     return _Plan(MappingProxyType(scans), MappingProxyType(inspected), trusted_offset)
 
 
@@ -339,6 +340,7 @@ class _Walk:
         while waiting:
             segment = waiting.popleft()
             step = self._pass(segment, waiting[0].base_offset if waiting else ANY_OFFSET)
+            segment.close()
             kept.append(segment)
             steps.append(step)
             end_offset = step.end_offset

@@ -100,6 +100,7 @@ class Segment:
         """The segment that is on disk. Its indexes are trusted until `check` says otherwise."""
         segment = cls(storage, base_offset, config, now_ms)
         segment.size_bytes = segment.log.size_bytes
+        segment.close()  # a log may have more segments than a process may have files
         segment.modified_ms = storage.modified_ms(file_name(base_offset, LOG))
         return segment
 
@@ -178,7 +179,9 @@ class Segment:
             self.time_index.name,
             *([self.txn_index.name] if self.txn_index.entries else []),
         ]
-        return [self.log, *(self._storage.open(name, create=True) for name in names)]
+        # An old segment's log is opened for the flush alone.
+        log = self._log if self._log is not None else self._storage.open(file_name(self.base_offset, LOG))
+        return [log, *(self._storage.open(name, create=True) for name in names)]
 
     # ---- reading
 

@@ -109,14 +109,14 @@ class Upkeep:
         loop = asyncio.get_running_loop()
         partitions = self._partitions
         for partition in partitions.all():
-            log = partition.log
-            # While others were flushed, this partition may have been deleted, and a new topic may have its names.
-            if log.recovery_point == log.end_offset or partitions.find(*partition.tp) is not partition:
-                continue
+            log, end_offset = partition.log, partition.log.end_offset
             with self._alone(partition, "flush"):
-                plan = log.flush_plan()
-                await loop.run_in_executor(None, plan.sync)
-                log.mark_flushed(plan)
+                # In each pause this partition may be deleted, and a new topic may get its names.
+                while log.recovery_point < end_offset and partitions.find(*partition.tp) is partition:
+                    plan = log.flush_plan()
+                    await loop.run_in_executor(None, plan.sync)
+                    log.mark_flushed(plan)
+                    del plan  # its files are closed before the next ones are opened
         try:
             await loop.run_in_executor(None, partitions.checkpoint_plan())
         except StorageError as fault:
