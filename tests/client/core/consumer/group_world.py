@@ -152,7 +152,9 @@ class Wire:
         self._is_busy = False
         self._arrived: deque[Ask] = deque()
         self._out: list[Ask] = []
-        self._given_up: set[int] = set()
+        #: By identity: what was given up, and what the broker has seen.
+        self._given_up: dict[int, Ask] = {}
+        self._came: dict[int, Ask] = {}
         self._last_s = 0.0
 
     def send(self, ask: Ask) -> None:
@@ -166,8 +168,8 @@ class Wire:
         """No answer to this shall come. It has left already, or never will."""
         for ask in self._out:
             if ask.ticket is ticket:
-                self._given_up.add(id(ask))
-                if self._world.rng.random() < 0.5:
+                self._given_up[id(ask)] = ask
+                if id(ask) not in self._came and self._world.rng.random() < 0.5:
                     self._out.remove(ask)
                     return
 
@@ -193,6 +195,7 @@ class Wire:
     def _arrive(self, life: int, ask: Ask) -> None:
         if life == self._life:
             if ask in self._out:  # else it never left
+                self._came[id(ask)] = ask
                 self._arrived.append(ask)
                 self._process()
         elif self._world.rng.random() < 0.5:  # the broker had read it before the connection was lost

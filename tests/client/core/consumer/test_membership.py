@@ -479,3 +479,17 @@ def test_g10_a_leavegroup_that_nobody_waits_for_does_not_come_behind_the_next_jo
     rig.poll()
     assert rig.asked(ApiKey.JOIN_GROUP)
     assert rig.given_up == [ask.ticket]
+
+
+def test_c3_a_subscribed_topic_that_this_user_may_not_see_is_told_once() -> None:
+    """As a topic without partitions it would be waited for in silence."""
+    rig = Rig(_GROUP, known=snapshot(t=1))
+    rig.subscribe("t", "secret")
+    refused = snapshot(t=1)._replace(topic_errors={"secret": ErrorCode.TOPIC_AUTHORIZATION_FAILED})
+    for _ in range(2):
+        rig.learn(refused)
+    assert [str(error) for error in rig.raised()] == ["TOPIC_AUTHORIZATION_FAILED: topic secret"]
+    rig.learn(refused)
+    assert not rig.raised()
+    rig.learn(snapshot(t=1)._replace(topic_errors={"secret": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}))
+    assert not rig.raised(), "it may be made yet"

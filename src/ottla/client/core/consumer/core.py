@@ -16,6 +16,7 @@ from ottla.base.rng import Rng
 from ottla.base.types import TopicPartition
 from ottla.client.config.consumer import ConsumerConfig
 from ottla.client.core import intents
+from ottla.client.core.consumer.answers import Next, meaning_of
 from ottla.client.core.consumer.commits import Commits, Offsets, OnCommit
 from ottla.client.core.consumer.era import Call, Ticket
 from ottla.client.core.consumer.fetched import Decoding
@@ -31,7 +32,7 @@ from ottla.client.core.consumer.states import State
 from ottla.client.core.consumer.validation import Validation
 from ottla.client.core.intents import Channel, Core
 from ottla.client.core.metadata import ClusterSnapshot
-from ottla.client.errors import ClientError
+from ottla.client.errors import ClientError, KafkaError
 
 
 class ConsumerCore(Core):
@@ -196,6 +197,10 @@ class ConsumerCore(Core):
         shared.snapshot = after
         if shared.subscription.match(after, exclude_internal=shared.config.exclude_internal_topics):
             self.membership.rejoin("other topics match the pattern")
+        for topic in shared.subscription.topics & after.topic_errors.keys():
+            code = after.topic_errors[topic]
+            if before.topic_errors.get(topic) != code and meaning_of(Call.LIST, code) is Next.FAIL:
+                shared.fail(KafkaError.of(code, f"topic {topic}"))
         self.membership.look_at_metadata()
         self._validation.metadata()
         self._advance(now_s)
