@@ -36,15 +36,10 @@ _ELSEWHERE: dict[str, tuple[str, ...] | str] = {
     "core/intents.py": _ONLY_VALUES,
     # rules of the producer's core that only show with others of them
     "core/producer/batch.py": ("core/producer/test_split.py", "core/producer/test_accumulator.py"),
-    "core/producer/calls.py": ("core/producer/test_odd_moments.py", "core/producer/test_core_model.py"),
+    "core/producer/calls.py": ("core/producer/test_transactions.py", "core/producer/test_core_model.py"),
     "core/producer/fates.py": ("core/producer/test_answers.py", "core/producer/test_core_model.py"),
     "core/producer/sending.py": ("core/producer/test_core_model.py", "core/producer/test_odd_moments.py"),
     "core/producer/transaction_requests.py": ("transaction_journeys.py", "core/producer/test_core_model.py"),
-    "core/producer/transactions.py": (
-        "core/producer/test_core_model.py",
-        "producer/test_transactions_after_a_loss.py",
-        "core/producer/test_transaction_state.py",
-    ),
     "errors.py": ("test_exports.py",),
     "net/log_offsets.py": ("admin/test_faults.py", "consumer/test_offsets_left_out.py"),
     "producer/delivery.py": ("journeys.py", "producer/test_producer_faults.py"),

@@ -266,8 +266,8 @@ class Member:
         self._woken_at: list[float] = []
         self.failures: list[Exception] = []
         self._joins = 0
-        #: As whom each request was asked.
-        self._asked_as: dict[int, object] = {}
+        #: As whom each request was asked, by identity; with the request, so that no later one has its address.
+        self._asked_as: dict[int, tuple[Ask, object]] = {}
         self.known = ClusterSnapshot()
         self.learn()
         self.subscribe(topics)
@@ -294,14 +294,14 @@ class Member:
         """An answer; one of an era before changes nothing."""
         if self.is_alive:
             self.do(self.core.woken)  # what is due now is no doing of the answer
-            with self.world.checks.era_rule(self, ask, is_of_before=self._asked_as.pop(id(ask)) != self._standing(ask)):
+            with self.world.checks.era_rule(self, ask, is_of_before=self._asked_as[id(ask)][1] != self._standing(ask)):
                 self.do(self.core.answered, ask.ticket, answer)
 
     def _standing(self, ask: Ask) -> object:
         """Who asks: which member, after how many joins; or about which partitions, after how many resets."""
         if ask.ticket.partitions:
             states = [self.core.positions.get(tp) for tp in ask.ticket.partitions]
-            return [(id(state), state.version) for state in states if state is not None]
+            return [(state.tp, state.assignment, state.version) for state in states if state is not None]
         return self._joins, self.core.member.metadata
 
     def learn(self) -> None:
@@ -415,7 +415,7 @@ class Member:
                 world.after(world.delay_s(), lambda: self.do(self.core.connected, node_id, channel))
             case Ask(to=Broker(_, channel) | GroupCoordinator(_, _, channel)):
                 self._joins += intent.api is ApiKey.JOIN_GROUP
-                self._asked_as[id(intent)] = self._standing(intent)
+                self._asked_as[id(intent)] = intent, self._standing(intent)
                 self._wires[channel].send(intent)
             case GiveUp(ticket):
                 for wire in self.wires:

@@ -1,0 +1,201 @@
+"""Transactions in the producer's core, at moments that a network seldom brings about: most once stopped a call."""
+
+import pytest
+
+from ottla.client.core import intents
+from ottla.client.core.producer.transaction_state import TxnState
+from ottla.client.errors import (
+    AbortableTransactionError,
+    DisconnectedError,
+    FatalProducerError,
+    IllegalStateError,
+    KafkaError,
+    ProducerFencedError,
+    RequestTimeoutError,
+)
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from ottla.wire.messages.end_txn import EndTxnResponse
+from tests.client.core.producer.by_hand import ByHand
+
+
+def begun(transaction_version: int, **config: object) -> ByHand:
+    """A producer with an open transaction."""
+    producer = ByHand("a", transactional_id="x", **config)
+    initializing = producer.call(producer.core.init_transactions)
+    producer.tell_versions(transaction_version)
+    producer.identify(7, 0)
+    assert producer.result(initializing) is None
+    begin(producer)
+    return producer
+
+
+def begin(producer: ByHand) -> None:
+    assert producer.result(producer.call(producer.core.begin_transaction)) is None
+
+
+def state_of(producer: ByHand) -> TxnState:
+    assert producer.core.transactions is not None
+    return producer.core.transactions.state
+
+
+def added(code: ErrorCode) -> AddPartitionsToTxnResponse:
+    results = (AddPartitionsToTxnPartitionResult(0, code),)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(AddPartitionsToTxnTopicResult("a", results),))
+
+
+def test_initializing_twice_at_once_is_one_initialization() -> None:
+    producer = ByHand("a", transactional_id="x")
+    calls = [producer.call(producer.core.init_transactions) for _ in range(3)]
+    producer.feed(producer.core.abandoned, calls[0])
+    producer.tell_versions(2)
+    producer.identify(7, 0)
+    assert [producer.result(call) for call in calls[1:]] == [None, None]
+    assert not producer.waiting(ApiKey.INIT_PRODUCER_ID)
+    begin(producer)
+
+
+def test_an_initialization_that_took_too_long_may_be_asked_for_again() -> None:
+    producer = ByHand("a", transactional_id="x", max_block_ms=1_000)
+    first, second = (producer.call(producer.core.init_transactions) for _ in range(2))
+    producer.pass_time(1.0)
+    assert isinstance(producer.result(first), RequestTimeoutError)
+    assert isinstance(producer.result(second), RequestTimeoutError)
+    again = producer.call(producer.core.init_transactions)
+    producer.take(intents.AskVersions)
+    producer.tell_versions(2)
+    producer.identify(7, 0)
+    assert producer.result(again) is None
+
+
+def test_a_call_that_is_abandoned_or_took_too_long_is_not_made_later() -> None:
+    producer = begun(2, max_block_ms=1_000)
+    producer.send("a")
+    producer.connect()
+    producer.acknowledge()
+    for give_up in ("abandoned", "too slow"):
+        committing = producer.call(producer.core.end_transaction, True)
+        ticket = producer.asked(ApiKey.END_TXN).ticket
+        if give_up == "abandoned":
+            producer.feed(producer.core.abandoned, committing)
+        else:
+            producer.pass_time(1.0)
+        assert producer.take(intents.GiveUp).ticket is ticket
+    committing = producer.call(producer.core.end_transaction, True)
+    producer.answer(ApiKey.END_TXN, EndTxnResponse(0, 0, 7, 1))
+    assert producer.result(committing) is None
+    assert not producer.count(intents.GiveUp), "its answer has come"
+
+
+def test_a_partition_that_may_not_be_added_is_asked_for_once_and_the_abort_comes_to_its_end() -> None:
+    producer = begun(1)
+    producer.send("a")
+    producer.answer(ApiKey.ADD_PARTITIONS_TO_TXN, added(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    assert state_of(producer) is TxnState.ABORTABLE_ERROR
+    assert not producer.waiting(ApiKey.ADD_PARTITIONS_TO_TXN)
+    aborting = producer.call(producer.core.end_transaction, False)
+    assert producer.result(aborting) is None
+
+
+def test_an_abort_that_learns_that_the_producer_was_fenced_says_so() -> None:
+    producer = begun(1)
+    producer.send("a")
+    aborting = producer.call(producer.core.end_transaction, False)
+    producer.answer(ApiKey.ADD_PARTITIONS_TO_TXN, added(ErrorCode.PRODUCER_FENCED))
+    assert isinstance(producer.result(aborting), FatalProducerError | ProducerFencedError)
+    assert state_of(producer) is TxnState.FATAL_ERROR
+    assert not producer.waiting(ApiKey.END_TXN)
+
+
+@pytest.mark.parametrize("while_committing", [False, True])
+def test_the_late_loss_of_a_batch_that_expired_harms_no_later_transaction(*, while_committing: bool) -> None:
+    producer = begun(2, delivery_timeout_ms=2_000, request_timeout_ms=1_500, max_block_ms=60_000)
+    expired = producer.send("a")
+    producer.connect()
+    producer.pass_time(2.0)
+    assert isinstance(expired.exception(), RequestTimeoutError)
+    aborting = producer.call(producer.core.end_transaction, False)
+    producer.answer(ApiKey.END_TXN, EndTxnResponse(0, 0, 7, 1))
+    assert producer.result(aborting) is None
+    late = producer.asked(ApiKey.PRODUCE)
+    begin(producer)
+    producer.send("a")
+    if while_committing:
+        committing = producer.call(producer.core.end_transaction, True)
+        producer.acknowledge()
+        producer.feed(producer.core.failed, late.ticket, DisconnectedError("lost"))
+    else:
+        producer.feed(producer.core.failed, late.ticket, DisconnectedError("lost"))
+        committing = producer.call(producer.core.end_transaction, True)
+        producer.acknowledge()
+    producer.answer(ApiKey.END_TXN, EndTxnResponse(0, 0, 7, 2))
+    assert producer.result(committing) is None
+
+
+def test_an_abort_that_waits_behind_a_commit_is_made_when_that_fails() -> None:
+    producer = begun(2)
+    producer.send("a")
+    producer.connect()
+    committing = producer.call(producer.core.end_transaction, True)
+    aborting = producer.call(producer.core.end_transaction, False)
+    producer.acknowledge(ErrorCode.INVALID_RECORD)
+    assert isinstance(producer.result(committing), AbortableTransactionError)
+    producer.answer(ApiKey.END_TXN, EndTxnResponse(0, 0, 7, 1))
+    assert producer.result(aborting) is None
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING])
+def test_an_end_that_the_coordinator_knows_nothing_of_is_fatal_and_says_why(code: ErrorCode, *, commit: bool) -> None:
+    """Its time was over, or the coordinator that answers is an old one (simulator, transactions 39)."""
+    producer = begun(2)
+    producer.send("a")
+    producer.connect()
+    producer.acknowledge()
+    ending = producer.call(producer.core.end_transaction, commit)
+    producer.answer(ApiKey.END_TXN, EndTxnResponse(0, code))
+    error = producer.result(ending)
+    assert isinstance(error, FatalProducerError)
+    assert isinstance(error.__cause__, KafkaError)
+    assert error.__cause__.code is code
+    assert state_of(producer) is TxnState.FATAL_ERROR
+
+
+def test_a_commit_that_waits_behind_one_that_is_abandoned_is_made() -> None:
+    producer = begun(2)
+    producer.send("a")
+    producer.connect()
+    first, second = (producer.call(producer.core.end_transaction, True) for _ in range(2))
+    producer.feed(producer.core.abandoned, first)
+    producer.acknowledge()
+    producer.answer(ApiKey.END_TXN, EndTxnResponse(0, 0, 7, 1))
+    assert producer.result(second) is None
+
+
+def test_an_end_is_not_asked_for_twice_when_only_the_new_epoch_is_missing() -> None:
+    producer = begun(1, max_block_ms=1_000)
+    producer.send("a")
+    producer.answer(ApiKey.ADD_PARTITIONS_TO_TXN, added(ErrorCode.NONE))
+    producer.connect()
+    producer.acknowledge(ErrorCode.INVALID_RECORD)
+    aborting = producer.call(producer.core.end_transaction, False)
+    producer.answer(ApiKey.END_TXN, EndTxnResponse(0, 0))
+    lost = producer.asked(ApiKey.INIT_PRODUCER_ID)  # the coordinator has it: the old epoch is fenced from now on
+    producer.pass_time(1.0)
+    assert isinstance(producer.result(aborting), RequestTimeoutError)
+    again = producer.call(producer.core.end_transaction, False)
+    assert not producer.waiting(ApiKey.END_TXN), "it would be refused: PRODUCER_FENCED"
+    assert producer.asked(ApiKey.INIT_PRODUCER_ID).message == lost.message
+    producer.feed(producer.core.abandoned, again)
+
+
+def test_a_record_is_refused_once_the_transaction_is_being_ended() -> None:
+    producer = begun(2)
+    producer.call(producer.core.end_transaction, True)
+    with pytest.raises(IllegalStateError):
+        producer.append("a")
