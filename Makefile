@@ -42,8 +42,8 @@ interop: setup-interop ## foreign clients on our broker, our client and pipeline
 chaos: setup-interop ## kill -9 of every process of the house, then the count
 	$(PYTEST) -m "chaos$(NOT_SLOW)"
 
-sim: setup ## the clients in simulated worlds: SEED= SEEDS= HOURS= KIND= (docs/simulation.md)
-	@SEED="$(SEED)" SEEDS="$(SEEDS)" HOURS="$(HOURS)" KIND="$(KIND)" JOBS="$(JOBS)" $(PY) -m sim
+sim: setup ## the clients in simulated worlds: SEED= SEEDS= HOURS= KIND= WORLD= (docs/simulation.md)
+	@SEED="$(SEED)" SEEDS="$(SEEDS)" HOURS="$(HOURS)" KIND="$(KIND)" JOBS="$(JOBS)" WORLD="$(WORLD)" $(PY) -m sim
 
 bench: setup-interop ## figures against Apache Kafka, confluent-kafka, aiokafka and Spark's own connector
 	$(PY) -m bench $(BENCH)

@@ -37,64 +37,64 @@ class HouseNemesis(Nemesis):
             return (*faults, self._lose_power, self._lose_power, self._break_disk)
         return faults
 
-    async def _kill_house(self) -> None:
+    async def _kill_house(self, rng: random.Random) -> None:
         if self._busy:
             return
         self._busy = True
         self._house.kill()
-        await self._for(self._rng.choice((0.1, 2.0)))
+        await self._for(rng, rng.choice((0.1, 2.0)))
         await self._house.start()
         self._busy = False
 
-    async def _lose_power(self) -> None:
+    async def _lose_power(self, rng: random.Random) -> None:
         if self._busy:
             return
         self._busy = True
         self._house.lose_power()
-        await self._for(self._rng.choice((0.1, 2.0)))
+        await self._for(rng, rng.choice((0.1, 2.0)))
         await self._house.start()
         self._busy = False
 
-    async def _break_disk(self) -> None:
+    async def _break_disk(self, rng: random.Random) -> None:
         if self._busy:
             return
         self._busy = True
         disk = self._house.disk
-        disk.broken = self._rng.choice((0.01, 0.1, 0.5))
+        disk.broken = rng.choice((0.01, 0.1, 0.5))
         self._note("disk refuses", f"{disk.broken}")
-        await self._for(3.0)
+        await self._for(rng, 3.0)
         disk.broken = 0.0
         self._note("disk works", "")
         self._busy = False
 
-    async def _freeze_house(self) -> None:
+    async def _freeze_house(self, rng: random.Random) -> None:
         if self._busy:
             return
         self._busy = True
         self._house.freeze()
-        await self._for(self._rng.choice((0.3, 3.0, 8.0)))
+        await self._for(rng, rng.choice((0.3, 3.0, 8.0)))
         self._house.thaw()
         self._busy = False
 
-    async def _step_clock(self) -> None:
-        self._house.clock.ahead_ms += self._rng.choice((-3_600_000, -5_000, 5_000, 3_600_000))
+    async def _step_clock(self, rng: random.Random) -> None:
+        self._house.clock.ahead_ms += rng.choice((-3_600_000, -5_000, 5_000, 3_600_000))
         self._note("clock set", f"{self._house.clock.ahead_ms} ms ahead")
 
-    async def _fill_disk(self) -> None:
+    async def _fill_disk(self, rng: random.Random) -> None:
         if self._busy:
             return
         self._busy = True
         disk = self._house.disk
         self._note("disk full", "")
         disk.full = True
-        await self._for(3.0)
+        await self._for(rng, 3.0)
         disk.full = False
         self._note("disk has room", "")
         self._busy = False
 
-    async def _part_house(self) -> None:
+    async def _part_house(self, rng: random.Random) -> None:
         lives = [process.who for process in self._world.processes if process.is_alive]
         if lives:
-            pair = [MACHINE, self._rng.choice(lives)]
-            self._rng.shuffle(pair)
-            await self._part(*pair)
+            pair = [MACHINE, rng.choice(lives)]
+            rng.shuffle(pair)
+            await self._part(rng, *pair)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from sim.world import World
 
 
-#: One fault, from its beginning to its end.
-Fault: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+#: One fault, from its beginning to its end. It draws from what it is given.
+Fault: TypeAlias = Callable[[random.Random], Coroutine[Any, Any, None]]
 
 
 class Nemesis(ABC):
@@ -33,12 +33,19 @@ class Nemesis(ABC):
         """The faults that there are. One that is listed twice is drawn more often."""
 
     async def run(self, until_s: float) -> None:
-        """Make faults until `until_s`; return when all of them are over."""
-        loop = self._world.loop
+        """Make faults until `until_s`; return when all of them are over.
+
+        They have numbers, from 1 on, and each draws from a source of its own. So a fault that the world's plan leaves
+        out changes nothing of what the others draw.
+        """
+        loop, plan, number = self._world.loop, self._world.plan, 0
         while loop.time() < until_s:
             await asyncio.sleep(self._rng.expovariate(1.0 / self._mean_s))
-            if loop.time() < until_s:
-                task = asyncio.ensure_future(self._rng.choice(self._faults)())
+            fault = self._rng.choice(self._faults)
+            number += 1
+            if loop.time() < until_s and (plan.only is None or number in plan.only):
+                self._world.faults[number] = loop.time()
+                task = asyncio.ensure_future(fault(self._world.stream(f"fault {number}")))
                 self._running[task] = None
                 task.add_done_callback(self._running.pop)
         if self._running:
@@ -46,60 +53,60 @@ class Nemesis(ABC):
         self._world.network.weather.calm()
         self._world.served.calm()
 
-    async def _for(self, mean_s: float) -> None:
+    async def _for(self, rng: random.Random, mean_s: float) -> None:
         """Wait as long as a fault lasts: 15 seconds at most, so that the faults end soon after `until_s`."""
-        await asyncio.sleep(min(self._rng.expovariate(1.0 / mean_s), 15.0))
+        await asyncio.sleep(min(rng.expovariate(1.0 / mean_s), 15.0))
 
     def _note(self, what: str, text: str) -> None:
         self._world.history.add("nemesis", what, text)
 
     # the network
 
-    async def _part(self, one: str, other: str) -> None:
+    async def _part(self, rng: random.Random, one: str, other: str) -> None:
         network = self._world.network
-        both = self._rng.random() < 0.7
+        both = rng.random() < 0.7
         self._note("parted", f"{one} {'and' if both else 'cannot reach'} {other}")
         network.block(one, other, both_ways=both)
-        await self._for(self._rng.choice((0.5, 5.0)))
+        await self._for(rng, rng.choice((0.5, 5.0)))
         network.heal(one, other)
         self._note("healed", f"{one} and {other}")
         self._world.served.healed()
 
-    async def _storm(self) -> None:
-        weather, draw = self._world.network.weather, self._rng.choice
+    async def _storm(self, rng: random.Random) -> None:
+        weather, draw = self._world.network.weather, rng.choice
         before = Weather(weather.delay_s, weather.spike, weather.spike_s, weather.refuse, weather.cut, weather.fragment)
         weather.spike, weather.spike_s = draw((0.0, 0.1)), draw((0.2, 2.0))
         weather.refuse, weather.cut = draw((0.0, 0.3)), draw((0.02, 0.1, 0.3))
         self._note("storm", f"{weather}")
-        await self._for(3.0)
+        await self._for(rng, 3.0)
         weather.spike, weather.spike_s = before.spike, before.spike_s
         weather.refuse, weather.cut = before.refuse, before.cut
         self._note("storm over", f"{weather}")
 
-    async def _cut_everything(self) -> None:
+    async def _cut_everything(self, rng: random.Random) -> None:
         network = self._world.network
-        links = [link for link in network.links.values() if self._rng.random() < 0.5]
+        links = [link for link in network.links.values() if rng.random() < 0.5]
         self._note("cut", f"{len(links)} connections")
         for link in links:
             network.cut_soon(link)
 
     # clients
 
-    async def _freeze_client(self) -> None:
+    async def _freeze_client(self, rng: random.Random) -> None:
         lives = [process for process in self._world.processes if process.is_alive]
         if not lives:
             return
-        who = self._rng.choice(lives).who
+        who = rng.choice(lives).who
         if self._world.loop.host_runs(who):
             self._note("freeze client", who)
             self._world.loop.freeze(who)
             self._world.network.freeze(who)
-            await self._for(self._rng.choice((0.3, 4.0)))
+            await self._for(rng, rng.choice((0.3, 4.0)))
             self._world.network.thaw(who)
             self._world.loop.thaw(who)
             self._note("thaw client", who)
 
-    async def _kill_client(self) -> None:
+    async def _kill_client(self, rng: random.Random) -> None:
         lives = [process for process in self._world.processes if process.is_alive]
         if lives:
-            self._rng.choice(lives).kill()
+            rng.choice(lives).kill()

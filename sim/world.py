@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
 from ottla.wire.apis import ApiKey
@@ -74,15 +75,33 @@ class Kind(Enum):
         return Kind.PLAIN if self is Kind.BROKER_POWER else Kind(self.value.removeprefix("broker-"))
 
 
+class Plan(NamedTuple):
+    """What of a world takes place. Less than all of it shows an anomaly more clearly (`sim.shrink`)."""
+
+    #: The faults' numbers; None for all.
+    only: frozenset[int] | None = None
+    #: How long faults are made, in seconds.
+    faults_s: float = FAULTS_S
+    #: Users who do nothing.
+    absent: frozenset[str] = frozenset()
+
+
+ALL = Plan()
+
+
 @dataclass(slots=True)
 class Verdict:
     """The result of a world."""
 
     seed: int
     kind: Kind
+    plan: Plan
     anomalies: list[Anomaly]
     history: History
     virtual_s: float
+    #: The faults that were made, by number, and when each began; and all users' names.
+    faults: dict[int, float]
+    users: list[str]
     counts: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -94,9 +113,12 @@ class Verdict:
 class World:
     """One world. Make it, and call `run` once."""
 
-    def __init__(self, seed: int, kind: Kind) -> None:
+    def __init__(self, seed: int, kind: Kind, plan: Plan = ALL) -> None:
         self.seed = seed
         self.kind = kind
+        self.plan = plan
+        #: The faults that were made, by number: when each began.
+        self.faults: dict[int, float] = {}
         self.loop = SimLoop(self.stream("loop"))
         self.history = History(self.loop)
         rng = self.stream("world")
@@ -184,7 +206,9 @@ class World:
         anomalies = [anomaly for anomaly in found if known(anomaly, self.history.events) is None]
         self.served.counts["known anomalies"] = len(found) - len(anomalies)
         counts = self.served.counts + Counter({"cuts": self.network.cuts})
-        return Verdict(self.seed, self.kind, anomalies, self.history, self.loop.time() - START_S, counts)
+        virtual_s = self.loop.time() - START_S
+        users = [process.name for process in self.processes]
+        return Verdict(self.seed, self.kind, self.plan, anomalies, self.history, virtual_s, self.faults, users, counts)
 
     async def _course(self) -> None:
         self.history.add("world", "rules", f"{self.served.rules}")
@@ -192,8 +216,9 @@ class World:
         for number in range(self._rng.choice((1, 1, 2))):
             await self.add_topic(f"t{number}", self._rng.choice((1, 1, 2, 3)))
         await self._make_users()
-        running = [asyncio.create_task(process.run(), name=process.name) for process in self.processes]
-        await self._nemesis().run(self.loop.time() + FAULTS_S)
+        present = [process for process in self.processes if process.name not in self.plan.absent]
+        running = [asyncio.create_task(process.run(), name=process.name) for process in present]
+        await self._nemesis().run(self.loop.time() + self.plan.faults_s)
         self.users_stopped = True
         self.stopped_at_s = self.loop.time()
         self.history.add("world", "faults are over", "users finish")

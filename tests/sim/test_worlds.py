@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from sim.__main__ import one
 from sim.mutants import mutants
+from sim.running import one
 from sim.world import Kind, World
 from tests.house.tree import ROOT
 

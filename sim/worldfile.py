@@ -1,0 +1,77 @@
+"""What a failing world leaves: a file with its seed, its plan, its anomalies and its history."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ottla.base.errors import OttlaError
+from sim.history import table
+from sim.world import Kind, Plan, Verdict
+
+#: Where these files go, in the current directory.
+FOLDER = Path("sim-failures")
+#: Another form of the file, or another meaning of a plan, has another version.
+_VERSION = 1
+
+
+class WorldFileError(OttlaError):
+    """The file is not there, or is none of ours."""
+
+
+class Again(NamedTuple):
+    """What to run."""
+
+    seed: int
+    kind: Kind
+    plan: Plan
+
+
+def save(verdict: Verdict, folder: Path = FOLDER) -> Path:
+    """Write the file of a world. Returns its path."""
+    plan = verdict.plan
+    content = {
+        "version": _VERSION,
+        "seed": verdict.seed,
+        "kind": verdict.kind.value,
+        "only": None if plan.only is None else sorted(plan.only),
+        "faults_s": plan.faults_s,
+        "absent": sorted(plan.absent),
+        "anomalies": [{"name": anomaly.name, "text": anomaly.text} for anomaly in verdict.anomalies],
+        "history": table(verdict.history.events).splitlines(),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{verdict.kind.value}-{verdict.seed}.json"
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return path
+
+
+def load(path: Path) -> Again:
+    """What a file says is to be run. WorldFileError when it cannot be read."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as fault:
+        raise WorldFileError(f"{path}: {fault.strerror}") from None
+    except ValueError:
+        raise WorldFileError(f"{path} is no world file: it is not JSON") from None
+    if not isinstance(content, dict) or "version" not in content:
+        raise WorldFileError(f"{path} is no world file: it has no version")
+    if content["version"] != _VERSION:
+        raise WorldFileError(
+            f"{path} is a world file of version {content['version']}, and this simulator reads version {_VERSION}: "
+            "run it with the commit that wrote it"
+        )
+    return _again(path, content)
+
+
+def _again(path: Path, content: Mapping[str, Any]) -> Again:
+    try:
+        only = content["only"]
+        plan = Plan(
+            None if only is None else frozenset(int(number) for number in only),
+            float(content["faults_s"]),
+            frozenset(str(name) for name in content["absent"]),
+        )
+        return Again(int(content["seed"]), Kind(content["kind"]), plan)
+    except (KeyError, TypeError, ValueError) as fault:
+        raise WorldFileError(f"{path} is no world file: {fault}") from None

@@ -1,0 +1,115 @@
+"""A failing world is made smaller, leaves a file, and runs again from it; the command says what is wrong."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sim.loop import START_S
+from sim.mutants import mutants
+from sim.shrink import shrink
+from sim.world import Kind, Plan, Verdict, World
+from sim.worldfile import Again, WorldFileError, load, save
+from tests.house.tree import ROOT
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """What the clients log of faults is no news."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    yield
+    logging.disable(before)
+
+
+@pytest.fixture
+def failing() -> Iterator[Verdict]:
+    """A world that shows an anomaly, while the bug that shows it is in."""
+    mutant = mutants()["acknowledged-by-the-leader-alone"]
+    with mutant.bug:
+        for seed in range(200):
+            verdict = World(seed, mutant.kind).run()
+            if verdict.anomalies:
+                yield verdict
+                return
+    pytest.fail("the bug shows in no world")
+
+
+def test_a_failing_world_is_made_smaller_and_fails_in_the_same_way(failing: Verdict, tmp_path: Path) -> None:
+    steps: list[str] = []
+    smallest = shrink(failing, told=steps.append)
+    assert smallest.anomalies[0].name == failing.anomalies[0].name
+    assert steps
+    assert len(smallest.history.events) < len(failing.history.events)
+    assert set(smallest.faults) < set(failing.faults)
+    again = load(save(smallest, tmp_path))
+    assert again == Again(failing.seed, failing.kind, smallest.plan)
+    assert World(*again).run().digest == smallest.digest
+
+
+def test_no_more_worlds_are_run_than_allowed(failing: Verdict) -> None:
+    assert shrink(failing, most=0) is failing
+
+
+def test_a_fault_that_is_left_out_changes_nothing_of_what_others_draw() -> None:
+    whole = World(3, Kind.PLAIN).run()
+    first, *rest = sorted(whole.faults)
+    without = World(3, Kind.PLAIN, Plan(only=frozenset(rest))).run()
+    assert sorted(without.faults) == rest
+    until_s = whole.faults[first] - START_S
+    before = [event for event in whole.history.events if event.at_s < until_s]
+    assert [event for event in without.history.events if event.at_s < until_s] == before
+
+
+def test_a_user_who_is_left_out_does_nothing() -> None:
+    verdict = World(3, Kind.GROUPS, Plan(absent=frozenset({"p0"}))).run()
+    assert not [event for event in verdict.history.events if event.who.startswith("p0.")]
+    assert [event for event in verdict.history.events if event.who.startswith("r0.")]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("garbage", "is no world file: it is not JSON"),
+        ("[]", "is no world file: it has no version"),
+        ('{"version": 2}', "is a world file of version 2, and this simulator reads version 1: run it with the commit"),
+        ('{"version": 1, "seed": 1}', "is no world file: 'only'"),
+        (
+            json.dumps({"version": 1, "seed": 1, "kind": "odd", "only": None, "faults_s": 1, "absent": []}),
+            "is no world file: 'odd' is not a valid Kind",
+        ),
+    ],
+)
+def test_a_file_that_is_no_world_is_told_in_a_sentence(tmp_path: Path, content: str, problem: str) -> None:
+    path = tmp_path / "w.json"
+    path.write_text(content)
+    with pytest.raises(WorldFileError, match=problem):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("variable", "told"),
+    [
+        ("SEED=x", "SEED has to be a whole number, not 'x'"),
+        ("SEEDS=0", "SEEDS has to be a number above 0, not '0'"),
+        ("HOURS=inf", "HOURS has to be a number above 0, not 'inf'"),
+        ("KIND=odd", "KIND is one of plain, transactions, "),
+        ("WORLD=nowhere.json", "nowhere.json: No such file or directory"),
+    ],
+)
+def test_the_command_says_what_it_was_asked_wrongly(variable: str, told: str) -> None:
+    name, _, value = variable.partition("=")
+    environment = {**os.environ, name: value}
+    ended = subprocess.run(
+        [sys.executable, "-m", "sim"], env=environment, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(told)
+    assert ended.stderr.count("\n") == 1
