@@ -7,7 +7,7 @@ PYTEST := $(PY) -m pytest
 PARALLEL := -n 2 --dist loadfile
 NOT_SLOW := $(if $(SHORT), and not slow,)
 
-.PHONY: help setup setup-interop demo picture test check interop chaos bench docs docs-check requirements wheel clean
+.PHONY: help setup setup-interop demo picture test check interop chaos sim models bench docs docs-check requirements wheel clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 16
@@ -42,8 +42,11 @@ interop: setup-interop ## foreign clients on our broker, our client and pipeline
 chaos: setup-interop ## kill -9 of every process of the house, then the count
 	$(PYTEST) -m "chaos$(NOT_SLOW)"
 
-sim: setup ## the clients in simulated worlds: SEED= SEEDS= HOURS= KIND= WORLD= (docs/simulation.md)
+sim: setup ## clients and broker in simulated worlds: SEED= SEEDS= HOURS= KIND= WORLD= (docs/simulation.md)
 	@SEED="$(SEED)" SEEDS="$(SEEDS)" HOURS="$(HOURS)" KIND="$(KIND)" JOBS="$(JOBS)" WORLD="$(WORLD)" $(PY) -m sim
+
+models: setup ## the members of a group on their whole cores: thousands of histories, HISTORIES= (5000)
+	OTTLA_GROUP_SEEDS=$(or $(HISTORIES),5000) $(PYTEST) -n 2 -q tests/client/core/consumer/test_group_model.py
 
 bench: setup-interop ## figures against Apache Kafka, confluent-kafka, aiokafka and Spark's own connector
 	$(PY) -m bench $(BENCH)

@@ -1,6 +1,6 @@
 """Members of one group on their whole cores, in virtual time: delays, losses, expulsions, late polls, moves (G3–G15).
 
-Each seed is a history; `group_checks` says what must hold in all of them. OTTLA_GROUP_SEEDS=5000 runs more, and
+Each seed is a history; `group_checks` says what must hold in all of them. `make models` runs thousands, and
 OTTLA_GROUP_SEEDS=17-18 one.
 """
 
