@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from ottla.coordinator.decision import LogRecord
 from ottla.coordinator.group.state import Group, GroupState
@@ -23,6 +24,9 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from ottla.wire.offsets_records import OffsetCommitValue, encode_offset_commit_key, encode_offset_commit_value
+
+#: The last millisecond that a record has room for.
+_LATEST_MS: Final = 2**63 - 1
 
 
 def check_commit(group: Group | None, request: OffsetCommitRequest, *, report_missing: bool) -> ErrorCode:
@@ -75,7 +79,7 @@ def commit_records(
     request: OffsetCommitRequest, now_ms: int, metadata_limit: int
 ) -> tuple[list[LogRecord], OffsetCommitResponse]:
     """The records of an accepted commit, and its answer. A partition with metadata that is too long is refused."""
-    expire_ms = -1 if request.retention_time_ms == -1 else now_ms + request.retention_time_ms
+    expire_ms = _expire_ms(request.retention_time_ms, now_ms)
     records: list[LogRecord] = []
     topics: list[OffsetCommitResponseTopic] = []
     for topic in request.topics:
@@ -88,6 +92,15 @@ def commit_records(
                 records.append(offset_record(request.group_id, topic.name, partition.partition_index, value))
         topics.append(OffsetCommitResponseTopic(topic.topic_id, topic.name, tuple(answers)))
     return records, OffsetCommitResponse(topics=tuple(topics))
+
+
+def _expire_ms(retention_ms: int, now_ms: int) -> int:
+    """When offsets expire that are to be kept for `retention_ms`; -1 when the broker's own retention holds.
+
+    The time must have room in a record, and must not become -1 by chance. (In Apache Kafka the sum wraps around, and
+    the offsets are gone at once.)
+    """
+    return -1 if retention_ms == -1 else min(max(now_ms + retention_ms, 0), _LATEST_MS)
 
 
 def transactional_commit_records(
