@@ -11,9 +11,20 @@ from ottla.log.config import LogConfig
 from ottla.log.damage import OffsetRange
 from ottla.log.memory import CrashedError, MemoryStorage
 from ottla.log.partition import PartitionLog
+from ottla.log.witnesses import Outside
 from ottla.wire.errors import ErrorCode
 from tests.log.batches import NOW_MS, batch, idempotent
-from tests.log.logs import SMALL, append, every_batch, open_log, retain
+from tests.log.logs import (
+    SMALL,
+    TP,
+    append,
+    append_in_transaction,
+    committed_offsets,
+    end,
+    every_batch,
+    open_log,
+    retain,
+)
 
 _BATCHES = 60
 _SIZE = len(idempotent(0, size=20))
@@ -280,3 +291,30 @@ def test_a_death_between_the_files_of_a_new_segment_is_no_damage() -> None:
     storage.delete(f"{20:020}.index")
     storage.delete(f"{20:020}.timeindex")
     assert open_log(storage, SMALL).findings.rebuilt == ()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("how", ["gone", "empty"])
+def test_an_index_of_aborts_that_must_be_there_is_made_again(how: str, clean: bool) -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, SMALL)
+    for number, commit in enumerate((False, True, False, True)):
+        append_in_transaction(log, number)
+        end(log, commit=commit)
+        if number == 1:
+            log.roll(NOW_MS)
+    log.close()
+    before, aborts = committed_offsets(log), log.aborts
+    assert (before, len(aborts)) == ([2, 6], 2)
+    for base in aborts:
+        name = f"{base:020}.txnindex"
+        storage.delete(name)
+        if how == "empty":
+            storage.write(name, b"")
+    outside = Outside(is_known=True, aborts=aborts)
+    point = log.recovery_point
+    log = PartitionLog.open(TP, storage, SMALL, NOW_MS, clean=clean, recovery_point=point, outside=outside)
+    assert committed_offsets(log) == before
+    assert [sentence for sentence in log.findings.mended if "txnindex" in sentence] == [
+        f"{base:020}.txnindex is made again from the markers" for base in aborts
+    ]

@@ -18,15 +18,17 @@ class LeaderEpochs:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._entries: list[tuple[int, int]] = []
+        #: What was wrong with the file.
+        self.fault: str | None = None
         content = storage.read(LEADER_EPOCH_CHECKPOINT)
         if content is not None:
             try:
                 for epoch, start_offset in decode_leader_epochs(content):
                     self._put(epoch, start_offset)
-            except CorruptDataError:
+            except CorruptDataError as fault:
                 # The file is written atomically, so something else has changed it. Recovery reads the epochs from the
                 # batches instead.
-                self._entries = []
+                self._entries, self.fault = [], str(fault)
 
     @property
     def latest(self) -> int:
@@ -84,6 +86,10 @@ class LeaderEpochs:
             self._entries = [(self._entries[slot - 1][0], start_offset), *self._entries[slot:]]
             with suppress(StorageError):  # a full disk must not keep records from being deleted; opening repeats this
                 self.save(sync=False)
+
+    def forget(self) -> None:
+        """What the checkpoint says is wrong; the batches will say it again."""
+        self._entries = []
 
     def save(self, *, sync: bool) -> None:
         """Write the checkpoint, if there is anything to write."""

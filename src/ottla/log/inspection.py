@@ -77,13 +77,13 @@ def _end_of_sound(segment: Segment, last: OffsetPosition, indexed_offset: int, l
     return end_offset if fits else None
 
 
-def load_txn_index(segment: Segment, names: frozenset[str], limit_offset: int) -> bool:
+def load_txn_index(segment: Segment, names: frozenset[str], limit_offset: int, *, must_be: bool) -> bool:
     """Read a segment's aborted transactions; False when the file's content cannot be true.
 
-    A missing file counts as one that was never needed: it is only made for the first abort.
+    Unless it `must_be` there, a missing file counts as one that was never needed: it is only made for the first abort.
     """
     if segment.txn_index.name not in names:
-        return True
+        return not must_be
     try:
         segment.txn_index.load(segment.base_offset, limit_offset)
     except CorruptDataError:

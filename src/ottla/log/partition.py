@@ -10,16 +10,15 @@ There is one node and so one copy: the high watermark is the end offset, and a f
 A read never opens a batch: it finds a position and returns a slice of the file.
 """
 
+from dataclasses import replace
 from typing import Final
 
-from ottla.base.errors import CorruptDataError, StorageError
+from ottla.base.errors import StorageError
 from ottla.base.require import require
-from ottla.base.types import TopicPartition, topic_id_text
-from ottla.log.checkpoint import decode_partition_metadata, encode_partition_metadata
+from ottla.base.types import TopicPartition
 from ottla.log.config import LogConfig, TimestampType
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.flush import FlushPlan
-from ottla.log.names import PARTITION_METADATA
 from ottla.log.producers import ProducerState, Refusal
 from ottla.log.recovery import Findings, load
 from ottla.log.results import (
@@ -41,8 +40,10 @@ from ottla.log.segments import Segments
 from ottla.log.snapshot import Snapshots
 from ottla.log.storage import Buffer, File, Slice, Storage
 from ottla.log.timestamps import find_timestamp, newest_record
+from ottla.log.topic_id import take_topic_id
 from ottla.log.txn_index import AbortedTxn
 from ottla.log.validation import check_client_batch, check_own_batch
+from ottla.log.witnesses import Outside
 from ottla.wire.batch import (
     BatchHeader,
     at_offset,
@@ -56,6 +57,9 @@ from ottla.wire.special_timestamp import SpecialTimestamp
 
 #: How many segments one flush syncs; three files each are open meanwhile.
 _FLUSHED_AT_ONCE: Final = 32
+
+
+_NOTHING: Final = Outside()
 
 
 class PartitionLog:
@@ -91,6 +95,7 @@ class PartitionLog:
         recovery_point: int = 0,
         log_start_offset: int | None = None,
         topic_id: bytes | None = None,
+        outside: Outside = _NOTHING,
     ) -> "PartitionLog":
         """Open or create the partition in `storage`; see `recovery` for what happens after a crash.
 
@@ -99,7 +104,7 @@ class PartitionLog:
         belongs to another topic id.
         """
         log = cls(tp, storage, config)
-        log._take_topic_id(topic_id)
+        log.topic_id, mended = take_topic_id(tp, storage, topic_id, is_known=outside.is_known)
         loaded = load(
             storage,
             config,
@@ -108,12 +113,13 @@ class PartitionLog:
             clean=clean,
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
+            outside=outside,
         )
         log._segments = Segments(storage, loaded.segments)
         log._producers = loaded.producers
         log.log_start_offset, log.end_offset = loaded.log_start_offset, loaded.end_offset
         log.recovery_point = max(loaded.recovery_point, loaded.log_start_offset)
-        log.findings = loaded.findings
+        log.findings = replace(loaded.findings, mended=(*mended, *loaded.findings.mended))
         return log
 
     @property
@@ -407,6 +413,11 @@ class PartitionLog:
             self.recovery_point = max(self.recovery_point, offset)
             self._epochs.truncate_from_start(offset)
 
+    @property
+    def aborts(self) -> tuple[int, ...]:
+        """Base offsets of the segments in which transactions were aborted."""
+        return tuple(segment.base_offset for segment in self._segments if segment.txn_index.entries)
+
     # ---- durability
 
     @property
@@ -470,20 +481,3 @@ class PartitionLog:
         self._flush(sync=sync)
         for segment in self._segments:
             segment.close()
-
-    def _take_topic_id(self, topic_id: bytes | None) -> None:
-        found = self._read_topic_id()
-        if found is None and topic_id is not None:
-            # No sync here: the broker's metadata has the id too, and a hundred partitions may be made at once.
-            self._storage.write(PARTITION_METADATA, encode_partition_metadata(topic_id), sync=False)
-        self.topic_id = topic_id if found is None else found
-        if found is not None and topic_id not in (None, found):
-            ours, theirs = topic_id_text(found), topic_id_text(topic_id or b"")
-            raise StorageError(f"{self.tp}: the directory belongs to topic id {ours}, not {theirs}")
-
-    def _read_topic_id(self) -> bytes | None:
-        content = self._storage.read(PARTITION_METADATA)
-        try:
-            return decode_partition_metadata(content) if content is not None else None
-        except CorruptDataError:
-            return None  # cut short by a loss of power

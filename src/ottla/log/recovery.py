@@ -23,10 +23,10 @@ its segments, its producers and its leader epochs.
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.base.errors import StorageError
 from ottla.log.config import LogConfig
@@ -52,6 +52,7 @@ from ottla.log.segment import ANY_OFFSET, Segment, delete_segments
 from ottla.log.snapshot import Snapshots
 from ottla.log.storage import Storage
 from ottla.log.txn_index import AbortedTxn
+from ottla.log.witnesses import Outside, Seen, look, losses, mended, start_of
 from ottla.wire.batch import BatchHeader, is_emptied, parse_end_txn_marker
 
 
@@ -67,6 +68,10 @@ class Findings:
     damaged: tuple[OffsetRange, ...] = ()
     #: Offsets missing between two sound segments: compacted once, or left out by another broker's recovery.
     unexplained: tuple[OffsetRange, ...] = ()
+    #: Sentences on records that are gone although nothing says that they were on the device.
+    losses: tuple[str, ...] = ()
+    #: Sentences on files that are made again from others, without a loss.
+    mended: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,9 @@ class Loaded:
     end_offset: int
     recovery_point: int
     findings: Findings
+
+
+_NOTHING: Final = Outside()
 
 
 class _Known(NamedTuple):
@@ -105,19 +113,25 @@ def load(
     clean: bool,
     recovery_point: int,
     log_start_offset: int | None,
+    outside: Outside = _NOTHING,
 ) -> Loaded:
     """Open the directory; see the top of the file. StorageError when it cannot be used as it is."""
     names = storage.names()
+    if outside.start_is_unknown:
+        log_start_offset = start_of(epochs, recovery_point)
+        outside = outside._replace(start_is_unknown=log_start_offset is None)
     # After a clean stop the checkpoint says where the log began, and not only what was deleted for certain.
     known_start = log_start_offset if clean else None
     log_start_offset = log_start_offset or 0
     if (not names or names == [PARTITION_METADATA]) and recovery_point <= log_start_offset:
-        return _new(storage, config, now_ms, log_start_offset)
+        return _new(storage, config, now_ms, log_start_offset, outside)
     bases, orphans = _tidy(storage, names)
     segments = _without_failed_rolls(storage, [Segment.load(storage, base, config, now_ms) for base in bases])
     first_offset = segments[0].base_offset if segments else log_start_offset
-    plan = _plan(segments, frozenset(names), clean, recovery_point)
-    producers = _load_producers(storage, segments, first_offset, plan.trusted_offset, now_ms)
+    plan = _plan(segments, frozenset(names), clean, recovery_point, outside)
+    snapshots = Snapshots(storage)
+    seen = look(bases, orphans, epochs, snapshots, None if clean else segments, recovery_point)
+    producers = _load_producers(snapshots, segments, first_offset, plan.trusted_offset, now_ms)
     # After a clean stop the last snapshot was taken at the end of the log.
     flushed_offset = max(recovery_point, producers.end_offset) if clean else recovery_point
     lost = frozenset(each for each in orphans if each < flushed_offset and not config.compacts)
@@ -135,6 +149,7 @@ def load(
         walked = _go_on_behind_loss(storage, config, now_ms, walked, flushed_offset)
     start_offset = _start(walked.segments[0].base_offset, known)
     findings = _findings(walked, plan, known, start_offset, compacts=config.compacts)
+    findings = _witnessed(findings, outside, seen, epochs, snapshots, plan, walked, start_offset)
     if findings.damaged != recorded:
         write_damage(storage, findings.damaged)
     for segment in walked.segments[:-1]:
@@ -147,19 +162,20 @@ def load(
     return Loaded(walked.segments, producers, start_offset, end_offset, recovery_point, findings)
 
 
-def _new(storage: Storage, config: LogConfig, now_ms: int, start_offset: int) -> Loaded:
+def _new(storage: Storage, config: LogConfig, now_ms: int, start_offset: int, outside: Outside) -> Loaded:
     """A log that holds nothing yet."""
     segment = Segment.create(storage, start_offset, config, now_ms)
-    return Loaded((segment,), ProducerState(start_offset), start_offset, start_offset, start_offset, Findings())
+    findings = Findings(losses=losses(outside, Seen(), start_offset, ()))
+    return Loaded((segment,), ProducerState(start_offset), start_offset, start_offset, start_offset, findings)
 
 
 def _load_producers(
-    storage: Storage, segments: Sequence[Segment], first_offset: int, trusted_offset: int, now_ms: int
+    snapshots: Snapshots, segments: Sequence[Segment], first_offset: int, trusted_offset: int, now_ms: int
 ) -> ProducerState:
     """The producers' state, from the newest snapshot that can be trusted."""
     # A snapshot at the log's very beginning says nothing about the records that are still here, so it can be trusted.
     # Records that were deleted but are still in the first segment are replayed too: their producers are still known.
-    producers = Snapshots(storage).load_newest(first_offset, max(trusted_offset, first_offset))
+    producers = snapshots.load_newest(first_offset, max(trusted_offset, first_offset))
     producers = producers or ProducerState(first_offset)
     add_history(producers, segments, producers.end_offset)
     for entry in producers.producers.values():
@@ -219,6 +235,25 @@ def _findings(walked: "_Walked", plan: "_Plan", known: _Known, start_offset: int
     return Findings(walked.truncated_bytes, rebuilt, damaged, tuple(unexplained))
 
 
+def _witnessed(
+    findings: Findings,
+    outside: Outside,
+    seen: Seen,
+    epochs: LeaderEpochs,
+    snapshots: Snapshots,
+    plan: "_Plan",
+    walked: "_Walked",
+    start_offset: int,
+) -> Findings:
+    """With what other files say (`witnesses`). Mends the leader epochs."""
+    extent = OffsetRange(start_offset, walked.end_offset)
+    return replace(
+        findings,
+        losses=losses(outside, seen, walked.end_offset, findings.damaged),
+        mended=mended(outside, epochs, snapshots, plan.lost_aborts, walked.segments, extent),
+    )
+
+
 def _tidy(storage: Storage, names: list[str]) -> tuple[tuple[int, ...], frozenset[int]]:
     """Remove what is left of interrupted work.
 
@@ -270,14 +305,19 @@ class _Plan(NamedTuple):
     inspected: Mapping[int, Inspection]
     #: Up to which offset snapshots can be trusted.
     trusted_offset: int
+    #: Indexes of aborted transactions that are gone or damaged.
+    lost_aborts: tuple[str, ...]
 
 
-def _plan(segments: Sequence[Segment], names: frozenset[str], clean: bool, recovery_point: int) -> _Plan:
-    scans, inspected = {}, {}
+def _plan(
+    segments: Sequence[Segment], names: frozenset[str], clean: bool, recovery_point: int, outside: Outside
+) -> _Plan:
+    scans, inspected, lost_aborts = {}, {}, []
     trusted_offset = ANY_OFFSET if clean else recovery_point
     for segment, following in zip_longest(segments, segments[1:]):
         base, limit_offset = segment.base_offset, ANY_OFFSET if following is None else following.base_offset
-        if not load_txn_index(segment, names, limit_offset):
+        if not load_txn_index(segment, names, limit_offset, must_be=base in outside.aborts):
+            lost_aborts.append(segment.txn_index.name)
             segment.txn_index.clear()
             trusted_offset = min(trusted_offset, base)  # the aborts are found by replaying
         if clean or limit_offset <= recovery_point:
@@ -287,7 +327,7 @@ def _plan(segments: Sequence[Segment], names: frozenset[str], clean: bool, recov
             if not has_fitting_indexes(segment, names):
                 segment.rebuild_indexes()  # no finding: after a crash indexes need not fit
         segment.close()
-    return _Plan(MappingProxyType(scans), MappingProxyType(inspected), trusted_offset)
+    return _Plan(MappingProxyType(scans), MappingProxyType(inspected), trusted_offset, tuple(lost_aborts))
 
 
 class _Walked(NamedTuple):

@@ -62,6 +62,8 @@ class Snapshots:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._written_offset = -1
+        #: Names of snapshots that were damaged.
+        self.damaged: list[str] = []
 
     def offsets(self) -> list[int]:
         """The offsets of which there are snapshots, ascending."""
@@ -91,7 +93,9 @@ class Snapshots:
                 try:
                     return decode_snapshot(content, offset)
                 except CorruptDataError:
-                    pass  # the power failed before it was synced: an older snapshot and more of the log say the same
+                    self.damaged.append(
+                        name
+                    )  # the power failed before it was synced: an older snapshot and more of the log say the same
             self._storage.delete(name)
         return None
 

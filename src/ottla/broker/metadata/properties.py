@@ -1,5 +1,6 @@
 """`meta.properties`: which cluster and which node a data directory belongs to."""
 
+import logging
 import random
 import uuid
 from typing import NamedTuple
@@ -7,6 +8,10 @@ from typing import NamedTuple
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import topic_id_bytes, topic_id_text
 from ottla.broker.disk import Disk
+from ottla.broker.metadata.names import METADATA_TOPIC
+from ottla.log.names import LOG
+
+_log = logging.getLogger(__name__)
 
 _FILE = "meta.properties"
 #: Files that Apache Kafka leaves in a directory that it has formatted or used: its quorum's vote, its first metadata.
@@ -47,6 +52,7 @@ def load_or_create(disk: Disk, rng: random.Random, *, node_id: int, cluster_id: 
     files = disk.own_files()
     content = files.read(_FILE)
     if content is None:
+        _may_be_made_again(disk, cluster_id)
         made = MetaProperties(cluster_id or topic_id_text(new_uuid(rng)), node_id, new_uuid(rng))
         files.write(_FILE, made.encode())
         return made
@@ -56,6 +62,21 @@ def load_or_create(disk: Disk, rng: random.Random, *, node_id: int, cluster_id: 
     if cluster_id not in (None, found.cluster_id):
         raise StorageError(f"{disk} belongs to cluster {found.cluster_id}, not {cluster_id}")
     return found
+
+
+def _may_be_made_again(disk: Disk, cluster_id: str | None) -> None:
+    """StorageError when the directory holds a cluster's metadata, and nobody says the cluster's id.
+
+    With a new id clients and tools would take it for another cluster.
+    """
+    if not any(entry.name.endswith(LOG) and entry.size_bytes for entry in disk.entries(f"{METADATA_TOPIC}-0") or ()):
+        return
+    if cluster_id is None:
+        raise StorageError(
+            f"{disk}/{_FILE} is gone, but the directory holds a cluster: put the file back from a copy, or set "
+            "cluster.id to the cluster's id once, and the file is made again"
+        )
+    _log.warning("%s/%s was gone, and is made again with cluster.id=%s", disk, _FILE, cluster_id)
 
 
 def _mark_of_apache_kafka(disk: Disk) -> str | None:
@@ -74,7 +95,7 @@ def _decode(path: str, content: bytes, rng: random.Random) -> MetaProperties:
         directory_id = topic_id_bytes(values["directory.id"]) if "directory.id" in values else new_uuid(rng)
         return MetaProperties(values["cluster.id"], int(values["node.id"]), directory_id)
     except (KeyError, ValueError, CorruptDataError) as fault:
-        raise StorageError(f"{path} is damaged: {fault}") from None
+        raise StorageError(f"{path} is damaged ({fault}): put it back from a copy") from None
 
 
 def new_uuid(rng: random.Random) -> bytes:

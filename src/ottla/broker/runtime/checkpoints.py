@@ -1,11 +1,24 @@
-"""The data directory's own files: offsets that are durable, and the mark of a clean shutdown."""
+"""The data directory's own files: offsets that are durable, and the mark of a clean shutdown.
 
+A file that is gone or damaged never stops a start, and is never passed over in silence. What it said is taken from
+other files: where a log begins, from its leader-epoch-checkpoint; what is durable, by checking more than is needed.
+"""
+
+import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.base.errors import CorruptDataError
 from ottla.base.types import TopicPartition
+from ottla.broker.runtime.manifest import (
+    MANIFEST,
+    Manifest,
+    checksum,
+    decode_manifest,
+    either,
+    encode_manifest,
+)
 from ottla.log.checkpoint import (
     CLEAN_SHUTDOWN_MARKER,
     HIGH_WATERMARK_CHECKPOINT,
@@ -17,6 +30,15 @@ from ottla.log.checkpoint import (
 )
 from ottla.log.storage import Storage
 
+_log = logging.getLogger(__name__)
+
+#: What follows when a file cannot be used.
+_INSTEAD: Final = {
+    RECOVERY_POINT_CHECKPOINT: "after a crash every log is checked from its beginning",
+    LOG_START_OFFSET_CHECKPOINT: "where each log begins is taken from its leader-epoch-checkpoint",
+    HIGH_WATERMARK_CHECKPOINT: "nothing is lost by that, there is one replica; it is written again",
+}
+
 
 class PartitionOffsets(NamedTuple):
     """What the files say about one partition."""
@@ -25,6 +47,8 @@ class PartitionOffsets(NamedTuple):
     recovery_point: int
     log_start_offset: int
     high_watermark: int
+    #: Base offsets of the segments in which transactions were aborted.
+    aborts: tuple[int, ...] = ()
 
 
 class CheckpointPlan(NamedTuple):
@@ -49,8 +73,14 @@ class Checkpoints:
         self.clean = storage.read(CLEAN_SHUTDOWN_MARKER) is not None
         storage.delete(CLEAN_SHUTDOWN_MARKER)
         storage.sync_names()
+        self._manifest = self._read_manifest()
+        #: Names of files that cannot be used.
+        self.unusable: set[str] = set()
         self.recovery_points = self._read(RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = self._read(LOG_START_OFFSET_CHECKPOINT)
+        self._read(HIGH_WATERMARK_CHECKPOINT)
+        #: Base offsets of the segments that must have a `.txnindex`.
+        self.aborts = self._manifest.aborts
         #: The partitions that the files name.
         self._named = frozenset(self.recovery_points.keys() | self.log_start_offsets.keys())
         #: The partitions of the plans that another thread may still write, by the plan's number.
@@ -91,20 +121,52 @@ class Checkpoints:
         # Both are true from now on, also when only some of the files can be replaced.
         self._written = plan.number
         self._named |= plan.named
-        for name, content in _contents(plan.offsets):
+        contents = dict(_contents(plan.offsets))
+        now = {name: checksum(content) for name, content in contents.items()}
+        before = {name: self._manifest.checksums.get(name) or (checksum(self._storage.read(name)),) for name in now}
+        aborts = {each.tp: each.aborts for each in plan.offsets if each.aborts}
+        self._write_manifest(Manifest({name: either(before[name], now[name]) for name in now}, aborts))
+        for name, content in contents.items():
             self._storage.write(name, content)
         self._named = plan.named
+        self._manifest = Manifest({name: (each,) for name, each in now.items()}, aborts)
+
+    def _write_manifest(self, manifest: Manifest) -> None:
+        self._storage.write(MANIFEST, encode_manifest(manifest))
+        self._manifest = manifest
 
     def mark_clean(self) -> None:
         """Leave the mark of a clean shutdown: everything is on the device."""
+        if self._written:
+            self._write_manifest(self._manifest)  # without what the files held before
         self._storage.write(CLEAN_SHUTDOWN_MARKER, encode_clean_shutdown())
 
     def _read(self, name: str) -> Mapping[TopicPartition, int]:
+        content = self._storage.read(name)
+        fault = self._manifest.fault_of(name, content)
+        if fault is None and content is not None:
+            try:
+                return decode_offsets(content)
+            except CorruptDataError as damage:
+                fault = f"is damaged ({damage})"
+        if fault is None and content is None and self.clean:
+            fault = "is gone"  # a clean stop leaves all of them
+        if fault is not None:
+            self.unusable.add(name)
+            _log.warning("%s %s: %s", name, fault, _INSTEAD[name])
+        return {}
+
+    def _read_manifest(self) -> Manifest:
+        content = self._storage.read(MANIFEST)
         try:
-            return decode_offsets(self._storage.read(name) or b"")
-        except CorruptDataError:
-            # Without the mark the next start checks everything: that is slower, but not wrong.
-            return {}
+            return Manifest() if content is None else decode_manifest(content)
+        except CorruptDataError as damage:
+            _log.warning(
+                "%s is damaged (%s): that the checkpoints are as the broker has left them cannot be checked",
+                MANIFEST,
+                damage,
+            )
+            return Manifest()
 
 
 def _contents(offsets: Iterable[PartitionOffsets]) -> Iterator[tuple[str, bytes]]:

@@ -22,16 +22,21 @@ from ottla.broker.runtime.checkpoints import CheckpointPlan, Checkpoints, Partit
 from ottla.broker.runtime.directories import mark_deleted, must_be_free, remove_partition, set_strays_aside
 from ottla.broker.runtime.faults import DiskFaults
 from ottla.broker.topic_config import TopicConfig
+from ottla.log.checkpoint import LOG_START_OFFSET_CHECKPOINT
 from ottla.log.config import LogConfig
 from ottla.log.partition import PartitionLog
 from ottla.log.recovery import Findings
 from ottla.log.results import Appended, Origin
+from ottla.log.witnesses import Outside
 from ottla.wire.batch import MARKER_BATCH_BYTES
 from ottla.wire.errors import ErrorCode
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+#: Of a partition that is made now, nobody knows anything.
+_NEW = Outside()
 
 
 class Watcher(Protocol):
@@ -167,10 +172,16 @@ class Partitions:
 
     def open_log(self, tp: TopicPartition, topic_id: bytes | None, overrides: dict[str, str]) -> PartitionLog:
         """Open a partition's directory, recovering what is in it."""
-        return self._open(tp, topic_id, self.log_config(overrides), self._checkpoints)
+        return self._open(tp, topic_id, self.log_config(overrides), self._checkpoints, is_known=False)
 
     def _open(
-        self, tp: TopicPartition, topic_id: bytes | None, config: LogConfig, known: Checkpoints | None
+        self,
+        tp: TopicPartition,
+        topic_id: bytes | None,
+        config: LogConfig,
+        known: Checkpoints | None,
+        *,
+        is_known: bool = True,
     ) -> PartitionLog:
         try:
             log = PartitionLog.open(
@@ -182,6 +193,7 @@ class Partitions:
                 recovery_point=0 if known is None else known.recovery_points.get(tp, 0),
                 log_start_offset=None if known is None else known.log_start_offsets.get(tp),
                 topic_id=topic_id,
+                outside=_NEW if known is None else _outside(tp, known, is_known=is_known),
             )
         except CorruptDataError as fault:
             raise StorageError(f"{self._disk}/{tp} cannot be opened: {fault}") from fault
@@ -287,7 +299,8 @@ class Partitions:
     def _checkpoint_plan(self) -> CheckpointPlan:
         logs = ((each.tp, each.log) for each in self._partitions.values())
         return self._checkpoints.plan(
-            PartitionOffsets(tp, log.recovery_point, log.log_start_offset, log.end_offset) for tp, log in logs
+            PartitionOffsets(tp, log.recovery_point, log.log_start_offset, log.end_offset, log.aborts)
+            for tp, log in logs
         )
 
     def close(self, *, clean: bool = True) -> None:
@@ -314,8 +327,22 @@ class Partitions:
         )
 
 
+def _outside(tp: TopicPartition, known: Checkpoints, *, is_known: bool) -> Outside:
+    """What is known of a partition before its files are looked at."""
+    return Outside(is_known, LOG_START_OFFSET_CHECKPOINT in known.unusable, known.aborts.get(tp, ()))
+
+
 def _tell(tp: TopicPartition, findings: Findings) -> None:
     """Log what opening a partition's log has found."""
+    for loss in findings.losses:
+        _log.warning(
+            "%s: %s. Records are gone, or a loss of power came before they were on the device. The log goes on without "
+            "them; if you have the files, stop the broker and put them back",
+            tp,
+            loss,
+        )
+    for sentence in findings.mended:
+        _log.warning("%s: %s", tp, sentence)
     if findings.truncated_bytes:
         _log.warning("%s: cut %d bytes that are no whole batches", tp, findings.truncated_bytes)
     if findings.rebuilt:

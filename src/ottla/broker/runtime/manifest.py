@@ -1,0 +1,72 @@
+"""`ottla-manifest`: what the data directory's other files should hold, so that a start notices when one was changed.
+
+Kafka's checkpoints have no checksum: a digit that changed in the offset where a log begins would drop records, or bring
+deleted ones back. And nothing says that a `.txnindex` must be there, without which readers are shown aborted records.
+Apache Kafka ignores this file.
+
+The files cannot be replaced together. So before one is replaced, the manifest holds the checksums of its old and of its
+new content; a death in between is no damage.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.base.errors import CorruptDataError
+from ottla.base.types import TopicPartition
+from ottla.wire.crc import crc32c
+
+MANIFEST: Final = "ottla-manifest"
+#: In place of a checksum: there is no such file.
+ABSENT: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What it says."""
+
+    #: The checksums that each file may have.
+    checksums: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    #: Base offsets of the segments that must have a `.txnindex`.
+    aborts: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+
+    def fault_of(self, name: str, content: bytes | None) -> str | None:
+        """What is wrong with a file; None when it is as it was left, or when nothing is known of it."""
+        known = self.checksums.get(name)
+        if known is None or checksum(content) in known:
+            return None
+        return "is gone" if content is None else "is not as the broker has left it"
+
+
+def checksum(content: bytes | None) -> int:
+    """A file's checksum."""
+    return ABSENT if content is None else crc32c(content)
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The file: a checksum of the rest in the first line, then JSON."""
+    aborts = [[tp.topic, tp.partition, *bases] for tp, bases in sorted(manifest.aborts.items()) if bases]
+    body = json.dumps(
+        {"version": 1, "checksums": {name: list(each) for name, each in manifest.checksums.items()}, "aborts": aborts}
+    ).encode()
+    return f"{crc32c(body)}\n".encode() + body
+
+
+def decode_manifest(content: bytes) -> Manifest:
+    """CorruptDataError when it is not whole."""
+    head, _, body = content.partition(b"\n")
+    if head != str(crc32c(body)).encode():
+        raise CorruptDataError("its checksum is wrong")
+    found = json.loads(body)
+    if found["version"] != 1:
+        raise CorruptDataError(f"it is of version {found['version']}")
+    return Manifest(
+        {name: tuple(each) for name, each in found["checksums"].items()},
+        {TopicPartition(topic, number): tuple(bases) for topic, number, *bases in found["aborts"]},
+    )
+
+
+def either(before: Iterable[int], now: int) -> tuple[int, ...]:
+    """The checksums that a file may have while it is replaced."""
+    return (*(each for each in before if each != now), now)

@@ -1,0 +1,128 @@
+"""What the files of a partition say of each other where a checkpoint says nothing: so that no start is silent.
+
+After kill -9, before the first checkpoint, no offset is known to be on the device. If a `.log` is gone or empty then,
+nothing is missed by recovery. But the files beside it know of records: the leader-epoch-checkpoint has the offset of
+the first one, a snapshot's name is an offset up to which there were records, and indexes lie beside each log.
+
+A loss of power can leave the same picture, because none of these files is synced before the first flush. So this is
+told, and the log goes on: it is no hole that has to be mended first.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from ottla.log.damage import OffsetRange
+from ottla.log.epochs import LeaderEpochs
+from ottla.log.segment import ANY_OFFSET, Segment
+from ottla.log.snapshot import Snapshots
+
+
+class Outside(NamedTuple):
+    """What others know of a partition: the broker's metadata, and the data directory's own files."""
+
+    #: The partition was made before: it must have a log file.
+    is_known: bool = False
+    #: Where the log begins should be known, but the file that says so cannot be used.
+    start_is_unknown: bool = False
+    #: Base offsets of the segments that must have a `.txnindex`.
+    aborts: Collection[int] = ()
+
+
+def start_of(epochs: LeaderEpochs, recovery_point: int) -> int | None:
+    """Where the log begins as the leader epochs have it: their first entry moves along. None if that cannot be.
+
+    The start is never above the recovery point.
+    """
+    first_offset = epochs.entries[0][1] if epochs.entries else None
+    return None if first_offset is None or first_offset > recovery_point else first_offset
+
+
+class Seen(NamedTuple):
+    """What the files say before recovery changes them."""
+
+    #: Base offsets of the log files, and of indexes without one.
+    bases: Collection[int] = ()
+    orphans: Collection[int] = ()
+    #: Where the newest leader epoch and the newest snapshot are; -1 when there is none.
+    epoch_offset: int = -1
+    snapshot_offset: int = -1
+    #: The newest log file, which is empty, begins behind all that was flushed; -1 when it is not so.
+    empty_base: int = -1
+
+
+def look(
+    bases: Collection[int],
+    orphans: Collection[int],
+    epochs: LeaderEpochs,
+    snapshots: Snapshots,
+    unflushed: Sequence[Segment] | None,
+    recovery_point: int,
+) -> Seen:
+    """Look at the files. `unflushed` are the segments, after an end that was not clean."""
+    empty_base, newest = -1, unflushed[-1] if unflushed else None
+    # A segment is made for a batch that is then written to it, or when everything before it is deleted.
+    if newest is not None and newest.size_bytes == 0 and newest.base_offset > recovery_point:
+        empty_base = newest.base_offset
+    epoch_offset = epochs.entries[-1][1] if epochs.entries else -1
+    return Seen(bases, orphans, epoch_offset, max(snapshots.offsets(), default=-1), empty_base)
+
+
+def losses(outside: Outside, seen: Seen, end_offset: int, holes: Collection[OffsetRange]) -> tuple[str, ...]:
+    """Sentences on records that are gone, and that are no part of a hole."""
+    found = []
+    if outside.is_known and not seen.bases and not holes:
+        found.append("there is no log file, although the partition was made before")
+    found += [
+        f"the log file that begins at offset {base} is gone, its indexes are there"
+        for base in sorted(seen.orphans)
+        if not any(first <= base < end for first, end in holes)
+    ]
+    # An epoch that begins at the end of the log is nothing special: all records may have been deleted.
+    if seen.epoch_offset > end_offset or seen.epoch_offset == end_offset == 0:
+        found.append(f"there was a record at offset {seen.epoch_offset}, and the log ends at {end_offset}")
+    elif seen.snapshot_offset > end_offset:
+        found.append(f"there was a record at offset {seen.snapshot_offset - 1}, and the log ends at {end_offset}")
+    elif 0 < seen.empty_base == end_offset:
+        found.append(f"the log file that begins at offset {end_offset} is empty, and so it ends there")
+    return tuple(found)
+
+
+def mended(
+    outside: Outside,
+    epochs: LeaderEpochs,
+    snapshots: Snapshots,
+    lost_aborts: Collection[str],
+    segments: Collection[Segment],
+    extent: OffsetRange,
+) -> tuple[str, ...]:
+    """Mend the leader epochs. Returns sentences on all the small files that were damaged or gone."""
+    start_offset, end_offset = extent
+    found = []
+    if outside.start_is_unknown and start_offset < end_offset:
+        found.append(
+            f"nothing says where the log begins: it begins at its oldest segment, offset {start_offset}; "
+            "records that were deleted behind that offset can be read again"
+        )
+    if _mend_epochs(epochs, segments, start_offset, end_offset):
+        found.append(f"leader-epoch-checkpoint ({epochs.fault or 'gone or wrong'}) is made again from the batches")
+    if snapshots.damaged:
+        found.append(f"{', '.join(snapshots.damaged)}: damaged; the producers are read from the batches again")
+    return (*found, *(f"{name} is made again from the markers" for name in lost_aborts))
+
+
+def _mend_epochs(epochs: LeaderEpochs, segments: Collection[Segment], start_offset: int, end_offset: int) -> bool:
+    """Read the leader epochs from the batches if the checkpoint does not know that of the first record.
+
+    Returns whether that is worth telling. If it only begins too late, it may be newer than the checkpoint of starts.
+    """
+    entries = epochs.entries
+    is_whole = start_offset >= end_offset or (bool(entries) and entries[0][1] <= start_offset)
+    if is_whole and epochs.fault is None:
+        return False
+    epochs.forget()
+    for segment in segments:
+        for _, header in segment.sound_headers(0, ANY_OFFSET):
+            if header.partition_leader_epoch > epochs.latest:
+                epochs.assign(header.partition_leader_epoch, max(header.base_offset, start_offset))
+    epochs.save(sync=False)
+    return epochs.fault is not None or not entries

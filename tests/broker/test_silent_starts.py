@@ -1,0 +1,202 @@
+"""No start is silent about what it found: files damaged or gone, after a clean stop and after kill -9."""
+
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ottla.base.errors import StorageError
+from ottla.log.checkpoint import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+)
+from ottla.testing import AsyncBroker
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tests.broker.records_io import fetch, produce
+from tests.broker.wire_client import WireClient, batch
+
+_ONE = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
+_COMMIT = OffsetCommitRequest(
+    "g", -1, topics=(OffsetCommitRequestTopic(name="t", partitions=(OffsetCommitRequestPartition(0, 5),)),)
+)
+_LOG = f"{0:020}.log"
+
+
+@asynccontextmanager
+async def _filled(directory: Path) -> AsyncIterator[None]:
+    """A broker with ten records in topic `t`, the first three of them deleted, and offsets of a group."""
+    async with AsyncBroker(_ONE, data_dir=directory) as broker, WireClient(broker) as client:
+        broker.node.topics.create("t", 1, {})
+        for _ in range(10):
+            await produce(client, batch(b"v"))
+        while (await client.ask(ApiKey.OFFSET_COMMIT, _COMMIT, 9)).topics[0].partitions[0].error_code:
+            pass  # the topic of the groups is made, and loaded
+        yield
+
+
+async def _delete(client: WireClient, offset: int) -> None:
+    topics = (DeleteRecordsTopic("t", (DeleteRecordsPartition(0, offset),)),)
+    answer = await client.ask(ApiKey.DELETE_RECORDS, DeleteRecordsRequest(topics, 1_000))
+    assert answer.topics[0].partitions[0].low_watermark == offset
+
+
+async def _stopped(directory: Path) -> None:
+    """After a clean stop."""
+    async with _filled(directory):
+        pass
+    async with AsyncBroker(_ONE, data_dir=directory) as broker, WireClient(broker) as client:
+        await _delete(client, 3)
+
+
+async def _killed(directory: Path) -> None:
+    """After kill -9, before the first checkpoint."""
+    async with _filled(directory / "running"):
+        shutil.copytree(directory / "running", directory / "left")
+
+
+async def _check_start(directory: Path, start: int) -> None:
+    """The first record that can be read is the one at `start`; all behind it can be read too."""
+    async with AsyncBroker(_ONE, data_dir=directory) as broker, WireClient(broker) as client:
+        assert (await fetch(client, start - 1)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        answer = await fetch(client, start)
+        assert (answer.error_code, len(answer.records)) == (0, (10 - start) * len(batch(b"v")))
+
+
+_DAMAGE: dict[str, Callable[[Path], object]] = {
+    "gone": Path.unlink,
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-4]),
+    "garbage": lambda path: path.write_bytes(b"\xff" * 20),
+    "higher": lambda path: path.write_text(path.read_text().replace("t 0 3", "t 0 9")),
+    "lower": lambda path: path.write_text(path.read_text().replace("t 0 3", "t 0 1")),
+    "beyond": lambda path: path.write_text(path.read_text().replace("t 0 3", "t 0 99")),
+}
+
+
+@pytest.mark.parametrize("how", _DAMAGE)
+async def test_a_damaged_checkpoint_of_starts_brings_nothing_back_and_drops_nothing(
+    how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await _stopped(tmp_path)
+    assert "\nt 0 3\n" in (tmp_path / LOG_START_OFFSET_CHECKPOINT).read_text()
+    _DAMAGE[how](tmp_path / LOG_START_OFFSET_CHECKPOINT)
+    await _check_start(tmp_path, 3)
+    assert f"{LOG_START_OFFSET_CHECKPOINT} is " in caplog.text
+    caplog.clear()
+    await _check_start(tmp_path, 3)
+    assert "checkpoint" not in caplog.text, "it was written again"
+
+
+async def test_a_damaged_checkpoint_of_starts_is_mended_after_kill_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await _stopped(tmp_path / "running")
+    async with AsyncBroker(_ONE, data_dir=tmp_path / "running"):
+        shutil.copytree(tmp_path / "running", tmp_path / "left")
+    (tmp_path / "left" / LOG_START_OFFSET_CHECKPOINT).unlink()
+    await _check_start(tmp_path / "left", 3)
+    assert f"{LOG_START_OFFSET_CHECKPOINT} is gone" in caplog.text
+
+
+async def test_a_start_that_nothing_knows_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    await _stopped(tmp_path)
+    (tmp_path / LOG_START_OFFSET_CHECKPOINT).unlink()
+    (tmp_path / "t-0" / "leader-epoch-checkpoint").unlink()
+    async with AsyncBroker(_ONE, data_dir=tmp_path):
+        assert "t-0: nothing says where the log begins: it begins at its oldest segment, offset 0" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["gone", "empty", "cut", "garbage"])
+@pytest.mark.parametrize("name", [RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, "ottla-manifest"])
+async def test_every_damaged_checkpoint_is_told(
+    name: str, how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await _stopped(tmp_path)
+    _DAMAGE[how](tmp_path / name)
+    await _check_start(tmp_path, 3)
+    assert f"{name} is " in caplog.text or (name, how) == ("ottla-manifest", "gone")
+
+
+async def test_no_new_cluster_is_made_beside_data(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    await _stopped(tmp_path)
+    before = (tmp_path / "meta.properties").read_text()
+    (tmp_path / "meta.properties").unlink()
+    with pytest.raises(StorageError, match=r"meta\.properties is gone, but the directory holds a cluster"):
+        await AsyncBroker(_ONE, data_dir=tmp_path).start()
+    assert not (tmp_path / "meta.properties").exists()
+    cluster = next(line for line in before.splitlines() if line.startswith("cluster.id="))
+    async with AsyncBroker({**_ONE, "cluster.id": cluster.partition("=")[2]}, data_dir=tmp_path):
+        assert cluster in (tmp_path / "meta.properties").read_text()
+        assert "meta.properties was gone" in caplog.text
+
+
+@pytest.mark.parametrize("folder", ["t-0", "__consumer_offsets-0"])
+@pytest.mark.parametrize("how", ["gone", "empty"])
+async def test_a_log_file_without_its_records_is_told_before_the_first_checkpoint(
+    folder: str, how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await _killed(tmp_path)
+    assert not (tmp_path / "left" / RECOVERY_POINT_CHECKPOINT).exists()
+    _DAMAGE[how](tmp_path / "left" / folder / _LOG)
+    caplog.clear()
+    async with AsyncBroker(_ONE, data_dir=tmp_path / "left"):
+        assert f"{folder}: there was a record at offset 0, and the log ends at 0" in caplog.text
+        assert (f"{folder}: there is no log file" in caplog.text) == (how == "gone")
+
+
+async def test_a_partition_without_its_directory_is_told_before_the_first_checkpoint(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await _killed(tmp_path)
+    shutil.rmtree(tmp_path / "left" / "t-0")
+    caplog.clear()
+    async with AsyncBroker(_ONE, data_dir=tmp_path / "left"):
+        assert "t-0: there is no log file, although the partition was made before" in caplog.text
+
+
+async def test_nothing_is_told_of_a_directory_in_order(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    await _killed(tmp_path)
+    await _stopped(tmp_path / "clean")
+    caplog.clear()
+    for directory in (tmp_path / "left", tmp_path / "clean"):
+        async with AsyncBroker(_ONE, data_dir=directory):
+            pass
+    assert [record.getMessage() for record in caplog.records if record.levelname != "INFO"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "how", "told"),
+    [
+        ("leader-epoch-checkpoint", "gone", "leader-epoch-checkpoint (gone or wrong) is made again"),
+        ("leader-epoch-checkpoint", "empty", "leader-epoch-checkpoint (not a checkpoint"),
+        ("leader-epoch-checkpoint", "garbage", "leader-epoch-checkpoint (not a checkpoint"),
+        ("partition.metadata", "gone", "partition.metadata was gone"),
+        ("partition.metadata", "garbage", "partition.metadata was damaged"),
+        (f"{10:020}.snapshot", "garbage", f"{10:020}.snapshot: damaged"),
+        (f"{0:020}.index", "gone", "the indexes of 1 segment(s)"),
+    ],
+)
+async def test_small_files_are_made_again_and_told(
+    name: str, how: str, told: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await _stopped(tmp_path)
+    _DAMAGE[how](tmp_path / "t-0" / name)
+    await _check_start(tmp_path, 3)
+    assert f"t-0: {told}" in caplog.text
+    caplog.clear()
+    await _check_start(tmp_path, 3)
+    assert "t-0" not in caplog.text, "it was made again"
