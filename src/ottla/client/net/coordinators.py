@@ -1,10 +1,11 @@
 """Where the coordinators of groups and transactions are (SPEC G1). They are found once, and again when they move."""
 
+import asyncio
 from typing import Any
 
 from ottla.client.core.intents import COORDINATOR_MOVED, Channel, CoordinatorKind
 from ottla.client.core.metadata import Node
-from ottla.client.errors import DisconnectedError, IncompleteAnswerError, raise_for
+from ottla.client.errors import ClientError, DisconnectedError, IncompleteAnswerError, raise_for
 from ottla.client.net.cluster import Cluster
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -17,25 +18,53 @@ class Coordinators:
         self._cluster = cluster
         self._channel = channel
         self._known: dict[tuple[CoordinatorKind, str], int] = {}
+        #: Lookups that are under way. Whoever needs the same coordinator waits for the same lookup.
+        self._lookups: dict[tuple[CoordinatorKind, str], asyncio.Future[int]] = {}
 
     async def find(self, kind: CoordinatorKind, key: str) -> int:
-        """Node id of the coordinator. One attempt: raises a retriable error while there is none."""
+        """Node id of the coordinator. One attempt: raises a retriable error while there is none.
+
+        Callers who stop waiting do not end the lookup. Else many short calls would never learn the answer.
+        """
         node_id = self._known.get((kind, key))
         if node_id is not None:
             return node_id
+        lookup = self._lookups.get((kind, key))
+        if lookup is None:
+            supervisor = self._cluster.supervisor
+            lookup = self._lookups[kind, key] = supervisor.future()
+            supervisor.spawn(self._look_up(kind, key, lookup), "ottla-find-coordinator")
+        return await asyncio.shield(lookup)
+
+    async def _look_up(self, kind: CoordinatorKind, key: str, lookup: "asyncio.Future[int]") -> None:
+        try:
+            node_id = await self._ask(kind, key)
+        except ClientError as error:
+            if not lookup.done():
+                lookup.set_exception(error)
+                lookup.exception()  # its callers may all have stopped waiting
+        else:
+            self._known[kind, key] = node_id
+            if not lookup.done():
+                lookup.set_result(node_id)
+        finally:
+            if self._lookups.get((kind, key)) is lookup:
+                del self._lookups[kind, key]
+
+    async def _ask(self, kind: CoordinatorKind, key: str) -> int:
         request = FindCoordinatorRequest(key_type=kind, coordinator_keys=(key,))
         response: FindCoordinatorResponse = await self._cluster.request_any(ApiKey.FIND_COORDINATOR, request)
         for found in response.coordinators:
             if found.key == key:
                 raise_for(found.error_code, found.error_message)
                 self._learn(Node(found.node_id, found.host, found.port))
-                self._known[kind, key] = found.node_id
                 return found.node_id
         raise IncompleteAnswerError(f"the broker says nothing about the coordinator of {key}")
 
     def forget(self, kind: CoordinatorKind, key: str) -> None:
         """Find this coordinator again before the next request."""
         self._known.pop((kind, key), None)
+        self._lookups.pop((kind, key), None)
 
     async def request(
         self,
