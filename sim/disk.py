@@ -111,6 +111,29 @@ class SimDisk:
         used = self._own.size_bytes + sum(folder.size_bytes for folder in self._folders.values())
         return Space(_SIZE_BYTES, max(_SIZE_BYTES - used, 0))
 
+    # a person, or the device, changes files while no process runs
+
+    def files(self) -> list[tuple[str, str]]:
+        """Every file, by folder ("" for the directory's own files) and name."""
+        folders = {"": self._own, **self._folders}
+        return [(folder, name) for folder in sorted(folders) for name in sorted(folders[folder].files)]
+
+    def content(self, folder: str, name: str) -> bytes:
+        """What a file holds."""
+        return bytes(self._of(folder).files[name].content)
+
+    def change(self, folder: str, name: str, content: bytes | None) -> None:
+        """Give a file other content, or remove it (None); it is on the device at once."""
+        files = self._of(folder)
+        if content is None:
+            files.delete(name)
+        else:
+            MemoryStorage.write(files, name, content)
+        MemoryStorage.sync_names(files)
+
+    def _of(self, folder: str) -> SimFolder:
+        return self._folders[folder] if folder else self._own
+
     # faults
 
     def refuses(self, action: str, name: str) -> bool:

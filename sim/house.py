@@ -4,8 +4,10 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from contextvars import copy_context
 
+from ottla.base.errors import StorageError
 from ottla.base.types import TopicPartition
 from ottla.broker.app import BrokerApp
 from ottla.broker.config import BrokerConfig
@@ -18,6 +20,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_fetch import OffsetFetchRequestGroup
 from sim.check import Anomaly, LogRecord, records_of
 from sim.cluster.log import Entry
+from sim.damage import Damage, Heard, listening, sound_entries
 from sim.disk import SimDisk
 from sim.history import History
 from sim.loop import HOST, SimLoop
@@ -61,6 +64,8 @@ class House:
         self.lost: set[str] = set()
         self.anomalies: list[Anomaly] = []
         self._before: dict[TopicPartition, list[LogRecord]] = {}
+        #: Whether files are damaged here: then their batches are read as far as they are whole.
+        self.has_damage = False
 
     @property
     def bootstrap(self) -> str:
@@ -94,7 +99,7 @@ class House:
 
     async def _start(self, app: BrokerApp) -> None:
         content = self.disk.own_files().read(RECOVERY_POINT_CHECKPOINT)
-        checkpointed = decode_offsets(content) if content else {}
+        checkpointed = decode_offsets(content) if content and not self.has_damage else {}
         await app.start()
         await app.loaded()
         self.note("ready", f"life {self.life}")
@@ -128,6 +133,59 @@ class House:
         self._before = {tp: self.records(tp) for tp in self._partitions()}
         self.disk = self.disk.after_power_loss(self.rng)
         self.disk.rng = self.rng
+
+    async def stop(self) -> None:
+        """Stop in order."""
+        self.note("stop")
+        context = copy_context()
+        context.run(HOST.set, self.host)
+        if self.app is not None:
+            with suppress(StorageError):  # then it is no clean stop
+                await asyncio.create_task(self.app.stop(), context=context, name=self.host)
+        self._die()
+        self.disk = self.disk.after_kill()
+        self.disk.rng = self.rng
+
+    async def start_damaged(self, damage: Damage) -> None:
+        """Start on a damaged file. If the broker refuses, the file is put back."""
+        self.note("damage", str(damage))
+        before = {tp: self.records(tp, damage) for tp in self._partitions()}
+        with listening() as heard:
+            try:
+                await self.start()
+            except StorageError as refusal:
+                self.note("refused to start", str(refusal))
+                if not damage.is_named_in(str(refusal)):
+                    self.anomalies.append(Anomaly("silent-damage", f"{damage}: no file is named in: {refusal}"))
+                self._die()
+                self.disk = self.disk.after_kill()
+                self.disk.rng = self.rng
+                self.disk.change(damage.folder, damage.name, damage.before)
+                await self.start()
+        for line in heard.lines:
+            self.note("log", line)
+        for text in heard.tracebacks:
+            self.anomalies.append(Anomaly("unexpected-exception", f"{damage}: {text}"))
+        self._explain(before, damage, heard)
+
+    def _explain(self, before: Mapping[TopicPartition, list[LogRecord]], damage: Damage, heard: Heard) -> None:
+        """What is gone is told; nothing is there that was not there."""
+        for tp, there in before.items():
+            uids = {record.offset: record.uid for record in there}
+            after = self.records(tp)
+            for record in after:
+                if uids.get(record.offset) != record.uid:
+                    text = f"{damage}: {record.uid} is at {tp}@{record.offset}, where it was not before"
+                    self.anomalies.append(Anomaly("unknown-record", text, (record.uid,)))
+            left = {record.offset for record in after}
+            gone = [record for record in there if record.offset not in left]
+            self.lost |= {record.uid for record in gone}
+            if gone:
+                self.note("records lost", f"{tp}: {len(gone)} from {gone[0].offset} on")
+            silent = [record for record in gone if not damage.hurts(str(tp), record.offset)]
+            if silent and not any(str(tp) in line for line in heard.lines):
+                text = f"{damage}: {silent[0].uid}@{silent[0].offset} of {tp} is gone, and no line names the partition"
+                self.anomalies.append(Anomaly("silent-damage", text, (silent[0].uid,)))
 
     def _die(self) -> None:
         self.loop.kill(self.host)
@@ -181,12 +239,18 @@ class House:
 
     # evidence
 
-    def records(self, tp: TopicPartition) -> list[LogRecord]:
-        """What is in the partition's files in the end."""
+    def records(self, tp: TopicPartition, damage: Damage | None = None) -> list[LogRecord]:
+        """What is in the partition's files in the end; or what was there before the damage."""
         entries: list[Entry] = []
-        for entry in self.disk.entries(str(tp)) or ():
-            if entry.name.endswith(LOG):
-                entries += _entries(self.disk.open_folder(str(tp)).read(entry.name) or b"")
+        names = {entry.name for entry in self.disk.entries(str(tp)) or ()}
+        if damage is not None and damage.folder == str(tp):
+            names.add(damage.name)
+        for name in sorted(each for each in names if each.endswith(LOG)):
+            if damage is not None and (damage.folder, damage.name) == (str(tp), name):
+                content = damage.before
+            else:
+                content = self.disk.content(str(tp), name)
+            entries += [entry for _, entry in sound_entries(content)] if self.has_damage else _entries(content)
         return records_of(entries)
 
     def hanging(self, tp: TopicPartition) -> int | None:

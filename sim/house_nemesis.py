@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sim.damage import do_damage
 from sim.house import MACHINE, House
 from sim.nemesis import Fault, Nemesis
 
@@ -35,6 +36,8 @@ class HouseNemesis(Nemesis):
         )
         if self._world.kind.loses_power:
             return (*faults, self._lose_power, self._lose_power, self._break_disk)
+        if self._world.kind.damages_files:
+            return (*faults, self._damage_file, self._damage_file, self._damage_file)
         return faults
 
     async def _kill_house(self, rng: random.Random) -> None:
@@ -53,6 +56,20 @@ class HouseNemesis(Nemesis):
         self._house.lose_power()
         await self._for(rng, rng.choice((0.1, 2.0)))
         await self._house.start()
+        self._busy = False
+
+    async def _damage_file(self, rng: random.Random) -> None:
+        if self._busy:
+            return
+        self._busy = True
+        clean = rng.random() < 0.5
+        if clean:
+            await self._house.stop()
+        else:
+            self._house.kill()
+        damage = do_damage(self._house.disk, rng, clean=clean)
+        await self._for(rng, rng.choice((0.1, 2.0)))
+        await (self._house.start() if damage is None else self._house.start_damaged(damage))
         self._busy = False
 
     async def _break_disk(self, rng: random.Random) -> None:

@@ -58,6 +58,8 @@ class Kind(Enum):
     BROKER_PIPELINE = "broker-pipeline"
     #: Plain producers and transactions on a machine that loses its power.
     BROKER_POWER = "broker-power"
+    #: Plain producers, and files that are damaged between two lives of the broker.
+    BROKER_DAMAGE = "broker-damage"
 
     @property
     def real(self) -> bool:
@@ -70,9 +72,16 @@ class Kind(Enum):
         return self is Kind.BROKER_POWER
 
     @property
+    def damages_files(self) -> bool:
+        """Whether files are damaged between two lives of the broker."""
+        return self is Kind.BROKER_DAMAGE
+
+    @property
     def people(self) -> "Kind":
         """Who lives there."""
-        return Kind.PLAIN if self is Kind.BROKER_POWER else Kind(self.value.removeprefix("broker-"))
+        if self in (Kind.BROKER_POWER, Kind.BROKER_DAMAGE):
+            return Kind.PLAIN
+        return Kind(self.value.removeprefix("broker-"))
 
 
 class Plan(NamedTuple):
@@ -150,6 +159,7 @@ class World:
         draw = self.stream("cluster")
         if self.kind.real:
             house = House(self.loop, self.network, self.history, draw)
+            house.has_damage = self.kind.damages_files
             return house, lambda: HouseNemesis(self, house, self.stream("nemesis"))
         cluster = Cluster(self.loop, self.network, self.history, draw, _rules(rng))
         return cluster, lambda: ClusterNemesis(self, cluster, self.stream("nemesis"))

@@ -6,7 +6,7 @@ A test says which checker finds which mutant.
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
-from sim.mutants import clients, cluster, sequencing
+from sim.mutants import clients, cluster, damage, sequencing
 from sim.world import Kind
 
 
@@ -71,4 +71,8 @@ def mutants() -> dict[str, Mutant]:
             Kind.GROUPS, frozenset({"false-reset"}), clients.begins_again_at_a_new_leader()
         ),
         "positions-of-nobody": Mutant(Kind.PIPELINE, frozenset({"unfenced-commit"}), clients.positions_of_nobody()),
+        "tells-nothing": Mutant(Kind.BROKER_DAMAGE, frozenset({"silent-damage"}), damage.tells_nothing()),
+        "gives-producer-ids-again": Mutant(
+            Kind.BROKER_DAMAGE, frozenset({"lost-write"}), damage.gives_producer_ids_again(), first_seed=183
+        ),
     }

@@ -21,6 +21,7 @@ from ottla.wire.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -166,6 +167,32 @@ async def test_a_partition_without_its_directory_is_told_before_the_first_checkp
     caplog.clear()
     async with AsyncBroker(_ONE, data_dir=tmp_path / "left"):
         assert "t-0: there is no log file, although the partition was made before" in caplog.text
+
+
+async def _new_producer_id(client: WireClient) -> int:
+    answer = await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest(None, 60_000))
+    assert answer.error_code == 0
+    producer_id: int = answer.producer_id
+    return producer_id
+
+
+async def test_a_metadata_log_that_lost_its_end_gives_no_producer_id_twice(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The broker was killed: a batch that is not whole may be one that was never acknowledged."""
+    async with AsyncBroker(_ONE, data_dir=tmp_path / "running") as broker, WireClient(broker) as client:
+        broker.node.topics.create("t", 1, {})
+        used = await _new_producer_id(client)
+        records = batch(b"v", producer_id=used, producer_epoch=0, base_sequence=0)
+        (written,) = await produce(client, records)
+        assert written.error_code == 0
+        shutil.copytree(tmp_path / "running", tmp_path / "left")
+    log = tmp_path / "left" / "__cluster_metadata-0" / _LOG
+    log.write_bytes(log.read_bytes()[:-3])  # the last change gave out the block
+    for _ in range(2):
+        async with AsyncBroker(_ONE, data_dir=tmp_path / "left") as broker, WireClient(broker) as client:
+            assert await _new_producer_id(client) > used
+    assert "the metadata log has lost records" in caplog.text
 
 
 async def test_nothing_is_told_of_a_directory_in_order(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

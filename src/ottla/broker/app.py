@@ -143,6 +143,9 @@ class BrokerApp:
         metadata = ClusterMetadata(log, properties.node_id, clock)
         deleted_ids = metadata.load()
         partitions.recover(metadata.image, deleted_ids)
+        metadata.mend_producer_ids(
+            each.producer_id for part in partitions.all() for each in part.log.active_producers()
+        )
         self._metadata, self._partitions = metadata, partitions
         timers = Timers(clock, asyncio.get_running_loop())
         return make_node(config, properties, clock, self._rng, timers, metadata, partitions)

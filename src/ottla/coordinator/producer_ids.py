@@ -21,6 +21,9 @@ PRODUCER_ID_BLOCK_SIZE: Final = 1_000
 #: With this many ids left the next block is reserved, so that no request waits for it (Kafka: after 90 % of a block).
 PREFETCH_BELOW: Final = PRODUCER_ID_BLOCK_SIZE // 10
 
+#: How many blocks are left out after a loss of records that gave ids out: ids may be in use that have written nothing.
+_BLOCKS_IN_DOUBT: Final = 10
+
 _MAX_PRODUCER_ID: Final = 2**63 - 1
 
 
@@ -62,6 +65,15 @@ class ProducerIds:
             self._blocks.append(self._reserving)
             self._reserving = None
         self._next_block_start = next_start
+
+    def skip(self, seen_id: int) -> None:
+        """Records of blocks are lost, and `seen_id` is in use: the next block begins well behind it.
+
+        An id far beyond all that were given out is some client's invention, and does not count.
+        """
+        start = (seen_id // PRODUCER_ID_BLOCK_SIZE + 1 + _BLOCKS_IN_DOUBT) * PRODUCER_ID_BLOCK_SIZE
+        if self._next_block_start < start <= _MAX_PRODUCER_ID // 2:
+            self._next_block_start = start
 
     def append_failed(self, decision: Decision, error: ErrorCode) -> Decision:
         """The block did not become durable: it may be reserved again."""

@@ -3,6 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from ottla.base.clock import Clock
@@ -127,13 +128,7 @@ class ClusterMetadata:
     def next_producer_id(self) -> int:
         """A producer id that was never used (P2). Raises StorageError when its block cannot be made durable."""
         if self._producer_ids.wants_block:
-            decision = self._producer_ids.reserve()
-            values = [record.value for record in decision.records if record.value is not None]
-            try:
-                self._commit(values, [decode_record(value) for value in values])
-            except StorageError:
-                self._producer_ids.append_failed(decision, ErrorCode.KAFKA_STORAGE_ERROR)
-                raise
+            self._reserve()
         if self._log.needs_flush:
             # The disk has refused the sync. Without this block the next start would give the same ids once more, and
             # then one producer's batches pass for duplicates of another's.
@@ -142,6 +137,30 @@ class ClusterMetadata:
         if producer_id is None:
             raise StorageError("no block of producer ids is durable")
         return producer_id
+
+    def _reserve(self) -> None:
+        decision = self._producer_ids.reserve()
+        values = [record.value for record in decision.records if record.value is not None]
+        try:
+            self._commit(values, [decode_record(value) for value in values])
+        except StorageError:
+            self._producer_ids.append_failed(decision, ErrorCode.KAFKA_STORAGE_ERROR)
+            raise
+
+    def mend_producer_ids(self, in_use: Iterable[int]) -> None:
+        """Give out no id that is `in_use` if the log has lost records, which may have been blocks of ids.
+
+        Else a new producer's batches would pass for duplicates of another's, and be acknowledged without being written.
+        """
+        if not self._log.findings.truncated_bytes and not self._log.findings.losses:
+            return
+        self._producer_ids.skip(max(in_use, default=-1))
+        with suppress(StorageError):  # the disk is full; the next id waits for it
+            self._reserve()
+        _log.warning(
+            "the metadata log has lost records: changes of topics and settings may be undone, "
+            "and the next producer ids leave a gap"
+        )
 
     def close(self) -> None:
         """Flush and close the log."""

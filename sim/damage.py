@@ -1,0 +1,141 @@
+"""Damaged files between the end of a broker and its next start: what is done to them, and what must follow.
+
+The broker starts, or refuses with a StorageError that names the file. A record that was there before and is not after
+it is explained: by a line of the log that names its partition, or because its own bytes were changed, and who
+reads it is told so by the CRC.
+"""
+
+import logging
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from ottla.base.errors import CorruptDataError
+from ottla.broker.metadata.names import METADATA_TOPIC
+from ottla.log.names import LOG
+from ottla.wire.batch import check_integrity, find_whole_batch, parse_header
+from sim.cluster.log import Entry
+from sim.disk import SimDisk
+
+#: Where a batch's CRC is behind it: length, leader epoch, magic byte, CRC. Before it is the base offset, which no CRC
+#: covers, in Apache Kafka's files as in ours: a changed one is not found.
+_BASE_OFFSET_BYTES = 8
+_ANY_OFFSET = 2**63 - 1
+
+
+class Damage(NamedTuple):
+    """What was done to one file. `folder` is "" for the data directory's own files."""
+
+    folder: str
+    name: str
+    how: str
+    before: bytes
+    #: Positions of bytes that were changed.
+    flipped: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.folder}/{self.name} {self.how}"
+
+    def is_named_in(self, text: str) -> bool:
+        """Whether a sentence says where to look: the file, or at least the partition."""
+        return self.name in text or (bool(self.folder) and self.folder in text)
+
+    def hurts(self, folder: str, offset: int) -> bool:
+        """Whether the bytes of the batch with this offset were changed."""
+        if self.folder != folder or not self.name.endswith(LOG) or not self.flipped:
+            return False
+        for position, entry in sound_entries(self.before):
+            if entry.base_offset <= offset <= entry.last_offset:
+                return any(position <= at < position + len(entry.payload) for at in self.flipped)
+        return False
+
+
+def do_damage(disk: SimDisk, rng: random.Random, *, clean: bool) -> Damage | None:
+    """Remove, empty, cut or change a drawn file; None if the drawn one is left as it is."""
+    folder, name = rng.choice(disk.files())
+    before = disk.content(folder, name)
+    how = rng.choice(("removed", "emptied", "cut", "flipped"))
+    damage = Damage(folder, name, how, before)
+    match how:
+        case "removed":
+            disk.change(folder, name, None)
+        case "emptied":
+            disk.change(folder, name, b"")
+        case "cut" if len(before) > 1:
+            at = rng.randrange(1, len(before))
+            if name.endswith(LOG) and (at in _ends(before) or (folder.startswith(METADATA_TOPIC) and not clean)):
+                return None  # a log that ends with a whole batch, or in the middle of the metadata's last one: see docs
+            disk.change(folder, name, before[:at])
+        case "flipped" if before:
+            positions = {rng.randrange(len(before)) for _ in range(rng.choice((1, 3)))}
+            if name.endswith(LOG):
+                positions -= _base_offsets(before)
+            content = bytearray(before)
+            for at in positions:
+                content[at] ^= rng.randrange(1, 256)
+            disk.change(folder, name, bytes(content))
+            damage = damage._replace(flipped=tuple(sorted(positions)))
+        case _:
+            return None
+    return damage
+
+
+def sound_entries(content: bytes) -> Iterator[tuple[int, Entry]]:
+    """Position and batch of all that the CRC proves whole, whatever lies between them."""
+    position, next_offset = 0, 0
+    while position < len(content):
+        try:
+            header = parse_header(content, position)
+            check_integrity(content, position, header)
+            if header.base_offset < next_offset:
+                raise CorruptDataError("a batch of before")
+        except CorruptDataError:
+            found = find_whole_batch(memoryview(content), position + 1, next_offset, _ANY_OFFSET)
+            if found is None:
+                return
+            position = found[0]
+            continue
+        payload = content[position : position + header.size_bytes]
+        yield position, Entry(header.base_offset, header.last_offset, header.partition_leader_epoch, header, payload)
+        position, next_offset = position + header.size_bytes, header.last_offset + 1
+
+
+def _ends(content: bytes) -> frozenset[int]:
+    return frozenset(position + len(entry.payload) for position, entry in sound_entries(content))
+
+
+def _base_offsets(content: bytes) -> set[int]:
+    return {position + at for position, _ in sound_entries(content) for at in range(_BASE_OFFSET_BYTES)}
+
+
+class Heard(logging.Handler):
+    """The broker's log while it starts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        #: Texts of exceptions that were logged with their traceback.
+        self.tracebacks: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not record.name.startswith("ottla.broker"):
+            return
+        if record.levelno >= logging.WARNING:
+            self.lines.append(record.getMessage())
+        if record.exc_info:
+            self.tracebacks.append(f"{record.getMessage()}: {record.exc_info[1]!r}")
+
+
+@contextmanager
+def listening() -> Iterator[Heard]:
+    """Hear what the broker logs, also where logging is disabled. Nothing is printed meanwhile."""
+    heard, root = Heard(), logging.root
+    disabled, handlers = root.manager.disable, root.handlers[:]
+    root.handlers[:] = [heard]
+    logging.disable(logging.NOTSET)
+    try:
+        yield heard
+    finally:
+        logging.disable(disabled)
+        root.handlers[:] = handlers

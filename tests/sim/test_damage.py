@@ -1,0 +1,85 @@
+"""Damaged files in a simulated world: what is drawn, what counts as explained."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import Counter
+
+from sim.damage import Damage, do_damage, listening, sound_entries
+from sim.disk import SimDisk
+from tests.log.batches import batch
+
+_LOG = f"{0:020}.log"
+
+
+def _content(count: int) -> bytes:
+    return b"".join(offset.to_bytes(8) + batch()[8:] for offset in range(count))
+
+
+def _disk() -> SimDisk:
+    disk = SimDisk()
+    disk.own_files().write("meta.properties", b"x" * 20)
+    disk.open_folder("t-0").write(_LOG, _content(3))
+    return disk
+
+
+def test_a_changed_file_is_on_the_device() -> None:
+    disk = _disk()
+    assert disk.files() == [("", "meta.properties"), ("t-0", _LOG)]
+    disk.change("", "meta.properties", b"y")
+    disk.change("t-0", _LOG, None)
+    for left in (disk.after_kill(), disk.after_power_loss(random.Random(1))):
+        assert left.own_files().read("meta.properties") == b"y"
+        assert left.own_files().names() == ["meta.properties"]
+        assert left.entries("t-0") in ([], None)
+
+
+def test_every_damage_is_drawn_and_each_can_be_undone() -> None:
+    drawn: Counter[str] = Counter()
+    for seed in range(100):
+        disk = _disk()
+        damage = do_damage(disk, random.Random(seed), clean=True)
+        if damage is not None:
+            drawn[damage.how] += 1
+            there = (damage.folder, damage.name) in disk.files()
+            assert not there or disk.content(damage.folder, damage.name) != damage.before
+            disk.change(damage.folder, damage.name, damage.before)
+        assert disk.content("t-0", _LOG) == _content(3)
+    assert set(drawn) == {"removed", "emptied", "cut", "flipped"}
+
+
+def test_whole_batches_are_found_around_a_damaged_one() -> None:
+    content = bytearray(_content(3))
+    size = len(content) // 3
+    content[size + 40] ^= 1
+    assert [entry.base_offset for _, entry in sound_entries(bytes(content))] == [0, 2]
+    damage = Damage("t-0", _LOG, "flipped", _content(3), (size + 40,))
+    assert [damage.hurts("t-0", offset) for offset in range(3)] == [False, True, False]
+    assert not damage.hurts("t-1", 1)
+
+
+def test_a_refusal_must_name_the_file_or_its_partition() -> None:
+    own, log = Damage("", "meta.properties", "cut", b""), Damage("t-0", _LOG, "cut", b"")
+    assert own.is_named_in("/disk/meta.properties is damaged")
+    assert log.is_named_in("t-0 cannot be opened")
+    assert not own.is_named_in("something is wrong")
+    assert not log.is_named_in("something is wrong")
+
+
+def test_the_brokers_log_is_heard_although_logging_is_disabled() -> None:
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with listening() as heard:
+            logging.getLogger("ottla.broker.runtime").warning("%s: gone", "t-0")
+            logging.getLogger("ottla.client").warning("not this")
+            try:
+                raise ValueError("x")
+            except ValueError:
+                logging.getLogger("ottla.broker").exception("has failed")
+        assert heard.lines == ["t-0: gone", "has failed"]
+        assert heard.tracebacks == ["has failed: ValueError('x')"]
+        assert logging.root.manager.disable == logging.ERROR
+    finally:
+        logging.disable(before)
