@@ -1,7 +1,7 @@
-"""Calls into the user's code, made where the user polls.
+"""The user's callbacks, which are called where the user polls.
 
-The core may not call a rebalance callback itself: it belongs into the user's poll(). It asks for the call; poll takes
-it out of here, makes it (the blocking facade in the user's own thread), and says that it is done.
+The core must not call a rebalance callback itself, because that has to happen inside the user's poll(). So it asks for
+the call. poll takes it from here, makes it (the blocking facade does so in the user's thread), and reports its end.
 """
 
 import inspect
@@ -13,9 +13,9 @@ from ottla.client.errors import ClientError
 
 
 class CallbackDue:
-    """One call that poll has to make. `begin` before it is made, `finish` on the loop when it was.
+    """One call that poll has to make. poll calls `begin` before it, and `finish`, on the loop, after it.
 
-    Until it has begun it waits: who was about to make it may be interrupted (Ctrl-C), and the next poll makes it.
+    A call that has not begun still waits. So if Ctrl-C interrupts a poll just before the call, the next poll makes it.
     """
 
     def __init__(
@@ -24,23 +24,23 @@ class CallbackDue:
         arguments: tuple[Any, ...],
         made: Callable[[Exception | None], object],
     ) -> None:
-        """`made` is called once, with what the function raised."""
+        """`made` is called once, with what the function raised, or None."""
         self.function = function
         self.arguments = arguments
         self.has_begun = False
         self._made: Callable[[Exception | None], object] | None = made
 
     def begin(self) -> None:
-        """From now on it is no other poll's to make."""
+        """The call begins. From now on no other poll makes it."""
         self.has_begun = True
 
     def interrupted(self) -> None:
-        """It was broken off by Ctrl-C or a cancellation, which is not the core's to hear of."""
+        """Ctrl-C or a cancellation has interrupted the call. The core gets a ClientError instead of that exception."""
         if self.has_begun:
-            self.finish(ClientError(f"{self.function!r} was interrupted"))
+            self.finish(ClientError(f"the callback {self.function!r} was interrupted"))
 
     def finish(self, error: Exception | None = None) -> None:
-        """It was called, and raised `error`."""
+        """The call has ended. `error` is what it raised, or None."""
         made, self._made = self._made, None
         if made is not None:
             made(error)
@@ -52,7 +52,7 @@ class CallbackDue:
             result = self.function(*self.arguments)
             if inspect.isawaitable(result):
                 await result
-        except Exception as error:  # noqa: BLE001  it goes where the call came from
+        except Exception as error:  # noqa: BLE001  the core decides who raises it
             self.finish(error)
         except BaseException:
             self.interrupted()
@@ -71,11 +71,11 @@ class Callbacks:
         return self.next() is not None
 
     def add(self, due: CallbackDue) -> None:
-        """Have this call made."""
+        """Let poll make this call."""
         self._due.append(due)
 
     def next(self) -> CallbackDue | None:
-        """The oldest call that nobody makes yet. It waits until it has begun."""
+        """The oldest call that has not begun, or None. It stays here until it begins."""
         while self._due and self._due[0].has_begun:
             self._due.popleft()
         return self._due[0] if self._due else None

@@ -56,8 +56,8 @@ class AsyncConsumer:
             async for record in consumer:
                 ...
 
-    Belongs to one event loop and one task at a time. Heartbeats and automatic commits run on the same loop: code that
-    blocks the loop for longer than `session.timeout.ms` loses its partitions.
+    Belongs to one event loop, and to one task at a time. Heartbeats and automatic commits run on the same loop: if code
+    blocks the loop for longer than `session.timeout.ms`, the consumer loses its partitions.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class AsyncConsumer:
         rng: random.Random | None = None,
         cluster: Cluster | None = None,
     ) -> None:
-        """Raises ConfigError. Nothing is connected yet. `on_reset` hears of every position that was replaced.
+        """Raises ConfigError. Nothing is connected yet. poll calls `on_reset` for every position that was replaced.
 
-        `clock` tells the time of day, for `auto.offset.reset=by_duration` alone. A given `cluster` is shared, and not
-        closed with this consumer; a request of one that shares it may then wait behind another one's.
+        `clock` tells the time of day; only `auto.offset.reset=by_duration` needs it. A `cluster` that is given may be
+        shared. This consumer does not close it, and its requests may have to wait for those of the others.
         """
         self.config = consumer_config(config)
         rng = rng or random.Random()
@@ -94,7 +94,7 @@ class AsyncConsumer:
         self._news = asyncio.Event()
         self._callbacks = Callbacks()
         self._driver: Driver | None = None
-        #: Poll is refused; and nothing can be done any more.
+        #: Closing has begun, so poll is refused. Closing is over, so every call is refused.
         self._closed = self._stopped = False
 
     # life
@@ -131,8 +131,9 @@ class AsyncConsumer:
     ) -> None:
         """Read topics, or whatever topics match a pattern, sharing their partitions with the group.
 
-        The callbacks run inside `poll`, with the partitions that come, go (still this member's: it may commit), or are
-        lost (somebody else has them by now; `on_revoked` if not given). Raises IllegalStateError.
+        `poll` calls `on_assigned` with partitions that come, `on_revoked` with partitions that go (it may still commit
+        them), and `on_lost`, or without it `on_revoked`, with partitions that other members may have by now.
+        Raises IllegalStateError.
         """
         if self.config.group_id is None:
             raise IllegalStateError("subscribe() needs a group.id in the consumer's configuration")
@@ -175,7 +176,7 @@ class AsyncConsumer:
     async def poll_arrow(
         self, timeout_s: float = 1.0, *, with_headers: bool = False
     ) -> "dict[TopicPartition, pyarrow.RecordBatch]":
-        """What a fetch brought, as columns (`ottla.wire.columns`), not deserialized. Raises what `poll` raises."""
+        """One fetch of each partition, as columns (`ottla.wire.columns`), not deserialized. Raises as `poll` does."""
         return await self._served(lambda: self.take_arrow(with_headers=with_headers), timeout_s) or {}
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
@@ -280,7 +281,7 @@ class AsyncConsumer:
         return None if end < 0 or state.position == NO_POSITION else max(0, end - state.next_offset)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """This member; one that was expelled as it was: its offsets are refused (KIP-447). Raises IllegalStateError."""
+        """This member as it joined last; if expelled, its offsets are refused (KIP-447). Raises IllegalStateError."""
         if self.config.group_id is None:
             raise IllegalStateError("group_metadata() needs a group.id in the consumer's configuration")
         return self._core.member.last
@@ -288,28 +289,28 @@ class AsyncConsumer:
     # what the blocking facade uses
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """Records that are here already, in any thread."""
+        """Records that were fetched already. May be called in any thread."""
         return self.buffer.take_records(limit)
 
     def take_arrow(self, *, with_headers: bool) -> "dict[TopicPartition, pyarrow.RecordBatch]":
-        """Fetches that are here already, as columns, in any thread."""
+        """What was fetched already, as columns. May be called in any thread."""
         columns = self.buffer.take_one_per_partition(lambda fetch: fetch.take_columns(with_headers=with_headers))
         return {tp: batch for tp, batch in columns.items() if batch.num_rows}
 
     @property
     def buffer(self) -> FetchBuffer:
-        """What is here and was not taken yet; for the thread that polls."""
+        """The fetches that were not taken yet; for the thread that polls."""
         return self._core.buffer
 
     def can_take(self) -> bool:
-        """Whether poll has nothing to do but to hand out records that are here, in any thread."""
+        """Whether poll only has to return records that were fetched already. May be called in any thread."""
         driver = self._driver
         if driver is None or self._callbacks or self._supervisor.failure is not None:
             return False
         return self._core.can_take(driver.time())
 
     def taken(self) -> None:
-        """Records were taken: fetch more. On the loop."""
+        """Records were taken: fetch more. To be called on the loop."""
         if self._driver is not None:
             self._driver.feed(self._core.taken)
 
@@ -324,12 +325,12 @@ class AsyncConsumer:
                 raise MaxPollIntervalExceededError(took_ms, self.config.max_poll_interval_ms)
 
     async def step(self, ready: Callable[[], T], deadline: Deadline) -> "T | CallbackDue | None":
-        """Go on until `ready` finds something, a callback of the user's is due, or `deadline` passes (None)."""
+        """Wait until `ready` finds something, a callback is due, or `deadline` passes (returns None)."""
         driver, watch = self._drive(), self._core.watch
         await self._cluster.start()
         watch.in_poll = True
         try:
-            await asyncio.sleep(0)  # a loop of polls that never wait must leave room for heartbeats
+            await asyncio.sleep(0)  # also if no poll in a loop ever waits, heartbeats must be sent
             return await self._step(driver, ready, deadline)
         finally:
             watch.in_poll = False
@@ -360,7 +361,7 @@ class AsyncConsumer:
         return ""
 
     async def abandon(self) -> str:
-        """Close it for somebody who did not: leave the group, but commit nothing, and call nobody."""
+        """Close what the user did not close: leave the group without a commit and without a callback."""
         if not self._closed:
             self._closed = True
             try:
@@ -371,7 +372,7 @@ class AsyncConsumer:
         return ""
 
     async def step_of(self, task: "asyncio.Task[T]") -> "asyncio.Task[T] | CallbackDue":
-        """Wait until `task` is done, or a callback of the user's is due."""
+        """Wait until `task` is done, or a callback is due."""
         while True:
             due = self._callbacks.next()
             if due is not None:
@@ -395,12 +396,12 @@ class AsyncConsumer:
                     return found
                 await found.make()
         except BaseException as error:
-            if not isinstance(error, Exception):  # the user's code was interrupted, and gets nothing
+            if not isinstance(error, Exception):  # the user was interrupted, and gets nothing
                 self.buffer.put_back()
             raise
 
     async def _serve(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` to its end, making the calls into the user's code that it needs."""
+        """Run `work` to its end, and make the callbacks that it asks for."""
         task = asyncio.ensure_future(work)
         try:
             while isinstance(due := await self.step_of(task), CallbackDue):
@@ -418,13 +419,13 @@ class AsyncConsumer:
         try:
             if self._driver is not None and self._supervisor.failure is None:
                 await self._end(self._driver, leave_group)
-        finally:  # also when a callback of the user's raised, or the wait was cancelled
+        finally:  # also when a callback raised, or the wait was cancelled
             await self._stop()
 
     async def _end(self, driver: Driver, leave_group: bool) -> None:
         try:
             await driver.call(self._core.close, leave_group)
-        except asyncio.CancelledError:  # others wait for the partitions
+        except asyncio.CancelledError:  # leave at once, because others wait for the partitions
             await driver.call(self._core.depart)
             raise
 
@@ -444,7 +445,7 @@ class AsyncConsumer:
             driver.feed(self._core.unsubscribed)
 
     def _drive(self) -> Driver:
-        """The driver, made when there is a loop."""
+        """The driver. The first call makes it, as that needs a running loop."""
         if self._stopped or (self._closed and self._driver is None):
             raise IllegalStateError("the consumer is closed")
         self._supervisor.check()
@@ -456,7 +457,7 @@ class AsyncConsumer:
             driver.handle(ReadClock, lambda intent: driver.feed(core.answered, intent.ticket, self._clock.now_ms()))
             driver.handle(FollowAllTopics, lambda intent: setattr(cluster, "all_topics", intent.wanted))
             if self._shares_cluster:
-                driver.handle(Untrack, lambda intent: None)  # others may need them
+                driver.handle(Untrack, lambda intent: None)  # others that share the cluster may need the topics
             self._supervisor.on_crash(lambda failure: self._news.set())
             driver.feed(core.metadata, cluster.snapshot, cluster.snapshot)
         return self._driver
@@ -468,7 +469,7 @@ class AsyncConsumer:
     def _called(self, ticket: Any, error: Exception | None) -> None:
         if self._driver is not None:
             self._driver.feed(self._core.called, ticket, error)
-        if self._stopped and error is not None:  # no poll comes that could raise it
+        if self._stopped and error is not None:  # there will be no poll that could raise it
             log.error("a callback failed while the consumer was closed: %r", error, exc_info=error)
 
     async def _wait(self, deadline: Deadline) -> None:

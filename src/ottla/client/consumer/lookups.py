@@ -1,4 +1,4 @@
-"""Calls that only ask: committed offsets, and offsets by time. They are plain coroutines beside the core."""
+"""Calls that only ask: for committed offsets, and for offsets by time. They do not need the core."""
 
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Lookups:
-    """What one consumer asks the cluster without being told of later changes."""
+    """The lookups of one consumer."""
 
     def __init__(self, config: ConsumerConfig, cluster: Cluster, supervisor: Supervisor) -> None:
         self._config = config
@@ -59,7 +59,7 @@ class Lookups:
         )
 
     async def _watched(self, work: Coroutine[Any, Any, T]) -> T:
-        """`work`, as long as the client is sound."""
+        """Run `work`, as long as the client has not crashed."""
         try:
             await self._cluster.start()
             self._supervisor.check()

@@ -1,7 +1,7 @@
-"""The shell around a core: feeds it events, and carries out what it intends.
+"""The shell around a core: it gives events to the core, and carries out the core's intents.
 
-Events are taken one at a time, in the order they come; an intent that causes another event at once has it queued. The
-lock is held while the core works and while its intents are taken, and never while they are carried out.
+The core gets one event at a time, in the order in which they come. When an intent causes another event at once, that
+event is queued. The lock is held while the core works and its intents are taken, never while they are carried out.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from ottla.client.net.supervisor import Supervisor
 
 
 class Driver:
-    """Drives one core. Everything belongs to the event loop that it is made in."""
+    """Drives one core. Only `time` may be called outside the event loop in which this was made."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Driver:
         *,
         lock: AbstractContextManager[object] | None = None,
     ) -> None:
-        """`lock`, if given, is held around every call of the core: other threads may call it under the same lock."""
+        """`lock`, if given, is held during every call of the core. Other threads may call it under the same lock."""
         self._core = core
         self._cluster = cluster
         self._coordinators = Coordinators(cluster)
@@ -43,7 +43,7 @@ class Driver:
         self._lock = lock if lock is not None else nullcontext()
         self._loop = asyncio.get_running_loop()
         self._events: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
-        #: Tasks that find the broker for a request, and wait for its answer; by the ticket's identity.
+        #: Tasks that find the broker for a request and wait for its answer, by the identity of the request's ticket.
         self._asking: dict[int, asyncio.Task[None]] = {}
         self._feeding = False
         self._stopped = False
@@ -71,17 +71,17 @@ class Driver:
         )
 
     def time(self) -> float:
-        """The time that events are fed with, in seconds; any thread may ask."""
+        """The time that events get, in seconds. May be called in any thread."""
         return self._loop.time()
 
     def handle(self, intent: type, handler: Callable[[Any], object]) -> None:
-        """Have `handler` carry out intents of this type."""
+        """Let `handler` carry out intents of this type."""
         self._handlers[intent] = handler
 
     def feed(self, event: Callable[..., None], *arguments: Any) -> None:
-        """Tell the core of an event (a method of it), and carry out what it intends. What this raises is a crash.
+        """Give an event (a method of the core) to the core, and carry out its intents. An exception there is a crash.
 
-        Nobody is left waiting by a crash: what the core has decided until then is still told to who waits for it.
+        After a crash the intents that the core has collected are still carried out: they may end calls that wait.
         """
         self._events.append((event, arguments))
         if self._feeding or self._stopped:
@@ -94,7 +94,7 @@ class Driver:
                 with self._lock:
                     try:
                         event(*arguments, self._loop.time())
-                    except Exception as error:  # noqa: BLE001  nothing is expected here
+                    except Exception as error:  # noqa: BLE001  no exception is expected here
                         fault = error
                     intended = self._core.take_intents()
                     wake_at_s = self._core.wake_at_s
@@ -110,7 +110,7 @@ class Driver:
             self._feeding = False
 
     async def call(self, event: Callable[..., None], *arguments: Any) -> Any:
-        """Make a call of the user's that waits: `event(call, *arguments, now_s)`; the core ends it by `Finish`."""
+        """Give a user's call to the core, `event(call, *arguments, now_s)`, and wait for the `Finish` that ends it."""
         self._supervisor.check()
         future = self._supervisor.future()
         self.feed(event, future, *arguments)
@@ -121,7 +121,7 @@ class Driver:
             raise
 
     def stop(self) -> None:
-        """Feed nothing any more, and ask nobody. Idempotent."""
+        """Give the core no more events, and send no more requests. Idempotent."""
         self._stopped = True
         self._events.clear()
         self._handlers |= dict.fromkeys(_REQUESTS, lambda intent: None)
@@ -134,7 +134,7 @@ class Driver:
     # time
 
     def _arm(self, at_s: float | None) -> None:
-        """One timer, which may fire too early but never too late: the core is woken, and says again when."""
+        """Set the one timer. It may fire too early, never too late: the core then says again when to wake it."""
         if at_s is None or self._stopped:
             return
         if self._timer is not None:
@@ -242,7 +242,7 @@ class Driver:
         try:
             await self._cluster.connection(node_id, channel)
             if self._cluster.open_connection(node_id, channel) is None:
-                raise DisconnectedError(f"the connection to broker {node_id} was lost at once")
+                raise DisconnectedError(f"the connection to broker {node_id} was lost as soon as it was open")
         except ClientError as error:
             self.feed(self._core.unreachable, node_id, channel, error)
         else:
@@ -263,7 +263,7 @@ class Driver:
             self.feed(self._core.answered, intent.ticket, None)
 
     def _track(self, intent: intents.Track) -> None:
-        """What users name was checked before. What other members of a group name may be anything."""
+        """Names from the user were checked before. Names from other members of a group may be anything."""
         topics = [topic for topic in intent.topics if topic_name_problem(topic) is None]
         self._cluster.track(topics, by=self)
 
@@ -273,7 +273,8 @@ class Driver:
             self._cluster.learn(snapshot)
 
 
-#: Intents that ask something of the cluster, or of what is known of it. The others tell somebody something.
+#: Intents that need the cluster, or change what is known of it. `stop` ends these. The others only tell somebody
+#: something (the end of a call, for example), and are still carried out.
 _REQUESTS = (
     intents.Ask,
     intents.AskVersions,
@@ -288,7 +289,7 @@ _REQUESTS = (
 
 def _finish(intent: intents.Finish) -> None:
     future: asyncio.Future[Any] = intent.call
-    if future.done():  # who waited has given up
+    if future.done():  # the caller has stopped waiting
         return
     if intent.error is not None:
         future.set_exception(intent.error)

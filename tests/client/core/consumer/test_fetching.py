@@ -285,7 +285,7 @@ def test_c2_a_batch_that_did_not_come_whole_is_told() -> None:
     rig = reading(A)
     part = brought(0, 0, 5)
     rig.answer(ApiKey.FETCH, fetched(part._replace(records=bytes(part.records or b"")[:-1])))
-    with pytest.raises(KafkaError, match=r"t-0: the batch at offset 0 did not come whole; raise max\.partition"):
+    with pytest.raises(KafkaError, match=r"t-0: the batch at offset 0 did not come whole: raise max\.partition"):
         take(rig)
     rig.do(rig.core.taken)
     assert not rig.asked(ApiKey.FETCH), "not at once"

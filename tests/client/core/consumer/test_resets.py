@@ -183,7 +183,7 @@ def test_a_seek_is_not_undone_by_what_was_looked_up_before_it() -> None:
         ),
         (
             OffsetReset(A, 100, 0),
-            "t-0: offset 100 is beyond the end of the log (it was cut, the topic was made anew, or the offset was "
+            "t-0: offset 100 is beyond the end of the log (it was cut, the topic was created again, or the offset was "
             "never there), reading goes on at 0",
         ),
     ],

@@ -62,7 +62,9 @@ def test_c5_a_truncated_log_moves_the_position_back_and_says_so() -> None:
     ends_at(rig, 40)
     rig.run_all_callbacks()
     assert (rig.state(TP).position, rig.resets) == (40, [OffsetReset(TP, 50, 40)])
-    assert rig.said[-1].startswith("t-0: the log was cut at offset 40, of what was read offsets 40 to 49 are gone")
+    assert rig.said[-1].startswith(
+        "t-0: the log was cut at offset 40: offsets 40 to 49, which were read before, are gone"
+    )
 
 
 def test_c5_without_a_reset_policy_a_truncated_log_is_an_error_until_the_user_seeks() -> None:
@@ -71,7 +73,9 @@ def test_c5_without_a_reset_policy_a_truncated_log_is_an_error_until_the_user_se
         ends_at(rig, 40)
         [error] = rig.raised()
         assert isinstance(error, LogTruncatedError)
-        assert str(error).startswith("t-0: the log was cut at offset 40, of what was read offsets 40 to 49 are gone")
+        assert str(error).startswith(
+            "t-0: the log was cut at offset 40: offsets 40 to 49, which were read before, are gone"
+        )
         assert (rig.state(TP).position, rig.state(TP).validate) == (50, True)
         rig.wait(2)
     rig.state(TP).seek(40)
@@ -117,7 +121,7 @@ def test_c5_without_a_reset_policy_a_leader_that_does_not_know_the_epoch_is_an_e
     rig.answer(ApiKey.OFFSET_FOR_LEADER_EPOCH, UNDEFINED)
     [error] = rig.raised()
     assert isinstance(error, LogTruncatedError)
-    assert str(error).startswith("t-0: the leader knows nothing of epoch 3, in which offset 49 was read")
+    assert str(error).startswith("t-0: the leader does not know epoch 3, in which offset 49 was read")
     assert (rig.state(TP).position, rig.state(TP).validate) == (50, True)
 
 

@@ -1,44 +1,43 @@
-"""What each answer means: `MEANING` is the one table, call and error code to what comes next (SPEC G3–G12, C5).
+"""What an answer to the consumer means: `MEANING` is the one table, by call and error code (SPEC G3–G12, C5).
 
-An error that is not in it is retriable as Kafka says it is for the calls that look for positions, and final for all
-others. Final means: poll raises it.
+`meaning_of` also says what a code means that the table does not name. For calls that commit or look up offsets it is
+retriable if Kafka says so. For all other calls it is final: poll raises it.
 """
 
 from collections.abc import Mapping
 from enum import Enum
 
 from ottla.client.core.consumer.era import Call
+from ottla.client.core.intents import COORDINATOR_MOVED
 from ottla.wire.errors import ErrorCode
 
 
 class Next(Enum):
-    """What to do."""
+    """What to do next."""
 
-    #: The same again, after a pause.
+    #: Send the same request again, after a pause.
     RETRY = "retry"
-    #: The same again, of the coordinator's new place.
+    #: Find the coordinator again, then send the same request to it.
     FIND_COORDINATOR = "find the coordinator"
-    #: The same again, when metadata says who leads the partition.
+    #: Ask for metadata to find the partition's leader, then send the same request to it.
     FIND_LEADER = "find the leader"
-    #: JoinGroup again, with the member id that was given.
+    #: Send JoinGroup again, with the member id from the answer (KIP-394).
     TAKE_ID = "take the member id"
-    #: Join again, as the same member.
+    #: Join again, as the same member of the group.
     REJOIN = "rejoin"
-    #: The group has dropped this member: what it had is lost, and it joins as a new one.
+    #: The group goes on without this member. Its partitions are lost, and it joins again.
     START_OVER = "start over"
-    #: The position is not in the log: `auto.offset.reset` says where to go on.
+    #: The position is not in the log. `auto.offset.reset` says where to go on.
     RESET = "reset the position"
-    #: The fetch session is gone: begin another one, at once.
+    #: The broker does not know the fetch session: begin a new one, at once.
     NEW_SESSION = "begin a new session"
+    #: The error is final.
     FAIL = "fail"
 
 
 _E, _N = ErrorCode, Next
-_MOVED = {
-    _E.NOT_COORDINATOR: _N.FIND_COORDINATOR,
-    _E.COORDINATOR_NOT_AVAILABLE: _N.FIND_COORDINATOR,
-    _E.COORDINATOR_LOAD_IN_PROGRESS: _N.RETRY,
-}
+#: What any request to a coordinator may be answered.
+_OF_COORDINATORS = dict.fromkeys(COORDINATOR_MOVED, _N.FIND_COORDINATOR) | {_E.COORDINATOR_LOAD_IN_PROGRESS: _N.RETRY}
 _DROPPED = {_E.UNKNOWN_MEMBER_ID: _N.START_OVER, _E.ILLEGAL_GENERATION: _N.START_OVER}
 _LED_ELSEWHERE = dict.fromkeys(
     (
@@ -56,11 +55,11 @@ _LED_ELSEWHERE = dict.fromkeys(
     _N.FIND_LEADER,
 )
 MEANING: Mapping[Call, Mapping[ErrorCode, Next]] = {
-    Call.JOIN: _MOVED | _DROPPED | {_E.MEMBER_ID_REQUIRED: _N.TAKE_ID, _E.REBALANCE_IN_PROGRESS: _N.RETRY},
-    # whatever it is, what follows is another JoinGroup: the group may have gone on meanwhile
-    Call.SYNC: _MOVED | _DROPPED | {_E.REBALANCE_IN_PROGRESS: _N.REJOIN},
-    Call.HEARTBEAT: _MOVED | _DROPPED | {_E.REBALANCE_IN_PROGRESS: _N.REJOIN},
-    Call.COMMIT: _MOVED
+    Call.JOIN: _OF_COORDINATORS | _DROPPED | {_E.MEMBER_ID_REQUIRED: _N.TAKE_ID, _E.REBALANCE_IN_PROGRESS: _N.RETRY},
+    # also after *retry* JoinGroup follows, not SyncGroup: the group may have gone on meanwhile
+    Call.SYNC: _OF_COORDINATORS | _DROPPED | {_E.REBALANCE_IN_PROGRESS: _N.REJOIN},
+    Call.HEARTBEAT: _OF_COORDINATORS | _DROPPED | {_E.REBALANCE_IN_PROGRESS: _N.REJOIN},
+    Call.COMMIT: _OF_COORDINATORS
     | _DROPPED
     | {
         _E.REBALANCE_IN_PROGRESS: _N.REJOIN,
@@ -68,7 +67,7 @@ MEANING: Mapping[Call, Mapping[ErrorCode, Next]] = {
         _E.UNKNOWN_TOPIC_OR_PARTITION: _N.RETRY,
         _E.REQUEST_TIMED_OUT: _N.RETRY,
     },
-    Call.COMMITTED: _MOVED | {_E.UNSTABLE_OFFSET_COMMIT: _N.RETRY},
+    Call.COMMITTED: _OF_COORDINATORS | {_E.UNSTABLE_OFFSET_COMMIT: _N.RETRY},
     Call.LIST: _LED_ELSEWHERE,
     Call.EPOCH_END: _LED_ELSEWHERE,
     Call.FETCH: _LED_ELSEWHERE
@@ -79,11 +78,15 @@ MEANING: Mapping[Call, Mapping[ErrorCode, Next]] = {
     },
 }
 INTRODUCTION = (
-    "The table is `MEANING` in `client/core/consumer/answers.py`; codes that it does not name mean *retry* where Kafka "
-    "calls them retriable and the call is one of OffsetCommit, OffsetFetch, ListOffsets and OffsetForLeaderEpoch, and "
-    "*fail* everywhere else. An answer to a request of another era means nothing (`client/core/consumer/era.py`)."
+    "The consumer's table (`MEANING` in `client/core/consumer/answers.py`, which also explains the words in its "
+    "cells). A row is an error code. A column is the request that was answered so. A cell is what the consumer does "
+    "then; *fail* means that poll raises the error, or the call that commits. An error code without a row means "
+    "*retry* if Kafka calls it retriable and the request is OffsetCommit, OffsetFetch, ListOffsets or "
+    "OffsetForLeaderEpoch; otherwise it means *fail*. The column of Fetch is about single partitions and about the "
+    "session: a Fetch that is refused as a whole with another retriable code is sent again after a pause. An answer "
+    "to a request of an older era changes nothing (`client/core/consumer/era.py`)."
 )
-#: Calls for which Kafka's own judgement counts where the table says nothing.
+#: For a code that the table does not name, these calls follow what Kafka says: retriable, or not.
 _RETRIED = frozenset({Call.COMMIT, Call.COMMITTED, Call.LIST, Call.EPOCH_END})
 
 

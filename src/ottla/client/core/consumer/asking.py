@@ -1,7 +1,7 @@
-"""What all questions about positions have in common: one question for many partitions, and a pause before the next one.
+"""What all requests about positions have in common: one request for many partitions, and a pause after an error.
 
-A partition is `looked_up` while somebody is asked about it. The question is asked in the partitions' eras; an answer
-that leaves one of them out is no answer for it, and it is asked about again.
+A partition is `looked_up` while a request about it is on its way. The request is asked in the eras of its partitions.
+If the answer leaves a partition out, there will be another request about it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,20 +16,20 @@ T = TypeVar("T")
 
 
 class Asking:
-    """The questions of one kind."""
+    """The requests of one kind."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._retry_at_s = 0.0
 
     def ticket(self, call: Call, states: list[PartitionState], about: Any = None) -> Ticket:
-        """For a question about these partitions, which is asked now."""
+        """The ticket of a request about these partitions, which is sent now."""
         for state in states:
             state.looked_up = True
         return self._shared.eras.of_partitions(call, states, about)
 
     def by_leader(self, states: Iterable[PartitionState]) -> dict[int, list[PartitionState]]:
-        """Whom to ask about which; NO_LEADER where metadata says nobody."""
+        """The partitions by their leader; by NO_LEADER those for which metadata names none."""
         found: dict[int, list[PartitionState]] = {}
         for state in states:
             found.setdefault(self._shared.snapshot.leader(state.tp), []).append(state)
@@ -38,7 +38,7 @@ class Asking:
     def each(
         self, states: Mapping[TopicPartition, PartitionState], answers: Iterable[tuple[TopicPartition, T]], now_s: float
     ) -> Iterator[tuple[PartitionState, T]]:
-        """What was answered about which of `states`."""
+        """The partitions of `states` that the answer has, each with its part of the answer."""
         self.over(states)
         left_out = dict(states)
         for tp, answer in answers:
@@ -49,19 +49,19 @@ class Asking:
             self.later(now_s)
 
     def over(self, states: Mapping[TopicPartition, PartitionState]) -> None:
-        """Nobody is asked about these any more."""
+        """No request about these partitions is on its way any more."""
         for state in states.values():
             state.looked_up = False
 
     def later(self, now_s: float) -> None:
-        """Ask again after a pause, with news of the cluster."""
+        """Ask again after a pause, and with fresh metadata."""
         self.pause(now_s, self._shared.config.retry_backoff_ms)
         self._shared.refresh(now_s)
 
     def pause(self, now_s: float, pause_ms: float) -> None:
-        """Ask nobody for a while."""
+        """Send no request for a while."""
         self._retry_at_s = now_s + pause_ms / 1000
 
     def retry_at_s(self, now_s: float) -> float | None:
-        """Until when nobody is asked; None when it may be asked now."""
+        """Until when no request is sent; None if one may be sent now."""
         return self._retry_at_s if self._retry_at_s > now_s else None

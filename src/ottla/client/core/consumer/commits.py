@@ -1,11 +1,12 @@
-"""Committing positions: when asked, in the background, and before partitions are given up (SPEC O1, O4).
+"""Commits of positions: when the user asks, in the background, and before partitions are given up (SPEC O1, O4).
 
-One commit is on its way at a time, in the order they were asked for: an older one never overtakes a newer one. A
-commit belongs to the membership that it was asked in. When the member has joined again meanwhile, it is still good if
-every partition of it was this member's all the time, as in a cooperative rebalance; else it has failed.
+One commit is on its way at a time, in the order in which they were begun: an older one never overtakes a newer one. A
+commit belongs to the era of the membership in which it was begun. When the member has joined again meanwhile, the
+commit is still good if the member has had all its partitions all the time, as in a cooperative rebalance. Otherwise it
+fails.
 
-A commit that nobody waits for any more (its time is over, or its caller was interrupted) may still be carried out.
-When the next one is to be sent it is given up, so that it cannot leave late and undo the newer one.
+A commit that nobody waits for any more (its time is over, or its caller was interrupted) may still be carried out. It
+is given up before the next one is sent, so that it cannot be sent late and undo the newer one.
 """
 
 from collections import deque
@@ -27,14 +28,14 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import OffsetCommitResponse
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
-#: Hears of an asynchronous commit: the offsets, and why it failed (None when it did not).
+#: Called at the end of an asynchronous commit: with the offsets, and with the error, or None.
 OnCommit = Callable[[Offsets, Exception | None], object]
-#: How a commit ended, and when.
+#: Called at the end of a commit: with the error, or None, and with the time.
 Done = Callable[[Exception | None, float], None]
 
 _MOVED_ON = (
     "the offsets were not committed: this consumer is not part of the group's current generation. Either a rebalance "
-    "took its partitions, or poll() was not called within max.poll.interval.ms"
+    "took its partitions, or poll() was not called within max.poll.interval.ms. Call poll(): the consumer joins again"
 )
 
 
@@ -45,13 +46,13 @@ class _Commit:
         self.offsets = offsets
         self.done: Done | None = done
         self.backoff = backoff
-        #: Tried again until then; None for one attempt.
+        #: Until when it is tried again; None for a single attempt.
         self.deadline_s = deadline_s
         self.not_before_s = 0.0
         self.last: ClientError | None = None
-        #: The call of the user's that waits for it.
+        #: The user's call that waits for it, if there is one.
         self.call: object = None
-        #: The era it was asked in: the membership, and of each partition the assignment in which it came.
+        #: When it was begun: the membership's era, and for each partition the assignment in which it came.
         self.membership = 0
         self.assignments: dict[TopicPartition, int] = {}
 
@@ -65,17 +66,17 @@ class Commits:
     """All commits of one consumer."""
 
     def __init__(self, shared: Shared, member: GroupMember, heard: Callable[[ErrorCode, float], bool]) -> None:
-        """`heard` is told what an answer says about the membership, and says whether that means anything to it now."""
+        """`heard` gets a code that is about the membership. It returns whether that says anything about it as it is."""
         self._shared = shared
         self._member = member
         self._heard = heard
         config = shared.config
         self._enabled = config.enable_auto_commit and config.group_id is not None
         self._interval_s = config.auto_commit_interval_ms / 1000
-        #: When the next automatic commit is due; None where there are none.
+        #: When the next automatic commit is due; None if there are none.
         self.due_s: float | None = 0.0 if self._enabled else None
         self._queue: deque[_Commit] = deque()
-        #: The commit that is on its way, always the first of the queue, and the ticket of its request.
+        #: The commit that is on its way, which is always the first of the queue, and the ticket of its request.
         self._asked: _Commit | None = None
         self._ticket: Ticket | None = None
         self._automatic: _Commit | None = None
@@ -83,13 +84,13 @@ class Commits:
     # what is asked for
 
     def sync(self, call: object, offsets: Offsets | None, timeout_ms: float, now_s: float) -> None:
-        """Commit `offsets`, or all positions, again and again until it is done; `call` is finished then."""
+        """Commit `offsets`, or all positions. Tries again until the time is over; then `call` ends."""
         finish: Done = lambda error, now_s: self._shared.intend(intents.Finish(call, error=error))  # noqa: E731
         self._add(offsets, finish, now_s + timeout_ms / 1000).call = call
         self.advance(now_s)
 
     def abandoned(self, call: object) -> None:
-        """Nobody waits for it any more: it is not tried again."""
+        """Nobody waits for `call` any more: its commit is not tried again."""
         for commit in self._queue:
             if commit.call is call:
                 commit.done = None
@@ -112,14 +113,15 @@ class Commits:
         return self._add(wanted, done, None)
 
     def before_giving_up(self, over: Callable[[float], None], now_s: float) -> None:
-        """Commit, if automatically, before a rebalance or the end; a failure is logged, it means reading again.
+        """Commit before a rebalance or the end, with `enable.auto.commit`. Also waits for the commits before.
 
-        Calls `over` after a bounded time. Commits that were begun before are waited for too.
+        Calls `over` after a third of `session.timeout.ms` at the latest. A failure is logged: records are read again.
         """
 
         def done(error: Exception | None, now_s: float) -> None:
             if error is not None:
-                self._shared.say(intents.WARNING, "positions were not committed before they were given up: %s", error)
+                text = "positions were not committed before a rebalance or the end, so records may be read again: %s"
+                self._shared.say(intents.WARNING, text, error)
             over(now_s)
 
         is_heard = self._member.in_generation or not self._shared.subscription.by_group
@@ -128,7 +130,7 @@ class Commits:
         self.advance(now_s)
 
     def before_leaving(self, over: Callable[[float], None], now_s: float) -> None:
-        """As `before_giving_up`; it is the end of all commits: what is not over by then has failed."""
+        """Like `before_giving_up`, but for the last time: commits that have not ended by then fail."""
 
         def end(now_s: float) -> None:
             for commit in self._queue:
@@ -138,7 +140,7 @@ class Commits:
         self.before_giving_up(end, now_s)
 
     def automatic(self, now_s: float, *, is_stable: bool) -> None:
-        """Commit, if it is time, what earlier polls have returned. Only in poll: nobody takes records meanwhile."""
+        """Commit what earlier polls have returned, if that is due. Only in poll, when nobody takes records."""
         if self.due_s is None or now_s < self.due_s:
             return
         self.due_s = now_s + self._interval_s
@@ -148,7 +150,7 @@ class Commits:
             self.advance(now_s)
 
     def begin(self, now_s: float) -> None:
-        """The first interval begins."""
+        """Begin the first interval of automatic commits."""
         if self.due_s is not None:
             self.due_s = now_s + self._interval_s
 
@@ -165,7 +167,7 @@ class Commits:
     # one after the other
 
     def advance(self, now_s: float) -> float | None:
-        """Send the next commit, and give up what has taken too long; when to do it again."""
+        """Send the next commit, and fail those whose time is over. Returns when to look again."""
         while self._queue:
             commit = self._queue[0]
             if self._asked is not None:
@@ -198,7 +200,7 @@ class Commits:
         shared.ask_coordinator(ticket, ApiKey.OFFSET_COMMIT, request, cap=LAST_VERSION_WITH_NAMES)
 
     def _is_good(self, commit: _Commit) -> bool:
-        """Whether the group may still hear it from this member."""
+        """Whether this member may still commit it."""
         shared = self._shared
         if not shared.subscription.by_group:
             return True
@@ -210,7 +212,7 @@ class Commits:
         return all(state is not None and _came_in(commit, state) for state in states)
 
     def answered(self, ticket: Ticket, answer: OffsetCommitResponse, now_s: float) -> None:
-        """Told whatever the era: somebody waits for this commit. What it says of the membership counts in its era."""
+        """A commit was answered, in any era. What the answer says of the membership counts only in its era."""
         if ticket is not self._ticket or self._asked is None:
             return  # it was given up
         commit, self._asked = self._asked, None
@@ -230,7 +232,7 @@ class Commits:
             self._shared.find_coordinator()
         of_the_member = meaning in (Next.START_OVER, Next.REJOIN) and self._shared.subscription.by_group
         counts = of_the_member and self._shared.eras.holds(ticket) and self._heard(code, now_s)
-        if of_the_member and not counts and self._is_good(commit):  # it was refused for the generation before
+        if of_the_member and not counts and self._is_good(commit):  # it was refused for the generation before this one
             self._queue_again(commit, error, now_s)
             return
         if of_the_member and meaning is Next.START_OVER:
@@ -239,7 +241,7 @@ class Commits:
         self._failed(commit, error, now_s, again=meaning in (Next.RETRY, Next.FIND_COORDINATOR))
 
     def unanswered(self, ticket: Ticket, error: ClientError, now_s: float) -> None:
-        """Nobody knows whether it was carried out; to do it again does no harm."""
+        """A commit got no answer. Perhaps it was carried out; to repeat it does no harm."""
         if ticket is self._ticket and self._asked is not None:
             commit, self._asked = self._asked, None
             self._failed(commit, error, now_s, again=error.retriable)
@@ -265,6 +267,6 @@ def _came_in(commit: _Commit, state: PartitionState) -> bool:
 
 def _too_late(commit: _Commit) -> RequestTimeoutError:
     why = f": {commit.last}" if commit.last is not None else ""
-    error = RequestTimeoutError(f"the commit did not succeed in the time allowed for it{why}")
+    error = RequestTimeoutError(f"the commit did not succeed within its time-out{why}")
     error.__cause__ = commit.last
     return error

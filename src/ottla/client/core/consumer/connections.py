@@ -1,21 +1,21 @@
-"""Which brokers can be asked: connections that are open, being opened, and what waits for one."""
+"""Which connections to brokers are open or being opened, and which requests wait for one."""
 
 from ottla.client.core.intents import Ask, Broker, Channel, Connect
 
 
 class Connections:
-    """A request to a broker that is not connected waits until it is; `ask` and the events say what to intend."""
+    """A request waits until its broker is connected. The methods return the intents that follow."""
 
     def __init__(self) -> None:
         self._open: set[Broker] = set()
         self._waiting: dict[Broker, list[Ask]] = {}
 
     def is_open(self, broker: Broker) -> bool:
-        """Whether requests can be sent."""
+        """Whether requests to `broker` can be sent."""
         return broker in self._open
 
     def connect(self, broker: Broker) -> list[object]:
-        """Have it connected, if nobody has asked for that yet."""
+        """Open a connection, unless it is being opened already."""
         if broker in self._waiting:
             return []
         self._waiting[broker] = []
@@ -30,15 +30,15 @@ class Connections:
         return wanted
 
     def connected(self, node_id: int, channel: Channel) -> list[Ask]:
-        """It is open: what can be sent now."""
+        """The connection is open. Returns the requests that can be sent now."""
         broker = Broker(node_id, channel)
         self._open.add(broker)
         return self._waiting.pop(broker, [])
 
     def unreachable(self, node_id: int, channel: Channel) -> list[Ask]:
-        """It could not be opened: what has failed with that."""
+        """The connection could not be opened. Returns the requests that have failed with it."""
         return self._waiting.pop(Broker(node_id, channel), [])
 
     def closed(self, node_id: int, channel: Channel) -> None:
-        """It is open no more."""
+        """The connection is not open any more."""
         self._open.discard(Broker(node_id, channel))

@@ -1,4 +1,4 @@
-"""What a consumer hands out."""
+"""What a consumer returns."""
 
 from typing import Any, NamedTuple
 

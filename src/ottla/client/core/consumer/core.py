@@ -1,11 +1,11 @@
-"""The consumer's core: membership, positions, fetches and commits, decided here and carried out by the shell.
+"""The consumer's core decides about membership, positions, fetches and commits. The shell carries that out.
 
-The shell calls the events on one thread, each with the time as its last argument, and carries out the intents. An
-answer comes back with its ticket: here, in `answered` and `failed`, the rule of `era` is applied to all of them, and
-`_HEARD` says who hears of which. After every event `_advance` has each part do what is due.
+The shell calls the events on one thread, each with the time as its last argument, and carries out the intents. All
+answers come to `answered` or `failed`, with their tickets. There the rule of `era` is applied, and `_hear` and `_miss`
+pass the answer on to the part that has asked. After every event `_advance` lets each part do what is due.
 
-The user's thread (the blocking consumer's) may call `polled` and `can_take`, and take from `buffer`, while an event is
-being handled: what these look at are single numbers and a deque.
+The user's thread (in the blocking consumer) may call `polled` and `can_take`, and take from `buffer`, while the loop
+handles an event. That needs no lock: they look only at single numbers and at a deque.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,7 +36,7 @@ from ottla.client.errors import ClientError, KafkaError
 
 
 class ConsumerCore(Core):
-    """One consumer. Everything but `polled` and `can_take` belongs to one thread."""
+    """One consumer. Only `polled` and `can_take` may be called from a second thread."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class ConsumerCore(Core):
         *,
         on_reset: Callable[[OffsetReset], object] | None = None,
     ) -> None:
-        """`on_reset` is called, by the user's poll, with every position that was replaced."""
+        """The user's poll calls `on_reset` with every position that was replaced."""
         super().__init__()
         shared = self._shared = Shared(config, assignors, rng, self.intend, self.say)
         self.subscription = shared.subscription
@@ -66,26 +66,26 @@ class ConsumerCore(Core):
 
     @property
     def state(self) -> State:
-        """Where the member stands."""
+        """The state of the membership."""
         return self.membership.state
 
     @property
     def rejoin_reason(self) -> str | None:
-        """Why the next poll joins again; None when it need not."""
+        """Why the next poll joins again; None if it need not."""
         return self.membership.rejoin_reason
 
     def holds(self, ticket: Ticket) -> bool:
-        """Whether an answer to this would count."""
+        """Whether an answer to `ticket` would still count."""
         return self._shared.eras.holds(ticket)
 
     # what the user's thread may ask
 
     def polled(self, now_s: float) -> int | None:
-        """The user calls poll. How many ms it stayed away, once after that was too long; else None."""
+        """The user calls poll. If it comes too late, returns once how many ms it has taken; otherwise None."""
         return self.watch.polled(now_s)
 
     def can_take(self, now_s: float) -> bool:
-        """Whether poll has nothing to do but to hand out records."""
+        """Whether poll only has to return records."""
         due_s = self._commits.due_s
         return (
             bool(self.buffer)
@@ -97,24 +97,24 @@ class ConsumerCore(Core):
 
     @property
     def holds_back(self) -> bool:
-        """Whether poll must not return records now: they may belong to somebody else soon."""
+        """Whether poll must not return records now, because their partitions may go to another member soon."""
         return self.membership.holds_back
 
     # what the user does
 
     def poll(self, now_s: float) -> None:
-        """The user waits in poll: nobody takes records."""
+        """The user waits in poll, so nobody takes records."""
         self._resets.look_again()
         self.membership.poll(now_s)
         self._advance(now_s)
 
     def look(self, now_s: float) -> None:
-        """Records were taken, or the user waits for something: see what can be done."""
+        """The user has changed something, or waits for something: see what can be done."""
         self._resets.look_again()
         self._advance(now_s)
 
     def taken(self, now_s: float) -> None:
-        """Records were taken: fetch more. Once a poll, so no more is looked at than can have changed."""
+        """Records were taken: fetch more. Every poll does this, so it looks only at what can have changed."""
         if self._validation.waits_for_taker:
             self._advance(now_s)
             return
@@ -122,7 +122,7 @@ class ConsumerCore(Core):
         self.wake_at_s = min((at_s for at_s in times if at_s is not None), default=None)
 
     def subscribed(self, now_s: float) -> None:
-        """The user subscribed to something else."""
+        """The user has changed the subscription."""
         self.intend(FollowAllTopics(self.subscription.pattern is not None))
         self._retrack()
         self.intend(intents.RefreshMetadata())
@@ -131,18 +131,18 @@ class ConsumerCore(Core):
         self._advance(now_s)
 
     def assigned(self, partitions: Iterable[TopicPartition], now_s: float) -> None:
-        """The user chose partitions by hand."""
+        """The user has assigned partitions by hand."""
         self.positions.assign(partitions)
         self._retrack()
         self.positions_chosen(now_s)
 
     def positions_chosen(self, now_s: float) -> None:
-        """The user said where to go on."""
+        """The user has set positions."""
         self.failures.positions_chosen()
         self.look(now_s)
 
     def commit(self, call: object, offsets: Offsets | None, timeout_ms: float, now_s: float) -> None:
-        """Commit `offsets`, or what poll has returned; `call` is finished when that is done, or cannot be."""
+        """Commit `offsets`, or what poll has returned. `call` ends when that has succeeded or failed."""
         self._commits.sync(call, offsets, timeout_ms, now_s)
         self._advance(now_s)
 
@@ -152,13 +152,13 @@ class ConsumerCore(Core):
         self._advance(now_s)
 
     def called(self, ticket: Any, error: Exception | None, now_s: float) -> None:
-        """A call that `CallUser` asked for was made, and raised `error`."""
+        """poll has made the call of a `CallUser`. `error` is what it raised, or None."""
         if not self.membership.called(ticket, error, now_s) and error is not None:
             self._shared.fail(error)
         self._advance(now_s)
 
     def unsubscribe(self, call: object, now_s: float) -> None:
-        """Read nothing: give everything back, and leave the group."""
+        """Read nothing: give up all partitions, and leave the group. Then `call` ends."""
         if self.subscription.by_group:
             self.membership.leave(call, "the consumer unsubscribed", now_s)
         else:
@@ -167,14 +167,14 @@ class ConsumerCore(Core):
         self._advance(now_s)
 
     def unsubscribed(self, now_s: float) -> None:
-        """It has left."""
+        """`unsubscribe` is over: forget the subscription."""
         self.subscription.clear()
         self.intend(FollowAllTopics(False))
         self._retrack()
         self._advance(now_s)
 
     def close(self, call: object, leave_group: bool, now_s: float) -> None:
-        """The end: commit, give everything back, and leave the group, if that is wanted."""
+        """End: commit, give up all partitions, and tell the coordinator only if `leave_group`. Then `call` ends."""
         if self.subscription.by_group:
             self.membership.leave(call, "the consumer was closed", now_s, tell=leave_group)
         else:
@@ -182,7 +182,7 @@ class ConsumerCore(Core):
         self._advance(now_s)
 
     def depart(self, call: object, now_s: float) -> None:
-        """The end, of a client that nobody closed: leave the group, but commit nothing, and call nobody."""
+        """End a client that nobody closed: leave the group without a commit and without a callback."""
         if self.subscription.by_group:
             self.membership.depart(call, "the consumer was not closed", now_s)
         else:
@@ -192,7 +192,7 @@ class ConsumerCore(Core):
     # events of the shell
 
     def metadata(self, before: ClusterSnapshot, after: ClusterSnapshot, now_s: float) -> None:
-        """What is known of the cluster has changed."""
+        """There is a new snapshot of the cluster."""
         shared = self._shared
         shared.snapshot = after
         if shared.subscription.match(after, exclude_internal=shared.config.exclude_internal_topics):
@@ -210,7 +210,7 @@ class ConsumerCore(Core):
         self._advance(now_s)
 
     def abandoned(self, call: object, now_s: float) -> None:
-        """Whoever made this call has stopped waiting: a commit is not tried again, and who was leaving leaves."""
+        """The caller has stopped waiting. A commit is not tried again; a member that was leaving still leaves."""
         self._commits.abandoned(call)
         self._advance(now_s)
 
@@ -245,11 +245,11 @@ class ConsumerCore(Core):
         elif self._shared.eras.holds(ticket):
             self._hear(ticket, answer, now_s)
         else:
-            self.say(intents.DEBUG, "an answer to %s of an era before changes nothing", ticket.call.value)
+            self.say(intents.DEBUG, "an answer to %s belongs to an older era and changes nothing", ticket.call.value)
         self._advance(now_s)
 
     def failed(self, ticket: Ticket, error: ClientError, now_s: float) -> None:
-        """A request has no answer."""
+        """A request got no answer."""
         self._shared.heard(ticket)
         if ticket.call is Call.FETCH:
             self._fetching.lost(ticket, error, now_s)
@@ -306,14 +306,14 @@ class ConsumerCore(Core):
     # inside
 
     def _advance(self, now_s: float) -> None:
-        """Everybody does what is due. A position that is found can be fetched from at once, so the order counts."""
+        """Let each part do what is due. The order matters: what one part finds, a later part uses at once."""
         if not self._begun:
             self._begun = True
             self.watch.last_s = now_s
             self._commits.begin(now_s)
         if self.watch.in_poll:
             self._commits.automatic(now_s, is_stable=self.state is State.STABLE or not self.subscription.by_group)
-        self._commits.advance(now_s)  # what it has settled, the membership may wait for
+        self._commits.advance(now_s)  # the membership may wait for a commit that this settles
         times = [
             self.membership.advance(now_s),
             self._commits.advance(now_s),
@@ -329,11 +329,11 @@ class ConsumerCore(Core):
         self.wake_at_s = min((at_s for at_s in times if at_s is not None), default=None)
 
     def _retrack(self) -> None:
-        """Other topics matter than before."""
+        """Ask for metadata of the topics that are needed now, and of no others."""
         wanted = self.membership.leading.topics | {state.tp.topic for state in self.positions}
         if self.subscription.pattern is None:
             wanted |= self.subscription.topics
-        wanted -= {""}  # other members may name anything
+        wanted -= {""}  # other members may subscribe to anything, even to an empty name
         if wanted - self._tracked:
             self.intend(intents.Track(wanted - self._tracked))
         if self._tracked - wanted:
@@ -344,6 +344,6 @@ class ConsumerCore(Core):
 
 
 def _know_leader(state: PartitionState, snapshot: ClusterSnapshot) -> None:
-    """A change of leaders is one from what is known when the partition comes."""
+    """Note the leader epoch of a partition that has just come: a later one means that the leader has changed."""
     if state.leader_epoch == UNKNOWN_EPOCH:
         state.leader_epoch = snapshot.leader_epoch(state.tp)

@@ -1,21 +1,22 @@
-"""The one rule of the consumer's core: an answer counts only in the era that its request was asked in.
+"""The one rule of the consumer's core: an answer counts only in the era in which its request was asked.
 
-Answers come late. A heartbeat may be answered when its member has joined again already, a fetch when its partition was
-taken away and given back, a lookup when the user has said `seek` meanwhile. What such an answer says was true once; to
-believe it now would expel a member that is in its group, or move a position that nobody asked about. So every request
-carries its era in its `Ticket`, and `Eras.holds` is asked before anything is made of the answer. There are two kinds:
+Answers can be late. A heartbeat may be answered when its member has already joined again. A fetch may be answered when
+its partition was taken away and has come back, a lookup when the user has called `seek` meanwhile. Such an answer was
+true once. To act on it now could expel a member that is in its group, or move a position that is right. So every
+request carries its era in its `Ticket`, and `ConsumerCore.answered` asks `Eras.holds` before it acts on an answer.
+There are two kinds of era.
 
-*The membership's era* is a number that changes whenever the member does: when it sends JoinGroup, when it gets another
-member id or generation, when the group goes on without it, when it leaves. JoinGroup, SyncGroup, Heartbeat, LeaveGroup
-and OffsetCommit are asked in it, and so is metadata that is waited for before a join or an assignment.
+*The membership's era* is a number. It changes whenever the member changes: when it sends JoinGroup, when it gets
+another member id or generation, when the group goes on without it, and when it leaves. JoinGroup, SyncGroup, Heartbeat,
+LeaveGroup and OffsetCommit are asked in it. So is the metadata that the member needs for a join or an assignment.
 
-*A partition's era* is the number of the assignment in which it came, with the version of its position, which changes
-with every seek and reset. Fetch, ListOffsets, OffsetFetch and OffsetForLeaderEpoch are asked in the eras of their
-partitions. A partition that stays in a cooperative rebalance keeps its number, so reading it goes on.
+*A partition's era* is the number of the assignment in which the partition came, together with the version of its
+position. The version changes with every seek and every reset. Fetch, ListOffsets, OffsetFetch and OffsetForLeaderEpoch
+are asked in the eras of their partitions. A partition that the member keeps in a cooperative rebalance keeps its
+number, so fetches of it still count.
 
-Two things are told whatever the era, because they are no part of it: a fetch session, which belongs to the connection
-and counts every answer; and the caller of a commit, who waits for the answer to the request, not for its conclusions.
-`ConsumerCore.answered` is where the rule is applied.
+Two parts hear of every answer, whatever its era. The fetch session belongs to the connection and counts all answers.
+And the caller of a commit waits for the answer to this one request, whatever has become of the member.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +28,7 @@ from ottla.client.core.consumer.positions import PartitionState, Positions
 
 
 class Call(Enum):
-    """What was asked."""
+    """What a request asks."""
 
     JOIN = "JoinGroup"
     SYNC = "SyncGroup"
@@ -38,63 +39,63 @@ class Call(Enum):
     LIST = "ListOffsets"
     EPOCH_END = "OffsetForLeaderEpoch"
     FETCH = "Fetch"
-    #: What the other members were given: a static leader that comes back asks for it.
+    #: Which partitions the other members have. A static leader that comes back asks this.
     DESCRIBE = "DescribeGroups"
-    #: Fresh metadata, before the topics of a pattern are matched.
+    #: Fresh metadata, to see which topics match the pattern.
     MATCH = "Metadata (for the pattern)"
-    #: Fresh metadata, before the leader divides the partitions, or after it came back.
+    #: Fresh metadata for the leader: before it divides the partitions, or after it has come back.
     LEAD = "Metadata (for the assignment)"
-    #: The wall clock, for `auto.offset.reset=by_duration`.
+    #: The time of day, for `auto.offset.reset=by_duration`.
     CLOCK = "the clock"
 
 
 class PartitionEra(NamedTuple):
-    """When something was asked about a partition."""
+    """The era of one partition."""
 
     assignment: int
     version: int
 
 
 class Ticket(NamedTuple):
-    """Goes with a request and comes back with its answer."""
+    """Goes to the shell with a request, and comes back with its answer."""
 
     call: Call
-    #: The membership's era; None for what is not asked as a member.
+    #: The membership's era; None if the request is not asked as a member.
     membership: int | None = None
-    #: The partitions that it is about.
+    #: The partitions that the request is about, each with its era.
     partitions: Mapping[TopicPartition, PartitionEra] = {}
-    #: What the asker wants to know again.
+    #: What the asker needs again when the answer comes.
     about: Any = None
 
 
 class Eras:
-    """Which era it is, for the member and for each partition."""
+    """The current eras of the member and of each partition."""
 
     def __init__(self, positions: Positions) -> None:
         self._positions = positions
         self.membership = 0
 
     def begin(self) -> None:
-        """The member is another one from now on."""
+        """Begin a new era of the membership, because the member changes."""
         self.membership += 1
 
     def of_member(self, call: Call, about: Any = None) -> Ticket:
-        """A ticket for what is asked as the member that this consumer is now."""
+        """A ticket for a request of the member, as it is now."""
         return Ticket(call, self.membership, {}, about)
 
     def of_partitions(self, call: Call, states: Iterable[PartitionState], about: Any = None) -> Ticket:
-        """A ticket for what is asked about partitions as they are now."""
+        """A ticket for a request about partitions, as they are now."""
         eras = {state.tp: PartitionEra(state.assignment, state.version) for state in states}
         return Ticket(call, None, eras, about)
 
     def holds(self, ticket: Ticket) -> bool:
-        """Whether it is still the era of `ticket`; where it is about partitions, for one of them at least."""
+        """Whether the answer to `ticket` counts. For partitions: whether it counts for one of them at least."""
         if ticket.membership is not None:
             return ticket.membership == self.membership
         return not ticket.partitions or bool(self.current(ticket))
 
     def current(self, ticket: Ticket) -> dict[TopicPartition, PartitionState]:
-        """The partitions of `ticket` whose era still holds."""
+        """The partitions of `ticket` whose era has not changed."""
         found = {}
         for tp, era in ticket.partitions.items():
             state = self._positions.get(tp)

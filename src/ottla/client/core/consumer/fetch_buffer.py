@@ -1,8 +1,8 @@
-"""Fetches that wait to be taken, in the order they came.
+"""Fetches that wait until the user takes them, in the order in which they came.
 
-The loop adds, the user's thread takes; `collections.deque` is safe for that. The user's thread may be interrupted
-(Ctrl-C) between any two steps. So a fetch stays in the deque until it was taken to its end, and before one is taken
-from, its mark says how it stood: `put_back` undoes a take that did not come to its end.
+The loop adds fetches, and the user's thread takes from them; `collections.deque` needs no lock for that. The user's
+thread may be interrupted (Ctrl-C) between any two steps. So a fetch stays in the deque until all of it was taken. And
+before something is taken from it, a mark keeps its state. If the take does not come to its end, `put_back` undoes it.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class _Mark(NamedTuple):
-    """How a fetch stood before it was taken from."""
+    """The state of a fetch before something was taken from it."""
 
     fetch: FetchedPartition
     position: int
@@ -35,9 +35,9 @@ class _Mark(NamedTuple):
 
 
 class OneByOne:
-    """The records of one poll, for a `for` loop. Until it has got them all, `got` says how far it is in each partition.
+    """The records of one poll, for a `for` loop. `PartitionState.got` says how far the loop is in each partition.
 
-    So what it has not got is not committed. When the loop is left early, the next poll goes on where it was left.
+    So records that the loop has not got are not committed. When it is left early, the next poll goes on there.
     """
 
     def __init__(self, marks: list[_Mark], records: list[ConsumerRecord]) -> None:
@@ -49,7 +49,7 @@ class OneByOne:
                 mark.fetch.state.got = mark.position, mark.position_epoch
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Ends early when the user has sought or paused a partition meanwhile: what comes then is poll's to say."""
+        """Ends early if the user calls seek or pause meanwhile: then the next poll decides what comes."""
         tp: tuple[str, int] = ("", -1)
         for record in self._records:
             if record.partition != tp[1] or record.topic != tp[0]:
@@ -67,7 +67,7 @@ class OneByOne:
         return any(state.got is not None for state, _ in self._parts.values())
 
     def go_on(self) -> None:
-        """All was put back: leave out what the loop has got."""
+        """All records were put back: pass over those that the loop has got."""
         for state, _ in self._parts.values():
             if state.got is not None:
                 state.position, state.position_epoch = state.got
@@ -84,9 +84,9 @@ class FetchBuffer:
     def __init__(self) -> None:
         self._fetches: deque[FetchedPartition] = deque()
         self._made_room = False
-        #: Of what the user may not have got yet.
+        #: Marks of the fetches whose records the user may not have got yet.
         self._marks: list[_Mark] = []
-        #: Those that get another order.
+        #: Fetches that are out of the deque while their order is changed.
         self._moving: list[FetchedPartition] = []
         self._loop: OneByOne | None = None
 
@@ -95,11 +95,11 @@ class FetchBuffer:
 
     @property
     def has_takeable(self) -> bool:
-        """Whether there is something that a paused partition does not hold back."""
+        """Whether something can be taken. What belongs to a paused partition cannot."""
         return any(not fetch.state.paused and not fetch.is_void and not fetch.exhausted for fetch in self._fetches)
 
     def made_room(self) -> bool:
-        """Whether a fetch was taken to its end since this was asked last: only then another one can be asked for."""
+        """Whether a fetch was taken to its end since the last call of this. Only then is there room for another one."""
         made_room, self._made_room = self._made_room, False
         return made_room
 
@@ -111,12 +111,12 @@ class FetchBuffer:
         self._fetches.append(fetch)
 
     def one_by_one(self, records: list[ConsumerRecord]) -> Iterator[ConsumerRecord]:
-        """What was taken last, for a `for` loop that may be left before its end."""
+        """The records that were taken last, for a `for` loop that may be left before its end."""
         self._loop = OneByOne(self._marks, records)
         return iter(self._loop)
 
     def handed_out(self) -> None:
-        """The user has got what was taken; in a loop that was left, what the loop has got."""
+        """The user has got what was taken; if a `for` loop was left early, only what the loop has got."""
         loop, self._loop = self._loop, None
         if loop is not None and loop.is_left:
             self.put_back()
@@ -127,7 +127,7 @@ class FetchBuffer:
         """The user has not got what was taken since `handed_out`: the next call takes it again."""
         for mark in reversed(self._marks):
             mark.restore()
-        # Some are in the deque twice after this. When the second one's turn comes there is nothing left of it.
+        # Some fetches are in the deque twice now. When the second entry comes, nothing is left of its fetch.
         self._fetches.extendleft(reversed(self._moving))
         self._fetches.extendleft([mark.fetch for mark in reversed(self._marks)])
         self._marks, self._moving = [], []
@@ -135,7 +135,7 @@ class FetchBuffer:
     def take_records(self, limit: int) -> list[ConsumerRecord]:
         """Up to `limit` records of partitions that are not paused. Raises what `FetchedPartition.take_records` raises.
 
-        A partition that cannot go on then lets the others go first.
+        The partition of a fetch that raises lets the others go first.
         """
         taken: list[ConsumerRecord] = []
         for fetch in list(self._fetches):
@@ -148,7 +148,7 @@ class FetchBuffer:
                 try:
                     records = fetch.take_records(limit - len(taken))
                 except Exception:
-                    if taken:  # first what is good; the next call meets the error again
+                    if taken:  # return what is good; the next call finds the error again
                         break
                     self._others_first(fetch)
                     raise
@@ -159,9 +159,9 @@ class FetchBuffer:
         return taken
 
     def take_one_per_partition(self, take: Callable[[FetchedPartition], T]) -> dict[TopicPartition, T]:
-        """What `take` makes of the oldest fetch of each partition that is not paused; it takes all that is good.
+        """The result of `take` for the oldest fetch of each partition that is not paused. It takes all that is good.
 
-        Raises what `take` raises for the first of them; for a later one it is raised by the next call.
+        If `take` raises for the first of them, this raises it. If it raises for a later one, the next call raises it.
         """
         taken: dict[TopicPartition, T] = {}
         for fetch in list(self._fetches):
@@ -185,7 +185,7 @@ class FetchBuffer:
         self._marks.append(_Mark(fetch, state.position, state.position_epoch, state.taken_fetches, state.taken_bytes))
 
     def _others_first(self, failed: FetchedPartition) -> None:
-        """`failed` is the first: put what has come of other partitions before it. The loop may be adding meanwhile."""
+        """`failed` is the first fetch: move those of other partitions before it. The loop may add fetches meanwhile."""
         failed.told()
         if failed.exhausted:  # it had nothing but the error
             self._drop(failed)
@@ -198,7 +198,7 @@ class FetchBuffer:
         self._moving = []
 
     def _drop(self, fetch: FetchedPartition) -> None:
-        self._fetches.remove(fetch)  # it is among the first
+        self._fetches.remove(fetch)  # quick, because it is among the first
         self._made_room = True
         state = fetch.state
         if not fetch.counted_out and not fetch.is_void:

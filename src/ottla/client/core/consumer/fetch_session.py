@@ -1,7 +1,8 @@
-"""Incremental fetch sessions (KIP-227): after the first request, only what changed is sent.
+"""Incremental fetch sessions (KIP-227): after the first request, a request names only what has changed.
 
-The session's epoch counts requests: 0 asks for a new session with everything in it, then 1, 2, …; a broker that keeps
-no session answers id 0, and every request is a whole one. Epoch 0 with the id of a session closes that one.
+The session's epoch counts requests. Epoch 0 asks for a new session and names all partitions; then come 1, 2 and so on.
+A broker that keeps no session answers with id 0; then every request names all partitions. Epoch 0 with the id of a
+session closes that session.
 """
 
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ class SessionRequest(NamedTuple):
     session_id: int
     epoch: int
     partitions: Mapping[TopicPartition, FetchPartition]
-    #: What the session shall not hold any more, with the topic id that it has there: metadata may know none by now.
+    #: What the session must forget, with the topic id that it has there: metadata may not know that id any more.
     forgotten: Mapping[TopicPartition, bytes]
 
 
@@ -43,11 +44,11 @@ class FetchSession:
         return SessionRequest(self._id, self._epoch, changed, gone)
 
     def made_anew(self, wanted: Mapping[TopicPartition, tuple[bytes, FetchPartition]]) -> bool:
-        """Whether a topic of the session was deleted and made again: its old id cannot be forgotten by name."""
+        """Whether a topic of the session was deleted and created again. Only a new session forgets the old topic id."""
         return any(tp in self._partitions and self._partitions[tp][0] != wanted[tp][0] for tp in wanted)
 
     def answered(self, error: ErrorCode, session_id: int) -> None:
-        """Take note of an answer."""
+        """Count an answer."""
         if error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self.reset()
             self._id = 0
@@ -60,7 +61,7 @@ class FetchSession:
             self._epoch = 1 if self._epoch >= _MAX_EPOCH else self._epoch + 1
 
     def reset(self) -> None:
-        """Ask for a new session, and close the old one, if the broker still has it: nobody knows what it heard."""
+        """Let the next request begin a new session and close the old one, whose state at the broker is unknown."""
         self._epoch = 0
         self._partitions = {}
 

@@ -1,8 +1,8 @@
-"""What one fetch brought of one partition: bytes until somebody wants records or columns.
+"""What one fetch brought of one partition. It stays bytes until somebody takes records or columns.
 
-Batches of aborted transactions are left out as KIP-98 says: the answer lists (producer id, first offset) of those that
-reach into the fetched range; from that offset on the producer's transactional batches are aborted until its abort
-marker. Control records are never shown. The position moves over whatever is left out.
+Batches of aborted transactions are left out, as KIP-98 says. The answer lists the aborted transactions of the fetched
+range, by producer id and first offset. From this offset on, the producer's transactional batches are aborted, until its
+abort marker. The user never gets control records. The position moves over everything that is left out.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Decoding:
-    """How records are made out of bytes."""
+    """How bytes become records."""
 
     def __init__(
         self, *, check_crcs: bool, read_committed: bool, key: Deserializer | None, value: Deserializer | None
@@ -37,8 +37,8 @@ class Decoding:
 class FetchedPartition:
     """The batches of one fetch of one partition, taken from front to back.
 
-    Behind the last of them may be an error, which is raised when everything before it was taken: damage that was found
-    between the batches (again and again, until the user seeks), or what `fail` was given (until `told`).
+    There may be an error behind the last of them. It is raised when everything before it was taken. Damage between the
+    batches is raised again and again, until the user seeks. An error from `fail` is raised until `told`.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class FetchedPartition:
     ) -> None:
         self.state = state
         self.version = state.version
-        #: It was taken to its end, and its partition's state says so.
+        #: All of it was taken, and the counts in its partition's state include it.
         self.counted_out = False
         self.size_bytes = len(data)
         self._data = data
@@ -76,17 +76,17 @@ class FetchedPartition:
 
     @property
     def is_void(self) -> bool:
-        """Whether the partition was sought, reset or taken away since."""
+        """Whether it must not be used any more: its partition was sought, reset or taken away since."""
         return self.version != self.state.version
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing is left, an error neither."""
+        """Whether nothing is left, not even an error."""
         return self._batches_taken and not self.ends_in_error
 
     @property
     def ends_in_error(self) -> bool:
-        """Whether something is wrong behind the last batch."""
+        """Whether there is an error behind the last batch."""
         return self._damage is not None or self._failure is not None
 
     @property
@@ -94,19 +94,19 @@ class FetchedPartition:
         return self._at >= len(self._records) and self._next >= len(self._headers)
 
     def fail(self, error: Exception) -> None:
-        """Have `error` raised when what is good was taken, until it is `told`."""
+        """Let `error` be raised when everything before it was taken, until it is `told`."""
         self._failure = error
 
     def told(self) -> None:
-        """The user got the error."""
+        """The user has got the error."""
         if self._batches_taken:
             self._failure = None
 
     def take_records(self, limit: int) -> list[ConsumerRecord]:
-        """Up to `limit` records; moves the position. Raises CorruptRecordsError, SerializationError, what `fail` got.
+        """Up to `limit` records; moves the position. Raises CorruptRecordsError, SerializationError, `fail`'s error.
 
-        What is good before a bad record comes first; the position then stays at the bad one, and so does the error,
-        until the user seeks over it.
+        Good records before a bad one come first. Then the position stays at the bad one, and each call raises, until
+        the user seeks behind it.
         """
         taken: list[ConsumerRecord] = []
         while len(taken) < limit and not self.exhausted:
@@ -131,15 +131,15 @@ class FetchedPartition:
         return taken
 
     def rewind(self, position: int, position_epoch: int) -> None:
-        """What was taken from `position` on was not handed out: the next call takes it again."""
+        """The user has not got what was taken from `position` on: the next call takes it again."""
         self.state.position, self.state.position_epoch = position, position_epoch
-        self._next = self._at = 0  # what is before the position is passed over
+        self._next = self._at = 0  # batches before the position are passed over
         self._records = []
         self._aborted = list(self._all_aborted)
         self._aborting = set()
 
     def take_columns(self, *, with_headers: bool) -> "pyarrow.RecordBatch":
-        """All that is left and good, as columns; moves the position. Raises what `take_records` raises."""
+        """All good records that are left, as columns; moves the position. Raises what `take_records` raises."""
         while True:
             if self._batches_taken:
                 self._raise_what_follows()
@@ -149,7 +149,7 @@ class FetchedPartition:
 
     def _take_good_columns(self, with_headers: bool) -> "pyarrow.RecordBatch":
         begin = self._next
-        if self._at < len(self._records):  # records of this batch were taken, the rest comes as columns
+        if self._at < len(self._records):  # some records of this batch were taken; the rest comes as columns
             begin -= 1
         stop = len(self._headers)
         try:
@@ -168,7 +168,7 @@ class FetchedPartition:
         return columns
 
     def _columns_before_damage(self, begin: int, with_headers: bool) -> "tuple[int, pyarrow.RecordBatch]":
-        """The longest run of batches that can be read, and where it stops. Raises when the first of them cannot."""
+        """The longest run of batches that can be read, and where it stops. Raises if the first one cannot be read."""
         good, bad = begin, len(self._headers)
         aborts = self._aborted, self._aborting
         while bad - good > 1:
@@ -203,7 +203,7 @@ class FetchedPartition:
             raise
 
     def _raise_what_follows(self) -> None:
-        """Everything good was taken: tell what is wrong behind it, if anything is."""
+        """Everything good was taken: raise the error behind it, if there is one."""
         if self._damage is not None:
             raise self._corrupt(self._damage) from self._damage
         if self._failure is not None:
@@ -213,7 +213,7 @@ class FetchedPartition:
         return CorruptRecordsError(self.state.tp, self.state.position, str(error))
 
     def _chunk(self, wanted: int) -> list[ConsumerRecord]:
-        """The next records of the batch at hand, deserialized: up to `wanted`, or up to a bad one."""
+        """The next records of the current batch, deserialized: `wanted` at most, and none behind a bad one."""
         if self._at == 0 and len(self._records) <= wanted:
             chunk = self._records
         else:
@@ -248,7 +248,7 @@ class FetchedPartition:
                 start_offset=self.state.position,
                 check_crc=self._decoding.check_crcs,
             )
-        self._next += 1  # not before: a batch that cannot be decoded is not passed over
+        self._next += 1  # only now: a batch that cannot be decoded must not be passed over
         self._records = records
         if not self._records:
             self._batch_done()
@@ -263,7 +263,7 @@ class FetchedPartition:
             self.state.position_epoch = -1 if epoch is None else epoch
 
     def _left_out(self, pos: int, header: BatchHeader) -> bool:
-        """Whether the user does not get this batch. Called once a batch, in order."""
+        """Whether the user must not get this batch. To be called once for each batch, in order."""
         while self._aborted and self._aborted[-1][1] <= header.last_offset:
             self._aborting.add(self._aborted.pop()[0])
         if header.is_control:
@@ -283,19 +283,19 @@ class FetchedPartition:
 
 
 def _ascending(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """`iter_headers`, and CorruptBatchError for a batch that does not follow the one before it."""
+    """Like `iter_headers`; raises CorruptBatchError if a batch's offsets do not follow those before it."""
     behind = 0
     for pos, header in iter_headers(data):
         if header.last_offset_delta < 0 or header.base_offset < behind:
             raise CorruptBatchError(
-                f"a batch of offsets {header.base_offset} to {header.last_offset} behind {behind - 1}"
+                f"a batch of offsets {header.base_offset} to {header.last_offset} comes behind offset {behind - 1}"
             )
         behind = header.last_offset + 1
         yield pos, header
 
 
 def _ends_abort(data: Buffer, pos: int, header: BatchHeader) -> bool:
-    """Whether the marker ends an aborted transaction. The records behind one that was emptied are of the next one."""
+    """Whether the marker ends an aborted transaction. An emptied one does: the next follows it."""
     if is_emptied(header):
         return True
     commit, _ = parse_end_txn_marker(memoryview(data)[pos : pos + header.size_bytes])

@@ -1,8 +1,8 @@
-"""Fetches ahead of the user: one request a broker at a time, two fetches a partition in store at most.
+"""Fetches ahead of the user: one request to a broker at a time, and at most two fetches of a partition in store.
 
-`advance` asks for what is missing. A fetch is asked in the eras of its partitions: one of a partition that was sought,
-reset or taken away meanwhile is void, and the others of the same answer are not. The session belongs to the connection
-and counts every answer, whatever became of the partitions.
+`advance` asks for what is missing. A fetch is asked in the eras of its partitions. If a partition was sought, reset or
+taken away meanwhile, its part of the answer is void; the other parts still count. The fetch session belongs to the
+connection and counts every answer.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,29 +30,30 @@ from ottla.wire.messages.fetch import (
     PartitionData,
 )
 
-#: One fetch the user reads from, one that waits behind it.
+#: The user reads from one fetch while another one waits.
 _FETCHES_AHEAD = 2
-#: While a partition's store is full its broker is asked for the others; not for long, so that it can join in again.
+#: A fetch without the partitions whose store is full waits only so long at the broker: they may soon have room again,
+#: and must wait for the next fetch.
 _SHORT_WAIT_MS = 20
 
 
 class Fetching:
-    """What is asked of each broker."""
+    """Sends fetches to the brokers, and puts what they bring into the buffer."""
 
     def __init__(
         self, shared: Shared, decoding: Decoding, out_of_range: Callable[[PartitionState, float], None]
     ) -> None:
-        """`out_of_range` is told of positions that are not in their log."""
+        """`out_of_range` is called with each partition whose position is not in its log."""
         self._shared = shared
         self._decoding = decoding
         self._out_of_range = out_of_range
         self._sessions: dict[int, FetchSession] = {}
         self._asked: set[int] = set()
-        #: Brokers that are left alone for a while, and until when.
+        #: Until when a broker gets no fetch, after an error.
         self._not_before_s: dict[int, float] = {}
 
     def advance(self, now_s: float) -> float | None:
-        """Ask every broker that is not being asked for what can be fetched from it; when to do it again."""
+        """Send a fetch to each broker that has none to answer and has what is missing. Returns when to look again."""
         shared = self._shared
         snapshot = shared.snapshot
         wanted: dict[int, list[PartitionState]] = {}
@@ -66,7 +67,7 @@ class Fetching:
             if leader == NO_LEADER:
                 shared.refresh(now_s)
             elif state.halted and state.buffered_fetches:
-                continue  # the error that is stored is to be told first
+                continue  # poll has to raise the stored error first
             elif state.retry_at_s > now_s:
                 again_s.append(state.retry_at_s)
             elif self._is_full(state, stored_bytes):
@@ -143,13 +144,13 @@ class Fetching:
     # answers
 
     def counted(self, ticket: Ticket, answer: FetchResponse) -> None:
-        """Fetch was answered. The session belongs to the connection: it is told whatever the era, and first."""
+        """Count an answer in its session, first of all and in any era: the session belongs to the connection."""
         leader, _ = ticket.about
         self._asked.discard(leader)
         self._sessions[leader].answered(code_of(answer.error_code), answer.session_id)
 
     def lost(self, ticket: Ticket, error: ClientError, now_s: float) -> None:
-        """No answer came, or none that could be read: nobody knows what the session is. Told whatever the era."""
+        """No answer came, or one that cannot be read. In any era: begin a new session, as its state is unknown."""
         leader, _ = ticket.about
         self._asked.discard(leader)
         self._sessions[leader].reset()
@@ -164,7 +165,7 @@ class Fetching:
     def answered(
         self, ticket: Ticket, states: Mapping[TopicPartition, PartitionState], answer: FetchResponse, now_s: float
     ) -> None:
-        """Fetch was answered; `states` are the partitions that it still counts for."""
+        """Fetch was answered. `states` are the partitions for which the answer still counts."""
         leader, offsets = ticket.about
         code = code_of(answer.error_code)
         if code is ErrorCode.NONE:
@@ -177,7 +178,7 @@ class Fetching:
         self._later(leader, now_s)
 
     def unanswered(self, error: ClientError) -> None:
-        """What is wrong with the broker, and not with the connection, poll has to tell."""
+        """Let poll raise what another attempt cannot mend: an answer that cannot be read, or a final error."""
         if isinstance(error.__cause__, WireError) or not error.retriable:
             self._shared.fail(error)
 
@@ -199,7 +200,7 @@ class Fetching:
             for part in topic.partitions:
                 state = states.get(TopicPartition(name, part.partition_index))
                 if state is None or state.fetch_offset != offsets[state.tp]:
-                    continue  # not in its era, or the leader before was faster
+                    continue  # of an older era, or the former leader has answered first
                 if part.error_code == ErrorCode.NONE:
                     self._take_in(state, part, now_s)
                 else:
@@ -218,7 +219,7 @@ class Fetching:
             fetch.fail(
                 KafkaError.of(
                     ErrorCode.RECORD_LIST_TOO_LARGE,
-                    f"{state.tp}: the batch at offset {state.fetch_offset} did not come whole; raise "
+                    f"{state.tp}: the batch at offset {state.fetch_offset} did not come whole: raise "
                     f"max.partition.fetch.bytes ({config.max_partition_fetch_bytes}), or it is damaged",
                 )
             )
@@ -233,7 +234,7 @@ class Fetching:
             self._out_of_range(state, now_s)
             return
         state.retry_at_s = now_s + self._shared.config.retry_backoff_ms / 1000
-        if meaning is Next.RESET:  # what is stored is good, and comes first
+        if meaning is Next.RESET:  # the stored records are good, and come first
             return
         if meaning is Next.FIND_LEADER:
             leader = part.current_leader
@@ -244,7 +245,7 @@ class Fetching:
             return
         nothing = FetchedPartition(state, b"", (), self._decoding)
         if code == ErrorCode.CORRUPT_MESSAGE:
-            nothing.fail(CorruptRecordsError(state.tp, state.fetch_offset, "so the broker says"))
+            nothing.fail(CorruptRecordsError(state.tp, state.fetch_offset, "the broker says so"))
         else:
             nothing.fail(KafkaError.of(part.error_code, str(state.tp)))
         self._store(nothing)

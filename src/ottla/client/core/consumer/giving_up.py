@@ -1,7 +1,7 @@
 """Giving partitions up: commit, tell the user, and take them out of the assignment, in this order (SPEC G13, G14).
 
-The commit may go on between two polls. The rest happens in the user's poll, or in the call that leaves: then nobody
-takes records, so none is handed out behind the commit, and the user knows of each partition when it goes.
+The commit may go on between two polls. The other steps happen in the user's poll, or in the call that leaves, when
+nobody takes records. So no record is returned after the commit, and the user knows of each partition when it goes.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,18 +14,18 @@ from ottla.client.core.consumer.shared import Shared
 
 
 class Step(Enum):
-    """How far it is."""
+    """The step that was reached."""
 
     IDLE = "idle"
     COMMITTING = "committing"
-    #: Waits for the user to poll.
+    #: Waits for the user's next poll.
     WAITING = "waiting"
-    #: The user's callback runs.
+    #: The user's callback is due or running.
     CALLING = "calling"
 
 
 class CallbackTicket:
-    """Comes back when the user's callback has run. Each one is equal to itself alone."""
+    """Comes back when the user's callback has run. Two of these are never equal."""
 
     __slots__ = ("what",)
 
@@ -34,7 +34,7 @@ class CallbackTicket:
 
 
 class GivingUp:
-    """One giving up at a time; `step` says how far it is."""
+    """Gives up one set of partitions at a time; `step` says how far it is."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class GivingUp:
         commits: Commits,
         over: Callable[[Exception | None, float], None],
     ) -> None:
-        """`over` is called when the partitions have gone, with what the user's callback raised."""
+        """`over` is called when the partitions have gone, with what the user's callback raised, or None."""
         self._shared = shared
         self._member = member
         self._commits = commits
@@ -55,22 +55,22 @@ class GivingUp:
 
     @property
     def is_calling(self) -> bool:
-        """Whether the user has been told, and has not come back."""
+        """Whether the user's callback is due or running."""
         return self.step is Step.CALLING
 
     @property
     def is_running(self) -> bool:
-        """Whether there is something that has not gone yet."""
+        """Whether partitions are being given up."""
         return self.step is not Step.IDLE
 
     def stop(self) -> None:
-        """Stop, and tell nobody."""
+        """Stop, and do not call `over`."""
         self._end(gone=self.is_calling)
 
     def begin(self, partitions: Iterable[TopicPartition], now_s: float, *, leaving: bool = False) -> None:
-        """Give these up. One that has begun ends here: what the user was told of is gone, the rest stays.
+        """Give these up. This ends what was begun before: if its callback was asked for, its partitions go, else stay.
 
-        When the member is `leaving`, commits are waited for also if there is nothing to give up.
+        If the member is `leaving`, this waits for commits even if there is nothing to give up.
         """
         self._end(gone=self.is_calling)
         self._partitions = frozenset(partitions) & self._shared.positions.assignment
@@ -90,7 +90,7 @@ class GivingUp:
             self.step = Step.WAITING
 
     def advance(self, now_s: float) -> None:
-        """Tell the user. Only while nobody takes records."""
+        """Tell the user, when the commit is over. To be called only while nobody takes records."""
         if self.step is not Step.WAITING:
             return
         subscription = self._shared.subscription
@@ -106,7 +106,7 @@ class GivingUp:
             self._over(None, now_s)
 
     def called(self, ticket: object, error: Exception | None, now_s: float) -> bool:
-        """The user's callback has run; says whether it was this one's."""
+        """A callback has run. Returns whether it was the one that was asked for here."""
         if ticket is not self._ticket or self.step is not Step.CALLING:
             return False
         self._end(gone=True)

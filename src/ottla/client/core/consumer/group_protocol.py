@@ -1,7 +1,7 @@
-"""Between assignors and the wire: subscriptions and assignments as the group protocol carries them.
+"""Between assignors and the wire: subscriptions and assignments in the bytes of the group protocol.
 
-An assignor is the user's code. Whatever it raises, SystemExit too, and whatever it returns that is no assignment, is an
-AssignorError: no fault of the client.
+An assignor may be the user's code. Whatever it raises, even SystemExit, becomes an AssignorError, and so does whatever
+it returns that is no assignment. It does not end the client.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,12 +52,12 @@ def assignors(strategy: Sequence[object]) -> list[Assignor]:
 
 
 def rebalance_protocol(chosen: Iterable[Assignor]) -> RebalanceProtocol:
-    """The highest protocol that all of them support (KIP-429)."""
+    """The highest rebalance protocol that all assignors support (KIP-429). Raises ConfigError."""
     common = set(RebalanceProtocol)
     for assignor in chosen:
         common &= set(assignor.protocols)
     if not common:
-        raise ConfigError("partition.assignment.strategy: the assignors have no rebalance protocol in common")
+        raise ConfigError("partition.assignment.strategy: choose assignors that have a rebalance protocol in common")
     return max(common)
 
 
@@ -68,7 +68,7 @@ def subscription_protocols(
     generation_id: int,
     rack: str | None,
 ) -> tuple[JoinGroupRequestProtocol, ...]:
-    """What this member says in JoinGroup, once for each assignor, in order of preference (SPEC A8).
+    """This member's subscription for JoinGroup, once for each assignor, the preferred one first (SPEC A8).
 
     Raises AssignorError.
     """
@@ -92,7 +92,7 @@ def subscription_protocols(
 
 
 def read_subscriptions(members: Iterable[JoinGroupResponseMember]) -> dict[str, Subscription]:
-    """What all members want, as the leader hears it. Raises WireError."""
+    """The subscriptions of all members, from JoinGroup's answer to the leader. Raises WireError."""
     found = {}
     for member in members:
         said = decode_subscription(member.metadata)
@@ -110,7 +110,7 @@ def read_subscriptions(members: Iterable[JoinGroupResponseMember]) -> dict[str, 
 def assign_all(
     assignor: Assignor, snapshot: ClusterSnapshot, subscriptions: Mapping[str, Subscription]
 ) -> tuple[SyncGroupRequestAssignment, ...]:
-    """The leader's work: everybody's assignment. Raises AssignorError."""
+    """The leader's work: the assignments of all members. Raises AssignorError."""
     topics = {
         name: tuple(
             PartitionInfo(number, tuple(filter(None, (_rack(snapshot, replica) for replica in info.replicas))))
@@ -128,24 +128,24 @@ def assign_all(
 
 
 def hand_over(assignor: Assignor, assignment: Assignment, generation_id: int) -> None:
-    """Tell the assignor of this member's own assignment. Raises AssignorError."""
+    """Tell the assignor the assignment of this member. Raises AssignorError."""
     _guarded(assignor, "on_assignment()", lambda: assignor.on_assignment(assignment, generation_id))
 
 
 def _guarded(assignor: Assignor, what: str, call: Callable[[], T]) -> T:
     try:
         return call()
-    except BaseException as error:  # SystemExit too: it would end the loop, and poll would not hear of it
+    except BaseException as error:  # SystemExit too: it would end the loop, and poll would not raise it
         raise AssignorError(f"the assignor {assignor.name!r} failed in {what}: {error!r}") from error
 
 
 def _check_assigned(assigned: object, snapshot: ClusterSnapshot, subscriptions: Mapping[str, Subscription]) -> None:
-    """Raise ValueError for what is no assignment."""
+    """Raise TypeError or ValueError for what is no assignment."""
     if not isinstance(assigned, Mapping):
         raise TypeError(f"it returned {assigned!r}, not a dict of Assignments by member id")
     if assigned.keys() != subscriptions.keys():
         odd = sorted(map(str, assigned.keys() ^ subscriptions.keys()))
-        raise ValueError(f"its members are not those of the group, by {', '.join(odd)}")
+        raise ValueError(f"its members are not those of the group: only one of the two has {', '.join(odd)}")
     for member, given in assigned.items():
         if not isinstance(given, Assignment):
             raise TypeError(f"it gave {member} {given!r}, which is no Assignment")
@@ -161,7 +161,7 @@ def encode_one(assignment: Assignment) -> bytes:
 
 
 def read_assignment(data: bytes) -> Assignment:
-    """What this member was given; nothing when the bytes are empty. Raises WireError."""
+    """This member's assignment; without bytes, an empty one. Raises WireError."""
     if not data:
         return Assignment(())
     said = decode_assignment(data)

@@ -12,7 +12,7 @@ from ottla.wire.messages.heartbeat import HeartbeatRequest
 
 
 class Heartbeats:
-    """When the next one is due."""
+    """Sends heartbeats, and knows when the next one is due."""
 
     def __init__(self, shared: Shared, member: GroupMember) -> None:
         self._shared = shared
@@ -24,7 +24,7 @@ class Heartbeats:
 
     @property
     def are_sent(self) -> bool:
-        """Whether this member sends any."""
+        """Whether this member sends heartbeats now."""
         return self._pauses is not None
 
     def start(self, now_s: float) -> None:
@@ -34,14 +34,14 @@ class Heartbeats:
         self._due_s = now_s + next(self._pauses)
 
     def stop(self) -> None:
-        """The member joins, or leaves, or is none any more."""
+        """The member joins or leaves, or the group goes on without it."""
         self._pauses = None
         self._due_s = None
 
     def advance(self, now_s: float) -> float | None:
-        """Send one, if it is time; when the next one is."""
+        """Send a heartbeat if it is due. Returns when the next one is due."""
         if self._due_s is not None and now_s >= self._due_s:
-            self._due_s = None  # until this one was answered
+            self._due_s = None  # until this one has been answered
             shared = self._shared
             timeout_ms = min(shared.config.request_timeout_ms, shared.config.session_timeout_ms)
             ticket = shared.eras.of_member(Call.HEARTBEAT)
@@ -50,13 +50,13 @@ class Heartbeats:
         return self._due_s
 
     def answered(self, now_s: float) -> None:
-        """Whatever it says, the next one follows after the pause."""
+        """Let the next heartbeat follow after the pause, whatever the answer says."""
         self.heard_s = now_s
         if self._pauses is not None:
             self._due_s = now_s + next(self._pauses)
 
     def unanswered(self, error: ClientError, now_s: float) -> None:
-        """The next one goes to where the coordinator is then, soon."""
+        """Find the coordinator again, and send the next heartbeat soon."""
         self._shared.say(intents.DEBUG, "group %s: heartbeat failed: %s", self._shared.group_id, error)
         self._shared.find_coordinator()
         if self._pauses is not None:

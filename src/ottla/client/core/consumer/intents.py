@@ -1,11 +1,11 @@
-"""What the consumer's core wants its shell to do, beside the intents of `client.core.intents`."""
+"""What the consumer's core asks its shell to do, beside the intents of `client.core.intents`."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 
 class CallUser(NamedTuple):
-    """Have the user's poll call `function`; then `ConsumerCore.called(ticket, error, now_s)`."""
+    """Let the user's poll call `function`. `ConsumerCore.called(ticket, error, now_s)` follows."""
 
     ticket: Any
     function: Callable[..., object]
@@ -13,16 +13,16 @@ class CallUser(NamedTuple):
 
 
 class WakePoll(NamedTuple):
-    """Something has changed that poll, or a call that waits like it, should look at."""
+    """Wake poll, or another call that waits: something has changed that it should look at."""
 
 
 class ReadClock(NamedTuple):
-    """`answered(ticket, milliseconds since the epoch)`: the time of day, which time-outs never run on."""
+    """Read the time of day, for no time-out: `answered(ticket, milliseconds since the epoch)` follows."""
 
     ticket: Any
 
 
 class FollowAllTopics(NamedTuple):
-    """Whether to keep metadata of every topic of the cluster: a pattern has to see new ones."""
+    """Keep metadata of every topic of the cluster, or no longer. A pattern needs it, to see new topics."""
 
     wanted: bool

@@ -1,4 +1,4 @@
-"""The requests of a member, and what their answers hold: JoinGroup, SyncGroup, LeaveGroup, DescribeGroups. No state."""
+"""Makes a member's JoinGroup, SyncGroup and LeaveGroup, and reads DescribeGroups. No state."""
 
 from collections.abc import Iterable
 
@@ -14,13 +14,14 @@ from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 _PROTOCOL_TYPE = "consumer"
-#: A JoinGroup may take as long as the group allows its members for a rebalance, and a little.
+#: The coordinator answers JoinGroup within the time that the group allows for a rebalance. The answer may take this
+#: much longer to arrive.
 _JOIN_SLACK_MS = 5_000
 _STABLE = "Stable"
 
 
 def rebalance_timeout_ms(config: ConsumerConfig) -> int:
-    """How long JoinGroup and SyncGroup may wait for the other members."""
+    """How long to wait for the answers to JoinGroup and SyncGroup, which wait for the other members."""
     return config.max_poll_interval_ms + _JOIN_SLACK_MS
 
 
@@ -47,7 +48,7 @@ def join_request(shared: Shared, member: GroupMember, reason: str | None) -> Joi
 
 
 def sync_request(member: GroupMember, assignments: tuple[SyncGroupRequestAssignment, ...]) -> SyncGroupRequest:
-    """Ask for this member's assignment; the leader hands in everybody's."""
+    """Ask for this member's assignment. The leader's request brings the assignments of all members."""
     return SyncGroupRequest(
         member.group_id,
         member.generation_id,
@@ -60,14 +61,14 @@ def sync_request(member: GroupMember, assignments: tuple[SyncGroupRequestAssignm
 
 
 def leave_request(member: GroupMember, reason: str) -> LeaveGroupRequest:
-    """Leave."""
+    """Leave the group, and say why."""
     return LeaveGroupRequest(member.group_id, (MemberIdentity(member.member_id, member.group_instance_id, reason),))
 
 
 def counts_assigned_by(answer: DescribeGroupsResponse, topics: Iterable[str]) -> dict[str, int] | None:
-    """How many partitions each topic had when the group's assignment was made, as far as that can be seen from it.
+    """How many partitions each topic had when the group's assignment was made, as far as the assignment shows it.
 
-    None when nothing can: the group is being rebalanced, or the answer is an error.
+    None if it shows nothing: the group is in a rebalance, or the answer is an error.
     """
     if not answer.groups or answer.groups[0].error_code or answer.groups[0].group_state != _STABLE:
         return None

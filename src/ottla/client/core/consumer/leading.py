@@ -1,4 +1,4 @@
-"""What a leader knows: what the group wants, and the partition counts that it was assigned by (SPEC G4, G7, G11)."""
+"""What a leader knows: subscriptions, and partition counts when the group was assigned (SPEC G4, G7, G11)."""
 
 from collections.abc import Mapping
 
@@ -9,41 +9,41 @@ from ottla.wire.messages.sync_group import SyncGroupRequestAssignment
 
 
 class Leading:
-    """Empty in a member that does not lead."""
+    """Empty if this member does not lead the group."""
 
     def __init__(self) -> None:
         self._subscriptions: Mapping[str, Subscription] = {}
-        #: What any member has subscribed to.
+        #: The topics that any member has subscribed to.
         self.topics: frozenset[str] = frozenset()
-        #: Partition counts that the group was assigned by; when metadata says otherwise the leader rejoins.
+        #: The partition counts that the assignment was made from. If metadata has others, the leader joins again.
         self._counts: Mapping[str, int] | None = None
 
     def begin(self, subscriptions: Mapping[str, Subscription]) -> None:
-        """This member was elected, or has come back as the leader that it was."""
+        """This member leads: it was elected, or it was the leader before its restart and still is."""
         self._subscriptions = subscriptions
         self.topics = frozenset(topic for said in subscriptions.values() for topic in said.topics)
         self._counts = None
 
     def forget(self) -> None:
-        """It leads no more."""
+        """This member does not lead any more."""
         self.begin({})
 
     def divide(self, assignor: Assignor, snapshot: ClusterSnapshot) -> tuple[SyncGroupRequestAssignment, ...]:
-        """Everybody's assignment. Raises AssignorError."""
+        """The assignments of all members. Raises AssignorError."""
         self._counts = self._counts_in(snapshot)
         return assign_all(assignor, snapshot, self._subscriptions)
 
     def came_back(self, snapshot: ClusterSnapshot) -> None:
-        """A static leader that did not divide: as long as nothing better is known, as Apache Kafka's clients do, it
-        takes it that the group was assigned by what is there now (KIP-814)."""
+        """A static leader has come back, and has not divided the partitions. Until it knows more, it assumes, as Apache
+        Kafka's clients do, that the assignment was made from the current partition counts (KIP-814)."""
         self._counts = self._counts_in(snapshot)
 
     def assigned_by(self, counts: Mapping[str, int]) -> None:
-        """The group's assignment shows by what it was made."""
+        """The group's assignment shows the partition counts that it was made from."""
         self._counts = counts
 
     def is_outdated(self, snapshot: ClusterSnapshot) -> bool:
-        """Whether topics have other partitions than were assigned."""
+        """Whether topics have other partition counts than those that the assignment was made from."""
         return self._counts is not None and self._counts != self._counts_in(snapshot)
 
     def _counts_in(self, snapshot: ClusterSnapshot) -> dict[str, int]:

@@ -12,26 +12,26 @@ class Leavers:
         self._calls: list[object] = []
         self._error: Exception | None = None
         self.reason = ""
-        #: Whether the coordinator hears of it.
+        #: Whether the coordinator is told that the member leaves.
         self.told = True
 
     def __bool__(self) -> bool:
         return bool(self._calls)
 
     def add(self, call: object, reason: str, *, told: bool) -> None:
-        """One more waits."""
+        """Another call waits."""
         self._calls.append(call)
         self.reason, self.told = reason, told
 
     def callback_raised(self, error: Exception | None) -> None:
-        """What a callback of the user's raised is raised in the call that leaves, or in poll; what goes on goes on."""
+        """A callback has raised `error`, or nothing. The call that leaves raises it, else poll. Leaving goes on."""
         if error is not None and self._calls:
             self._error = self._error or error
         elif error is not None:
             self._shared.fail(error)
 
     def settle(self) -> None:
-        """It has left."""
+        """The member has left: end the calls that wait."""
         calls, self._calls = self._calls, []
         error, self._error = self._error, None
         for call in calls:

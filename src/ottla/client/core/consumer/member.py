@@ -12,7 +12,7 @@ _FIRST_HEARTBEAT_MS = 50
 
 
 class GroupMember:
-    """Its id and its generation. Each change begins an era of the membership."""
+    """The member's id and generation. Each change begins a new era of the membership."""
 
     def __init__(self, group_id: str, group_instance_id: str | None, eras: Eras) -> None:
         self.group_id = group_id
@@ -21,27 +21,27 @@ class GroupMember:
         self.generation_id = NO_GENERATION
         self.protocol = ""
         self.is_leader = False
-        #: As whom it joined last, for `group_metadata()`. It outlives an expulsion: offsets of a member that was
-        #: expelled must be refused, and nobody's offsets are not (KIP-447).
+        #: The member as it joined last, for `group_metadata()`. An expulsion does not clear it: the coordinator must
+        #: refuse the offsets of an expelled member, and it would not refuse offsets without a member id (KIP-447).
         self.last = self.metadata
         self._eras = eras
 
     @property
     def metadata(self) -> ConsumerGroupMetadata:
-        """What commits carry."""
+        """The member as its commits and heartbeats name it."""
         return ConsumerGroupMetadata(self.group_id, self.generation_id, self.member_id, self.group_instance_id)
 
     @property
     def in_generation(self) -> bool:
-        """Whether the group counts on this member, as far as it knows."""
+        """Whether this member belongs to a generation, as far as it knows."""
         return self.generation_id != NO_GENERATION
 
     def joining(self) -> None:
-        """JoinGroup is sent: what was asked before it is answered for a generation that is over by then."""
+        """JoinGroup is sent. Answers to earlier requests are about a generation that it ends."""
         self._eras.begin()
 
     def named(self, member_id: str) -> None:
-        """The coordinator gave it an id (KIP-394)."""
+        """The coordinator has given this member an id (KIP-394)."""
         self._eras.begin()
         self.member_id = member_id
 
@@ -67,7 +67,7 @@ class GroupMember:
 def heartbeat_pauses_s(interval_ms: int) -> Iterator[float]:
     """Pauses before the heartbeats of a new generation: short at first, then `heartbeat.interval.ms`.
 
-    A group that has just been formed is often joined by others at once; who hears of it early need not be waited for.
+    Other members often join right after a group was formed. A member that hears of it early does not let them wait.
     """
     pause_ms = _FIRST_HEARTBEAT_MS
     while pause_ms < interval_ms:

@@ -1,8 +1,8 @@
-"""This consumer as a member of its group: the automaton of `states`, carried out (SPEC G3–G15).
+"""This consumer as a member of its group. It carries out the automaton of `states` (SPEC G3–G15).
 
-Each event of the coordinator, of the user and of time becomes an input of the automaton (`_move`). What the state that
-it leads to has to do is done at once, or by `advance`, which runs after every event: it sends what is due, and while
-the user is in poll (nobody takes records then) it changes the assignment.
+An event from the coordinator, the user or the clock becomes an input of the automaton (`_move`). The work of the new
+state is done at once, or by `advance`, which runs after every event and sends what is due. While the user waits in
+poll, when nobody takes records, `advance` also changes the assignment.
 """
 
 from collections.abc import Callable
@@ -43,15 +43,15 @@ from ottla.wire.messages.join_group import JoinGroupResponse
 from ottla.wire.messages.sync_group import SyncGroupRequestAssignment, SyncGroupResponse
 
 _LEAVE_TIMEOUT_S = 5.0
-#: Where the member is on its way into a generation: what it hears of the one before means nothing.
+#: In these states the member joins the next generation: answers about the generation before mean nothing.
 _ENTERING = frozenset({State.JOINING, State.LEADING, State.SYNCING})
 
 
 class Membership:
-    """The automaton, with what goes with its states."""
+    """The automaton, and what its states need."""
 
     def __init__(self, shared: Shared, member: GroupMember, commits: Commits, retrack: Callable[[], None]) -> None:
-        """`retrack` is called when other topics matter than before."""
+        """`retrack` is called when metadata of other topics may be needed."""
         self._shared = shared
         self._member = member
         self._retrack = retrack
@@ -64,36 +64,36 @@ class Membership:
         #: Why the next poll has to rejoin; None when it need not.
         self.rejoin_reason: str | None = "the consumer is new"
         self._fenced: FencedInstanceIdError | None = None
-        #: JOINING: when to send JoinGroup; None when it was sent. And before when it is not to be sent at all.
+        #: JOINING: when to send JoinGroup, None when it was sent; and the earliest time for it after an expulsion.
         self._join_at_s: float | None = None
         self._not_before_s = 0.0
         self._assignor: Assignor | None = None
-        #: What SyncGroup has brought; YIELDING, TAKING: whether that has begun.
+        #: The assignment from SyncGroup; whether the work of YIELDING, and that of TAKING, has begun.
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._yields = self._takes = False
-        #: TAKING: the call of `on_assigned` that runs.
+        #: TAKING: the call of `on_assigned` that is due or running.
         self._taking: CallbackTicket | None = None
         self._leavers = Leavers(shared)
-        #: LEAVING: how long to wait for the answer.
+        #: LEAVING: until when to wait for LeaveGroup's answer.
         self._leave_until_s: float | None = None
 
     # what poll asks
 
     @property
     def is_pending(self) -> bool:
-        """Whether poll has to do more than hand out records."""
+        """Whether poll has to do more than return records."""
         pending = self.state is not State.STABLE or self.rejoin_reason is not None
         return pending and self._shared.subscription.by_group
 
     @property
     def holds_back(self) -> bool:
-        """Whether poll must not return records now: they may belong to somebody else soon."""
+        """Whether poll must not return records now, because their partitions may go to another member soon."""
         if not self._shared.subscription.by_group or self.state is State.STABLE:
             return False
         return self._protocol is RebalanceProtocol.EAGER or self.state not in _ENTERING
 
     def poll(self, now_s: float) -> None:
-        """The user polls: begin a rebalance if one is needed."""
+        """The user calls poll: begin a rebalance if one is needed."""
         shared = self._shared
         if not shared.subscription.by_group or shared.watch.exceeded or self._leavers or self._is_calling:
             return
@@ -107,7 +107,7 @@ class Membership:
             self._give_up_before_joining(now_s)
 
     def rejoin(self, reason: str) -> None:
-        """The next poll has to join again."""
+        """Let the next poll join again, for this reason."""
         if self.rejoin_reason is None:
             self.rejoin_reason = reason
             self._shared.wake_poll()
@@ -119,7 +119,7 @@ class Membership:
     # leaving
 
     def leave(self, call: object, reason: str, now_s: float, *, tell: bool = True) -> None:
-        """Give everything back, and `tell` the coordinator, unless the member is static (SPEC G10, G15)."""
+        """Give up all partitions, then leave. `tell` the coordinator, unless the member is static (SPEC G10, G15)."""
         self._leavers.add(call, reason, told=tell)
         self._taking = None
         self._leave_until_s = None
@@ -127,7 +127,7 @@ class Membership:
         self._giving_up.begin(self._shared.positions.assignment, now_s, leaving=True)
 
     def depart(self, call: object, reason: str, now_s: float) -> None:
-        """Leave now; no callback, no commit."""
+        """Leave at once, without a commit and without a callback."""
         self._leavers.add(call, reason, told=True)
         self._giving_up.stop()
         self._taking = None
@@ -141,8 +141,8 @@ class Membership:
         member, shared = self._member, self._shared
         told = tell and bool(member.member_id) and (member.group_instance_id is None or even_static)
         request = leave_request(member, reason)
-        # A static member is still counted on: only with its id can it say that it has, or wants, something else by now.
-        # Without, it would be its own successor, get what it had before, and what it lost would be nobody's.
+        # The group still counts on a static member. If that member joins again with its id, it can want other topics.
+        # Without the id it would count as restarted and get its old assignment, of which it may read only a part.
         self._forget(reason, keep_member_id=not told)
         if told:
             self._leave_until_s = now_s + _LEAVE_TIMEOUT_S
@@ -152,7 +152,7 @@ class Membership:
             self._move(Input.LEFT)
 
     def left(self) -> None:
-        """LeaveGroup was answered, or will not be."""
+        """LeaveGroup was answered, or will get no answer."""
         self._leave_until_s = None
         self._move(Input.LEFT)
 
@@ -164,7 +164,7 @@ class Membership:
     # time
 
     def advance(self, now_s: float) -> float | None:
-        """Do what is due; when to look again."""
+        """Do what is due. Returns when to look again."""
         watch = self._shared.watch
         if self.state is State.LEAVING and self._leave_until_s is not None and now_s >= self._leave_until_s:
             self.left()
@@ -186,12 +186,12 @@ class Membership:
         return min((at_s for at_s in times if at_s is not None), default=None)
 
     def _poll_came_too_late(self, now_s: float) -> None:
-        """The user does not poll: leave, so that others get the partitions (SPEC G9)."""
+        """The user has not polled for too long: leave, so that others get the partitions (SPEC G9)."""
         shared = self._shared
-        allowed_ms = shared.config.max_poll_interval_ms
+        reason = f"no poll() within max.poll.interval.ms ({shared.config.max_poll_interval_ms})"
         shared.watch.exceeded = True
-        shared.say(intents.WARNING, "group %s: no poll() for %d ms, leaving the group", shared.group_id, allowed_ms)
-        self._depart(f"no poll() within max.poll.interval.ms ({allowed_ms})", now_s)
+        shared.say(intents.WARNING, "group %s: %s, so the consumer leaves the group", shared.group_id, reason)
+        self._depart(reason, now_s)
         shared.wake_poll()
 
     # giving up and taking, in the user's poll
@@ -205,12 +205,12 @@ class Membership:
     def _change_assignment(self, now_s: float) -> None:
         if self.state is State.YIELDING and not self._yields:
             self._yields = True
-            # the user may want other topics by now; and a static member gets what it had before its restart
+            # the user may want other topics by now; a static member gets its assignment from before its restart
             wanted = self._shared.subscription.topics
             self._assigned = frozenset(tp for tp in self._assigned if tp.topic in wanted)
             going = self._shared.positions.assignment - self._assigned
             if going:
-                self.rejoin("partitions were given up that others wait for")
+                self.rejoin("partitions were given up, and other members wait for them")
             self._giving_up.begin(going, now_s)
         self._giving_up.advance(now_s)
         if self.state is State.TAKING and not self._takes:
@@ -218,7 +218,7 @@ class Membership:
             self._take()
 
     def _given_up(self, error: Exception | None, now_s: float) -> None:
-        """The partitions that had to go have gone."""
+        """The partitions that had to go have been given up."""
         self._leavers.callback_raised(error)
         before, in_generation = self.state, self._member.in_generation
         if before is State.GIVING_UP and not in_generation and self._shared.positions.assignment:
@@ -252,7 +252,7 @@ class Membership:
         self._shared.wake_poll()
 
     def called(self, ticket: object, error: Exception | None, now_s: float) -> bool:
-        """A callback of the user's has run; says whether it was one of these."""
+        """A callback has run. Returns whether it was one of the membership's."""
         if self._giving_up.called(ticket, error, now_s):
             return True
         if ticket is not self._taking:
@@ -272,7 +272,7 @@ class Membership:
         self._shared.intend(intents.RefreshMetadata(ticket, self._shared.config.request_timeout_ms))
 
     def matched(self, now_s: float) -> None:
-        """Metadata has come that the pattern is matched against."""
+        """Fresh metadata has come, so the topics that match the pattern are known."""
         if self.state is State.JOINING:
             self._join(now_s)
 
@@ -288,7 +288,7 @@ class Membership:
             self._ask_to_wait(Call.JOIN, ApiKey.JOIN_GROUP, request)
 
     def _ask_to_wait(self, call: Call, api: ApiKey, request: tuple[object, ...]) -> None:
-        """Ask what is answered when all other members have asked too."""
+        """Send JoinGroup or SyncGroup. The answers wait for the other members."""
         shared = self._shared
         timeout_ms = rebalance_timeout_ms(shared.config)
         ticket = shared.eras.of_member(call)
@@ -349,7 +349,7 @@ class Membership:
         self._join_at_s = now_s + self._backoff.next_ms() / 1000
 
     def unanswered(self, ticket: Ticket, error: ClientError, now_s: float) -> None:
-        """JoinGroup, SyncGroup or metadata for them has no answer."""
+        """JoinGroup, SyncGroup or the metadata for them got no answer."""
         shared = self._shared
         if ticket.call is Call.LEAD and self.state is not State.LEADING:
             self.lead(now_s)
@@ -362,7 +362,7 @@ class Membership:
     # leading
 
     def lead(self, now_s: float) -> None:
-        """Metadata has come that the leader waited for."""
+        """The metadata that the leader waited for has come."""
         shared = self._shared
         if self.state is State.LEADING and self._assignor is not None:
             try:
@@ -373,27 +373,27 @@ class Membership:
             self._move(Input.DIVIDED)
             self._sync(assignments, now_s)
         elif self.state is not State.RETURNING:
-            # a static leader that came back: what it did not divide itself the coordinator can tell
+            # a static leader that came back: it has not divided the partitions, but the coordinator knows who has which
             self.leading.came_back(shared.snapshot)
             ticket = shared.eras.of_member(Call.DESCRIBE)
             shared.ask_coordinator(ticket, ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest((shared.group_id,)))
 
     def described(self, answer: DescribeGroupsResponse) -> None:
-        """What the others were given shows the partition counts that the group was assigned by."""
+        """The members' assignments show the partition counts that they were made from."""
         counts = counts_assigned_by(answer, self.leading.topics)
         if counts is not None:
             self.leading.assigned_by(counts)
             self.look_at_metadata()
 
     def look_at_metadata(self) -> None:
-        """The leader rejoins when topics have other partitions than were assigned; so the group sees them."""
+        """The leader joins again when topics have other partitions than were assigned, so that the group gets them."""
         if self.state is State.STABLE and self._member.is_leader and self.leading.is_outdated(self._shared.snapshot):
             self.rejoin("topics have other partitions than were assigned")
 
     def _broken(self, error: Exception, now_s: float) -> None:
-        """This member cannot take part, for its assignor's sake: poll raises it, and the others go on without it."""
+        """This member cannot take part in the rebalance: poll raises the error, and the others go on without it."""
         self._shared.fail(error)
-        self._depart(f"it cannot take part: {error}", now_s, even_static=True)
+        self._depart(f"it cannot take part in the rebalance: {error}", now_s, even_static=True)
 
     # syncing
 
@@ -430,11 +430,11 @@ class Membership:
         self._heartbeats.answered(now_s)
 
     def unbeaten(self, error: ClientError, now_s: float) -> None:
-        """A heartbeat has no answer."""
+        """A heartbeat got no answer."""
         self._heartbeats.unanswered(error, now_s)
 
     def heard(self, call: Call, code: ErrorCode, now_s: float) -> bool:
-        """A heartbeat or a commit was refused; says whether that means anything in this state."""
+        """A heartbeat or a commit was refused. Returns whether that says anything about the membership as it is."""
         match meaning_of(call, code):
             case Next.FIND_COORDINATOR:
                 self._shared.find_coordinator()
@@ -454,7 +454,7 @@ class Membership:
         before = self.state
         self._move(Input.EXPELLED)
         heard_s = now_s - self._heartbeats.heard_s
-        text = "group %s: expelled, %s was answered %s; heard of it %.1f s ago"
+        text = "group %s: expelled (%s was answered %s); the last answer to a heartbeat before came %.1f s ago"
         self._shared.say(intents.INFO, text, self._shared.group_id, call.value, code.name, heard_s)
         self._forget(f"{call.value} was answered {code.name}", keep_member_id=code is ErrorCode.ILLEGAL_GENERATION)
         if self.state is State.GIVING_UP and before is not State.GIVING_UP:
@@ -467,18 +467,18 @@ class Membership:
         self._lose(now_s)
 
     def _lose(self, now_s: float) -> None:
-        """Whatever it still has belongs to others by now; then it joins again."""
+        """Give up what is left as lost: it may belong to others by now. JoinGroup follows after a pause."""
         self._not_before_s = now_s + self._backoff.next_ms() / 1000
         self._giving_up.begin(self._shared.positions.assignment, now_s, leaving=bool(self._leavers))
 
     def _refused(self, error: ClientError) -> None:
-        """The coordinator's answer, or the lack of one, is final: poll raises it."""
+        """The error is final: poll raises it."""
         if isinstance(error, FencedInstanceIdError):
             self._fenced = error
             self._move(Input.FENCED)
         else:
             self._move(Input.REFUSED)
-        self._forget("the last attempt failed")
+        self._forget("the last attempt to join failed")
         self._shared.fail(error)
 
     def _forget(self, reason: str, *, keep_member_id: bool = False) -> None:
@@ -489,10 +489,10 @@ class Membership:
         self.rejoin_reason = reason
 
     def _move(self, what: Input) -> bool:
-        """An input of the automaton; says whether the state takes it."""
+        """Give `what` to the automaton. Returns whether the state takes it."""
         target = next_state(self.state, what)
         if target is None:
-            self._shared.say(intents.DEBUG, "group %s: %s in %s", self._shared.group_id, what, self.state)
+            self._shared.say(intents.DEBUG, "group %s: %s is refused in %s", self._shared.group_id, what, self.state)
             return False
         if target is State.OUT and self.state is not target:
             self._shared.wake_poll()  # the next join is poll's to begin

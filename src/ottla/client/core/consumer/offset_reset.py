@@ -1,4 +1,4 @@
-"""What a consumer says of a position that it replaced."""
+"""What a consumer tells its user of a position that it has replaced."""
 
 from typing import NamedTuple
 
@@ -15,19 +15,19 @@ class OffsetReset(NamedTuple):
 
     @property
     def skipped(self) -> int:
-        """How many offsets were jumped over; 0 when the position was beyond the end, and reading went back."""
+        """How many offsets are skipped; 0 if the position was beyond the end, because reading then goes back."""
         return max(0, self.after - self.before) if self.before >= 0 else 0
 
     def __str__(self) -> str:
         if self.before < 0:
             return f"{self.partition}: reading begins at offset {self.after}"
-        # whatever the policy: only what is before the start moves on, and only what is beyond the end goes back
+        # from before the start of the log reading can only go on, from beyond its end only go back, by any policy
         if self.after > self.before:
             return (
                 f"{self.partition}: offset {self.before} is not in the log any more, reading goes on at {self.after}: "
                 f"{self.skipped} offsets are skipped"
             )
         return (
-            f"{self.partition}: offset {self.before} is beyond the end of the log (it was cut, the topic was made "
-            f"anew, or the offset was never there), reading goes on at {self.after}"
+            f"{self.partition}: offset {self.before} is beyond the end of the log (it was cut, the topic was "
+            f"created again, or the offset was never there), reading goes on at {self.after}"
         )

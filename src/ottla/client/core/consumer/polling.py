@@ -1,6 +1,6 @@
 """Whether the user polls in time (`max.poll.interval.ms`).
 
-The user's thread writes `last_s` when it calls poll and needs no lock for that; everything else belongs to the loop.
+The user's thread writes `last_s` when it calls poll. It needs no lock for that. Everything else belongs to the loop.
 """
 
 
@@ -12,11 +12,11 @@ class PollWatch:
         self.last_s = 0.0
         #: The user waits in poll: nobody takes records, so the assignment may change.
         self.in_poll = False
-        #: No poll came in time, and the user has not been told.
+        #: No poll came in time, and the user has not been told yet.
         self.exceeded = False
 
     def polled(self, now_s: float) -> int | None:
-        """The user calls poll. How many ms it stayed away, once after that was too long; else None."""
+        """The user calls poll. If it comes too late, returns once how many ms it has taken; otherwise None."""
         took_s, self.last_s = now_s - self.last_s, now_s
         if self.exceeded:
             self.exceeded = False
@@ -24,5 +24,5 @@ class PollWatch:
         return None
 
     def deadline_s(self, now_s: float) -> float:
-        """When the next poll is due at the latest; it moves on while the user waits in one."""
+        """The latest time for the next poll. It moves on while the user waits in a poll."""
         return (now_s if self.in_poll else self.last_s) + self.interval_s

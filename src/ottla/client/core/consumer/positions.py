@@ -1,9 +1,9 @@
-"""Where a consumer stands in each of its partitions.
+"""Where a consumer is in each of its partitions.
 
-Two threads look at a `PartitionState`: the loop fetches ahead, the user's thread takes what was fetched. Each number
-is written by one of them only (`added_*` by the loop, `taken_*` and `position` by the taker while there is something to
-take), so nothing needs a lock. `version` changes whenever what was fetched before is void (a seek, a reset). With
-`assignment`, the number of the assignment in which the partition came, it is the partition's era (`era`).
+Two threads use a `PartitionState`: the loop fetches ahead, the user's thread takes what was fetched. Only one of them
+writes each number, so nothing needs a lock: the loop writes `added_*`, the user's thread writes `taken_*`, and also
+`position` while there is something to take. `version` changes whenever earlier fetches become void (a seek, a reset).
+With `assignment`, the number of the assignment in which the partition came, it is the partition's era (`era`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -47,29 +47,29 @@ class PartitionState:
     def __init__(self, tp: TopicPartition, assignment: int = 0) -> None:
         self.tp = tp
         self.assignment = assignment
-        #: Offset of the next record the user gets; NO_POSITION until it is known.
+        #: Offset of the next record that the user gets; NO_POSITION until it is known.
         self.position = NO_POSITION
-        #: Leader epoch of the last record the user got, or of the committed offset.
+        #: Leader epoch of the last record that the user got, or of the committed offset.
         self.position_epoch = UNKNOWN_EPOCH
-        #: Position and epoch behind what a `for` loop has got of the last poll; None when it has got everything.
+        #: Position and epoch after the last record that a `for` loop has got; None if it has got all of the last poll.
         self.got: tuple[int, int] | None = None
-        #: Offset of the next fetch; ahead of `position` by what is buffered.
+        #: Offset of the next fetch. It is ahead of `position` by what is in the buffer.
         self.fetch_offset = NO_POSITION
         #: Leader epoch at which the position was last found to be in the log.
         self.leader_epoch = UNKNOWN_EPOCH
-        #: The leader has changed: whether the log still holds the position has to be asked.
+        #: The leader has changed: whether the log still holds the position must be checked (`validation`).
         self.validate = False
-        #: Since when metadata has been older than the position; None when it is not known to be.
+        #: Since when metadata has had an older epoch than the position; None if it has not, or nobody has looked.
         self.old_since_s: float | None = None
-        #: A position has to be looked up by this time (or LATEST_ / SpecialTimestamp.EARLIEST); None when not.
+        #: The time by which a position must be looked up (or a SpecialTimestamp); None if it need not.
         self.reset_to_ms: int | None = None
-        #: Somebody is being asked about the position; nobody else need be.
+        #: A request about the position is on its way.
         self.looked_up = False
         #: The position that was out of range, while another one is looked for.
         self.lost_at = NO_POSITION
         self.retry_at_s = 0.0
         self.paused = False
-        #: What was stored last ends in an error: nothing is fetched until that was told.
+        #: The last stored fetch ends in an error: nothing is fetched until poll has raised it.
         self.halted = False
         self.version = 0
         self.high_watermark = -1
@@ -90,11 +90,11 @@ class PartitionState:
 
     @property
     def next_offset(self) -> int:
-        """The position as the user sees it: behind what it has got."""
+        """The position as the user sees it: after the last record that the user has got."""
         return self.position if self.got is None else self.got[0]
 
     def seek(self, offset: int, epoch: int = UNKNOWN_EPOCH) -> None:
-        """Go on at `offset`; what was fetched is void."""
+        """Go on at `offset`. Earlier fetches become void."""
         self.version += 1
         self.got = None
         self.position = self.fetch_offset = offset
@@ -110,12 +110,12 @@ class PartitionState:
         self.added_bytes = self.taken_bytes = 0
 
     def seek_to_time(self, timestamp_ms: int) -> None:
-        """Have a position looked up."""
+        """Go on at the first record from this time on. Its offset has to be looked up."""
         self.seek(NO_POSITION)
         self.reset_to_ms = timestamp_ms
 
     def committable(self) -> OffsetAndMetadata | None:
-        """The position as it would be committed: behind what the user has got."""
+        """The position to commit: after the last record that the user has got."""
         offset, epoch = self.got or (self.position, self.position_epoch)
         return None if offset == NO_POSITION else OffsetAndMetadata(offset, "", epoch)
 
@@ -134,7 +134,7 @@ class Positions:
         return len(self._states)
 
     def get(self, tp: TopicPartition) -> PartitionState | None:
-        """The state of `tp` when it is assigned."""
+        """The state of `tp`; None if it is not assigned."""
         return self._states.get(tp)
 
     @property
@@ -143,7 +143,7 @@ class Positions:
         return frozenset(self._states)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Have exactly these; those that stay keep where they are, what was fetched of the others is void."""
+        """Assign exactly these. Partitions that stay keep their positions. Fetches of those that go become void."""
         before = self._states
         self._assignments += 1
         self._states = {tp: before.get(tp) or PartitionState(tp, self._assignments) for tp in partitions}

@@ -1,8 +1,8 @@
-"""Finds positions: where to start, and where to go on after one was lost (SPEC O5).
+"""Finds positions: where to begin, and where to go on after a position was lost (SPEC O5).
 
-A partition without a position is looked up in this order: what its group has committed, else the time that
-`auto.offset.reset` names, else that time's offset in the log. One request a leader at a time, in the partitions' eras;
-`looked_up` says that somebody is being asked. Fetching leaves a partition alone that has no position.
+A new partition begins at the offset that its group has committed. If there is none, or if the position is not in the
+log, `auto.offset.reset` names a time, and the leader is asked for the offset of this time. Requests are asked in the
+eras of their partitions. `looked_up` says that a request is on its way. A partition without a position is not fetched.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -37,37 +37,37 @@ _BY_DURATION = "by_duration:"
 
 
 class Resets:
-    """The positions that are not known."""
+    """Looks up the positions that are not known."""
 
     def __init__(self, shared: Shared, on_reset: Callable[[OffsetReset], object] | None) -> None:
         self._shared = shared
         self._on_reset = on_reset
         self._asking = Asking(shared)
-        #: A fault that will not go by itself was told: the next poll looks again, and tells it again.
+        #: A final error was found: nothing is asked until the next poll, which raises it and begins again.
         self._given_up = False
 
     def look_again(self) -> None:
-        """The user polls, or has said where to go on."""
+        """The user polls, or has set positions: ask again, also after a final error."""
         self._given_up = False
 
     def out_of_range(self, state: PartitionState, now_s: float) -> None:
-        """The broker does not have the position any more, or not yet."""
+        """The position is before the start of the log, or beyond its end."""
         config = self._shared.config
         if config.auto_offset_reset == "none":
-            # asked again, and told again, until the user seeks
+            # fetch again after a pause, and raise this again, until the user seeks
             state.retry_at_s = now_s + config.retry_backoff_max_ms / 1000
             self._shared.fail(
                 OffsetOutOfRangeError(
                     ErrorCode.OFFSET_OUT_OF_RANGE,
                     f"{state.tp}: offset {state.position} is before the start of the log or beyond its end, and "
-                    "auto.offset.reset is none: seek() to where reading shall go on",
+                    "auto.offset.reset is none: call seek() to say where to go on",
                 )
             )
             return
         self._by_policy([state], now_s)
 
     def advance(self, now_s: float) -> float | None:
-        """Ask for what is not known; when to do it again."""
+        """Ask for the positions that are not known. Returns when to look again."""
         missing = [s for s in self._shared.positions if s.position == NO_POSITION and not s.looked_up]
         if not missing or self._given_up:
             return None
@@ -122,7 +122,8 @@ class Resets:
             return
         if self._shared.config.auto_offset_reset == "none":
             names = ", ".join(str(s.tp) for s in states)
-            self._fail(NoOffsetForPartitionError(f"no committed offset for {names}, and auto.offset.reset is none"))
+            text = f"no committed offset for {names}, and auto.offset.reset is none: call seek() to say where to begin"
+            self._fail(NoOffsetForPartitionError(text))
         else:
             self._by_policy(states, now_s)
 
@@ -133,7 +134,7 @@ class Resets:
             self.clock_read({s.tp: s for s in states}, 0, now_s)
 
     def clock_read(self, states: Mapping[TopicPartition, PartitionState], now_ms: int, now_s: float) -> None:
-        """The policy's time, now that it is known when it is."""
+        """The time of day is known (0 if it is not needed): set the time that `auto.offset.reset` names."""
         when = reset_time(self._shared.config.auto_offset_reset, now_ms)
         for state in states.values():
             lost_at = state.position
@@ -156,7 +157,7 @@ class Resets:
             shared.ask_leader(ticket, Broker(leader), ApiKey.LIST_OFFSETS, request, timeout_ms)
 
     def _leaderless(self, states: Iterable[PartitionState], now_s: float) -> None:
-        """Metadata does not say who leads: as yet, or because this client may not know."""
+        """Metadata names no leader: there is none yet, or this client is not allowed to know."""
         for state in states:
             code = self._shared.snapshot.topic_errors.get(state.tp.topic, ErrorCode.LEADER_NOT_AVAILABLE)
             if meaning_of(Call.LIST, code) is Next.FAIL:
@@ -173,7 +174,7 @@ class Resets:
         for state, p in self._asking.each(states, answers, now_s):
             if p.error_code:
                 self._refused(Call.LIST, p.error_code, str(state.tp), now_s)
-            elif p.offset < 0:  # nothing was written since that time
+            elif p.offset < 0:  # there is no record from that time or later
                 lost_at = state.lost_at
                 state.seek_to_time(SpecialTimestamp.LATEST)
                 state.lost_at = lost_at
@@ -198,7 +199,7 @@ class Resets:
         """The coordinator, or a leader, has not answered."""
         self._asking.over(states)
         self._failed(error, now_s)
-        self._shared.say(intents.DEBUG, "positions could not be found: %s", error)
+        self._shared.say(intents.DEBUG, "positions could not be looked up: %s", error)
 
     def _refused(self, call: Call, error_code: int, what: str, now_s: float) -> None:
         code = code_of(error_code)

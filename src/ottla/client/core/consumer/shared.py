@@ -1,4 +1,4 @@
-"""What all parts of the consumer's core look at, and how they ask."""
+"""What all parts of the consumer's core share: state, and the ways to send requests."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,15 +20,15 @@ from ottla.client.core.intents import Coordinator, CoordinatorKind
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.wire.apis import ApiKey
 
-#: The ticket of a call into the user's code that nothing waits for.
+#: The ticket of a user's callback when no part of the core waits for its end.
 NOBODY_WAITS = None
-#: What changes the group. When the member is another one by now, it must not leave late: a JoinGroup would bring a
-#: member into the group that has left it, or take a static one's place from itself.
+#: Requests that change the group. When the member has changed, they must not be sent any more: a late JoinGroup would
+#: bring a member into the group that has left it, or fence the static member that this consumer is now.
 _CHANGE_THE_GROUP = frozenset({Call.JOIN, Call.SYNC, Call.LEAVE})
 
 
 class Shared:
-    """The state that is nobody's alone, and the way to the intents."""
+    """The state that several parts use, and methods that make intents."""
 
     def __init__(
         self,
@@ -53,29 +53,29 @@ class Shared:
         self.connections = Connections()
         self._refresh_at_s: float | None = None
         self._refreshed_s = -1.0
-        #: Requests that change the group and have no answer yet.
+        #: Tickets of the requests that change the group and have no answer yet.
         self._changing: list[Ticket] = []
 
     @property
     def group_id(self) -> str:
-        """`group.id`, where it is known that there is one."""
+        """`group.id`, for code that runs only if there is one."""
         return self.config.group_id or ""
 
     def backoff(self) -> Backoff:
-        """`retry.backoff.ms` to `retry.backoff.max.ms`."""
+        """A back-off from `retry.backoff.ms` to `retry.backoff.max.ms`."""
         return Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms, self.rng)
 
     def fail(self, error: Exception) -> None:
-        """Have poll raise `error`."""
+        """Let poll raise `error`."""
         self.failures.add(error)
         self.wake_poll()
 
     def wake_poll(self) -> None:
-        """Have poll look."""
+        """Wake poll, so that it looks again."""
         self.intend(WakePoll())
 
     def call_user(self, ticket: Any, function: Callable[..., object], *arguments: Any) -> None:
-        """Have the user's poll call `function`."""
+        """Let the user's poll call `function`."""
         self.intend(CallUser(ticket, function, arguments))
 
     # asking
@@ -102,7 +102,7 @@ class Shared:
         self._changing = [other for other in self._changing if other is not ticket]
 
     def give_up_old(self) -> None:
-        """Give up what was asked as another member, so that it does not come behind what is asked now."""
+        """Give up requests of an older era that change the group, so that none is sent after a newer one."""
         for ticket in [ticket for ticket in self._changing if not self.eras.holds(ticket)]:
             self.heard(ticket)
             self.intend(intents.GiveUp(ticket))
@@ -110,23 +110,23 @@ class Shared:
     def ask_leader(
         self, ticket: Ticket, broker: intents.Broker, api: ApiKey, message: tuple[Any, ...], timeout_ms: float
     ) -> None:
-        """Ask a broker, as soon as it is connected."""
+        """Send a request to a broker, as soon as it is connected."""
         for intent in self.connections.ask(broker, intents.Ask(ticket, broker, api, message, timeout_ms)):
             self.intend(intent)
 
     def find_coordinator(self) -> None:
-        """It has moved."""
+        """Find the coordinator again before the next request: it may have moved."""
         self.intend(intents.ForgetCoordinator(CoordinatorKind.GROUP, self.group_id))
 
     # metadata
 
     def refresh(self, now_s: float) -> None:
-        """Have metadata asked for soon, but not more often than `retry.backoff.ms`."""
+        """Ask for metadata soon, but at most once in `retry.backoff.ms`."""
         if self._refresh_at_s is None:
             self._refresh_at_s = max(now_s, self._refreshed_s + self.config.retry_backoff_ms / 1000)
 
     def advance(self, now_s: float) -> float | None:
-        """Ask for the metadata that somebody wants, if it is time; when it will be."""
+        """Ask for metadata if that is due. Returns when it will be."""
         if self._refresh_at_s is not None and now_s >= self._refresh_at_s:
             self._refresh_at_s = None
             self._refreshed_s = now_s

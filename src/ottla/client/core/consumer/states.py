@@ -1,10 +1,10 @@
 """The automaton of a consumer's membership in its group: states, inputs, and one table (SPEC G3–G15, classic protocol).
 
-Each state waits for one thing. What changes the assignment (GIVING_UP, YIELDING, TAKING, RETURNING) happens inside the
-user's poll, or in the call that leaves; everything else goes on between two polls too.
+Each state waits for one thing. The steps that change the assignment (GIVING_UP, YIELDING, TAKING, RETURNING) happen
+inside the user's poll, or in the user's call that leaves. All other steps also happen between two polls.
 
-An input that a state does not list is refused: the state stays as it is, and nothing is done. One that may come in a
-state but means nothing there stands in the table with the state itself as its target.
+A state refuses an input that it does not list: it does not change, and nothing is done. An input that can come in a
+state but has no effect there is in the table, with the state itself as its target.
 """
 
 from collections.abc import Mapping
@@ -12,73 +12,76 @@ from enum import Enum
 
 
 class State(Enum):
-    """Where the member stands, and what it waits for."""
+    """Where the member is, and what it waits for."""
 
-    #: Not in the group; the next poll joins.
+    #: Not in the group. The next poll joins.
     OUT = "Out"
-    #: Before JoinGroup: commits, then `on_revoked` or `on_lost` in the user's poll.
+    #: Before JoinGroup: positions are committed, then the user's poll calls `on_revoked` or `on_lost`.
     GIVING_UP = "GivingUp"
-    #: For JoinGroup's answer, or for the pause before the next one.
+    #: Waits for JoinGroup's answer, or for the end of the pause before the next JoinGroup.
     JOINING = "Joining"
-    #: The leader: for fresh metadata to divide.
+    #: The leader waits for fresh metadata, to divide the partitions.
     LEADING = "Leading"
-    #: For SyncGroup's answer.
+    #: Waits for SyncGroup's answer.
     SYNCING = "Syncing"
-    #: The assignment has come: what goes to others is committed, and `on_revoked` called in the user's poll.
+    #: The assignment has come. What goes to other members is committed, then the user's poll calls `on_revoked`.
     YIELDING = "Yielding"
-    #: `on_assigned` is called in the user's poll.
+    #: The user's poll calls `on_assigned`.
     TAKING = "Taking"
     #: A member with an assignment.
     STABLE = "Stable"
-    #: The user leaves: everything is committed and given back in the call that leaves.
+    #: The user leaves: positions are committed and all partitions given up, in the user's call.
     RETURNING = "Returning"
-    #: For LeaveGroup's answer.
+    #: Waits for LeaveGroup's answer.
     LEAVING = "Leaving"
-    #: Another consumer has this one's `group.instance.id`: joining again would take it back, and so on for ever.
+    #: Another consumer uses this one's `group.instance.id`. If this one joined again, the two would fence each other
+    #: for ever.
     FENCED = "Fenced"
 
 
 class Input(Enum):
     """What has happened."""
 
-    #: poll begins a rebalance.
+    #: poll has begun a rebalance.
     REBALANCE = "rebalance"
-    #: The partitions that had to go are given up.
+    #: The partitions that had to go have been given up.
     GIVEN_UP = "given up"
-    #: JoinGroup was answered, and somebody else leads.
+    #: JoinGroup was answered, and this member does not divide the partitions.
     JOINED = "joined"
-    #: JoinGroup was answered, and this member divides.
+    #: JoinGroup was answered, and this member, the leader, divides the partitions.
     ELECTED = "elected"
     #: The leader has divided the partitions.
     DIVIDED = "divided"
     #: SyncGroup was answered with an assignment.
     SYNCED = "synced"
-    #: JoinGroup, SyncGroup or the leader's metadata has failed, or was answered: join again.
+    #: JoinGroup has to be sent again: it, SyncGroup or the leader's metadata has failed, or an answer says so.
     AGAIN = "again"
-    #: The user knows of the new partitions.
+    #: The user has been told of the new partitions.
     TAKEN = "taken"
-    #: JoinGroup or SyncGroup was answered that the group goes on without this member.
+    #: The answer to JoinGroup or SyncGroup says that the group goes on without this member.
     DROPPED = "dropped"
-    #: A heartbeat or a commit was answered so.
+    #: The answer to a heartbeat or a commit says the same.
     EXPELLED = "expelled"
-    #: At the end of a callback: the member was expelled meanwhile.
+    #: Partitions were given up or taken over, and the member was expelled meanwhile.
     CUT_OFF = "cut off"
-    #: An answer that poll raises, and that the member cannot go on after.
+    #: A final error: the member cannot go on, and poll raises the error.
     REFUSED = "refused"
-    #: FENCED_INSTANCE_ID.
+    #: An answer was FENCED_INSTANCE_ID.
     FENCED = "fenced"
-    #: The user unsubscribes or closes.
+    #: The user calls unsubscribe() or close().
     LEAVE = "leave"
-    #: It leaves at once, and asks nobody: no poll for too long, an assignor that fails, a client that was not closed.
+    #: The member leaves at once, without a commit or a callback: the user did not poll for too long, an assignor has
+    #: failed, or nobody closed the client.
     DEPART = "depart"
-    #: LeaveGroup was answered, or was not in time, or there was nothing to leave.
+    #: LeaveGroup was answered, or not in time. Or the coordinator need not be told.
     LEFT = "left"
 
 
 _S, _I = State, Input
-#: From everywhere.
+#: Possible in every state.
 _ENDS = {_I.LEAVE: _S.RETURNING, _I.DEPART: _S.LEAVING, _I.FENCED: _S.FENCED}
-#: A callback that has begun is seen to its end: the partitions that it names are gone for the user.
+#: A step that may have called the user is finished first, because the user knows of its partitions. So an expulsion
+#: changes the state only at its end (CUT_OFF).
 _IN_CALLBACK = _ENDS | {_I.CUT_OFF: _S.OUT, _I.REFUSED: _S.OUT}
 TRANSITIONS: Mapping[State, Mapping[Input, State]] = {
     _S.OUT: _ENDS | {_I.REBALANCE: _S.GIVING_UP, _I.EXPELLED: _S.OUT, _I.GIVEN_UP: _S.OUT, _I.TAKEN: _S.OUT},
@@ -89,7 +92,7 @@ TRANSITIONS: Mapping[State, Mapping[Input, State]] = {
         _I.ELECTED: _S.LEADING,
         _I.AGAIN: _S.JOINING,
         _I.DROPPED: _S.GIVING_UP,
-        _I.EXPELLED: _S.JOINING,  # JoinGroup's own answer is newer
+        _I.EXPELLED: _S.JOINING,  # the answer to JoinGroup will be newer
         _I.REFUSED: _S.OUT,
     },
     _S.LEADING: _ENDS
@@ -131,12 +134,12 @@ TRANSITIONS: Mapping[State, Mapping[Input, State]] = {
 
 
 def next_state(state: State, what: Input) -> State | None:
-    """Where `what` leads from `state`; None when it is refused."""
+    """The state that `what` leads to from `state`; None if `state` refuses it."""
     return TRANSITIONS[state].get(what)
 
 
 def diagram() -> str:
-    """The table as a Mermaid diagram, without what leads back to the state itself."""
+    """The table as a Mermaid diagram, without the inputs that do not change the state."""
     lines = ["stateDiagram-v2", f"    [*] --> {State.OUT.value}", '    state "every state" as Every']
     lines += [f"    Every --> {target.value} : {what.value}" for what, target in _ENDS.items()]
     for source, inputs in TRANSITIONS.items():

@@ -1,4 +1,4 @@
-"""What a consumer wants to read: topics by name, by pattern, or partitions by hand. Only one of the three at a time."""
+"""What a consumer reads: topics by name, topics by pattern, or partitions by hand; one of the three at a time."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -8,7 +8,7 @@ from ottla.base.types import TopicPartition
 from ottla.client.core.metadata import ClusterSnapshot, checked_topic
 from ottla.client.errors import IllegalStateError
 
-#: Hears of partitions that come or go; may be a coroutine function in asyncio.
+#: Called with the partitions that come or go. In asyncio it may be a coroutine function.
 RebalanceCallback = Callable[[list[TopicPartition]], object]
 
 
@@ -38,16 +38,16 @@ class Subscription:
         return self.kind in (Kind.TOPICS, Kind.PATTERN)
 
     def subscribe(self, wanted: Iterable[str] | re.Pattern[str]) -> None:
-        """Read topics, or whatever topics match; replaces what was subscribed. Raises IllegalStateError."""
+        """Read these topics, or all that match. Replaces the subscription before. Raises IllegalStateError."""
         if self.kind is Kind.BY_HAND:
             raise IllegalStateError("partitions were assigned by hand: call unsubscribe() before subscribe()")
         if isinstance(wanted, re.Pattern):
             if not isinstance(wanted.pattern, str):
-                raise TypeError(f"topics have names of type str, which {wanted!r} cannot match")
+                raise TypeError(f"{wanted!r} matches bytes, but names of topics are str: compile it from a str")
             self.kind, self.pattern, self.topics = Kind.PATTERN, wanted, frozenset()
             return
         if isinstance(wanted, str):
-            raise TypeError("subscribe() takes a list of topics, or a compiled pattern; not a str")
+            raise TypeError(f"subscribe() takes a list of topics or a compiled pattern, not a str: write [{wanted!r}]")
         topics = frozenset(checked_topic(topic) for topic in wanted)
         self.kind, self.pattern, self.topics = Kind.TOPICS, None, topics
 
@@ -62,7 +62,7 @@ class Subscription:
         self.__init__()  # type: ignore[misc]
 
     def match(self, snapshot: ClusterSnapshot, *, exclude_internal: bool) -> bool:
-        """Take up the topics that match the pattern now; says whether they have changed."""
+        """Subscribe to the topics that match the pattern now. Returns whether they have changed."""
         if self.pattern is None:
             return False
         matched = frozenset(

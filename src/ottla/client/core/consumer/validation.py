@@ -1,7 +1,7 @@
-"""Leader epochs (KIP-320): after a change of leaders, whether the log still holds what was read (SPEC C5).
+"""Leader epochs (KIP-320): after a change of leaders, checks whether the log still holds what was read (SPEC C5).
 
-The new leader is asked where the epoch of the last record ends. Before the position means that the log was cut. It is
-asked when everything that was fetched is taken: the position stands still then, and nobody but this core moves it.
+The new leader is asked where the epoch of the last record ends. If that is before the position, the log was cut. The
+request waits until the user has taken everything that was fetched: only then does the position stay where it is.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,12 +25,14 @@ from ottla.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 
-_CUT = "the log was cut at offset %d, of what was read offsets %d to %d are gone"
-_ANOTHER_LOG = "the leader knows nothing of epoch %d, in which offset %d was read: the log was cut, or made anew"
+_CUT = "the log was cut at offset %d: offsets %d to %d, which were read before, are gone"
+_ANOTHER_LOG = (
+    "the leader does not know epoch %d, in which offset %d was read: the log was cut, or the topic was created again"
+)
 
 
 class Validation:
-    """The positions that are doubtful. Fetching leaves them alone until they are not."""
+    """Checks positions that may be wrong (`validate`). A partition is not fetched until its check is over."""
 
     def __init__(
         self,
@@ -38,16 +40,16 @@ class Validation:
         happened: Callable[[OffsetReset], None],
         reset: Callable[[PartitionState, float], None],
     ) -> None:
-        """`happened` is told of positions that were replaced; `reset` replaces one as `auto.offset.reset` says."""
+        """`happened` is called with positions that were replaced; `reset` replaces one as `auto.offset.reset` says."""
         self._shared = shared
         self._happened = happened
         self._reset = reset
         self._asking = Asking(shared)
-        #: Something that was fetched of a doubtful partition is to be taken first.
+        #: A check waits until the user has taken what was fetched of its partition.
         self.waits_for_taker = False
 
     def metadata(self) -> None:
-        """Leaders may have changed."""
+        """There is new metadata: leaders may have changed."""
         for state in self._shared.positions:
             epoch = self._shared.snapshot.leader_epoch(state.tp)
             if state.leader_epoch not in (UNKNOWN_EPOCH, epoch) and state.position_epoch != UNKNOWN_EPOCH:
@@ -55,7 +57,7 @@ class Validation:
             state.leader_epoch = epoch
 
     def advance(self, now_s: float) -> float | None:
-        """Ask for what is doubtful; when to do it again."""
+        """Ask about positions that must be checked. Returns when to look again."""
         doubtful: list[PartitionState] = []
         times: list[float] = []
         self.waits_for_taker = False
@@ -83,10 +85,10 @@ class Validation:
         return min(times, default=None)
 
     def _old_until_s(self, state: PartitionState, now_s: float) -> float | None:
-        """Until when metadata counts as out of date, because the position is of a later epoch; None when it does not.
+        """Until when metadata counts as out of date, because the position is of a later epoch; None if it does not.
 
-        Its leader leads no more, but may not know that yet. It would say that the log ends before the position. What
-        metadata says for longer than a request may take is true: then the topic was made anew.
+        The leader in such metadata does not lead any more, but may not know that yet. It would say that the log ends
+        before the position. What metadata says for longer than a request may take is true: the topic was created again.
         """
         if not UNKNOWN_EPOCH < self._shared.snapshot.leader_epoch(state.tp) < state.position_epoch:
             return None
@@ -121,7 +123,7 @@ class Validation:
         answers = ((TopicPartition(topic.topic, p.partition), p) for topic in answer.topics for p in topic.partitions)
         for state, p in self._asking.each(states, answers, now_s):
             if ticket.about[state.tp] != state.leader_epoch:
-                continue  # somebody else leads by now, and is asked next
+                continue  # there is another leader by now, which is asked next
             if p.error_code:
                 self._refused(state, p.error_code, now_s)
             elif p.end_offset < 0 or p.leader_epoch < 0:
@@ -146,7 +148,7 @@ class Validation:
     def _another_log(self, state: PartitionState, now_s: float) -> None:
         what = _ANOTHER_LOG % (state.position_epoch, state.position - 1)
         if self._shared.config.auto_offset_reset == "none":
-            self._tell_again(f"{state.tp}: {what}, seek() to go on", now_s)
+            self._tell_again(f"{state.tp}: {what}. Call seek() to say where to go on", now_s)
             return
         self._shared.say(intents.WARNING, "%s: %s", state.tp, what)
         self._reset(state, now_s)
@@ -155,13 +157,13 @@ class Validation:
         before = state.position
         what = _CUT % (end_offset, end_offset, before - 1)
         if self._shared.config.auto_offset_reset == "none":
-            self._tell_again(f"{state.tp}: {what}, seek() to go on", now_s)
+            self._tell_again(f"{state.tp}: {what}. Call seek() to say where to go on", now_s)
             return
         self._shared.say(intents.WARNING, "%s: %s; reading goes on there", state.tp, what)
         state.seek(end_offset)
         self._happened(OffsetReset(state.tp, before, end_offset))
 
     def _tell_again(self, said: str, now_s: float) -> None:
-        """Asked again, and told again, until the user seeks: what follows in the log is not what followed before."""
+        """Ask again after a pause, and raise this again, until the user seeks: the log has other records there now."""
         self._asking.pause(now_s, self._shared.config.retry_backoff_max_ms)
         self._shared.fail(LogTruncatedError(said))
