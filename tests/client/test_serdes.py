@@ -23,7 +23,7 @@ def test_c2_serializers_are_callables_objects_or_classes() -> None:
 
 
 def test_c2_what_cannot_be_serialized_names_the_topic() -> None:
-    with pytest.raises(SerializationError, match=r"topic t: the value is a str, without a value\.serializer"):
+    with pytest.raises(SerializationError, match=r"topic t: the value is a str: configure a value\.serializer"):
         serialize(None, "t", "value", "text")
     with pytest.raises(SerializationError, match="topic t: the key could not be serialized"):
         serialize(serializer("key.serializer", Upper), "t", "key", 5)

@@ -2,8 +2,8 @@
 
     Producer({..., "value.serializer": lambda topic, data: json.dumps(data).encode()})
 
-Both are called with the topic and the datum. What they raise becomes a SerializationError that names topic, and for a
-record that was read its partition and offset.
+Both are called with the topic and the datum. Whatever they raise becomes a SerializationError. It names the topic, and
+for a record that was read also its partition and offset.
 """
 
 from collections.abc import Callable
@@ -17,12 +17,12 @@ Deserializer = Callable[[str, bytes | None], Any]
 
 
 def serializer(key: str, given: object) -> Serializer | None:
-    """The serializer configured under `key`; None when records come as bytes."""
+    """The serializer configured under `key`; None if the user gives bytes."""
     return _callable(key, given, "serialize")
 
 
 def deserializer(key: str, given: object) -> Deserializer | None:
-    """The deserializer configured under `key`; None when bytes are wanted."""
+    """The deserializer configured under `key`; None if the user wants bytes."""
     return _callable(key, given, "deserialize")
 
 
@@ -44,7 +44,7 @@ def serialize(how: Serializer | None, topic: str, what: str, datum: Any) -> byte
         if isinstance(datum, (bytearray, memoryview)):
             return bytes(datum)
         raise SerializationError(
-            f"topic {topic}: the {what} is a {type(datum).__name__}, without a {what}.serializer it has to be bytes"
+            f"topic {topic}: the {what} is a {type(datum).__name__}: configure a {what}.serializer, or give bytes"
         )
     try:
         made: object = how(topic, datum)

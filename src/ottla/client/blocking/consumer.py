@@ -101,7 +101,7 @@ class Consumer:
     def poll_arrow(
         self, timeout_s: float = 1.0, *, with_headers: bool = False
     ) -> "dict[TopicPartition, pyarrow.RecordBatch]":
-        """One fetch's records of each partition, as columns (`ottla.wire.columns`). No deserializer is called."""
+        """One fetch of each partition, as columns (`ottla.wire.columns`), not deserialized."""
         return self._taken(lambda: self._consumer.take_arrow(with_headers=with_headers), timeout_s) or {}
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
@@ -228,9 +228,9 @@ class Consumer:
         return self._thread.run(run())
 
     def _taken(self, take: Callable[[], T], timeout_s: float) -> T | None:
-        """What `take` finds, once something is here. Records and columns are made in this thread, the loop only waits.
+        """What `take` finds, once something was fetched. This thread makes records and columns, the loop only waits.
 
-        So when the wait is interrupted nothing was taken, and what was taken otherwise is put back.
+        So if the wait is interrupted, nothing was taken. If the taking is interrupted, what was taken is put back.
         """
         try:
             return self._take_or_wait(take, timeout_s)
@@ -266,7 +266,7 @@ class Consumer:
             self._consumer.buffer.put_back()
 
     def _wait(self, timeout_s: float) -> bool:
-        """Poll on the loop until something is here to be taken, and make the calls into the user's code."""
+        """Poll on the loop until something can be taken, and make the user's callbacks that are due."""
         deadline = self._on_loop(lambda: Deadline(timeout_s * 1000))
         while True:
             found = self._thread.run(self._consumer.step(lambda: self._consumer.buffer.has_takeable, deadline))
@@ -275,7 +275,7 @@ class Consumer:
             self._call(found)
 
     def _serve(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` on the loop. The user's code that it wants to call is called in this thread."""
+        """Run `work` on the loop, and make the callbacks that it asks for in this thread."""
 
         async def begin() -> "asyncio.Task[None]":
             return self._thread.loop.create_task(work)
@@ -296,7 +296,7 @@ class Consumer:
         try:
             due.begin()
             due.function(*due.arguments)
-        except Exception as error:  # noqa: BLE001  it goes where the call came from
+        except Exception as error:  # noqa: BLE001  the core decides who raises it
             self._thread.call_soon(due.finish, error)
         except BaseException:
             self._thread.call_soon(due.interrupted)

@@ -317,7 +317,7 @@ class AsyncConsumer:
     def polled(self) -> None:
         """poll was called. Raises MaxPollIntervalExceededError, IllegalStateError."""
         if self._closed:
-            raise IllegalStateError("the consumer is closed")
+            raise IllegalStateError("the consumer is closed: make a new one")
         self.buffer.handed_out()
         if self._driver is not None:
             took_ms = self._core.polled(self._driver.time())
@@ -447,7 +447,7 @@ class AsyncConsumer:
     def _drive(self) -> Driver:
         """The driver. The first call makes it, as that needs a running loop."""
         if self._stopped or (self._closed and self._driver is None):
-            raise IllegalStateError("the consumer is closed")
+            raise IllegalStateError("the consumer is closed: make a new one")
         self._supervisor.check()
         if self._driver is None:
             core, cluster = self._core, self._cluster
@@ -493,7 +493,7 @@ class AsyncConsumer:
     def _state(self, tp: TopicPartition) -> PartitionState:
         state = self._core.positions.get(tp)
         if state is None:
-            raise IllegalStateError(f"{tp[0]}-{tp[1]} is not assigned to this consumer")
+            raise IllegalStateError(f"{tp[0]}-{tp[1]} is not assigned to this consumer; assignment() lists what is")
         return state
 
     def _timeout_ms(self, timeout_s: float | None) -> float:

@@ -72,7 +72,7 @@ def checked_partition(partition: tuple[str, int]) -> TopicPartition:
 def checked_offset(offset: int) -> int:
     """Where a consumer may go on. Raises TypeError, or ValueError below 0 and beyond 64 bits."""
     if index(offset) < 0:
-        raise ValueError(f"offsets are not negative: {offset}")
+        raise ValueError(f"an offset must not be negative, but this one is {offset}")
     _check_number("the offset", offset, 0, _INT64_MAX)
     return offset
 

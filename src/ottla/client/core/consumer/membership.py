@@ -306,9 +306,8 @@ class Membership:
         self._assignor = next((a for a in shared.assignors if a.name == member.protocol), None)
         try:
             if self._assignor is None:
-                raise KafkaError.of(
-                    ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {shared.group_id}: {member.protocol}"
-                )
+                what = f"group {shared.group_id} uses the assignor {member.protocol!r}, which this consumer lacks"
+                raise KafkaError.of(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, what)
             self.leading.begin(read_subscriptions(answer.members) if member.is_leader else {})
         except (ClientError, WireError) as error:
             self._broken(error, now_s)
