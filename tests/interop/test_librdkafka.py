@@ -197,7 +197,7 @@ def test_records_without_a_key_are_told_from_those_that_went_with_them(any_broke
     admin = AdminClient({"bootstrap.servers": any_broker})
     admin.create_topics([NewTopic(topic, 1, 1, config={"cleanup.policy": "compact"})])[topic].result(_WAIT_S)
     told: dict[bytes, str | None] = {}
-    producer = Producer({"bootstrap.servers": any_broker, "linger.ms": 500, "enable.idempotence": False})
+    producer = Producer({"bootstrap.servers": any_broker, "linger.ms": 2_000, "enable.idempotence": False})
     for key, value in ((b"k", b"a"), (None, b"b"), (b"k", b"c"), (None, b"d")):
         producer.produce(
             topic, value, key, on_delivery=lambda error, m: told.update({m.value(): error and error.name()})

@@ -83,6 +83,10 @@ class Checks:
     def _one_owner(self, member: "Member", came: frozenset[TopicPartition]) -> None:
         """Who takes a partition is its only owner, but for those whom the coordinator no longer counts on."""
         counted_on = self._world.coordinator.members()
+        mine = member.core.member.metadata
+        if came and counted_on.get(mine.member_id) != mine.generation_id:
+            self.count("late assignment")  # it was expelled while SyncGroup's answer was on its way
+            return
         for other in self._world.members:
             if other is not member and other.owned() & came:
                 # a static member that missed a generation is kept in the group (KIP-345), but not in that generation

@@ -13,13 +13,12 @@ from ottla.client.core.intents import Channel, Coordinator
 from ottla.client.errors import AssignorError, DisconnectedError, FencedInstanceIdError, KafkaError
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
 from ottla.wire.messages.heartbeat import HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupResponse
 from ottla.wire.messages.leave_group import LeaveGroupResponse
 from ottla.wire.messages.sync_group import SyncGroupResponse
 from tests.client.cooperative import CooperativeRoundRobin
-from tests.client.core.consumer.rig import Rig, partitions, snapshot
+from tests.client.core.consumer.rig import Rig, snapshot
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 _GROUP: dict[str, object] = {"group.id": "g", "enable.auto.commit": False, "max.poll.interval.ms": 300_000}
@@ -363,86 +362,6 @@ def test_a7_an_assignor_that_raises_is_told_and_the_group_goes_on_without_its_me
         rig.answer(ApiKey.LEAVE_GROUP, LeaveGroupResponse())
     rig.become_stable(A, generation=2)
     assert rig.core.positions.assignment == {A}
-
-
-# --- the leader and partition counts: suspicion 9 of issue 8 ---
-
-
-def described(*tps: TopicPartition, state: str = "Stable") -> DescribeGroupsResponse:
-    """What the coordinator says that the group's members have."""
-    one = DescribedGroupMember("m", member_assignment=encode_one(Assignment(tps)))
-    return DescribeGroupsResponse(groups=(DescribedGroup(group_id="g", group_state=state, members=(one,)),))
-
-
-def returned_leader(counted: int) -> Rig:
-    """A static leader that came back; metadata knows `counted` partitions."""
-    rig = Rig({**_GROUP, "group.instance.id": "i"}, known=snapshot(t=counted))
-    rig.subscribe("t")
-    rig.poll()
-    rig.join(5, leader=True, skip=True)
-    assert rig.message(ApiKey.SYNC_GROUP).assignments == ()
-    rig.refresh(Call.LEAD)
-    rig.sync(A)
-    rig.poll()
-    assert rig.core.state is State.STABLE
-    return rig
-
-
-def test_g11_a_leader_rejoins_when_partitions_are_added() -> None:
-    rig = Rig(_GROUP, known=snapshot(t=1))
-    rig.subscribe("t")
-    rig.poll()
-    rig.join(1, leader=True)
-    rig.refresh(Call.LEAD)
-    rig.sync(A)
-    rig.poll()
-    assert rig.core.rejoin_reason is None
-    rig.learn(snapshot(t=2))
-    assert rig.core.rejoin_reason == "topics have other partitions than were assigned"
-
-
-def test_g15_a_static_leader_that_came_back_sees_partitions_that_are_added() -> None:
-    rig = returned_leader(1)
-    rig.answer(ApiKey.DESCRIBE_GROUPS, described(A))
-    assert rig.core.rejoin_reason is None
-    rig.learn(snapshot(t=2))
-    assert rig.core.rejoin_reason is not None
-
-
-def test_g15_a_static_leader_that_came_back_sees_partitions_that_were_added_while_it_was_away() -> None:
-    rig = returned_leader(2)
-    assert rig.core.rejoin_reason is None
-    rig.answer(ApiKey.DESCRIBE_GROUPS, described(A))
-    assert rig.core.rejoin_reason is not None
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        described(A, state="PreparingRebalance"),
-        DescribeGroupsResponse(groups=(DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED),)),
-        DescribeGroupsResponse(),
-        DescribeGroupsResponse(
-            groups=(DescribedGroup(group_state="Stable", members=(DescribedGroupMember(member_assignment=b"\0"),)),)
-        ),
-    ],
-    ids=["rebalancing", "refused", "nothing", "unreadable"],
-)
-def test_g15_what_the_coordinator_does_not_tell_a_returned_leader_it_takes_from_metadata(
-    answer: DescribeGroupsResponse,
-) -> None:
-    rig = returned_leader(2)
-    rig.answer(ApiKey.DESCRIBE_GROUPS, answer)
-    assert rig.core.rejoin_reason is None
-    rig.learn(snapshot(t=3))
-    assert rig.core.rejoin_reason is not None
-
-
-def test_a_follower_does_not_count_partitions() -> None:
-    rig, _ = member()
-    rig.learn(snapshot(t=5))
-    assert rig.core.rejoin_reason is None
-    assert rig.core.positions.assignment == partitions("t", 0)
 
 
 def test_g11_a_joingroup_does_not_leave_behind_the_end_of_the_membership_that_it_was_for() -> None:

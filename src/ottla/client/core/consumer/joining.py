@@ -66,9 +66,10 @@ def leave_request(member: GroupMember, reason: str) -> LeaveGroupRequest:
 
 
 def counts_assigned_by(answer: DescribeGroupsResponse, topics: Iterable[str]) -> dict[str, int] | None:
-    """How many partitions each topic had when the group's assignment was made, as far as the assignment shows it.
+    """How many partitions of each topic the group's assignment gives to somebody.
 
-    None if it shows nothing: the group is in a rebalance, or the answer is an error.
+    A partition that is on its way from one member to another (KIP-429) is given to nobody. None if the answer does not
+    tell: the group is being rebalanced, or the answer is an error.
     """
     if not answer.groups or answer.groups[0].error_code or answer.groups[0].group_state != _STABLE:
         return None
@@ -78,4 +79,4 @@ def counts_assigned_by(answer: DescribeGroupsResponse, topics: Iterable[str]) ->
             given.update(read_assignment(member.member_assignment).partitions)
     except WireError:
         return None
-    return {topic: max((tp.partition + 1 for tp in given if tp.topic == topic), default=0) for topic in topics}
+    return {topic: sum(tp.topic == topic for tp in given) for topic in topics}
