@@ -250,7 +250,10 @@ class House:
                 content = damage.before
             else:
                 content = self.disk.content(str(tp), name)
-            entries += [entry for _, entry in sound_entries(content)] if self.has_damage else _entries(content)
+            found = [entry for _, entry in sound_entries(content)] if self.has_damage else _entries(content)
+            # What was saved from a damaged file is in the next one too, and counts there.
+            base = int(name.removesuffix(LOG))
+            entries = [entry for entry in entries if entry.base_offset < base or not self.has_damage] + found
         return records_of(entries)
 
     def hanging(self, tp: TopicPartition) -> int | None:

@@ -29,6 +29,7 @@ from ottla.wire.messages.offset_commit import (
 )
 from tests.broker.records_io import fetch, produce
 from tests.broker.wire_client import WireClient, batch
+from tests.log.logs import append_in_transaction, committed_offsets, end
 
 _ONE = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
 _COMMIT = OffsetCommitRequest(
@@ -167,6 +168,43 @@ async def test_a_partition_without_its_directory_is_told_before_the_first_checkp
     caplog.clear()
     async with AsyncBroker(_ONE, data_dir=tmp_path / "left"):
         assert "t-0: there is no log file, although the partition was made before" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["gone", "empty", "cut", "garbage"])
+@pytest.mark.parametrize("clean", [True, False])
+async def test_no_reader_is_shown_aborted_records_because_their_index_is_damaged(
+    how: str, clean: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    left = tmp_path / "running" if clean else tmp_path / "left"
+    async with AsyncBroker(_ONE, data_dir=tmp_path / "running") as broker:
+        broker.node.topics.create("t", 1, {})
+        partition = broker.node.partitions.find("t", 0)
+        assert partition is not None
+        for number, commit in enumerate((False, True)):
+            append_in_transaction(partition.log, number)
+            end(partition.log, commit=commit)
+        partition.log.flush()
+        broker.node.partitions.checkpoint_plan()()
+        if not clean:
+            shutil.copytree(tmp_path / "running", left)
+    _DAMAGE[how](left / "t-0" / f"{0:020}.txnindex")
+    async with AsyncBroker(_ONE, data_dir=left) as broker:
+        partition = broker.node.partitions.find("t", 0)
+        assert partition is not None
+        assert committed_offsets(partition.log) == [2]
+        assert f"t-0: {0:020}.txnindex is made again from the markers" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["empty", "garbage"])
+async def test_a_damaged_list_of_holes_is_told(how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    await _stopped(tmp_path)
+    (tmp_path / "t-0" / "damaged-offsets").touch()
+    _DAMAGE[how](tmp_path / "t-0" / "damaged-offsets")
+    await _check_start(tmp_path, 3)
+    assert "t-0: damaged-offsets is damaged" in caplog.text
+    caplog.clear()
+    await _check_start(tmp_path, 3)
+    assert "damaged-offsets" not in caplog.text
 
 
 async def _new_producer_id(client: WireClient) -> int:

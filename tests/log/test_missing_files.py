@@ -318,3 +318,16 @@ def test_an_index_of_aborts_that_must_be_there_is_made_again(how: str, clean: bo
     assert [sentence for sentence in log.findings.mended if "txnindex" in sentence] == [
         f"{base:020}.txnindex is made again from the markers" for base in aborts
     ]
+
+
+def test_a_changed_last_offset_of_a_flushed_batch_costs_no_batch_behind_it() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    _write(log, 0, 5)
+    log.close()
+    (name,) = _logs(storage)
+    before = len(storage.files[name].content)
+    storage.files[name].content[2 * _SIZE + 24] ^= 7  # its last offset delta
+    found = PartitionLog.open(TP, storage, log.config, NOW_MS, clean=True, recovery_point=5)
+    assert len(storage.files[name].content) == before
+    assert (found.findings.damaged, found.end_offset) == ((OffsetRange(2, 5),), 5)

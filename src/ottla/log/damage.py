@@ -34,6 +34,21 @@ def read_damage(storage: Storage) -> tuple[OffsetRange, ...]:
     return ()
 
 
+def drop_unreadable(storage: Storage) -> tuple[str, ...]:
+    """Remove the list of ranges if it cannot be read. Returns a sentence then; the list may be made again."""
+    content = storage.read(DAMAGED_OFFSETS)
+    try:
+        if content is not None:
+            decode_leader_epochs(content)
+    except CorruptDataError as fault:
+        storage.delete(DAMAGED_OFFSETS)
+        return (
+            f"{DAMAGED_OFFSETS} is damaged ({fault}): of the holes that it named, only those that are found again are "
+            "errors to readers",
+        )
+    return ()
+
+
 def write_damage(storage: Storage, ranges: tuple[OffsetRange, ...]) -> None:
     """Keep the ranges for the next start. On a full disk they are not kept; the next start then finds them again."""
     with suppress(StorageError):

@@ -6,11 +6,13 @@ theirs may be later than the time index says. That costs a read or two. When som
 made again from the headers of all batches, and the result says whether batches are missing.
 """
 
+from collections import deque
 from typing import NamedTuple
 
 from ottla.base.errors import CorruptDataError
 from ottla.log.index import OffsetPosition
 from ottla.log.segment import ANY_OFFSET, Segment
+from ottla.wire.batch import check_integrity
 
 
 class Inspection(NamedTuple):
@@ -35,10 +37,26 @@ def inspect(segment: Segment, names: frozenset[str], limit_offset: int) -> Inspe
         end_offset = _end_of_sound(segment, last, indexed_offset, limit_offset)
         if end_offset is not None:
             return Inspection(end_offset)
-    end_offset, position = segment.rebuild_indexes(limit_offset)
+    end_offset, position = _rebuild(segment, limit_offset)
     junk_bytes, segment.size_bytes = segment.size_bytes - position, position
     lacks = junk_bytes > 0 or end_offset <= indexed_offset < limit_offset
     return Inspection(end_offset, True, lacks and end_offset < limit_offset, junk_bytes)
+
+
+def _rebuild(segment: Segment, limit_offset: int) -> tuple[int, int]:
+    """Make both indexes again. Returns the offset and the position behind the last sound batch.
+
+    What comes behind it may be sound, and this batch's header may be damaged: then its last offset would end the log
+    too late, and the sound batches would be cut. So its CRC must be right.
+    """
+    end_offset, position = segment.rebuild_indexes(limit_offset)
+    last = deque(segment.sound_headers(0, limit_offset), 1) if position < segment.size_bytes else ()
+    for at, header in last:
+        try:
+            check_integrity(segment.log.read(at, header.size_bytes), 0, header)
+        except CorruptDataError:
+            return segment.rebuild_indexes(header.base_offset)
+    return end_offset, position
 
 
 def has_fitting_indexes(segment: Segment, names: frozenset[str]) -> bool:

@@ -17,6 +17,7 @@ from ottla.base.errors import StorageError
 from ottla.base.require import require
 from ottla.base.types import TopicPartition
 from ottla.log.config import LogConfig, TimestampType
+from ottla.log.damage import drop_unreadable
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.flush import FlushPlan
 from ottla.log.producers import ProducerState, Refusal
@@ -105,6 +106,7 @@ class PartitionLog:
         """
         log = cls(tp, storage, config)
         log.topic_id, mended = take_topic_id(tp, storage, topic_id, is_known=outside.is_known)
+        mended += drop_unreadable(storage)
         loaded = load(
             storage,
             config,
