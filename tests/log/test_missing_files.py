@@ -331,3 +331,29 @@ def test_a_changed_last_offset_of_a_flushed_batch_costs_no_batch_behind_it() -> 
     found = PartitionLog.open(TP, storage, log.config, NOW_MS, clean=True, recovery_point=5)
     assert len(storage.files[name].content) == before
     assert (found.findings.damaged, found.end_offset) == ((OffsetRange(2, 5),), 5)
+
+
+@pytest.mark.parametrize("flushed", [0, 30, 59])
+def test_a_newest_log_file_that_is_empty_after_kill_is_told(flushed: int) -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, SMALL)
+    _write(log, 0, flushed)
+    log.flush()
+    log.roll(NOW_MS)
+    _write(log, flushed, _BATCHES - flushed)
+    newest = _logs(storage)[-1]
+    storage.files[newest].content.clear()
+    found = open_log(storage.after_kill(), SMALL, recovery_point=log.recovery_point)
+    base = int(newest[:20])
+    assert found.findings.losses == (f"the log file that begins at offset {base} is empty, and so it ends there",)
+
+
+def test_a_log_whose_records_are_all_deleted_has_lost_nothing() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, LogConfig(segment_bytes=2_000, retention_ms=1))
+    _write(log, 0)
+    log.flush()
+    retain(log, NOW_MS + 1_000_000)
+    assert [len(storage.files[name].content) for name in _logs(storage)] == [0]
+    found = open_log(storage.after_kill(), SMALL, recovery_point=log.recovery_point)
+    assert (found.findings.losses, found.end_offset) == ((), _BATCHES)

@@ -60,8 +60,9 @@ def look(
 ) -> Seen:
     """Look at the files. `unflushed` are the segments, after an end that was not clean."""
     empty_base, newest = -1, unflushed[-1] if unflushed else None
-    # A segment is made for a batch that is then written to it, or when everything before it is deleted.
-    if newest is not None and newest.size_bytes == 0 and newest.base_offset > recovery_point:
+    # A segment is made for a batch that is then written to it; or when all before it are deleted, and then it is alone.
+    behind = recovery_point if unflushed and len(unflushed) > 1 else recovery_point + 1
+    if newest is not None and newest.size_bytes == 0 and newest.base_offset >= behind:
         empty_base = newest.base_offset
     epoch_offset = epochs.entries[-1][1] if epochs.entries else -1
     return Seen(bases, orphans, epoch_offset, max(snapshots.offsets(), default=-1), empty_base)
