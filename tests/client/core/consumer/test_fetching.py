@@ -206,6 +206,19 @@ def test_c5_an_error_of_the_whole_answer_that_stays_is_told() -> None:
     assert isinstance(error, KafkaError)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [FetchResponse(error_code=ErrorCode.REQUEST_TIMED_OUT), fetched(refused(0, ErrorCode.REQUEST_TIMED_OUT))],
+    ids=["whole", "partition"],
+)
+def test_c5_what_kafka_calls_retriable_is_asked_for_again_and_not_told(answer: FetchResponse) -> None:
+    rig = reading(A)
+    rig.answer(ApiKey.FETCH, answer)
+    assert rig.raised() == []
+    rig.wait(0.2)
+    assert rig.asked(ApiKey.FETCH)
+
+
 def test_c5_a_topic_made_anew_gets_a_new_session() -> None:
     rig = reading(A)
     rig.answer(ApiKey.FETCH, fetched())

@@ -1,7 +1,7 @@
 """What an answer to the consumer means: `MEANING` is the one table, by call and error code (SPEC G3–G12, C5).
 
-`meaning_of` also says what a code means that the table does not name. For calls that commit or look up offsets it is
-retriable if Kafka says so. For all other calls it is final: poll raises it.
+`meaning_of` also says what a code means that the table does not name. For calls that fetch records, commit
+offsets or look them up, it is retriable if Kafka says so. For all other calls it is final: poll raises it.
 """
 
 from collections.abc import Mapping
@@ -75,19 +75,20 @@ MEANING: Mapping[Call, Mapping[ErrorCode, Next]] = {
         _E.OFFSET_OUT_OF_RANGE: _N.RESET,
         _E.FETCH_SESSION_ID_NOT_FOUND: _N.NEW_SESSION,
         _E.INVALID_FETCH_SESSION_EPOCH: _N.NEW_SESSION,
+        # Kafka calls it retriable, but what is damaged stays damaged
+        _E.CORRUPT_MESSAGE: _N.FAIL,
     },
 }
 INTRODUCTION = (
     "The consumer's table (`MEANING` in `client/core/consumer/answers.py`, which also explains the words in its "
     "cells). A row is an error code. A column is the request that was answered so. A cell is what the consumer does "
     "then; *fail* means that poll raises the error, or the call that commits. An error code without a row means "
-    "*retry* if Kafka calls it retriable and the request is OffsetCommit, OffsetFetch, ListOffsets or "
-    "OffsetForLeaderEpoch; otherwise it means *fail*. The column of Fetch is about single partitions and about the "
-    "session: a Fetch that is refused as a whole with another retriable code is sent again after a pause. An answer "
-    "to a request of an older era changes nothing (`client/core/consumer/era.py`)."
+    "*retry* if Kafka calls it retriable and the request is OffsetCommit, OffsetFetch, ListOffsets, "
+    "OffsetForLeaderEpoch or Fetch; otherwise it means *fail*. An answer to a request of an older era changes "
+    "nothing (`client/core/consumer/era.py`)."
 )
 #: For a code that the table does not name, these calls follow what Kafka says: retriable, or not.
-_RETRIED = frozenset({Call.COMMIT, Call.COMMITTED, Call.LIST, Call.EPOCH_END})
+_RETRIED = frozenset({Call.COMMIT, Call.COMMITTED, Call.LIST, Call.EPOCH_END, Call.FETCH})
 
 
 def meaning_of(call: Call, code: ErrorCode) -> Next:

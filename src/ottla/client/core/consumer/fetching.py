@@ -171,9 +171,10 @@ class Fetching:
         if code is ErrorCode.NONE:
             self._read_partitions(states, offsets, answer, now_s)
             return
-        if meaning_of(Call.FETCH, code) is Next.NEW_SESSION:
+        meaning = meaning_of(Call.FETCH, code)
+        if meaning is Next.NEW_SESSION:
             return
-        if not code.retriable:
+        if meaning is Next.FAIL:
             self._shared.fail(KafkaError.of(answer.error_code, f"fetch from broker {leader}"))
         self._later(leader, now_s)
 
@@ -234,7 +235,7 @@ class Fetching:
             self._out_of_range(state, now_s)
             return
         state.retry_at_s = now_s + self._shared.config.retry_backoff_ms / 1000
-        if meaning is Next.RESET:  # the stored records are good, and come first
+        if meaning in (Next.RESET, Next.RETRY):  # a reset comes after the stored records, which are good
             return
         if meaning is Next.FIND_LEADER:
             leader = part.current_leader
