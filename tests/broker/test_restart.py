@@ -221,6 +221,18 @@ def test_a_damaged_metadata_log_is_named_and_left_as_it_is(broker: Broker, clean
     assert log.read_bytes() == damaged
 
 
+def test_a_metadata_log_without_its_beginning_is_left_as_it_is(broker: Broker) -> None:
+    """The simulator's find (broker-damage 9153): topics were forgotten, and their records set aside."""
+    _create(broker, "one")
+    broker.kill()
+    folder = broker.data_dir / "__cluster_metadata-0"
+    log = folder / "00000000000000000000.log"
+    log.rename(folder / "00000000000000000005.log")
+    said = _refused("--data-dir", str(broker.data_dir), "--port", "0")
+    assert f"{folder} has no {log.name}: the metadata's beginning is gone" in said
+    assert (broker.data_dir / "one-0").is_dir()
+
+
 def _refused(*arguments: str) -> str:
     """What a broker says that does not start."""
     command = [sys.executable, "-m", "ottla.broker.process", *arguments]

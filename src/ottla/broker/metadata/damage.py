@@ -8,16 +8,25 @@ person must look at, and the log is left as it is.
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.broker.disk import Disk
-from ottla.log.names import LOG
+from ottla.log.names import LOG, base_offset, file_name
 from ottla.wire.batch import check_integrity, find_whole_batch, parse_header
 
 
 def refuse_damage(disk: Disk, folder: str) -> None:
-    """StorageError when a segment of the metadata log, which is in `folder`, has a whole batch after a broken one."""
-    for entry in disk.entries(folder) or ():
-        if entry.name.endswith(LOG):
-            content = disk.open_folder(folder).read(entry.name)
-            _refuse_damage(f"{disk}/{folder}/{entry.name}", content or b"")
+    """StorageError when the metadata log, which is in `folder`, is damaged in a way that no crash explains.
+
+    Its beginning is gone, or a segment has a whole batch after a broken one. No segment of it is ever deleted.
+    """
+    names = [entry.name for entry in disk.entries(folder) or () if entry.name.endswith(LOG)]
+    first = min((base for base in (base_offset(name, LOG) for name in names) if base is not None), default=0)
+    if first > 0:
+        raise StorageError(
+            f"{disk}/{folder} has no {file_name(0, LOG)}: the metadata's beginning is gone; nothing was changed; "
+            "put the file back from a copy"
+        )
+    for name in names:
+        content = disk.open_folder(folder).read(name)
+        _refuse_damage(f"{disk}/{folder}/{name}", content or b"")
 
 
 def _refuse_damage(segment: str, content: bytes) -> None:
