@@ -26,13 +26,14 @@ APIS = (  # noqa: SIM905
     "offset_for_leader_epoch add_partitions_to_txn add_offsets_to_txn end_txn write_txn_markers txn_offset_commit "
     "describe_configs alter_configs incremental_alter_configs describe_log_dirs create_partitions delete_groups "
     "offset_delete describe_cluster describe_producers describe_transactions list_transactions "
-    "describe_topic_partitions "
+    "describe_topic_partitions consumer_group_heartbeat consumer_group_describe "
     "consumer_protocol_subscription consumer_protocol_assignment "
 ).split()
 
 #: Request fields that change what is asked: a version that lacks one must not drop it in silence.
 STRICT = {
     "AddPartitionsToTxnRequest": {"transactions"},
+    "ConsumerGroupHeartbeatRequest": {"subscribed_topic_regex"},
     "DeleteTopicsRequest": {"topics"},
     "DescribeClusterRequest": {"endpoint_type"},
     "FindCoordinatorRequest": {"key_type"},

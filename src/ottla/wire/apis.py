@@ -46,6 +46,8 @@ class ApiKey(IntEnum):
     DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     DESCRIBE_TOPIC_PARTITIONS = 75
 
 
@@ -129,6 +131,8 @@ API: Final[dict[int, Api]] = {
         Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0),
         Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0),
         Api(ApiKey.LIST_TRANSACTIONS, 0, 2, 0),
+        Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, 0),
+        Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, 0),
         Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
     )
 }
