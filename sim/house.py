@@ -17,8 +17,8 @@ from ottla.log.checkpoint import RECOVERY_POINT_CHECKPOINT, decode_offsets
 from ottla.log.names import LOG
 from ottla.wire.batch import parse_header
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.offset_fetch import OffsetFetchRequestGroup
 from sim.check import Anomaly, LogRecord, records_of
+from sim.cluster.coordinators import positions_in
 from sim.cluster.log import Entry
 from sim.damage import Damage, Heard, listening, sound_entries
 from sim.disk import SimDisk
@@ -268,12 +268,7 @@ class House:
         runner = None if self.app is None or self.app.node is None else self.app.node.groups.find(group)
         if runner is None or isinstance(runner, ErrorCode):
             return None
-        answer = runner.shard.fetch_offsets(OffsetFetchRequestGroup(group, topics=None), require_stable=False)
-        return {
-            TopicPartition(topic.name, part.partition_index): part.committed_offset
-            for topic in answer.topics
-            for part in topic.partitions
-        }
+        return positions_in(runner.shard, group)
 
 
 def _entries(content: bytes) -> list[Entry]:

@@ -9,10 +9,16 @@ from typing import TypeVar
 
 from ottla.base.types import TopicPartition
 from ottla.wire.apis import API, ApiKey
-from ottla.wire.messages.offset_fetch import OffsetFetchRequestGroup
 from sim.check import Anomaly, LogRecord, records_of
 from sim.cluster.controller import Controller
-from sim.cluster.coordinators import INTERNAL_TOPICS, OFFSETS_TOPIC, CoordinatorLog, assign, partition_of
+from sim.cluster.coordinators import (
+    INTERNAL_TOPICS,
+    OFFSETS_TOPIC,
+    CoordinatorLog,
+    assign,
+    partition_of,
+    positions_in,
+)
 from sim.cluster.log import ReplicaLog
 from sim.cluster.node import PORT, Node
 from sim.cluster.producers import REMEMBERED
@@ -254,9 +260,4 @@ class Cluster:
         running = self.nodes[leader].coordinators.get(tp) if leader >= 0 else None
         if running is None:
             return None
-        answer = running.shard.fetch_offsets(OffsetFetchRequestGroup(group, topics=None), require_stable=False)
-        return {
-            TopicPartition(topic.name, part.partition_index): part.committed_offset
-            for topic in answer.topics
-            for part in topic.partitions
-        }
+        return positions_in(running.shard, group)

@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from ottla.base.errors import OttlaError
+from ottla.base.words import counted
 
 #: The first members start within this time.
 _START_WITHIN_MS: Final = 1_000
@@ -72,11 +73,13 @@ class Numbers:
         whole = self.members + self.joins
         if whole > MAX_MEMBERS:
             raise ScriptError(
-                f"{self.members} members and {self.joins} joins are {whole} members; at most {MAX_MEMBERS} are modelled"
+                f"{counted(self.members, 'member')} and {counted(self.joins, 'join')} are {whole} members; "
+                f"at most {MAX_MEMBERS} are modelled"
             )
         if self.leaves + self.crashes >= whole:
             raise ScriptError(
-                f"{self.leaves} leaves and {self.crashes} crashes leave nobody of {whole} members; one has to stay"
+                f"{counted(self.leaves, 'leave')} and {counted(self.crashes, 'crash', 'crashes')}, "
+                f"and only {counted(whole, 'member')}: one has to stay"
             )
 
 

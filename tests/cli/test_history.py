@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from ottla.base.words import counted
 from ottla.cli.main import main
 from tests.house.tree import ROOT
 
@@ -25,7 +26,7 @@ def _said(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
 def test_h1_both_ways_stand_side_by_side(capfd: pytest.CaptureFixture[str]) -> None:
     code, out, err = _said(capfd, "--members", "3", "--partitions", "7", "--seed", "1")
     assert (code, err) == (0, "")
-    assert out.startswith("Seed 1: 3 members share 7 partitions; 2 join, 1 leave, 1 crash, 0 pause.\n")
+    assert out.startswith("Seed 1: 3 members, 7 partitions; 2 joins, 1 leave, 1 crash, no pauses.\n")
     assert re.search(r"figure +zookeeper +coordinator", out)
     for figure in ("notifications", "requests to coordinate", "two took it for theirs", "nobody read it"):
         assert re.search(rf"{figure}.* [\d.]+ +[\d.]+ *$", out, re.MULTILINE), figure
@@ -73,7 +74,7 @@ def test_h1_what_a_paused_member_commits_is_explained(capfd: pytest.CaptureFixtu
         (("--partitions", "0"), "ottla: the number of partitions has to be between 1 and 1000, not 0\n"),
         (("--joins", "-1"), "ottla: the number of joins has to be between 0 and 200, not -1\n"),
         (("--joins", "196"), "5 members and 196 joins are 201 members; at most 200 are modelled"),
-        (("--leaves", "7"), "7 leaves and 1 crashes leave nobody of 7 members; one has to stay"),
+        (("--leaves", "7"), "7 leaves and 1 crash, and only 7 members: one has to stay"),
     ],
 )
 def test_h1_numbers_that_cannot_be_are_one_sentence(
@@ -125,7 +126,7 @@ def test_h1_a_checkout_finds_its_models_from_any_directory(tmp_path: Path) -> No
     )
     assert (done.returncode, done.stderr) == (
         1,
-        "ottla: 1 leaves and 1 crashes leave nobody of 2 members; one has to stay\n",
+        "ottla: 1 leave and 1 crash, and only 2 members: one has to stay\n",
     )
 
 
@@ -155,7 +156,7 @@ def _stable(way: dict[str, Any]) -> str:
     """The longest time until stable; or how often that did not come before the next event."""
     after_ms = [event["after_ms"] for event in way["settled"]]
     never = after_ms.count(None)
-    return f"{never} times not" if never else f"{max(after_ms) / 1_000:.1f} s"
+    return f"not after {counted(never, 'event')} of {len(after_ms)}" if never else f"{max(after_ms) / 1_000:.1f} s"
 
 
 def test_h1_the_page_shows_what_the_command_measures(capfd: pytest.CaptureFixture[str]) -> None:

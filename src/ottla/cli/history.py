@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import ottla
+from ottla.base.words import counted
 from ottla.cli.common import CommandError, Json, print_json, print_rows
 
 if TYPE_CHECKING:
-    from sim.zookeeper_era import Comparison, Figures, Settled
+    from sim.zookeeper_era import Comparison, Figures, Numbers, Settled
 
 Row = dict[str, object]
 _COLUMNS = ("figure", "zookeeper", "coordinator")
@@ -64,11 +65,7 @@ def rebalance(
         print_json(_data(compare(asked, seed)))
         return
     # First, because a large group takes a while, and the seed of one that was interrupted should be known.
-    print(
-        f"Seed {seed}: {members} members share {partitions} partitions; "
-        f"{joins} join, {leaves} leave, {crashes} crash, {pauses} pause.",
-        flush=True,
-    )
+    print(f"Seed {seed}: {_told(asked)}.", flush=True)
     found = compare(asked, seed)
     print_rows(_figures(found), _COLUMNS, as_json=False, none="")
     print("How long it took until every partition was read by one member, and stayed so:")
@@ -89,6 +86,16 @@ def _find_simulator() -> None:
 
 
 # -- what is printed
+
+
+def _told(asked: Numbers) -> str:
+    happens = (
+        counted(asked.joins, "join"),
+        counted(asked.leaves, "leave"),
+        counted(asked.crashes, "crash", "crashes"),
+        counted(asked.pauses, "pause"),
+    )
+    return f"{counted(asked.members, 'member')}, {counted(asked.partitions, 'partition')}; {', '.join(happens)}"
 
 
 #: What a figure is called, and where it is.
@@ -143,14 +150,14 @@ def _seen(found: Comparison) -> list[str]:
     reads = old.requests_by_kind.get("read", 0)
     said = [
         "The herd: nobody leads, so every old consumer hears of every change and rebalances by itself: "
-        f"{old.rebalances} rebalances, {reads:,} reads. With the coordinator the group had {new.rebalances} "
-        "generations, and in each one member divided for all.",
+        f"{counted(old.rebalances, 'rebalance')}, {counted(reads, 'read')}. With the coordinator the group had "
+        f"{counted(new.rebalances, 'generation')}, and in each one member divided for all.",
     ]
     if old.disputes:
         said.append(
             "Split brain: each old consumer computes from what its own server shows, at its own time. "
-            f"{old.disputes} times two took a partition for theirs; {old.failed_attempts} attempts failed. "
-            "Who fails waits, and tries again."
+            f"Two took a partition for theirs {_times(old.disputes)}. "
+            f"Failed attempts: {old.failed_attempts:,}. Who fails waits, and tries again."
         )
     if old.late_commits_taken or new.late_commits_refused:
         said.append(
@@ -158,6 +165,10 @@ def _seen(found: Comparison) -> list[str]:
             "position goes back; the coordinator sees that its generation is over, and refuses them."
         )
     return said
+
+
+def _times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number:,} times")
 
 
 def _data(found: Comparison) -> Row:

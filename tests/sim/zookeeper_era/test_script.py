@@ -58,7 +58,7 @@ def test_all_that_was_asked_for_happens_and_the_last_member_stays(
         (Numbers(crashes=-1), "the number of crashes has to be"),
         (Numbers(pauses=201), "the number of pauses has to be"),
         (Numbers(members=150, joins=51), "150 members and 51 joins are 201 members; at most 200 are modelled"),
-        (Numbers(members=1, joins=1, leaves=1, crashes=1), "1 leaves and 1 crashes leave nobody of 2 members"),
+        (Numbers(members=1, joins=1, leaves=1, crashes=1), "1 leave and 1 crash, and only 2 members"),
     ],
 )
 def test_numbers_that_make_no_script_are_refused(numbers: Numbers, sentence: str) -> None:
