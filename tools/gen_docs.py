@@ -17,7 +17,7 @@ from ottla.client.config.producer import PRODUCER_CONFIG
 from ottla.client.core.consumer import answers as consumer_answers
 from ottla.client.core.consumer import states as membership
 from ottla.client.core.producer import answers, transaction_state
-from ottla.coordinator.group.state import TRANSITIONS, GroupState
+from ottla.coordinator.group.classic.state import TRANSITIONS, GroupState
 from ottla.coordinator.txn import states
 from ottla.spark.options import SINK_OPTIONS, SOURCE_OPTIONS
 
@@ -106,7 +106,7 @@ def automata_page() -> str:
         "",
     ]
     for title, file, diagram in (
-        ("Classic consumer group", "coordinator/group/state.py", "\n".join(group)),
+        ("Classic consumer group", "coordinator/group/classic/state.py", "\n".join(group)),
         ("Transaction", "coordinator/txn/states.py", states.diagram()),
         ("Transactional producer", "client/core/producer/transaction_state.py", transaction_state.diagram()),
         ("Consumer in its group", "client/core/consumer/states.py", membership.diagram()),

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ottla.base.types import TopicPartition
-from ottla.coordinator.group.join import RequestContext
+from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.offsets.commit import refuse_commit
 from ottla.coordinator.offsets.fetch import groups_of, response_of
 from ottla.wire.errors import ErrorCode

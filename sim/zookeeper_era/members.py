@@ -19,7 +19,7 @@ from ottla.assign.range import RangeAssignor
 from ottla.assign.types import Cluster, Subscription
 from ottla.coordinator.decision import Decision, SetTimer
 from ottla.coordinator.group.config import GroupConfig
-from ottla.coordinator.group.join import RequestContext
+from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.group.shard import GroupShard
 from ottla.wire.consumer_protocol import (
     CONSUMER,

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ottla.coordinator.decision import CancelTimer, Decision, LogRecord, SetTimer, TransactionalWrite
+from ottla.coordinator.group.classic.state import Group, GroupState
 from ottla.coordinator.group.config import GroupConfig
-from ottla.coordinator.group.join import RequestContext
+from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.group.shard import GroupShard
-from ottla.coordinator.group.state import Group, GroupState
 from ottla.wire.consumer_protocol import encode_subscription
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription

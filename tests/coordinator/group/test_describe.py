@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.coordinator.group.state import GroupState
+from ottla.coordinator.group.classic.state import GroupState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from ottla.wire.messages.list_groups import ListedGroup

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.coordinator.group.classic.state import GroupState
 from ottla.coordinator.group.config import GroupConfig
-from ottla.coordinator.group.state import GroupState
 from ottla.coordinator.offsets.fetch import groups_of, response_of
 from ottla.log.config import LogConfig
 from ottla.wire.errors import ErrorCode

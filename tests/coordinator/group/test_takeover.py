@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.coordinator.group.classic.state import GroupState
 from ottla.coordinator.group.config import GroupConfig
-from ottla.coordinator.group.join import RequestContext
-from ottla.coordinator.group.state import GroupState
+from ottla.coordinator.group.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.messages.offset_commit import (

@@ -7,7 +7,7 @@ from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.groups import HasGroups
 from ottla.broker.ports.identity import HasRandom
 from ottla.broker.runtime.answers import then
-from ottla.coordinator.group import join
+from ottla.coordinator.group.context import RequestContext as Client
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -26,7 +26,7 @@ def handle(node: _Node, request: JoinGroupRequest, context: RequestContext) -> A
     if isinstance(runner, ErrorCode):
         return JoinGroupResponse(error_code=runner, member_id=request.member_id)
     version, shard = context.api_version, runner.shard
-    client = join.RequestContext(context.client_id, context.client_host)
+    client = Client(context.client_id, context.client_host)
     unique = str(uuid.UUID(int=node.rng.getrandbits(128), version=4))
     joined = runner.submit(
         lambda token, now_ms: shard.join_group(

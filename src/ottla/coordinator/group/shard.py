@@ -19,14 +19,15 @@ from typing import Final, TypeAlias
 from ottla.base.limits import MAX_OFFSETS_PER_LOOK, MAX_TOMBSTONE_BYTES_PER_BATCH, MAX_TOMBSTONES_PER_BATCH
 from ottla.base.require import require
 from ottla.coordinator.decision import NOTHING, Decision, LogRecord, Reply, SetTimer, Timer, TransactionalWrite
-from ottla.coordinator.group import describe, join, leave, rebalance, sync
+from ottla.coordinator.group.classic import describe, join, leave, rebalance, sync
+from ottla.coordinator.group.classic.draft import HEARTBEAT, JOIN, SYNC, Draft, join_error, sync_error
+from ottla.coordinator.group.classic.heartbeat import check_heartbeat, session_ended
+from ottla.coordinator.group.classic.join import Join
+from ottla.coordinator.group.classic.records import group_from_record, group_tombstone
+from ottla.coordinator.group.classic.state import Group, GroupState
 from ottla.coordinator.group.config import GroupConfig
-from ottla.coordinator.group.draft import HEARTBEAT, JOIN, SYNC, Draft, join_error, sync_error
+from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.group.errors import append_error
-from ottla.coordinator.group.heartbeat import check_heartbeat, session_ended
-from ottla.coordinator.group.join import Join, RequestContext
-from ottla.coordinator.group.records import group_from_record, group_tombstone
-from ottla.coordinator.group.state import Group, GroupState
 from ottla.coordinator.offsets import commit, expiry, fetch
 from ottla.coordinator.offsets.store import OffsetStore
 from ottla.wire.errors import ErrorCode

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.coordinator.decision import LogRecord
-from ottla.coordinator.group.state import Group, GroupState
+from ottla.coordinator.group.classic.state import Group, GroupState
 from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (

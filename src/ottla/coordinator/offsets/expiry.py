@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
 from ottla.coordinator.decision import LogRecord
-from ottla.coordinator.group.state import CONSUMER_PROTOCOL_TYPE, Group, GroupState
+from ottla.coordinator.group.classic.state import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from ottla.coordinator.offsets.commit import offset_tombstone
 from ottla.coordinator.offsets.store import OffsetStore
 from ottla.wire.codec import NULL_UUID

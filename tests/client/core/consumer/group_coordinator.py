@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.coordinator.group.config import GroupConfig
-from ottla.coordinator.group.join import RequestContext
+from ottla.coordinator.group.context import RequestContext
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsResponse

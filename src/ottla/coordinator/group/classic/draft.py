@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Final
 
 from ottla.coordinator.decision import CancelTimer, LogRecord, Reply, SetTimer, Timer
+from ottla.coordinator.group.classic.members import Member, Members
+from ottla.coordinator.group.classic.state import Group
 from ottla.coordinator.group.config import GroupConfig
-from ottla.coordinator.group.members import Member, Members
-from ottla.coordinator.group.state import Group
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.wire.messages.sync_group import SyncGroupResponse

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ottla.coordinator.group.draft import SYNC, Draft, sync_error
-from ottla.coordinator.group.rebalance import answer_all_syncs, prepare
-from ottla.coordinator.group.records import group_record
-from ottla.coordinator.group.state import Group, GroupState
+from ottla.coordinator.group.classic.draft import SYNC, Draft, sync_error
+from ottla.coordinator.group.classic.rebalance import answer_all_syncs, prepare
+from ottla.coordinator.group.classic.records import group_record
+from ottla.coordinator.group.classic.state import Group, GroupState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.coordinator.group.classic.state import GroupState
 from ottla.coordinator.group.config import GroupConfig
-from ottla.coordinator.group.state import GroupState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.offsets_records import GroupMetadataValue, decode_group_metadata_value
 from tests.coordinator.group.rig import REBALANCE_MS, SESSION_MS, START_MS, Rig, protocols

@@ -21,7 +21,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from ottla.base.require import require
-from ottla.coordinator.group.members import Members
+from ottla.coordinator.group.classic.members import Members
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequestProtocol
 

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from ottla.coordinator.group.classic.state import Group, GroupState
 from ottla.coordinator.group.config import GroupConfig
-from ottla.coordinator.group.state import Group, GroupState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupResponse
 from tests.coordinator.group.rig import GROUP, REBALANCE_MS, Rig, protocols, recover

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.base.require import InvariantError
 from ottla.coordinator.decision import LogRecord
-from ottla.coordinator.group.state import GroupState
+from ottla.coordinator.group.classic.state import GroupState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_groups import DeletableGroupResult
 from ottla.wire.messages.leave_group import LeaveGroupResponse

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
+from ottla.coordinator.group.classic.state import Group
 from ottla.coordinator.group.config import GroupConfig
-from ottla.coordinator.group.state import Group
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import MemberIdentity
 from tests.coordinator.cost import steps

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from ottla.base.require import InvariantError
+from ottla.coordinator.group.classic.heartbeat import ANSWERS
+from ottla.coordinator.group.classic.state import TRANSITIONS, Group, GroupState
 from ottla.coordinator.group.config import GroupConfig
-from ottla.coordinator.group.heartbeat import ANSWERS
-from ottla.coordinator.group.state import TRANSITIONS, Group, GroupState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import MemberIdentity
 from tests.coordinator.group.rig import GROUP, SESSION_MS, Rig, protocols

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ottla.coordinator.group.draft import Draft
-from ottla.coordinator.group.members import Member
-from ottla.coordinator.group.rebalance import members_removed
-from ottla.coordinator.group.state import Group, GroupState
+from ottla.coordinator.group.classic.draft import Draft
+from ottla.coordinator.group.classic.members import Member
+from ottla.coordinator.group.classic.rebalance import members_removed
+from ottla.coordinator.group.classic.state import Group, GroupState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 

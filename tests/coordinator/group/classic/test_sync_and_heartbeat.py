@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.coordinator.group.state import GroupState
+from ottla.coordinator.group.classic.state import GroupState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from ottla.wire.offsets_records import GroupMetadataValue, MemberMetadata, decode_group_metadata_value

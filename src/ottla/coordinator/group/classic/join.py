@@ -12,20 +12,14 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from ottla.base.require import require
-from ottla.coordinator.group.draft import Draft, join_error, join_success, sync_error
-from ottla.coordinator.group.members import Member
-from ottla.coordinator.group.rebalance import complete_if_possible, prepare, rebalance
-from ottla.coordinator.group.records import group_record, new_group_record
-from ottla.coordinator.group.state import GroupState
+from ottla.coordinator.group.classic.draft import Draft, join_error, join_success, sync_error
+from ottla.coordinator.group.classic.members import Member
+from ottla.coordinator.group.classic.rebalance import complete_if_possible, prepare, rebalance
+from ottla.coordinator.group.classic.records import group_record, new_group_record
+from ottla.coordinator.group.classic.state import GroupState
+from ottla.coordinator.group.context import RequestContext
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest
-
-
-class RequestContext(NamedTuple):
-    """Who asks. `client_host` is written as Kafka does: a slash and the address ("/127.0.0.1")."""
-
-    client_id: str
-    client_host: str
 
 
 class Join(NamedTuple):

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from ottla.base.errors import CorruptDataError
 from ottla.coordinator.decision import LogRecord
-from ottla.coordinator.group.members import Member, Members
-from ottla.coordinator.group.state import CONSUMER_PROTOCOL_TYPE, Group, GroupState
+from ottla.coordinator.group.classic.members import Member, Members
+from ottla.coordinator.group.classic.state import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from ottla.wire import offsets_records
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from ottla.wire.messages.join_group import JoinGroupRequestProtocol

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ottla.coordinator.group.draft import JOIN, SYNC, Draft, join_success, sync_error
-from ottla.coordinator.group.records import group_record, subscribed_topics
-from ottla.coordinator.group.state import TRANSITIONS, GroupState, InitialDelay
+from ottla.coordinator.group.classic.draft import JOIN, SYNC, Draft, join_success, sync_error
+from ottla.coordinator.group.classic.records import group_record, subscribed_topics
+from ottla.coordinator.group.classic.state import TRANSITIONS, GroupState, InitialDelay
 from ottla.wire.errors import ErrorCode
 
 

@@ -5,9 +5,9 @@ From version 3 (KIP-345) a request names several members; a static one may be na
 
 from __future__ import annotations
 
-from ottla.coordinator.group.draft import Draft
-from ottla.coordinator.group.rebalance import complete_if_possible, prepare
-from ottla.coordinator.group.state import Group, GroupState
+from ottla.coordinator.group.classic.draft import Draft
+from ottla.coordinator.group.classic.rebalance import complete_if_possible, prepare
+from ottla.coordinator.group.classic.state import Group, GroupState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
