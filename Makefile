@@ -5,6 +5,8 @@ PY := .venv/bin/python
 # Two processes: the machines we build for have two cores. One file stays in one process, so that fixtures are shared.
 PYTEST := $(PY) -m pytest
 PARALLEL := -n 2 --dist loadfile
+# SHORT=1 makes "make sim" about a minute long, if nothing says how long it is to be.
+SIM_SHORT := $(if $(SHORT),$(if $(SEED)$(HOURS)$(REPORT),,300))
 NOT_SLOW := $(if $(SHORT), and not slow,)
 
 .PHONY: help setup setup-interop demo picture test check interop chaos sim models bench docs docs-check requirements wheel clean
@@ -42,8 +44,9 @@ interop: setup-interop ## foreign clients on our broker, our client and pipeline
 chaos: setup-interop ## kill -9 of every process of the house, then the count
 	$(PYTEST) -m "chaos$(NOT_SLOW)"
 
-sim: setup ## clients and broker in simulated worlds: SEED= SEEDS= HOURS= KIND= WORLD= (docs/simulation.md)
-	@SEED="$(SEED)" SEEDS="$(SEEDS)" HOURS="$(HOURS)" KIND="$(KIND)" JOBS="$(JOBS)" WORLD="$(WORLD)" $(PY) -m sim
+sim: setup ## clients and broker in simulated worlds: SEED= SEEDS= HOURS= KIND= WORLD= REPORT= (docs/simulation.md)
+	@SEED="$(SEED)" SEEDS="$(or $(SEEDS),$(SIM_SHORT))" HOURS="$(HOURS)" KIND="$(KIND)" JOBS="$(JOBS)" WORLD="$(WORLD)" \
+	  REPORT="$(REPORT)" $(PY) -m sim
 
 models: setup ## the members of a group on their whole cores: thousands of histories, HISTORIES= (5000)
 	OTTLA_GROUP_SEEDS=$(or $(HISTORIES),5000) $(PYTEST) -n 2 -q tests/client/core/consumer/test_group_model.py

@@ -10,6 +10,7 @@ The context variable HOST says which host a new connection comes from: each simu
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from dataclasses import dataclass
@@ -77,6 +78,8 @@ class Link:
 
     def cut(self, how: Cut) -> None:
         """Break the connection."""
+        if not (self.client.lost and self.server.lost):
+            self._network.cuts[how] += 1
         gone = ConnectionResetError("connection reset by peer")
         late_s = self._network.rng.uniform(0.0, _LATE_S) ** 2 / _LATE_S  # mostly short, sometimes long
         match how:
@@ -159,7 +162,8 @@ class Network:
         self.listeners: dict[tuple[str, int], tuple[Callable[[], asyncio.BaseProtocol], Context]] = {}
         #: Open links, oldest first.
         self.links: dict[int, Link] = {}
-        self.cuts = 0
+        #: Connections that were cut, by the way.
+        self.cuts: Counter[Cut] = Counter()
         self._number = 0
         self._frozen: set[str] = set()
         self._blocked: set[tuple[str, str]] = set()
@@ -200,7 +204,6 @@ class Network:
     def cut_soon(self, link: Link) -> None:
         """Cut it soon, in a way by chance. What is being sent now may or may not arrive before."""
         how = self.rng.choice(_CUTS)
-        self.cuts += 1
         self.loop.call_later(self.rng.uniform(0.0, 4 * self.weather.delay_s), link.cut, how)
 
     def drop(self, host: str, *, listening: bool = False) -> None:

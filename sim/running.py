@@ -1,13 +1,21 @@
-"""Runs worlds in several processes, and says what came of each."""
+"""Runs worlds in several processes, and says what came of each.
+
+A world may fail in every way: have an anomaly, raise, never end, or take its process with it. The others go on.
+"""
 
 import gc
 import logging
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from traceback import format_exc
 from typing import NamedTuple
 
+from sim.figures import figures
 from sim.history import table
 from sim.shrink import shrink
 from sim.world import ALL, Kind, Plan, Verdict, World
@@ -15,6 +23,8 @@ from sim.worldfile import save
 
 #: Most lines of a world's table that are printed.
 _LINES_OF_TABLE = 400
+#: A world takes less than a second of a processor. One that takes so many never ends.
+LONGEST_S = 180.0
 
 
 class Summary(NamedTuple):
@@ -24,47 +34,80 @@ class Summary(NamedTuple):
     kind: Kind
     names: tuple[str, ...]
     text: str
-    virtual_s: float
-    counts: Counter[str]
+    figures: Counter[str]
+    #: The file that a world with an anomaly has left.
+    file: str | None = None
+
+
+class _NeverEndsError(KeyboardInterrupt):
+    """Raised inside a world that takes too long. Of this family, because asyncio lets no other one through."""
 
 
 def one(seed: int, kind: Kind, plan: Plan = ALL) -> Summary:
-    """Run one world."""
-    return _summary(_run(seed, kind, plan))
+    """Run one world. A whole one with an anomaly leaves its file."""
+    begun_s = time.process_time()
+    try:
+        with _at_most(LONGEST_S):
+            verdict = World(seed, kind, plan).run()
+        took_s = time.process_time() - begun_s
+        file = str(save(verdict)) if verdict.anomalies and plan == ALL else None
+        return _summary(verdict, figures(verdict, took_s), file)
+    except _NeverEndsError:
+        text = f"the world has taken {LONGEST_S:.0f} s of a processor, and does not end:\n{format_exc()}"
+        return _broken(seed, kind, "never-ends", text)
+    except Exception:  # noqa: BLE001 - a fault of the simulation or of a checker: told with the seed
+        return _broken(seed, kind, "broken-world", format_exc())
 
 
 def shrunk(seed: int, kind: Kind, plan: Plan = ALL) -> str:
     """Run a world that fails again, make it smaller, write its file; what to tell of it."""
-    verdict = _run(seed, kind, plan)
+    verdict = World(seed, kind, plan).run()
     if not verdict.anomalies:
         return f"the {kind.value} world {seed} did not fail again: that is a fault of the simulator"
     steps: list[str] = []
     smallest = shrink(verdict, told=steps.append)
     path = save(smallest)
     counted = f"{len(smallest.faults)} of {len(verdict.faults)} faults, {len(smallest.history.events)} events"
-    lines = [f"--- shrunk: {counted} ({'; '.join(steps) or 'nothing can go'})", _summary(smallest).text]
+    lines = [f"--- shrunk: {counted} ({'; '.join(steps) or 'nothing can go'})", _text(smallest)]
     return "\n".join([*lines, f"--- again, shrunk: make sim WORLD={path}"])
 
 
-def _run(seed: int, kind: Kind, plan: Plan) -> Verdict:
-    try:
-        return World(seed, kind, plan).run()
-    except Exception as error:
-        error.add_note(f"in the {kind.value} world {seed}")
-        raise
+def _broken(seed: int, kind: Kind, name: str, text: str) -> Summary:
+    return Summary(seed, kind, (name,), f"{name}: {text}", Counter(worlds=1, anomalies=1))
 
 
-def _summary(verdict: Verdict) -> Summary:
-    lines = []
-    if verdict.anomalies:
-        lines = [f"{anomaly.name}: {anomaly.text}" for anomaly in verdict.anomalies[:10]]
-        around = [text for anomaly in verdict.anomalies[:3] for text in anomaly.around]
-        rows = table(verdict.history.events, around=around).splitlines()
-        lines += ["", *rows[:_LINES_OF_TABLE]]
-        if len(rows) > _LINES_OF_TABLE:
-            lines.append(f"... {len(rows) - _LINES_OF_TABLE} more")
+def _summary(verdict: Verdict, found: Counter[str], file: str | None) -> Summary:
     names = tuple(anomaly.name for anomaly in verdict.anomalies)
-    return Summary(verdict.seed, verdict.kind, names, "\n".join(lines), verdict.virtual_s, verdict.counts)
+    return Summary(verdict.seed, verdict.kind, names, _text(verdict), found, file)
+
+
+def _text(verdict: Verdict) -> str:
+    """The anomalies of a world, and the part of its history that is about them; nothing if it has none."""
+    if not verdict.anomalies:
+        return ""
+    lines = [f"{anomaly.name}: {anomaly.text}" for anomaly in verdict.anomalies[:10]]
+    around = [text for anomaly in verdict.anomalies[:3] for text in anomaly.around]
+    rows = table(verdict.history.events, around=around).splitlines()
+    lines += ["", *rows[:_LINES_OF_TABLE]]
+    if len(rows) > _LINES_OF_TABLE:
+        lines.append(f"... {len(rows) - _LINES_OF_TABLE} more")
+    return "\n".join(lines)
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Raise _NeverEndsError in what takes so many seconds of the processor."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise _NeverEndsError
+
+    before = signal.signal(signal.SIGVTALRM, interrupt)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def worlds(first: int, count: int | None, kind: Kind | None) -> Iterator[tuple[int, Kind]]:
@@ -77,7 +120,7 @@ def worlds(first: int, count: int | None, kind: Kind | None) -> Iterator[tuple[i
 
 
 def run_all(wanted: Iterator[tuple[int, Kind]], jobs: int, until: float | None) -> Iterator[Summary]:
-    """The summary of each world, in the order in which they end. After `until` no more worlds are begun."""
+    """The summary of each world, in the order in which they were wanted. After `until` no more worlds are begun."""
     if jobs == 1:
         _begin()
         for seed, kind in wanted:
@@ -85,19 +128,50 @@ def run_all(wanted: Iterator[tuple[int, Kind]], jobs: int, until: float | None) 
                 return
             yield one(seed, kind)
         return
+    asked: list[tuple[int, Kind]] = []
+    done: dict[tuple[int, Kind], Summary] = {}
+    while True:
+        try:
+            yield from _in_a_pool(wanted, jobs, until, asked, done)
+            return
+        except BrokenProcessPool:  # one of these has taken its process with it: each in a process of its own says which
+            for each in [each for each in asked if each not in done]:
+                done[each] = _alone(*each)
+
+
+def _in_a_pool(
+    wanted: Iterator[tuple[int, Kind]],
+    jobs: int,
+    until: float | None,
+    asked: list[tuple[int, Kind]],
+    done: dict[tuple[int, Kind], Summary],
+) -> Iterator[Summary]:
+    """Run what is wanted. `asked` are the worlds that were begun and not yet told of, `done` those that have ended."""
     with ProcessPoolExecutor(jobs, initializer=_begin) as pool:
-        running: set[Future[Summary]] = set()
+        running: dict[Future[Summary], tuple[int, Kind]] = {}
         more = True
-        while more or running:
+        while True:
+            while asked and asked[0] in done:
+                yield done.pop(asked.pop(0))
             while more and len(running) < jobs * 3:
                 following = next(wanted, None)
                 more = following is not None and (until is None or time.monotonic() < until)
                 if more and following is not None:
-                    running.add(pool.submit(one, *following))
-            if running:
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                for each in done:
-                    yield each.result()
+                    asked.append(following)
+                    running[pool.submit(one, *following)] = following
+            if not running:
+                return
+            for each in wait(running, return_when=FIRST_COMPLETED).done:
+                done[running.pop(each)] = each.result()
+
+
+def _alone(seed: int, kind: Kind) -> Summary:
+    """Run one world in a process of its own, which may die."""
+    with ProcessPoolExecutor(1, initializer=_begin) as pool:
+        try:
+            return pool.submit(one, seed, kind).result()
+        except BrokenProcessPool:
+            return _broken(seed, kind, "died", "the process that ran the world has died")
 
 
 def _begin() -> None:

@@ -32,7 +32,7 @@ from sim.users.transactors import Transactor
 from sim.users.transformers import OUTPUT, Transformer
 
 #: How long the users work and faults come, and how long the users may take to finish after that.
-FAULTS_S = 45.0
+FAULTS_S = 90.0
 SETTLE_S = 150.0
 #: What asyncio says of the tasks of a killed process when they are collected.
 _STILL_PENDING = "Task was destroyed but it is pending!"
@@ -215,7 +215,7 @@ class World:
         )
         anomalies = [anomaly for anomaly in found if known(anomaly, self.history.events) is None]
         self.served.counts["known anomalies"] = len(found) - len(anomalies)
-        counts = self.served.counts + Counter({"cuts": self.network.cuts})
+        counts = self.served.counts + Counter({f"cut: {how.value}": n for how, n in self.network.cuts.items()})
         virtual_s = self.loop.time() - START_S
         users = [process.name for process in self.processes]
         return Verdict(self.seed, self.kind, self.plan, anomalies, self.history, virtual_s, self.faults, users, counts)

@@ -50,8 +50,13 @@ def load(path: Path) -> Again:
     """What a file says is to be run. WorldFileError when it cannot be read."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise WorldFileError(
+            f"there is no world file {path}: a failing world leaves one in {FOLDER}/, and its seed runs it again, too "
+            "(make sim SEED=93 KIND=plain)"
+        ) from None
     except OSError as fault:
-        raise WorldFileError(f"{path}: {fault.strerror}") from None
+        raise WorldFileError(f"the world file {path} cannot be read: {fault.strerror}") from None
     except ValueError:
         raise WorldFileError(f"{path} is no world file: it is not JSON") from None
     if not isinstance(content, dict) or "version" not in content:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +14,6 @@ from sim.mutants import mutants
 from sim.shrink import shrink
 from sim.world import Kind, Plan, Verdict, World
 from sim.worldfile import Again, WorldFileError, load, save
-from tests.house.tree import ROOT
 
 
 @pytest.fixture(autouse=True)
@@ -92,24 +88,3 @@ def test_a_file_that_is_no_world_is_told_in_a_sentence(tmp_path: Path, content: 
     path.write_text(content)
     with pytest.raises(WorldFileError, match=problem):
         load(path)
-
-
-@pytest.mark.parametrize(
-    ("variable", "told"),
-    [
-        ("SEED=x", "SEED has to be a whole number, not 'x'"),
-        ("SEEDS=0", "SEEDS has to be a number above 0, not '0'"),
-        ("HOURS=inf", "HOURS has to be a number above 0, not 'inf'"),
-        ("KIND=odd", "KIND is one of plain, transactions, "),
-        ("WORLD=nowhere.json", "nowhere.json: No such file or directory"),
-    ],
-)
-def test_the_command_says_what_it_was_asked_wrongly(variable: str, told: str) -> None:
-    name, _, value = variable.partition("=")
-    environment = {**os.environ, name: value}
-    ended = subprocess.run(
-        [sys.executable, "-m", "sim"], env=environment, cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 2
-    assert ended.stderr.startswith(told)
-    assert ended.stderr.count("\n") == 1

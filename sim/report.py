@@ -1,0 +1,141 @@
+"""The report of a campaign: a JSON file with its figures, which a campaign that was stopped goes on from.
+
+Worlds are counted in the order of their seeds, so the file says with one number which of them are done.
+"""
+
+import json
+import os
+import subprocess
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ottla.base.errors import OttlaError
+from sim.world import Kind
+
+#: Another form of the file, or another meaning of a figure, has another version.
+_VERSION = 1
+
+
+class ReportError(OttlaError):
+    """The file is no report, or is of another campaign."""
+
+
+class Asked(NamedTuple):
+    """What a campaign is to do: the seeds from `first` on, as many as `most` (None: until it is stopped)."""
+
+    first: int
+    most: int | None
+    kind: Kind | None
+
+    def __str__(self) -> str:
+        worlds = "worlds" if self.most is None else f"{self.most} world{'s' if self.most > 1 else ''}"
+        return f"{worlds}{f' of kind {self.kind.value}' if self.kind else ''} from seed {self.first} on"
+
+
+class Failure(NamedTuple):
+    """A world that has an anomaly."""
+
+    kind: str
+    seed: int
+    anomalies: list[str]
+    #: The command that runs it again, and the file that it left.
+    again: str
+    file: str | None
+
+
+@dataclass(slots=True)
+class Report:
+    """What a campaign has found so far."""
+
+    asked: Asked
+    #: The commit of the code, so that no report counts worlds of two.
+    commit: str
+    #: So many seeds are done, from the first one on; all runs together took so many seconds.
+    done: int = 0
+    seconds: float = 0.0
+    kinds: dict[Kind, Counter[str]] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+
+    @property
+    def total(self) -> Counter[str]:
+        """The figures of all kinds together."""
+        found: Counter[str] = Counter()
+        for each in self.kinds.values():
+            found.update(each)
+        return found
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every world that was asked for is done."""
+        return self.asked.most is not None and self.done >= self.asked.most
+
+    def count(self, kind: Kind, figures: Mapping[str, int]) -> None:
+        """The next world is done."""
+        self.done += 1
+        self.kinds.setdefault(kind, Counter()).update(figures)
+
+    def save(self, path: Path) -> None:
+        """Write the file: all of it or nothing, whenever the process is stopped. Raises ReportError."""
+        content = {
+            "version": _VERSION,
+            "commit": self.commit,
+            "first": self.asked.first,
+            "most": self.asked.most,
+            "kind": self.asked.kind.value if self.asked.kind else None,
+            "done": self.done,
+            "seconds": round(self.seconds, 3),
+            "total": dict(sorted(self.total.items())),
+            "kinds": {kind.value: dict(sorted(found.items())) for kind, found in self.kinds.items()},
+            "failures": [failure._asdict() for failure in self.failures],
+        }
+        beside = path.with_name(path.name + ".tmp")
+        try:
+            beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+            beside.replace(path)
+        except OSError as fault:
+            raise ReportError(f"the report {path} cannot be written: {fault.strerror}") from None
+
+
+def load(path: Path) -> Report | None:
+    """The report in a file; None if there is none. Raises ReportError."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except OSError as fault:
+        raise ReportError(f"the report {path} cannot be read: {fault.strerror}") from None
+    except ValueError:
+        raise ReportError(f"{path} is no report: it is not JSON. Name another file, or remove it") from None
+    if not isinstance(content, dict) or content.get("version") != _VERSION:
+        raise ReportError(f"{path} is no report of version {_VERSION}. Name another file, or remove it")
+    try:
+        return _report(content)
+    except (KeyError, TypeError, ValueError) as fault:
+        raise ReportError(f"{path} is no report: {fault!r}. Name another file, or remove it") from None
+
+
+def _report(content: Mapping[str, Any]) -> Report:
+    most, kind = content["most"], content["kind"]
+    asked = Asked(int(content["first"]), None if most is None else int(most), None if kind is None else Kind(kind))
+    return Report(
+        asked,
+        str(content["commit"]),
+        int(content["done"]),
+        float(content["seconds"]),
+        {Kind(name): Counter(found) for name, found in content["kinds"].items()},
+        [Failure(**failure) for failure in content["failures"]],
+    )
+
+
+def commit() -> str:
+    """The commit of this code, with "-dirty" behind it if it was changed since; "unknown" without git."""
+    here = Path(__file__).resolve().parent
+    command = ["git", "describe", "--always", "--abbrev=12", "--dirty", "--exclude=*"]
+    try:
+        told = subprocess.run(command, cwd=here, capture_output=True, check=True, text=True, env={**os.environ})
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return told.stdout.strip()

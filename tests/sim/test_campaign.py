@@ -1,0 +1,181 @@
+"""Many worlds: one that fails stops no other; the figures are added; a campaign that was stopped goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from sim.campaign import campaign
+from sim.figures import figures, line, speed, table
+from sim.mutants import mutants
+from sim.report import Asked, Failure, Report, ReportError, load
+from sim.running import run_all, worlds
+from sim.world import Kind, Verdict, World
+from tests.house.tree import ROOT
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Worlds that fail leave their files there."""
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_figures_of_a_world_are_those_of_its_history() -> None:
+    verdict = World(1, Kind.BROKER_PIPELINE).run()
+    found = figures(verdict, 0.25)
+    events = verdict.history.events
+    assert found["worlds"] == 1
+    assert found["virtual ms"] == round(verdict.virtual_s * 1_000) > 60_000
+    assert found["processor ms"] == 250
+    assert found["clients killed"] == sum(event.what == "killed" for event in events)
+    assert found["brokers killed"] == sum(event.what == "kill" for event in events)
+    assert found["committed"] == sum(event.what == "committed" for event in events) > 0
+    assert found["acknowledged"] == sum(event.what == "acked" for event in events) > 0
+    assert found["cut"] >= found["half-closed"] > 0
+    assert found["rebalances"] > 0
+    assert found["anomalies"] == 0
+
+
+def test_the_table_has_a_row_for_each_kind_and_one_for_all() -> None:
+    found = {
+        Kind.PLAIN: Counter({"worlds": 1_000, "virtual ms": 7_200_000, "cut": 5}),
+        Kind.GROUPS: Counter({"worlds": 2, "rebalances": 3}),
+    }
+    _, _, plain, groups, everything = table(found).splitlines()
+    assert plain.startswith("| `plain` | 1,000 | 2.0 | 0 |")
+    assert groups.startswith("| `groups` | 2 | 0.0 | 0 |")
+    assert everything.startswith("| all | 1,002 | 2.0 | 0 |")
+    assert "5 connections cut" in line(found[Kind.PLAIN])
+    assert speed(found[Kind.PLAIN], 100.0).startswith(
+        "10.0 worlds a second, 36,000 an hour; 72 virtual seconds a second;"
+    )
+    assert "no world" in speed({}, 0.0)
+
+
+def test_a_campaign_that_was_stopped_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path("report.json")
+    half = {"SEED": "7", "SEEDS": "4", "KIND": "plain", "REPORT": str(path), "JOBS": "1"}
+    assert campaign(half) == 0
+    whole = load(path)
+    assert whole is not None
+    assert (whole.done, whole.is_complete, whole.total["worlds"]) == (4, True, 4)
+    stopped = Report(whole.asked, whole.commit)
+    stopped.count(Kind.PLAIN, figures(World(7, Kind.PLAIN).run()))
+    stopped.save(path)
+    assert campaign({"REPORT": str(path), "JOBS": "1"}) == 0
+    again = load(path)
+    assert again is not None
+    assert {**again.total, "processor ms": 0} == {**whole.total, "processor ms": 0}
+    assert "1 of them are done already (report.json)" in capsys.readouterr().out
+    assert campaign({"REPORT": str(path)}) == 0  # nothing is left to do: it only shows the table
+    with pytest.raises(ReportError, match="is the report of another campaign: 4 worlds of kind plain from seed 7 on"):
+        campaign({**half, "SEED": "8"})
+
+
+def test_a_campaign_does_not_go_on_with_other_code() -> None:
+    path = Path("report.json")
+    Report(Asked(1, 5, None), "0123456789ab", 1).save(path)
+    with pytest.raises(ReportError, match="was begun with the code of commit 0123456789ab, and this is"):
+        campaign({"REPORT": str(path)})
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("[]", "is no report of version 1"),
+        ('{"version": 7}', "is no report of version 1"),
+        ('{"version": 1}', "is no report: KeyError"),
+        (json.dumps({"version": 1, "most": 1, "first": 1, "kind": "odd"}), "is no report: ValueError"),
+    ],
+)
+def test_a_file_that_is_no_report_is_told_in_a_sentence(content: str, told: str) -> None:
+    path = Path("report.json")
+    path.write_text(content)
+    with pytest.raises(ReportError, match=told):
+        load(path)
+
+
+def test_a_world_that_fails_stops_no_other_and_leaves_its_file(capsys: pytest.CaptureFixture[str]) -> None:
+    with mutants()["breaks-the-world"].bug:
+        ended = campaign({"SEED": "0", "SEEDS": "6", "KIND": "plain", "REPORT": "report.json", "JOBS": "2"})
+    report = load(Path("report.json"))
+    assert report is not None
+    assert ended == 1
+    assert report.done == 6
+    assert report.total["anomalies"] == len(report.failures) > 0
+    for failure in report.failures:
+        assert failure.anomalies == ["broken-world"]
+        assert failure.again == f"make sim SEED={failure.seed} KIND=plain"
+        assert Path(failure.file or "").is_file()
+    printed = capsys.readouterr().out
+    assert all(f"plain {each.seed}: broken-world x1; again: {each.again}" in printed for each in report.failures)
+
+
+class _Worse(World):
+    """Worlds that no `except Exception` catches."""
+
+    def run(self) -> Verdict:
+        match self.seed:
+            case 1:
+                os._exit(7)
+            case 2:
+                raise RuntimeError("the checkers are broken")
+            case 3:
+                while True:
+                    pass
+        return super().run()
+
+
+@pytest.fixture
+def _worse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sim.running.World", _Worse)
+    monkeypatch.setattr("sim.running.LONGEST_S", 3.0)
+
+
+@pytest.mark.usefixtures("_worse")
+def test_a_world_that_dies_or_never_ends_stops_no_other() -> None:
+    found = list(run_all(worlds(0, 6, Kind.PLAIN), 2, None))
+    assert [each.seed for each in found] == [0, 1, 2, 3, 4, 5]
+    assert [each.names for each in found] == [(), ("died",), ("broken-world",), ("never-ends",), (), ()]
+    assert "the checkers are broken" in found[2].text
+    assert "while True" in found[3].text
+
+
+def test_failures_are_kept_in_the_report() -> None:
+    path = Path("report.json")
+    failure = Failure("plain", 3, ["lost-write"], "make sim SEED=3 KIND=plain", "sim-failures/plain-3.json")
+    Report(Asked(3, None, Kind.PLAIN), "c", 1, 1.5, {Kind.PLAIN: Counter(worlds=1)}, [failure]).save(path)
+    assert load(path) == Report(Asked(3, None, Kind.PLAIN), "c", 1, 1.5, {Kind.PLAIN: Counter(worlds=1)}, [failure])
+
+
+@pytest.mark.parametrize(
+    ("variable", "told"),
+    [
+        ("SEED=x", "SEED has to be a whole number, such as SEED=93, not 'x'"),
+        ("SEEDS=0", "SEEDS has to be a whole number above 0, not '0'"),
+        ("SEEDS=1.5", "SEEDS has to be a whole number, such as SEEDS=93, not '1.5'"),
+        ("JOBS=-1", "JOBS has to be a whole number above 0, not '-1'"),
+        ("HOURS=inf", "HOURS has to be a number above 0, not 'inf'"),
+        ("KIND=odd", "KIND is one of plain, transactions, "),
+        ("WORLD=nowhere.json", "there is no world file nowhere.json: a failing world leaves one in sim-failures/"),
+        ("WORLD=tests", "the world file tests cannot be read: Is a directory"),
+        ("REPORT=tests", "the report tests cannot be read: Is a directory"),
+        ("REPORT=nowhere/r.json", "the report nowhere/r.json cannot be written: No such file or directory"),
+        ("REPORT=README.md", "README.md is no report: it is not JSON. Name another file, or remove it"),
+    ],
+)
+def test_the_command_says_what_it_was_asked_wrongly(variable: str, told: str) -> None:
+    name, _, value = variable.partition("=")
+    environment = {**os.environ, name: value}
+    ended = subprocess.run(
+        [sys.executable, "-m", "sim"], env=environment, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(told)
+    assert ended.stderr.count("\n") == 1
