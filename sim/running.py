@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from multiprocessing import get_context
 from traceback import format_exc
 from typing import NamedTuple
 
@@ -25,6 +26,8 @@ from sim.worldfile import save
 _LINES_OF_TABLE = 400
 #: A world takes less than a second of a processor. One that takes so many never ends.
 LONGEST_S = 180.0
+#: A process begins with all that is imported here; and with the bugs that are put in, when a test puts in some.
+_FORK = get_context("fork")
 
 
 class Summary(NamedTuple):
@@ -147,7 +150,7 @@ def _in_a_pool(
     done: dict[tuple[int, Kind], Summary],
 ) -> Iterator[Summary]:
     """Run what is wanted. `asked` are the worlds that were begun and not yet told of, `done` those that have ended."""
-    with ProcessPoolExecutor(jobs, initializer=_begin) as pool:
+    with ProcessPoolExecutor(jobs, _FORK, _begin) as pool:
         running: dict[Future[Summary], tuple[int, Kind]] = {}
         more = True
         while True:
@@ -167,7 +170,7 @@ def _in_a_pool(
 
 def _alone(seed: int, kind: Kind) -> Summary:
     """Run one world in a process of its own, which may die."""
-    with ProcessPoolExecutor(1, initializer=_begin) as pool:
+    with ProcessPoolExecutor(1, _FORK, _begin) as pool:
         try:
             return pool.submit(one, seed, kind).result()
         except BrokenProcessPool:

@@ -14,9 +14,10 @@ import pytest
 from sim.campaign import campaign
 from sim.figures import figures, line, speed, table
 from sim.mutants import mutants
+from sim.mutants.worlds import end_badly
 from sim.report import Asked, Failure, Report, ReportError, load
 from sim.running import run_all, worlds
-from sim.world import Kind, Verdict, World
+from sim.world import Kind, World
 from tests.house.tree import ROOT
 
 
@@ -117,30 +118,9 @@ def test_a_world_that_fails_stops_no_other_and_leaves_its_file(capsys: pytest.Ca
     assert all(f"plain {each.seed}: broken-world x1; again: {each.again}" in printed for each in report.failures)
 
 
-class _Worse(World):
-    """Worlds that no `except Exception` catches."""
-
-    def run(self) -> Verdict:
-        match self.seed:
-            case 1:
-                os._exit(7)
-            case 2:
-                raise RuntimeError("the checkers are broken")
-            case 3:
-                while True:
-                    pass
-        return super().run()
-
-
-@pytest.fixture
-def _worse(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sim.running.World", _Worse)
-    monkeypatch.setattr("sim.running.LONGEST_S", 3.0)
-
-
-@pytest.mark.usefixtures("_worse")
 def test_a_world_that_dies_or_never_ends_stops_no_other() -> None:
-    found = list(run_all(worlds(0, 6, Kind.PLAIN), 2, None))
+    with end_badly():
+        found = list(run_all(worlds(0, 6, Kind.PLAIN), 2, None))
     assert [each.seed for each in found] == [0, 1, 2, 3, 4, 5]
     assert [each.names for each in found] == [(), ("died",), ("broken-world",), ("never-ends",), (), ()]
     assert "the checkers are broken" in found[2].text

@@ -1,0 +1,31 @@
+"""Bugs of the simulation itself, that no world survives."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+from sim import running
+from sim.world import Verdict, World
+
+
+class _Worse(World):
+    """A world that ends in a way that its seed says."""
+
+    def run(self) -> Verdict:
+        match self.seed:
+            case 1:
+                os._exit(7)
+            case 2:
+                raise RuntimeError("the checkers are broken")
+            case 3:
+                while True:
+                    pass
+        return super().run()
+
+
+@contextmanager
+def end_badly() -> Iterator[None]:
+    """World 1 takes its process with it, world 2 raises, and world 3 never ends."""
+    with patch.object(running, "World", _Worse), patch.object(running, "LONGEST_S", 3.0):
+        yield
