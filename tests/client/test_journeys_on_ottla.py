@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Iterator
 import pytest
 
 from ottla.testing import Broker
-from tests.client import journeys, transaction_journeys
+from tests.client import group_admin_journeys, journeys, transaction_journeys
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +14,9 @@ def servers() -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
-@pytest.mark.parametrize("journey", transaction_journeys.ALL, ids=lambda journey: journey.__name__)
+@pytest.mark.parametrize(
+    "journey", [*transaction_journeys.ALL, *group_admin_journeys.ALL], ids=lambda journey: journey.__name__
+)
 def test_blocking(journey: Callable[[str], None], servers: str) -> None:
     journey(servers)
 

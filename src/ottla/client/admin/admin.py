@@ -1,12 +1,13 @@
 """The admin client for asyncio. Its calls are in the modules beside this one, sorted by subject."""
 
+from ottla.client.admin.group_offsets import GroupOffsetCalls
 from ottla.client.admin.groups import GroupCalls
 from ottla.client.admin.records import RecordCalls
 from ottla.client.admin.topics import TopicCalls
 from ottla.client.admin.transactions import TransactionCalls
 
 
-class AsyncAdmin(TopicCalls, RecordCalls, GroupCalls, TransactionCalls):
+class AsyncAdmin(TopicCalls, RecordCalls, GroupCalls, GroupOffsetCalls, TransactionCalls):
     """Lists, describes and changes topics, records, groups and transactions.
 
     A call is repeated while its error is retriable, for `default.api.timeout.ms`; then it raises RequestTimeoutError.

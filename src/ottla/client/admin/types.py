@@ -7,6 +7,11 @@ from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
 from ottla.client.core.metadata import Node
+from ottla.client.core.offsets import OffsetAndMetadata
+
+#: The types of group that `list_groups` and `describe_groups` name.
+CLASSIC = "classic"
+CONSUMER = "consumer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +131,64 @@ class MemberDescription(NamedTuple):
     client_id: str
     host: str
     partitions: tuple[TopicPartition, ...]
+    #: The topics that it subscribes to, by name; and the pattern, which only a consumer group's coordinator knows.
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    #: In a consumer group (KIP-848): its epoch, and the partitions that it is to have when the group is stable.
+    epoch: int | None = None
+    target: tuple[TopicPartition, ...] | None = None
+    #: In a consumer group: whether this member still speaks the classic protocol. None if the broker does not say.
+    is_classic: bool | None = None
 
 
 class GroupDescription(NamedTuple):
-    """A group: its state, the assignor in use, and its members."""
+    """A group: its state, the assignor in use, its members, and the node id of its coordinator.
+
+    `type` is "classic", or "consumer" for a group of KIP-848. Such a group has an epoch, and its target assignment has
+    the epoch that it was computed for.
+    """
 
     group_id: str
     state: str
     protocol_type: str
     protocol: str
     members: tuple[MemberDescription, ...]
+    type: str = CLASSIC
+    epoch: int | None = None
+    target_epoch: int | None = None
+    coordinator: int = -1
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is such a group: an older broker describes one that it does not know as dead."""
+        return self.state != "Dead"
+
+
+class GroupLag(NamedTuple):
+    """How far a group is behind in a partition."""
+
+    #: None if the group has committed nothing.
+    committed: OffsetAndMetadata | None
+    #: The first offset of the log, and the next one that will be written. None if the partition is gone.
+    start_offset: int | None
+    end_offset: int | None
+    #: The timestamp (ms since the epoch) of the first record that the group has not read. None if there is none.
+    unread_since_ms: int | None
+
+    @property
+    def offsets(self) -> int | None:
+        """How many offsets are between the committed one and the end: Kafka's lag. None where one is not known."""
+        if self.committed is None or self.end_offset is None:
+            return None
+        return self.end_offset - self.committed.offset
+
+    def age_ms(self, now_ms: int) -> int | None:
+        """For how long the first unread record has waited, by its timestamp; 0 if all is read, None if not known."""
+        if self.offsets is None:
+            return None
+        if self.unread_since_ms is None:
+            return 0 if self.offsets <= 0 else None
+        return max(0, now_ms - self.unread_since_ms)
 
 
 class TransactionListing(NamedTuple):

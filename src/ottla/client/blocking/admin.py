@@ -11,6 +11,7 @@ from ottla.client.admin.types import (
     ConfigEntry,
     ConfigResource,
     GroupDescription,
+    GroupLag,
     GroupListing,
     NewTopic,
     ProducerDescription,
@@ -107,6 +108,12 @@ class Admin:
         """Delete empty groups with their offsets."""
         self._thread.run(self._admin.delete_groups(group_ids))
 
+    def remove_members(
+        self, group_id: str, members: Iterable[str] | None = None, *, instances: Iterable[str] = (), reason: str = ""
+    ) -> list[str]:
+        """Remove members by id or `group.instance.id`, or all; returns the ids of those that were removed."""
+        return self._thread.run(self._admin.remove_members(group_id, members, instances=instances, reason=reason))
+
     def list_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -116,6 +123,14 @@ class Admin:
     def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Set committed offsets of a group that has no members."""
         self._thread.run(self._admin.alter_group_offsets(group_id, offsets))
+
+    def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Delete the committed offsets of partitions whose topics no member subscribes to."""
+        self._thread.run(self._admin.delete_group_offsets(group_id, partitions))
+
+    def list_group_lags(self, group_id: str, also: Iterable[TopicPartition] = ()) -> dict[TopicPartition, GroupLag]:
+        """How far a group is behind: in partitions that it has committed offsets of, and in `also`."""
+        return self._thread.run(self._admin.list_group_lags(group_id, also))
 
     def list_offsets(
         self, times: Mapping[TopicPartition, int], *, read_committed: bool = False
