@@ -5,18 +5,28 @@
     with Broker() as broker:
         Producer({"bootstrap.servers": broker.bootstrap_servers})
 
-With pytest, ask for the fixture `ottla_broker`.
+With pytest, ask for the fixture `ottla_broker`. `History` and `check_history` (`ottla.testing.history`) judge what any
+client did and was told.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ottla.testing.broker import Broker, BrokerError
+    from ottla.testing.history import Anomaly, History, HistoryError, check_history
     from ottla.testing.in_loop import AsyncBroker
 
-__all__ = ["AsyncBroker", "Broker", "BrokerError"]
+__all__ = ["Anomaly", "AsyncBroker", "Broker", "BrokerError", "History", "HistoryError", "check_history"]
 
-_HOMES = {"Broker": "broker", "BrokerError": "broker", "AsyncBroker": "in_loop"}
+_HOMES = {
+    "Broker": "broker",
+    "BrokerError": "broker",
+    "AsyncBroker": "in_loop",
+    "Anomaly": "history",
+    "History": "history",
+    "HistoryError": "history",
+    "check_history": "history",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,234 @@
+"""A history as lines of JSON: the first names the form and its version, each other one is an event."""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields
+from typing import Any, Final, get_args, get_type_hints
+
+from ottla.base.errors import OttlaError
+from ottla.base.types import TopicPartition
+from ottla.testing.history.facts import CommitOutcome, Event, Fact, LogRecord, Read, TransactionOutcome
+
+#: Another meaning of a fact, or another form of a line, has another version. A new fact has not.
+VERSION: Final = 1
+_KEY: Final = "ottla-history"
+
+
+class HistoryError(OttlaError, ValueError):
+    """A file is no history, or one of its lines is no event."""
+
+
+def encode(events: Iterable[Event]) -> Iterator[str]:
+    """The lines of a history, without their ends."""
+    yield json.dumps({_KEY: VERSION})
+    for event in events:
+        fact = event.fact
+        content: dict[str, Any] = {"at_s": event.at_s, "who": event.who, "fact": type(fact).__name__}
+        for name, (_, default) in _FIELDS[type(fact).__name__].items():
+            value = getattr(fact, name)
+            if default is MISSING or value != default:
+                content[name] = _plain(value)
+        yield json.dumps(content, ensure_ascii=False, allow_nan=False)
+
+
+def decode(lines: Iterable[str]) -> Iterator[Event]:
+    """The events of lines. HistoryError, with the number of the line, when one is none."""
+    numbered = enumerate(lines, 1)
+    _, first = next(numbered, (1, ""))
+    _check_version(first)
+    for number, line in numbered:
+        if not line.strip():
+            continue
+        try:
+            yield _event(_object(line))
+        except _WrongError as wrong:
+            raise HistoryError(f"line {number}: {wrong}") from None
+
+
+class _WrongError(Exception):
+    """What is wrong with a line."""
+
+
+def _check_version(first: str) -> None:
+    try:
+        version = _object(first).get(_KEY)
+    except _WrongError:
+        version = None
+    if version is None:
+        raise HistoryError(
+            f'line 1: this is no history: the first line of one is {{"{_KEY}": {VERSION}}}. '
+            "Name a file that History.write() made"
+        )
+    if version != VERSION:
+        raise HistoryError(
+            f"line 1: the history has version {version}, and this Ottla reads version {VERSION}: "
+            "read it with the Ottla that wrote it, or run the test again"
+        )
+
+
+def _object(line: str) -> dict[str, Any]:
+    try:
+        content = json.loads(line.strip(), parse_constant=_no_number)
+    except json.JSONDecodeError as fault:
+        problem = f"column {fault.colno}: {fault.msg}"
+    except (ValueError, RecursionError) as fault:
+        problem = str(fault)
+    else:
+        if isinstance(content, dict):
+            return content
+        raise _WrongError("an event is a JSON object, in braces")
+    raise _WrongError(f"not JSON ({problem}); was the file cut, or changed by hand?")
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _event(content: dict[str, Any]) -> Event:
+    at_s = _taken(content, "at_s", _number)
+    who = _taken(content, "who", _text)
+    kind = _taken(content, "fact", _text)
+    if kind not in _KINDS:
+        raise _WrongError(f"{kind!r} is no fact; it is one of {', '.join(sorted(_KINDS))}")
+    values = {}
+    for name, (reader, default) in _FIELDS[kind].items():
+        if name in content or default is MISSING:
+            values[name] = _taken(content, name, reader, kind)
+    unknown = sorted(content.keys() - values.keys() - {"at_s", "who", "fact"})
+    if unknown:
+        raise _WrongError(f"{kind} has no {unknown[0]!r}; it has {', '.join(_FIELDS[kind]) or 'nothing'}")
+    return Event(at_s, who, _KINDS[kind](**values))
+
+
+def _taken(content: Mapping[str, Any], name: str, reader: Callable[[Any], Any], kind: str = "an event") -> Any:
+    if name not in content:
+        raise _WrongError(f"{kind} has to have {name!r}")
+    try:
+        return reader(content[name])
+    except _WrongError as wrong:
+        raise _WrongError(f"{name!r} of {kind} has to be {wrong}, not {content[name]!r:.80}") from None
+
+
+# values of one type: to JSON, and from it
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return [[*tp, offset] for tp, offset in value.items()]
+    if isinstance(value, Read):
+        return [*value.tp, value.offset, value.uid]
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _WrongError("a text")
+    return value
+
+
+def _optional_text(value: Any) -> str | None:
+    return None if value is None else _text(value)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise _WrongError("a number")
+    return float(value)
+
+
+def _optional_number(value: Any) -> float | None:
+    return None if value is None else _number(value)
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _WrongError("a whole number")
+    return value
+
+
+def _optional_whole(value: Any) -> int | None:
+    return None if value is None else _whole(value)
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _WrongError("true or false")
+    return value
+
+
+def _one_of(words: Any) -> Callable[[Any], str]:
+    allowed = get_args(words)
+
+    def read(value: Any) -> str:
+        if value not in allowed:
+            raise _WrongError(f"one of {', '.join(allowed)}")
+        return str(value)
+
+    return read
+
+
+def _row(value: Any, *readers: Callable[[Any], Any]) -> list[Any]:
+    if not isinstance(value, list) or len(value) != len(readers):
+        raise _WrongError("a list")
+    return [read(each) for read, each in zip(readers, value, strict=True)]
+
+
+def _partition(value: Any) -> TopicPartition:
+    try:
+        return TopicPartition(*_row(value, _text, _whole))
+    except _WrongError:
+        raise _WrongError("a partition, [topic, number]") from None
+
+
+def _rows(value: Any, form: str, *readers: Callable[[Any], Any]) -> list[list[Any]]:
+    try:
+        if not isinstance(value, list):
+            raise _WrongError("a list")
+        return [_row(each, *readers) for each in value]
+    except _WrongError:
+        raise _WrongError(f"a list of {form}") from None
+
+
+def _partitions(value: Any) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(*row) for row in _rows(value, "[topic, partition]", _text, _whole))
+
+
+def _offsets(value: Any) -> dict[TopicPartition, int]:
+    rows = _rows(value, "[topic, partition, offset]", _text, _whole, _whole)
+    return {TopicPartition(topic, number): offset for topic, number, offset in rows}
+
+
+def _reads(value: Any) -> tuple[Read, ...]:
+    rows = _rows(value, "[topic, partition, offset, uid]", _text, _whole, _whole, _text)
+    return tuple(Read(TopicPartition(topic, number), offset, uid) for topic, number, offset, uid in rows)
+
+
+def _log_records(value: Any) -> tuple[LogRecord, ...]:
+    return tuple(LogRecord(*row) for row in _rows(value, "[offset, uid, visible]", _whole, _text, _truth))
+
+
+#: The type of a field → what reads it.
+_READERS: Final[Mapping[Any, Callable[[Any], Any]]] = {
+    str: _text,
+    str | None: _optional_text,
+    int: _whole,
+    int | None: _optional_whole,
+    float | None: _optional_number,
+    bool: _truth,
+    TopicPartition: _partition,
+    tuple[TopicPartition, ...]: _partitions,
+    Mapping[TopicPartition, int]: _offsets,
+    tuple[Read, ...]: _reads,
+    tuple[LogRecord, ...]: _log_records,
+    TransactionOutcome: _one_of(TransactionOutcome),
+    CommitOutcome: _one_of(CommitOutcome),
+}
+_KINDS: Final[Mapping[str, Callable[..., Fact]]] = {kind.__name__: kind for kind in get_args(Fact)}
+#: Fact → field → what reads it, and its default.
+_FIELDS: Final[Mapping[str, Mapping[str, tuple[Callable[[Any], Any], Any]]]] = {
+    kind.__name__: {field.name: (_READERS[get_type_hints(kind)[field.name]], field.default) for field in fields(kind)}
+    for kind in get_args(Fact)
+}

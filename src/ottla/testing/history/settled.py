@@ -1,0 +1,45 @@
+"""The checker of calls: never-settled."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ottla.testing.history.anomaly import Anomaly
+from ottla.testing.history.evidence import Evidence
+from ottla.testing.history.facts import Acknowledged, Called, Ended, Ending, Failed, Returned, Sent, Unknown
+
+
+def never_settled(evidence: Evidence) -> Iterator[Anomaly]:
+    """A record, the end of a transaction, or another call has no outcome, although the history is over.
+
+    "Unknown" is an outcome: it was told. Excused: what a client had begun before it was killed.
+    """
+    done: Counter[tuple[str, str]] = Counter()
+    for event in evidence.events:
+        match event.fact:
+            case Acknowledged(uid=uid) | Failed(uid=uid) | Unknown(uid=uid):
+                done["record", uid] += 1
+            case Ended(txn=txn):
+                done["transaction", txn] += 1
+            case Returned(call=call):
+                done["call", call] += 1
+            case _:
+                pass
+    begun: Counter[tuple[str, str]] = Counter()
+    told: set[tuple[str, str]] = set()
+    for index, event in enumerate(evidence.events):
+        match event.fact:
+            case Sent(uid=name):
+                key = ("record", name)
+                begun[key] += 1
+            case Ending(txn=name):
+                key = ("transaction", name)
+                begun[key] = 1  # asked again, or an abort after a commit that could not be
+            case Called(call=name):
+                key = ("call", name)
+                begun[key] += 1
+            case _:
+                continue
+        alive = index > evidence.killed.get(event.who, -1)
+        if alive and begun[key] > done[key] and key not in told:
+            told.add(key)
+            yield Anomaly("never-settled", f"the {key[0]} {name} has no outcome", (name, event.who))

@@ -1,0 +1,45 @@
+"""Every checker is shown a history that it must not let pass, and the same one without the fault, which it must."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.base.types import TopicPartition
+from ottla.testing import History, check_history
+from ottla.testing.history import ANOMALIES
+
+TP = TopicPartition("t", 0)
+
+
+def _written(*log: str) -> History:
+    """a, b and c are acknowledged; the log holds these."""
+    history = History()
+    writer = history.producer("p")
+    for offset, uid in enumerate("abc"):
+        writer.sent(uid)
+        writer.acknowledged(uid, TP, offset)
+    history.log(TP, enumerate(log))
+    return history
+
+
+def test_a_history_without_a_fault_has_no_anomaly() -> None:
+    assert check_history(_written("a", "b", "c")) == []
+
+
+def test_an_anomaly_says_what_is_wrong_and_shows_the_events() -> None:
+    history = _written("a", "b")
+    (anomaly,) = check_history(history)
+    assert str(anomaly) == "lost-write: c was acknowledged at t-0@2, but nothing is there"
+    assert anomaly.about == ("c", "p")
+    assert anomaly.events == history.events[4:6]
+
+
+def test_what_is_ignored_is_not_told() -> None:
+    assert check_history(_written("a", "b"), ignore=["lost-write"]) == []
+    with pytest.raises(ValueError, match="ignore has 'lost-writes', which is no anomaly; there are lost-write, "):
+        check_history(History(), ignore=["lost-writes"])
+
+
+def test_no_history_at_all_has_no_anomaly() -> None:
+    assert check_history(History()) == check_history([]) == []
+    assert len(ANOMALIES) == 21

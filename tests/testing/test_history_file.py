@@ -1,0 +1,189 @@
+"""A history is written by many clients, goes to a file and comes back; what is no history is told in a sentence."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.base.types import TopicPartition
+from ottla.testing.history import Event, Fact, History, HistoryError, LogRecord, facts
+from ottla.testing.history.lines import decode, encode
+
+TP = TopicPartition("orders", 0)
+
+
+def _clock() -> Callable[[], float]:
+    ticks = iter(range(1_000_000))
+    return lambda: float(next(ticks))
+
+
+def _example() -> History:
+    """One of everything."""
+    history = History(_clock())
+    writer = history.producer("p")
+    writer.began("T1", "p", timeout_s=60.0)
+    writer.sent("a", txn="T1")
+    writer.acknowledged("a", TP, 0)
+    writer.offsets_sent("T1", "g", {TP: 1}, member_id="m", generation=2)
+    writer.ending("T1", commit=True)
+    writer.ended("T1", "committed")
+    writer.sent("b", source="a")
+    writer.failed("b", ValueError("no"))
+    writer.sent("ü 'c'\n\u2028")
+    writer.unknown("ü 'c'\n\u2028", "timeout")
+    reader = history.consumer("c", group="g")
+    reader.assigned([TP], generation=2, instance_id="i")
+    reader.polled([(TP, 0, "a")])
+    reader.polled([])
+    reader.sought({TP: 0})
+    reader.called("commit 1", "commit")
+    reader.committed({TP: 1}, member_id="m", generation=2, call="commit 1")
+    reader.returned("commit 1", KeyError("x"))
+    reader.revoked([TP], lost=True)
+    reader.killed()
+    history.log(TP, [LogRecord(2, "z", False), (0, "a")], high_watermark=4, last_stable_offset=4)
+    history.positions("g", {TP: 1})
+    history.drained("g", [TP])
+    return history
+
+
+def test_a_history_comes_back_from_its_file(tmp_path: Path) -> None:
+    history, path = _example(), tmp_path / "orders.jsonl"
+    history.write(path)
+    assert History.read(path).events == history.events
+    assert {type(event.fact) for event in history.events} == set(_FACTS), "one of everything"
+
+
+def test_the_events_are_as_they_were_noted() -> None:
+    events = _example().events
+    assert [event.at_s for event in events] == [float(at) for at in range(len(events))]
+    assert events[1] == Event(1.0, "p", facts.Sent("a", "T1"))
+    assert events[6:8] == (
+        Event(6.0, "p", facts.Sent("b", source="a")),
+        Event(7.0, "p", facts.Failed("b", "ValueError('no')")),
+    )
+    assert facts.Log(TP, (LogRecord(0, "a"), LogRecord(2, "z", False)), 0, 4, 4) in [event.fact for event in events]
+
+
+def test_a_given_time_is_taken() -> None:
+    history = History(_clock())
+    history.add("p", facts.Sent("a"), at_s=1.5)
+    assert history.events == (Event(1.5, "p", facts.Sent("a")),)
+
+
+def test_threads_write_at_the_same_time_and_the_order_is_that_of_time() -> None:
+    history = History(_clock())
+
+    def work(name: str) -> None:
+        for at in range(500):
+            history.producer(name).sent(f"{name}{at}")
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [event.at_s for event in history.events] == [float(at) for at in range(2_000)]
+
+
+def test_a_consumer_without_a_group_has_no_offsets_to_commit() -> None:
+    with pytest.raises(HistoryError, match="c is in no group: give"):
+        History().consumer("c").committed({TP: 1})
+
+
+_FACTS: tuple[type[Fact], ...] = facts.Fact.__args__
+_texts = st.text(st.characters(codec="utf-8"), max_size=8)
+_partitions = st.builds(TopicPartition, _texts, st.integers(0, 99))
+for _type, _strategy in ((TopicPartition, _partitions), (float, st.floats(allow_nan=False, allow_infinity=False))):
+    st.register_type_strategy(_type, _strategy)
+
+
+@given(st.lists(st.builds(Event, st.floats(0, 1e9), _texts, st.one_of(*map(st.from_type, _FACTS)))))
+def test_any_history_is_the_same_after_lines(events: list[Event]) -> None:
+    assert list(decode(encode(events))) == events
+
+
+_FIRST = '{"ottla-history": 1}'
+_WRONG = {
+    "nothing": ([], 'line 1: this is no history: the first line of one is {"ottla-history": 1}. Name a file'),
+    "text": (["Dear diary"], "line 1: this is no history"),
+    "other JSON": (['{"version": 3}'], "line 1: this is no history"),
+    "a newer one": (
+        ['{"ottla-history": 2}'],
+        "line 1: the history has version 2, and this Ottla reads version 1: read it with the Ottla that wrote it",
+    ),
+    "cut": (
+        [_FIRST, '{"at_s": 1, "who": "p", "fa'],
+        "line 2: not JSON (column 25: ",
+    ),
+    "too deep": ([_FIRST, "[" * 100_000], "line 2: not JSON"),
+    "a number": ([_FIRST, "7"], "line 2: an event is a JSON object, in braces"),
+    "no time": ([_FIRST, '{"who": "p"}'], "line 2: an event has to have 'at_s'"),
+    "no time of this world": (
+        [_FIRST, '{"at_s": Infinity, "who": "p", "fact": "Killed"}'],
+        "line 2: not JSON (Infinity is no number of JSON)",
+    ),
+    "an unknown fact": (
+        [_FIRST, '{"at_s": 1, "who": "p", "fact": "Slept"}'],
+        "line 2: 'Slept' is no fact; it is one of Acknowledged, Assigned, ",
+    ),
+    "a field that is not there": (
+        [_FIRST, "", '{"at_s": 1, "who": "p", "fact": "Sent"}'],
+        "line 3: Sent has to have 'uid'",
+    ),
+    "a field too many": (
+        [_FIRST, '{"at_s": 1, "who": "p", "fact": "Sent", "uid": "a", "key": "b"}'],
+        "line 2: Sent has no 'key'; it has uid, txn, producer, source",
+    ),
+    "a number for a text": (
+        [_FIRST, '{"at_s": 1, "who": "p", "fact": "Sent", "uid": 5}'],
+        "line 2: 'uid' of Sent has to be a text, not 5",
+    ),
+    "a text for an offset": (
+        [_FIRST, '{"at_s": 1, "who": "p", "fact": "Acknowledged", "uid": "a", "tp": ["t", 0], "offset": "x"}'],
+        "line 2: 'offset' of Acknowledged has to be a whole number, not 'x'",
+    ),
+    "a partition that is none": (
+        [_FIRST, '{"at_s": 1, "who": "p", "fact": "Acknowledged", "uid": "a", "tp": "t-0", "offset": 0}'],
+        "line 2: 'tp' of Acknowledged has to be a partition, [topic, number], not 't-0'",
+    ),
+    "records that are none": (
+        [
+            _FIRST,
+            '{"at_s": 1, "who": "c", "fact": "Polled", "group": "g", "records": [["t", 0]], "read_committed": true}',
+        ],
+        "line 2: 'records' of Polled has to be a list of [topic, partition, offset, uid], not [['t', 0]]",
+    ),
+    "an outcome that is none": (
+        [_FIRST, '{"at_s": 1, "who": "p", "fact": "Ended", "txn": "T", "outcome": "perhaps"}'],
+        "line 2: 'outcome' of Ended has to be one of committed, aborted, unknown, not 'perhaps'",
+    ),
+}
+
+
+@pytest.mark.parametrize("story", _WRONG)
+def test_what_is_no_history_is_told_in_a_sentence(story: str, tmp_path: Path) -> None:
+    lines, problem = _WRONG[story]
+    path = tmp_path / "h.jsonl"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    with pytest.raises(HistoryError) as told:
+        History.read(path)
+    assert str(told.value).startswith(f"{path}, {problem}")
+    assert "\n" not in str(told.value)
+
+
+def test_a_file_of_bytes_is_no_history(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(HistoryError, match="it is not UTF-8"):
+        History.read(path)
+
+
+def test_a_file_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        History.read(tmp_path / "nowhere")
