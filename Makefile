@@ -49,7 +49,7 @@ sim: setup ## clients and broker in simulated worlds: SEED= SEEDS= HOURS= KIND= 
 	  REPORT="$(REPORT)" $(PY) -m sim
 
 models: setup ## the members of a group on their whole cores: thousands of histories, HISTORIES= (5000)
-	OTTLA_GROUP_SEEDS=$(or $(HISTORIES),5000) $(PYTEST) -n 2 -q tests/client/core/consumer/test_group_model.py
+	OTTLA_GROUP_SEEDS=$(or $(HISTORIES),5000) $(PYTEST) -n 2 -q tests/client/core/consumer/group/test_group_model.py
 
 bench: setup-interop ## figures against Apache Kafka, confluent-kafka, aiokafka and Spark's own connector
 	$(PY) -m bench $(BENCH)

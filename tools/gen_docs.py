@@ -15,7 +15,7 @@ from ottla.client.config.admin import ADMIN_CONFIG
 from ottla.client.config.consumer import CONSUMER_CONFIG
 from ottla.client.config.producer import PRODUCER_CONFIG
 from ottla.client.core.consumer import answers as consumer_answers
-from ottla.client.core.consumer import states as membership
+from ottla.client.core.consumer.group.classic import states as classic_membership
 from ottla.client.core.producer import answers, transaction_state
 from ottla.coordinator.group.classic.state import TRANSITIONS, GroupState
 from ottla.coordinator.txn import states
@@ -109,7 +109,11 @@ def automata_page() -> str:
         ("Classic consumer group", "coordinator/group/classic/state.py", "\n".join(group)),
         ("Transaction", "coordinator/txn/states.py", states.diagram()),
         ("Transactional producer", "client/core/producer/transaction_state.py", transaction_state.diagram()),
-        ("Consumer in its group", "client/core/consumer/states.py", membership.diagram()),
+        (
+            "Consumer in a classic group",
+            "client/core/consumer/group/classic/states.py",
+            classic_membership.diagram(),
+        ),
     ):
         parts += [f"## {title}", "", f"`TRANSITIONS` in `{file}`.", "", "```mermaid", diagram, "```", ""]
     parts += ["## What an answer about a batch means", "", answers.INTRODUCTION, "", answers.table(), ""]

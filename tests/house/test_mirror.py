@@ -29,10 +29,11 @@ _ELSEWHERE: dict[str, tuple[str, ...] | str] = {
     "consumer/lookups.py": ("consumer/test_offsets_left_out.py",),
     "consumer/consumer.py": ("consumer/test_polls_that_hang.py", "consumer/test_cancellation.py"),
     # rules of the consumer's core that only show with others of them
-    "core/consumer/core.py": ("core/consumer/test_group_model.py",),
-    "core/consumer/giving_up.py": ("core/consumer/test_group_model.py",),
+    "core/consumer/core.py": ("core/consumer/group/test_group_model.py",),
+    "core/consumer/group/giving_up.py": ("core/consumer/group/test_group_model.py",),
+    "core/consumer/group/membership.py": ("core/consumer/group/test_group_model.py",),
     "core/consumer/positions.py": ("core/consumer/test_resets.py", "core/consumer/test_validation.py"),
-    "core/consumer/shared.py": ("core/consumer/test_group_model.py",),
+    "core/consumer/shared.py": ("core/consumer/group/test_group_model.py",),
     "core/intents.py": _ONLY_VALUES,
     # rules of the producer's core that only show with others of them
     "core/producer/batch.py": ("core/producer/test_split.py", "core/producer/test_accumulator.py"),

@@ -19,7 +19,7 @@ from ottla.client.core.consumer.consumer_record import ConsumerRecord
 from ottla.client.core.consumer.core import ConsumerCore
 from ottla.client.core.consumer.fetch_buffer import FetchBuffer
 from ottla.client.core.consumer.fetched import Decoding
-from ottla.client.core.consumer.group_protocol import assignors
+from ottla.client.core.consumer.group.classic.group_protocol import assignors
 from ottla.client.core.consumer.intents import CallUser, FollowAllTopics, ReadClock, WakePoll
 from ottla.client.core.consumer.offset_reset import OffsetReset
 from ottla.client.core.consumer.positions import NO_POSITION, PartitionState

@@ -19,7 +19,7 @@ from ottla.client.core import intents
 from ottla.client.core.consumer.core import ConsumerCore
 from ottla.client.core.consumer.era import Call, Ticket
 from ottla.client.core.consumer.fetched import Decoding
-from ottla.client.core.consumer.group_protocol import assignors, encode_one
+from ottla.client.core.consumer.group.classic.group_protocol import assignors, encode_one
 from ottla.client.core.consumer.intents import CallUser, ReadClock
 from ottla.client.core.consumer.offset_reset import OffsetReset
 from ottla.client.core.consumer.positions import PartitionState

@@ -8,9 +8,9 @@ import pytest
 from ottla.assign import Assignment
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.era import Call, Eras
-from ottla.client.core.consumer.group_protocol import encode_one
+from ottla.client.core.consumer.group.classic.group_protocol import encode_one
+from ottla.client.core.consumer.group.classic.states import State
 from ottla.client.core.consumer.positions import Positions
-from ottla.client.core.consumer.states import State
 from ottla.client.errors import DisconnectedError
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode

@@ -9,6 +9,7 @@ handles an event. That needs no lock: they look only at single numbers and at a 
 """
 
 from collections.abc import Callable, Iterable
+from enum import Enum
 from typing import Any
 
 from ottla.assign import Assignor
@@ -17,18 +18,18 @@ from ottla.base.types import TopicPartition
 from ottla.client.config.consumer import ConsumerConfig
 from ottla.client.core import intents
 from ottla.client.core.consumer.answers import Next, meaning_of
-from ottla.client.core.consumer.commits import Commits, Offsets, OnCommit
+from ottla.client.core.consumer.commits import Offsets, OnCommit
 from ottla.client.core.consumer.era import Call, Ticket
 from ottla.client.core.consumer.fetched import Decoding
 from ottla.client.core.consumer.fetching import Fetching
+from ottla.client.core.consumer.group.kinds import MEMBERSHIPS
+from ottla.client.core.consumer.group.membership import Membership
 from ottla.client.core.consumer.intents import FollowAllTopics
 from ottla.client.core.consumer.member import GroupMember
-from ottla.client.core.consumer.membership import Membership
 from ottla.client.core.consumer.offset_reset import OffsetReset
 from ottla.client.core.consumer.positions import UNKNOWN_EPOCH, PartitionState
 from ottla.client.core.consumer.resets import Resets
 from ottla.client.core.consumer.shared import Shared
-from ottla.client.core.consumer.states import State
 from ottla.client.core.consumer.validation import Validation
 from ottla.client.core.intents import Channel, Core
 from ottla.client.core.metadata import ClusterSnapshot
@@ -55,9 +56,8 @@ class ConsumerCore(Core):
         self.buffer = shared.buffer
         self.failures = shared.failures
         self.watch = shared.watch
-        self.member = GroupMember(shared.group_id, config.group_instance_id, shared.eras)
-        self._commits = Commits(shared, self.member, lambda *heard: self.membership.heard(Call.COMMIT, *heard))
-        self.membership = Membership(shared, self.member, self._commits, self._retrack)
+        self.membership: Membership[Any] = MEMBERSHIPS[config.group_protocol](shared, self._retrack)
+        self._commits = self.membership.commits
         self._resets = Resets(shared, on_reset)
         self._validation = Validation(shared, self._resets.happened, self._resets.out_of_range)
         self._fetching = Fetching(shared, decoding, self._resets.out_of_range)
@@ -65,7 +65,13 @@ class ConsumerCore(Core):
         self._begun = False
 
     @property
-    def state(self) -> State:
+    def member(self) -> GroupMember:
+        """Who this consumer is in its group."""
+        member: GroupMember = self.membership.member
+        return member
+
+    @property
+    def state(self) -> Enum:
         """The state of the membership."""
         return self.membership.state
 
@@ -126,7 +132,7 @@ class ConsumerCore(Core):
         self.intend(FollowAllTopics(self.subscription.pattern is not None))
         self._retrack()
         self.intend(intents.RefreshMetadata())
-        self.membership.rejoin("the subscription changed")
+        self.membership.resubscribed("the subscription changed")
         self._shared.wake_poll()
         self._advance(now_s)
 
@@ -196,12 +202,12 @@ class ConsumerCore(Core):
         shared = self._shared
         shared.snapshot = after
         if shared.subscription.match(after, exclude_internal=shared.config.exclude_internal_topics):
-            self.membership.rejoin("other topics match the pattern")
+            self.membership.resubscribed("other topics match the pattern")
         for topic in shared.subscription.topics & after.topic_errors.keys():
             code = after.topic_errors[topic]
             if before.topic_errors.get(topic) != code and meaning_of(Call.LIST, code) is Next.FAIL:
                 shared.fail(KafkaError.of(code, f"topic {topic}"))
-        self.membership.look_at_metadata()
+        self.membership.metadata(now_s)
         self._validation.metadata()
         self._advance(now_s)
 
@@ -260,7 +266,7 @@ class ConsumerCore(Core):
         self._advance(now_s)
 
     def _hear(self, ticket: Ticket, answer: Any, now_s: float) -> None:
-        states, membership = self._shared.eras.current(ticket), self.membership
+        states = self._shared.eras.current(ticket)
         match ticket.call:
             case Call.FETCH:
                 self._fetching.answered(ticket, states, answer, now_s)
@@ -272,23 +278,11 @@ class ConsumerCore(Core):
                 self._resets.clock_read(states, answer, now_s)
             case Call.EPOCH_END:
                 self._validation.answered(ticket, states, answer, now_s)
-            case Call.HEARTBEAT:
-                membership.beaten(answer, now_s)
-            case Call.JOIN:
-                membership.joined(answer, now_s)
-            case Call.SYNC:
-                membership.synced(answer, now_s)
-            case Call.MATCH:
-                membership.matched(now_s)
-            case Call.LEAD:
-                membership.lead(now_s)
-            case Call.DESCRIBE:
-                membership.described(answer)
-            case Call.LEAVE:
-                membership.left()
+            case _:
+                self.membership.answered(ticket, answer, now_s)
 
     def _miss(self, ticket: Ticket, error: ClientError, now_s: float) -> None:
-        states, membership = self._shared.eras.current(ticket), self.membership
+        states = self._shared.eras.current(ticket)
         match ticket.call:
             case Call.FETCH:
                 self._fetching.unanswered(error)
@@ -296,12 +290,8 @@ class ConsumerCore(Core):
                 self._resets.unanswered(states, error, now_s)
             case Call.EPOCH_END:
                 self._validation.unanswered(states, error, now_s)
-            case Call.HEARTBEAT:
-                membership.unbeaten(error, now_s)
-            case Call.JOIN | Call.SYNC | Call.MATCH | Call.LEAD:
-                membership.unanswered(ticket, error, now_s)
-            case Call.LEAVE:
-                membership.left()
+            case _:
+                self.membership.unanswered(ticket, error, now_s)
 
     # inside
 
@@ -312,7 +302,7 @@ class ConsumerCore(Core):
             self.watch.last_s = now_s
             self._commits.begin(now_s)
         if self.watch.in_poll:
-            self._commits.automatic(now_s, is_stable=self.state is State.STABLE or not self.subscription.by_group)
+            self._commits.automatic(now_s, is_stable=self.membership.is_stable or not self.subscription.by_group)
         self._commits.advance(now_s)  # the membership may wait for a commit that this settles
         times = [
             self.membership.advance(now_s),
@@ -330,7 +320,7 @@ class ConsumerCore(Core):
 
     def _retrack(self) -> None:
         """Ask for metadata of the topics that are needed now, and of no others."""
-        wanted = self.membership.leading.topics | {state.tp.topic for state in self.positions}
+        wanted = self.membership.topics | {state.tp.topic for state in self.positions}
         if self.subscription.pattern is None:
             wanted |= self.subscription.topics
         wanted -= {""}  # other members may subscribe to anything, even to an empty name

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.types import TopicPartition
-from ottla.client.core.consumer.states import State
+from ottla.client.core.consumer.group.classic.states import State
 from ottla.client.core.intents import Ask
 from ottla.wire.apis import ApiKey
 
 if TYPE_CHECKING:
-    from tests.client.core.consumer.group_world import Member, World
+    from tests.client.core.consumer.group.group_world import Member, World
 
 _MOST_WAKES_AT_ONCE = 20
 
@@ -137,4 +137,4 @@ class Checks:
 def _frozen(member: "Member") -> object:
     core = member.core
     positions = tuple((s.tp, s.assignment, s.version, s.position, s.fetch_offset) for s in core.positions)
-    return core.state, core.member.metadata, core.member.is_leader, core.rejoin_reason, positions
+    return core.state, core.member.metadata, getattr(core.member, "is_leader", None), core.rejoin_reason, positions

@@ -5,7 +5,7 @@ import pytest
 from ottla.assign import Assignment, BaseAssignor, RangeAssignor, RebalanceProtocol, RoundRobinAssignor
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
-from ottla.client.core.consumer.group_protocol import (
+from ottla.client.core.consumer.group.classic.group_protocol import (
     assign_all,
     assignors,
     encode_one,

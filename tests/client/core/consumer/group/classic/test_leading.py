@@ -5,8 +5,8 @@ import pytest
 from ottla.assign import Assignment
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.era import Call
-from ottla.client.core.consumer.group_protocol import encode_one
-from ottla.client.core.consumer.states import State
+from ottla.client.core.consumer.group.classic.group_protocol import encode_one
+from ottla.client.core.consumer.group.classic.states import State
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse

@@ -1,20 +1,23 @@
 """Heartbeats of a member (SPEC G8): one on its way at a time, in the era of the membership."""
 
 from collections.abc import Iterator
+from itertools import repeat
 
 from ottla.client.core import intents
 from ottla.client.core.consumer.era import Call
-from ottla.client.core.consumer.member import GroupMember, heartbeat_pauses_s
+from ottla.client.core.consumer.group.classic.member import ClassicMember
 from ottla.client.core.consumer.shared import Shared
 from ottla.client.errors import ClientError
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 
+_FIRST_PAUSE_MS = 50
+
 
 class Heartbeats:
     """Sends heartbeats, and knows when the next one is due."""
 
-    def __init__(self, shared: Shared, member: GroupMember) -> None:
+    def __init__(self, shared: Shared, member: ClassicMember) -> None:
         self._shared = shared
         self._member = member
         self._pauses: Iterator[float] | None = None
@@ -29,7 +32,7 @@ class Heartbeats:
 
     def start(self, now_s: float) -> None:
         """A generation has begun."""
-        self._pauses = heartbeat_pauses_s(self._shared.config.heartbeat_interval_ms)
+        self._pauses = _pauses_s(self._shared.config.heartbeat_interval_ms)
         self.heard_s = now_s
         self._due_s = now_s + next(self._pauses)
 
@@ -61,3 +64,15 @@ class Heartbeats:
         self._shared.find_coordinator()
         if self._pauses is not None:
             self._due_s = now_s + self._shared.config.retry_backoff_ms / 1000
+
+
+def _pauses_s(interval_ms: int) -> Iterator[float]:
+    """Pauses before the heartbeats of a new generation: short at first, then `heartbeat.interval.ms`.
+
+    Other members often join right after a group was formed. A member that hears of it early does not let them wait.
+    """
+    pause_ms = _FIRST_PAUSE_MS
+    while pause_ms < interval_ms:
+        yield pause_ms / 1000
+        pause_ms *= 2
+    yield from repeat(interval_ms / 1000)

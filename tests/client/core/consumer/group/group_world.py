@@ -17,8 +17,8 @@ from ottla.base.types import TopicPartition
 from ottla.client.config.consumer import consumer_config
 from ottla.client.core.consumer.core import ConsumerCore
 from ottla.client.core.consumer.fetched import Decoding
+from ottla.client.core.consumer.group.classic.states import State
 from ottla.client.core.consumer.intents import CallUser, WakePoll
-from ottla.client.core.consumer.states import State
 from ottla.client.core.intents import Ask, Broker, Channel, Connect, Finish, GiveUp, RefreshMetadata
 from ottla.client.core.intents import Coordinator as GroupCoordinator
 from ottla.client.core.metadata import ClusterSnapshot
@@ -31,8 +31,8 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from tests.client.cooperative import CooperativeRoundRobin
-from tests.client.core.consumer.group_checks import Checks
-from tests.client.core.consumer.group_coordinator import GROUP, Coordinator
+from tests.client.core.consumer.group.group_checks import Checks
+from tests.client.core.consumer.group.group_coordinator import GROUP, Coordinator
 from tests.client.core.consumer.rig import snapshot
 
 #: Quiet enough after the last fault for every time-out and rebalance to be over.

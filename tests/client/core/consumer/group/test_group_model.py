@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from tests.client.core.consumer.group_world import World
+from tests.client.core.consumer.group.group_world import World
 
 _HERE = 200
 _CHUNK = 20

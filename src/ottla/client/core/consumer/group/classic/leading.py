@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ottla.assign import Assignor, Subscription
-from ottla.client.core.consumer.group_protocol import assign_all
+from ottla.client.core.consumer.group.classic.group_protocol import assign_all
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.wire.messages.sync_group import SyncGroupRequestAssignment
 

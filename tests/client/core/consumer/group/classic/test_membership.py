@@ -7,8 +7,8 @@ import pytest
 from ottla.assign import Assignment, Assignor, Cluster, RangeAssignor, Subscription
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.era import Call
-from ottla.client.core.consumer.group_protocol import encode_one
-from ottla.client.core.consumer.states import State
+from ottla.client.core.consumer.group.classic.group_protocol import encode_one
+from ottla.client.core.consumer.group.classic.states import State
 from ottla.client.core.intents import Channel, Coordinator
 from ottla.client.errors import AssignorError, DisconnectedError, FencedInstanceIdError, KafkaError
 from ottla.wire.apis import ApiKey

@@ -1,38 +1,32 @@
-"""This consumer as a member of its group. It carries out the automaton of `states` (SPEC G3–G15).
-
-An event from the coordinator, the user or the clock becomes an input of the automaton (`_move`). The work of the new
-state is done at once, or by `advance`, which runs after every event and sends what is due. While the user waits in
-poll, when nobody takes records, `advance` also changes the assignment.
-"""
+"""This consumer as a member of a classic group. It carries out the automaton of `states` (SPEC G3–G15)."""
 
 from collections.abc import Callable
+from typing import Any
 
 from ottla.assign import Assignor, RebalanceProtocol
 from ottla.base.types import TopicPartition
 from ottla.client.core import intents
 from ottla.client.core.consumer.answers import Next, meaning_of
-from ottla.client.core.consumer.commits import Commits
 from ottla.client.core.consumer.era import Call, Ticket
-from ottla.client.core.consumer.giving_up import CallbackTicket, GivingUp
-from ottla.client.core.consumer.group_protocol import (
+from ottla.client.core.consumer.group.classic.group_protocol import (
     hand_over,
     read_assignment,
     read_subscriptions,
     rebalance_protocol,
 )
-from ottla.client.core.consumer.heartbeats import Heartbeats
-from ottla.client.core.consumer.joining import (
+from ottla.client.core.consumer.group.classic.heartbeats import Heartbeats
+from ottla.client.core.consumer.group.classic.joining import (
     counts_assigned_by,
     join_request,
     leave_request,
     rebalance_timeout_ms,
     sync_request,
 )
-from ottla.client.core.consumer.leading import Leading
-from ottla.client.core.consumer.leavers import Leavers
-from ottla.client.core.consumer.member import GroupMember
+from ottla.client.core.consumer.group.classic.leading import Leading
+from ottla.client.core.consumer.group.classic.member import ClassicMember
+from ottla.client.core.consumer.group.classic.states import Input, State, next_state
+from ottla.client.core.consumer.group.membership import Membership
 from ottla.client.core.consumer.shared import Shared
-from ottla.client.core.consumer.states import Input, State, next_state
 from ottla.client.errors import AssignorError, ClientError, FencedInstanceIdError, KafkaError, code_of
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import WireError
@@ -42,28 +36,20 @@ from ottla.wire.messages.heartbeat import HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupResponse
 from ottla.wire.messages.sync_group import SyncGroupRequestAssignment, SyncGroupResponse
 
-_LEAVE_TIMEOUT_S = 5.0
 #: In these states the member joins the next generation: answers about the generation before mean nothing.
 _ENTERING = frozenset({State.JOINING, State.LEADING, State.SYNCING})
 
 
-class Membership:
+class ClassicMembership(Membership[ClassicMember]):
     """The automaton, and what its states need."""
 
-    def __init__(self, shared: Shared, member: GroupMember, commits: Commits, retrack: Callable[[], None]) -> None:
-        """`retrack` is called when metadata of other topics may be needed."""
-        self._shared = shared
-        self._member = member
-        self._retrack = retrack
-        self._heartbeats = Heartbeats(shared, member)
-        self._giving_up = GivingUp(shared, member, commits, self._given_up)
+    def __init__(self, shared: Shared, retrack: Callable[[], None]) -> None:
+        super().__init__(shared, ClassicMember(shared), retrack)
+        self._heartbeats = Heartbeats(shared, self.member)
         self._protocol = rebalance_protocol(shared.assignors)
         self._backoff = shared.backoff()
-        self.leading = Leading()
-        self.state = State.OUT
-        #: Why the next poll has to rejoin; None when it need not.
-        self.rejoin_reason: str | None = "the consumer is new"
-        self._fenced: FencedInstanceIdError | None = None
+        self._leading = Leading()
+        self._state = State.OUT
         #: JOINING: when to send JoinGroup, None when it was sent; and the earliest time for it after an expulsion.
         self._join_at_s: float | None = None
         self._not_before_s = 0.0
@@ -71,40 +57,52 @@ class Membership:
         #: The assignment from SyncGroup; whether the work of YIELDING, and that of TAKING, has begun.
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._yields = self._takes = False
-        #: TAKING: the call of `on_assigned` that is due or running.
-        self._taking: CallbackTicket | None = None
-        self._leavers = Leavers(shared)
-        #: LEAVING: until when to wait for LeaveGroup's answer.
-        self._leave_until_s: float | None = None
 
-    # what poll asks
+    # what the core asks
+
+    @property
+    def state(self) -> State:
+        """The state of the automaton."""
+        return self._state
+
+    @property
+    def is_out(self) -> bool:
+        return self._state is State.OUT
+
+    @property
+    def is_stable(self) -> bool:
+        return self._state is State.STABLE
 
     @property
     def is_pending(self) -> bool:
-        """Whether poll has to do more than return records."""
-        pending = self.state is not State.STABLE or self.rejoin_reason is not None
+        pending = self._state is not State.STABLE or self.rejoin_reason is not None
         return pending and self._shared.subscription.by_group
 
     @property
     def holds_back(self) -> bool:
-        """Whether poll must not return records now, because their partitions may go to another member soon."""
-        if not self._shared.subscription.by_group or self.state is State.STABLE:
+        if not self._shared.subscription.by_group or self._state is State.STABLE:
             return False
-        return self._protocol is RebalanceProtocol.EAGER or self.state not in _ENTERING
+        return self._protocol is RebalanceProtocol.EAGER or self._state not in _ENTERING
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Of all members, if this one leads."""
+        return self._leading.topics
 
     def poll(self, now_s: float) -> None:
-        """The user calls poll: begin a rebalance if one is needed."""
+        """Begin a rebalance if one is needed."""
         shared = self._shared
-        if not shared.subscription.by_group or shared.watch.exceeded or self._leavers or self._is_calling:
+        if not self._poll_is_needed:
             return
-        if self._fenced is not None and self.state is State.FENCED:
-            shared.fail(self._fenced)
-            if not self._giving_up.is_running:
-                self._giving_up.begin(shared.positions.assignment, now_s)
-        elif self.state is State.OUT or (self.state is State.STABLE and self.rejoin_reason is not None):
+        if self._state is State.FENCED:
+            self._raise_fenced(now_s)
+        elif self._state is State.OUT or (self._state is State.STABLE and self.rejoin_reason is not None):
             self._move(Input.REBALANCE)
             shared.say(intents.INFO, "group %s: joining (%s)", shared.group_id, self.rejoin_reason)
             self._give_up_before_joining(now_s)
+
+    def resubscribed(self, reason: str) -> None:
+        self.rejoin(reason)
 
     def rejoin(self, reason: str) -> None:
         """Let the next poll join again, for this reason."""
@@ -112,98 +110,82 @@ class Membership:
             self.rejoin_reason = reason
             self._shared.wake_poll()
 
-    @property
-    def _is_calling(self) -> bool:
-        return self._giving_up.is_calling or self._taking is not None
+    # answers
+
+    def answered(self, ticket: Ticket, answer: Any, now_s: float) -> None:
+        match ticket.call:
+            case Call.HEARTBEAT:
+                self._beaten(answer, now_s)
+            case Call.JOIN:
+                self._joined(answer, now_s)
+            case Call.SYNC:
+                self._synced(answer, now_s)
+            case Call.MATCH:
+                self._matched(now_s)
+            case Call.LEAD:
+                self._lead(now_s)
+            case Call.DESCRIBE:
+                self._described(answer, now_s)
+            case Call.LEAVE:
+                self.left()
+
+    def unanswered(self, ticket: Ticket, error: ClientError, now_s: float) -> None:
+        match ticket.call:
+            case Call.HEARTBEAT:
+                self._heartbeats.unanswered(error, now_s)
+            case Call.JOIN | Call.SYNC | Call.MATCH | Call.LEAD:
+                self._not_joined(ticket, error, now_s)
+            case Call.LEAVE:
+                self.left()
 
     # leaving
 
-    def leave(self, call: object, reason: str, now_s: float, *, tell: bool = True) -> None:
-        """Give up all partitions, then leave. `tell` the coordinator, unless the member is static (SPEC G10, G15)."""
-        self._leavers.add(call, reason, told=tell)
-        self._taking = None
-        self._leave_until_s = None
+    def _leaves(self) -> None:
         self._move(Input.LEAVE)
-        self._giving_up.begin(self._shared.positions.assignment, now_s, leaving=True)
 
-    def depart(self, call: object, reason: str, now_s: float) -> None:
-        """Leave at once, without a commit and without a callback."""
-        self._leavers.add(call, reason, told=True)
-        self._giving_up.stop()
-        self._taking = None
-        self._depart(reason, now_s)
-
-    def _depart(self, reason: str, now_s: float, *, even_static: bool = False) -> None:
+    def _departs(self) -> None:
         self._move(Input.DEPART)
-        self._send_leave(reason, now_s, tell=True, even_static=even_static)
+
+    def _has_left(self) -> None:
+        self._move(Input.LEFT)
 
     def _send_leave(self, reason: str, now_s: float, *, tell: bool, even_static: bool = False) -> None:
-        member, shared = self._member, self._shared
+        member = self.member
         told = tell and bool(member.member_id) and (member.group_instance_id is None or even_static)
         request = leave_request(member, reason)
         # The group still counts on a static member. If that member joins again with its id, it can want other topics.
         # Without the id it would count as restarted and get its old assignment, of which it may read only a part.
         self._forget(reason, keep_member_id=not told)
         if told:
-            self._leave_until_s = now_s + _LEAVE_TIMEOUT_S
-            ticket = shared.eras.of_member(Call.LEAVE)
-            shared.ask_coordinator(ticket, ApiKey.LEAVE_GROUP, request, timeout_ms=_LEAVE_TIMEOUT_S * 1000)
+            self._ask_to_leave(ApiKey.LEAVE_GROUP, request, now_s)
         else:
             self._move(Input.LEFT)
 
-    def left(self) -> None:
-        """LeaveGroup was answered, or will get no answer."""
-        self._leave_until_s = None
-        self._move(Input.LEFT)
-
-    def _settle_leavers(self) -> None:
-        if self._leavers and self.state is State.OUT and not self._is_calling:
-            self._shared.positions.assign(())
-            self._leavers.settle()
-
     # time
 
-    def advance(self, now_s: float) -> float | None:
-        """Do what is due. Returns when to look again."""
-        watch = self._shared.watch
-        if self.state is State.LEAVING and self._leave_until_s is not None and now_s >= self._leave_until_s:
-            self.left()
-        if self._heartbeats.are_sent and not self._leavers and now_s >= watch.deadline_s(now_s):
-            self._poll_came_too_late(now_s)
-        if watch.in_poll or self._leavers:
-            self._change_assignment(now_s)
-        if self.state is State.JOINING and self._join_at_s is not None and now_s >= self._join_at_s:
+    @property
+    def _is_counted_on(self) -> bool:
+        return self._heartbeats.are_sent
+
+    def _work(self, now_s: float) -> list[float | None]:
+        if self._state is State.JOINING and self._join_at_s is not None and now_s >= self._join_at_s:
             self._join_at_s = None
             self._match_or_join(now_s)
-        self._settle_leavers()
         times = [self._heartbeats.advance(now_s)]
-        if self._heartbeats.are_sent and not self._leavers:
-            times.append(watch.deadline_s(now_s))
-        if self.state is State.JOINING:
+        if self._state is State.JOINING:
             times.append(self._join_at_s)
-        if self.state is State.LEAVING:
-            times.append(self._leave_until_s)
-        return min((at_s for at_s in times if at_s is not None), default=None)
-
-    def _poll_came_too_late(self, now_s: float) -> None:
-        """The user has not polled for too long: leave, so that others get the partitions (SPEC G9)."""
-        shared = self._shared
-        reason = f"no poll() within max.poll.interval.ms ({shared.config.max_poll_interval_ms})"
-        shared.watch.exceeded = True
-        shared.say(intents.WARNING, "group %s: %s, so the consumer leaves the group", shared.group_id, reason)
-        self._depart(reason, now_s)
-        shared.wake_poll()
+        return times
 
     # giving up and taking, in the user's poll
 
     def _give_up_before_joining(self, now_s: float) -> None:
         owned = self._shared.positions.assignment
-        if self._member.in_generation and self._protocol is RebalanceProtocol.COOPERATIVE:
+        if self.member.in_generation and self._protocol is RebalanceProtocol.COOPERATIVE:
             owned = frozenset(tp for tp in owned if tp.topic not in self._shared.subscription.topics)
         self._giving_up.begin(owned, now_s)
 
     def _change_assignment(self, now_s: float) -> None:
-        if self.state is State.YIELDING and not self._yields:
+        if self._state is State.YIELDING and not self._yields:
             self._yields = True
             # the user may want other topics by now; a static member gets its assignment from before its restart
             wanted = self._shared.subscription.topics
@@ -213,54 +195,33 @@ class Membership:
                 self.rejoin("partitions were given up, and other members wait for them")
             self._giving_up.begin(going, now_s)
         self._giving_up.advance(now_s)
-        if self.state is State.TAKING and not self._takes:
+        if self._state is State.TAKING and not self._takes:
             self._takes = True
-            self._take()
+            shared, assigned = self._shared, self._assigned
+            text = "group %s: generation %d, %d partitions"
+            shared.say(intents.INFO, text, shared.group_id, self.member.generation_id, len(assigned))
+            self._taking.begin(assigned, now_s)
 
     def _given_up(self, error: Exception | None, now_s: float) -> None:
-        """The partitions that had to go have been given up."""
         self._leavers.callback_raised(error)
-        before, in_generation = self.state, self._member.in_generation
+        before, in_generation = self._state, self.member.in_generation
         if before is State.GIVING_UP and not in_generation and self._shared.positions.assignment:
             self._giving_up.begin(self._shared.positions.assignment, now_s)  # expelled meanwhile: the rest is lost
             return
         self._move(Input.CUT_OFF if before is State.YIELDING and not in_generation else Input.GIVEN_UP)
-        if self.state is before:
+        if self._state is before:
             return
-        if self.state is State.JOINING:
+        if self._state is State.JOINING:
             self._join_at_s = max(now_s, self._not_before_s)
-        elif self.state is State.LEAVING:
+        elif self._state is State.LEAVING:
             self._send_leave(self._leavers.reason, now_s, tell=self._leavers.told)
 
-    def _take(self) -> None:
-        shared = self._shared
-        assigned = self._assigned
-        new = assigned - shared.positions.assignment
-        shared.positions.assign(sorted(assigned))
-        self._retrack()
-        generation = self._member.generation_id
-        shared.say(intents.INFO, "group %s: generation %d, %d partitions", shared.group_id, generation, len(assigned))
-        if shared.subscription.on_assigned is None:
-            self._taken()
-        else:
-            self._taking = CallbackTicket("partitions are assigned")
-            shared.call_user(self._taking, shared.subscription.on_assigned, sorted(new))
-
-    def _taken(self) -> None:
-        self._move(Input.TAKEN if self._member.in_generation or self.state is not State.TAKING else Input.CUT_OFF)
-        self.look_at_metadata()
-        self._shared.wake_poll()
-
-    def called(self, ticket: object, error: Exception | None, now_s: float) -> bool:
-        """A callback has run. Returns whether it was one of the membership's."""
-        if self._giving_up.called(ticket, error, now_s):
-            return True
-        if ticket is not self._taking:
-            return False
-        self._taking = None
+    def _taken(self, error: Exception | None, now_s: float) -> None:
         self._leavers.callback_raised(error)
-        self._taken()
-        return True
+        is_member = self.member.in_generation
+        self._move(Input.TAKEN if is_member or self._state is not State.TAKING else Input.CUT_OFF)
+        self.metadata(now_s)
+        self._shared.wake_poll()
 
     # joining
 
@@ -271,17 +232,17 @@ class Membership:
         ticket = self._shared.eras.of_member(Call.MATCH)
         self._shared.intend(intents.RefreshMetadata(ticket, self._shared.config.request_timeout_ms))
 
-    def matched(self, now_s: float) -> None:
+    def _matched(self, now_s: float) -> None:
         """Fresh metadata has come, so the topics that match the pattern are known."""
-        if self.state is State.JOINING:
+        if self._state is State.JOINING:
             self._join(now_s)
 
     def _join(self, now_s: float) -> None:
         reason, self.rejoin_reason = self.rejoin_reason, None
         self._heartbeats.stop()
-        self._member.joining()
+        self.member.joining()
         try:
-            request = join_request(self._shared, self._member, reason)
+            request = join_request(self._shared, self.member, reason)
         except AssignorError as error:
             self._broken(error, now_s)
         else:
@@ -294,13 +255,13 @@ class Membership:
         ticket = shared.eras.of_member(call)
         shared.ask_coordinator(ticket, api, request, timeout_ms=timeout_ms, channel=intents.Channel.JOIN)
 
-    def joined(self, answer: JoinGroupResponse, now_s: float) -> None:
+    def _joined(self, answer: JoinGroupResponse, now_s: float) -> None:
         """JoinGroup was answered."""
         code = code_of(answer.error_code)
         if code is not ErrorCode.NONE:
             self._not_yet(Call.JOIN, code, now_s, answer.member_id)
             return
-        member, shared = self._member, self._shared
+        member, shared = self.member, self._shared
         member.joined(answer.member_id, answer.generation_id, answer.protocol_name or "", answer.leader)
         self._heartbeats.start(now_s)
         self._assignor = next((a for a in shared.assignors if a.name == member.protocol), None)
@@ -308,7 +269,7 @@ class Membership:
             if self._assignor is None:
                 what = f"group {shared.group_id} uses the assignor {member.protocol!r}, which this consumer lacks"
                 raise KafkaError.of(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, what)
-            self.leading.begin(read_subscriptions(answer.members) if member.is_leader else {})
+            self._leading.begin(read_subscriptions(answer.members) if member.is_leader else {})
         except (ClientError, WireError) as error:
             self._broken(error, now_s)
             return
@@ -326,7 +287,7 @@ class Membership:
         """JoinGroup or SyncGroup was answered with an error."""
         match meaning_of(call, code):
             case Next.TAKE_ID:
-                self._member.named(member_id)
+                self.member.named(member_id)
                 self._again(now_s)
             case Next.REJOIN:
                 self._again(now_s)
@@ -347,11 +308,11 @@ class Membership:
         self._move(Input.AGAIN)
         self._join_at_s = now_s + self._backoff.next_ms() / 1000
 
-    def unanswered(self, ticket: Ticket, error: ClientError, now_s: float) -> None:
+    def _not_joined(self, ticket: Ticket, error: ClientError, now_s: float) -> None:
         """JoinGroup, SyncGroup or the metadata for them got no answer."""
         shared = self._shared
-        if ticket.call is Call.LEAD and self.state is not State.LEADING:
-            self.lead(now_s)
+        if ticket.call is Call.LEAD and self._state is not State.LEADING:
+            self._lead(now_s)
         elif not error.retriable:
             self._refused(error)
         else:
@@ -360,33 +321,33 @@ class Membership:
 
     # leading
 
-    def lead(self, now_s: float) -> None:
+    def _lead(self, now_s: float) -> None:
         """The metadata that the leader waited for has come."""
         shared = self._shared
-        if self.state is State.LEADING and self._assignor is not None:
+        if self._state is State.LEADING and self._assignor is not None:
             try:
-                assignments = self.leading.divide(self._assignor, shared.snapshot)
+                assignments = self._leading.divide(self._assignor, shared.snapshot)
             except AssignorError as error:
                 self._broken(error, now_s)
                 return
             self._move(Input.DIVIDED)
             self._sync(assignments, now_s)
-        elif self.state is not State.RETURNING:
+        elif self._state is not State.RETURNING:
             # a static leader that came back: it has not divided the partitions, but the coordinator knows who has which
-            self.leading.came_back(shared.snapshot)
+            self._leading.came_back(shared.snapshot)
             ticket = shared.eras.of_member(Call.DESCRIBE)
             shared.ask_coordinator(ticket, ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest((shared.group_id,)))
 
-    def described(self, answer: DescribeGroupsResponse) -> None:
+    def _described(self, answer: DescribeGroupsResponse, now_s: float) -> None:
         """The members' assignments show the partition counts that they were made from."""
-        counts = counts_assigned_by(answer, self.leading.topics)
+        counts = counts_assigned_by(answer, self._leading.topics)
         if counts is not None:
-            self.leading.assigned_by(counts)
-            self.look_at_metadata()
+            self._leading.assigned_by(counts)
+            self.metadata(now_s)
 
-    def look_at_metadata(self) -> None:
+    def metadata(self, now_s: float) -> None:
         """The leader joins again when topics have other partitions than were assigned, so that the group gets them."""
-        if self.state is State.STABLE and self._member.is_leader and self.leading.is_outdated(self._shared.snapshot):
+        if self._state is State.STABLE and self.member.is_leader and self._leading.is_outdated(self._shared.snapshot):
             self.rejoin("topics have other partitions than were assigned")
 
     def _broken(self, error: Exception, now_s: float) -> None:
@@ -397,9 +358,9 @@ class Membership:
     # syncing
 
     def _sync(self, assignments: tuple[SyncGroupRequestAssignment, ...], now_s: float) -> None:
-        self._ask_to_wait(Call.SYNC, ApiKey.SYNC_GROUP, sync_request(self._member, assignments))
+        self._ask_to_wait(Call.SYNC, ApiKey.SYNC_GROUP, sync_request(self.member, assignments))
 
-    def synced(self, answer: SyncGroupResponse, now_s: float) -> None:
+    def _synced(self, answer: SyncGroupResponse, now_s: float) -> None:
         """SyncGroup was answered."""
         code = code_of(answer.error_code)
         if code is not ErrorCode.NONE:
@@ -408,7 +369,7 @@ class Membership:
         try:
             assignment = read_assignment(answer.assignment)
             if self._assignor is not None:
-                hand_over(self._assignor, assignment, self._member.generation_id)
+                hand_over(self._assignor, assignment, self.member.generation_id)
         except (AssignorError, WireError) as error:
             self._broken(error, now_s)
             return
@@ -421,27 +382,22 @@ class Membership:
 
     # what answers say of the membership
 
-    def beaten(self, answer: HeartbeatResponse, now_s: float) -> None:
+    def _beaten(self, answer: HeartbeatResponse, now_s: float) -> None:
         """A heartbeat was answered."""
         code = code_of(answer.error_code)
         if code is not ErrorCode.NONE:
             self.heard(Call.HEARTBEAT, code, now_s)
         self._heartbeats.answered(now_s)
 
-    def unbeaten(self, error: ClientError, now_s: float) -> None:
-        """A heartbeat got no answer."""
-        self._heartbeats.unanswered(error, now_s)
-
     def heard(self, call: Call, code: ErrorCode, now_s: float) -> bool:
-        """A heartbeat or a commit was refused. Returns whether that says anything about the membership as it is."""
         match meaning_of(call, code):
             case Next.FIND_COORDINATOR:
                 self._shared.find_coordinator()
-            case Next.REJOIN if self.state in _ENTERING:
+            case Next.REJOIN if self._state in _ENTERING:
                 return False
             case Next.REJOIN:
                 self.rejoin(f"{call.value} was answered {code.name}")
-            case Next.START_OVER if self.state is State.JOINING:
+            case Next.START_OVER if self._state is State.JOINING:
                 return False
             case Next.START_OVER:
                 self._expelled(call, code, now_s)
@@ -450,13 +406,13 @@ class Membership:
         return True
 
     def _expelled(self, call: Call, code: ErrorCode, now_s: float) -> None:
-        before = self.state
+        before = self._state
         self._move(Input.EXPELLED)
         heard_s = now_s - self._heartbeats.heard_s
         text = "group %s: expelled (%s was answered %s); the last answer to a heartbeat before came %.1f s ago"
         self._shared.say(intents.INFO, text, self._shared.group_id, call.value, code.name, heard_s)
         self._forget(f"{call.value} was answered {code.name}", keep_member_id=code is ErrorCode.ILLEGAL_GENERATION)
-        if self.state is State.GIVING_UP and before is not State.GIVING_UP:
+        if self._state is State.GIVING_UP and before is not State.GIVING_UP:
             self._lose(now_s)
         self._shared.wake_poll()
 
@@ -482,18 +438,18 @@ class Membership:
 
     def _forget(self, reason: str, *, keep_member_id: bool = False) -> None:
         """The group goes on without this member."""
-        self._member.forgotten(keep_member_id=keep_member_id)
+        self.member.forgotten(keep_member_id=keep_member_id)
         self._heartbeats.stop()
-        self.leading.forget()
+        self._leading.forget()
         self.rejoin_reason = reason
 
     def _move(self, what: Input) -> bool:
         """Give `what` to the automaton. Returns whether the state takes it."""
-        target = next_state(self.state, what)
+        target = next_state(self._state, what)
         if target is None:
-            self._shared.say(intents.DEBUG, "group %s: %s is refused in %s", self._shared.group_id, what, self.state)
+            self._shared.say(intents.DEBUG, "group %s: %s is refused in %s", self._shared.group_id, what, self._state)
             return False
-        if target is State.OUT and self.state is not target:
+        if target is State.OUT and self._state is not target:
             self._shared.wake_poll()  # the next join is poll's to begin
-        self.state = target
+        self._state = target
         return True

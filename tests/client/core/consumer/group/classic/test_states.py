@@ -4,19 +4,21 @@ import itertools
 
 import pytest
 
-from ottla.client.core.consumer.membership import Membership
-from ottla.client.core.consumer.states import TRANSITIONS, Input, State, diagram, next_state
+from ottla.client.core.consumer.group.classic.membership import ClassicMembership
+from ottla.client.core.consumer.group.classic.states import TRANSITIONS, Input, State, diagram, next_state
 from tests.client.core.consumer.rig import Rig
 
 
-def membership() -> Membership:
-    return Rig({"group.id": "g"}).core.membership
+def membership() -> ClassicMembership:
+    membership = Rig({"group.id": "g"}).core.membership
+    assert isinstance(membership, ClassicMembership)
+    return membership
 
 
 @pytest.mark.parametrize(("state", "what"), list(itertools.product(State, Input)), ids=lambda part: part.name)
 def test_every_input_in_every_state_goes_where_the_table_says_or_is_refused(state: State, what: Input) -> None:
     member = membership()
-    member.state = state
+    member._state = state
     taken = member._move(what)
     target = TRANSITIONS[state].get(what)
     assert taken is (target is not None)

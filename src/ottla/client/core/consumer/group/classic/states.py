@@ -10,6 +10,8 @@ state but has no effect there is in the table, with the state itself as its targ
 from collections.abc import Mapping
 from enum import Enum
 
+from ottla.client.core.consumer.group.table import draw
+
 
 class State(Enum):
     """Where the member is, and what it waits for."""
@@ -139,13 +141,5 @@ def next_state(state: State, what: Input) -> State | None:
 
 
 def diagram() -> str:
-    """The table as a Mermaid diagram, without the inputs that do not change the state."""
-    lines = ["stateDiagram-v2", f"    [*] --> {State.OUT.value}", '    state "every state" as Every']
-    lines += [f"    Every --> {target.value} : {what.value}" for what, target in _ENDS.items()]
-    for source, inputs in TRANSITIONS.items():
-        by_target: dict[State, list[str]] = {}
-        for what, target in inputs.items():
-            if target is not source and what not in _ENDS:
-                by_target.setdefault(target, []).append(what.value)
-        lines += [f"    {source.value} --> {target.value} : {', '.join(names)}" for target, names in by_target.items()]
-    return "\n".join(lines)
+    """The table as a Mermaid diagram."""
+    return draw(TRANSITIONS, _ENDS, State.OUT)

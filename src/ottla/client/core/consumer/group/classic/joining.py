@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from ottla.base.types import TopicPartition
 from ottla.client.config.consumer import ConsumerConfig
-from ottla.client.core.consumer.group_protocol import read_assignment, subscription_protocols
-from ottla.client.core.consumer.member import GroupMember
+from ottla.client.core.consumer.group.classic.group_protocol import read_assignment, subscription_protocols
+from ottla.client.core.consumer.group.classic.member import ClassicMember
 from ottla.client.core.consumer.shared import Shared
 from ottla.wire.codec import WireError
 from ottla.wire.messages.describe_groups import DescribeGroupsResponse
@@ -25,7 +25,7 @@ def rebalance_timeout_ms(config: ConsumerConfig) -> int:
     return config.max_poll_interval_ms + _JOIN_SLACK_MS
 
 
-def join_request(shared: Shared, member: GroupMember, reason: str | None) -> JoinGroupRequest:
+def join_request(shared: Shared, member: ClassicMember, reason: str | None) -> JoinGroupRequest:
     """Join, or join again. Raises AssignorError."""
     config = shared.config
     protocols = subscription_protocols(
@@ -47,7 +47,7 @@ def join_request(shared: Shared, member: GroupMember, reason: str | None) -> Joi
     )
 
 
-def sync_request(member: GroupMember, assignments: tuple[SyncGroupRequestAssignment, ...]) -> SyncGroupRequest:
+def sync_request(member: ClassicMember, assignments: tuple[SyncGroupRequestAssignment, ...]) -> SyncGroupRequest:
     """Ask for this member's assignment. The leader's request brings the assignments of all members."""
     return SyncGroupRequest(
         member.group_id,
@@ -60,7 +60,7 @@ def sync_request(member: GroupMember, assignments: tuple[SyncGroupRequestAssignm
     )
 
 
-def leave_request(member: GroupMember, reason: str) -> LeaveGroupRequest:
+def leave_request(member: ClassicMember, reason: str) -> LeaveGroupRequest:
     """Leave the group, and say why."""
     return LeaveGroupRequest(member.group_id, (MemberIdentity(member.member_id, member.group_instance_id, reason),))
 
