@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from ottla.base.types import TopicPartition
@@ -42,4 +45,11 @@ def test_what_is_ignored_is_not_told() -> None:
 
 def test_no_history_at_all_has_no_anomaly() -> None:
     assert check_history(History()) == check_history([]) == []
-    assert len(ANOMALIES) == 21
+
+
+def test_each_anomaly_has_a_history_that_shows_it() -> None:
+    """The stories beside this file: at least one with the fault for each name, and all of them fifty at the least."""
+    texts = [path.read_text() for path in sorted(Path(__file__).parent.glob("test_check_history_*.py"))]
+    expected = [found for text in texts for found in re.findall(r'^ {8}"([a-z -]+)",$', text, re.MULTILINE)]
+    assert {name for names in expected for name in names.split()} == set(ANOMALIES)
+    assert len(expected) >= 50
