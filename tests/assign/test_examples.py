@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ottla.assign import (
     BUILT_IN,
+    JAVA_CLASSES,
     Assignment,
     Assignor,
     BaseAssignor,
@@ -159,9 +160,15 @@ def test_a7_built_in_assignors_follow_the_protocol() -> None:
     for name in BUILT_IN:
         assignor = find(name)
         assert isinstance(assignor, Assignor)
-        assert (assignor.name, assignor.protocols) == (name, (RebalanceProtocol.EAGER,))
-        assert assignor.subscription_user_data(frozenset()) is None
+        cooperative = RebalanceProtocol.COOPERATIVE in assignor.protocols
+        assert (assignor.name, cooperative) == (name, name == "cooperative-sticky")
+        assert RebalanceProtocol.EAGER in assignor.protocols
         assignor.on_assignment(Assignment(()), 1)
+
+
+def test_a8_names_of_java_classes_are_known() -> None:
+    assert {find(name).name for name in JAVA_CLASSES} == set(BUILT_IN)
+    assert all(name.lower().endswith(short.replace("-", "") + "assignor") for name, short in JAVA_CLASSES.items())
 
 
 def test_a8_an_unknown_name_is_an_error_that_says_which_there_are() -> None:
