@@ -8,10 +8,11 @@ reads it is told so by the CRC.
 import logging
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from ottla.base.errors import CorruptDataError
+from ottla.broker.metadata.end_mark import EndMark
 from ottla.broker.metadata.names import METADATA_TOPIC
 from ottla.log.names import LOG
 from ottla.wire.batch import check_integrity, find_whole_batch, parse_header
@@ -55,10 +56,10 @@ def do_damage(disk: SimDisk, rng: random.Random, *, clean: bool) -> Damage | Non
     """Remove, empty, cut or change a drawn file; None if the drawn one is left as it is."""
     folder, name = rng.choice(disk.files())
     before = disk.content(folder, name)
-    if folder == f"{METADATA_TOPIC}-0" and name.endswith(LOG) and not clean:
-        how = rng.choice(("removed", "emptied"))  # its last change may be one that was never acknowledged: see docs
-    else:
-        how = rng.choice(("removed", "emptied", "cut", "flipped"))
+    how = rng.choice(("removed", "emptied", "cut", "flipped"))
+    is_metadata = folder == f"{METADATA_TOPIC}-0" and name.endswith(LOG)
+    if is_metadata and how in ("cut", "flipped") and not clean and not _is_marked(disk, folder):
+        return None  # nothing says which changes were acknowledged
     damage = Damage(folder, name, how, before)
     match how:
         case "removed":
@@ -67,12 +68,12 @@ def do_damage(disk: SimDisk, rng: random.Random, *, clean: bool) -> Damage | Non
             disk.change(folder, name, b"")
         case "cut" if len(before) > 1:
             at = rng.randrange(1, len(before))
-            if name.endswith(LOG) and at in _ends(before):
+            if name.endswith(LOG) and not is_metadata and at in _ends(before):
                 return None  # a log that ends with a whole batch: see docs
             disk.change(folder, name, before[:at])
         case "flipped" if before:
             positions = {rng.randrange(len(before)) for _ in range(rng.choice((1, 3)))}
-            if name.endswith(LOG):
+            if name.endswith(LOG) and not is_metadata:
                 positions -= _base_offsets(before)
             content = bytearray(before)
             for at in positions:
@@ -82,6 +83,13 @@ def do_damage(disk: SimDisk, rng: random.Random, *, clean: bool) -> Damage | Non
         case _:
             return None
     return damage
+
+
+def _is_marked(disk: SimDisk, folder: str) -> bool:
+    """Whether the metadata log's end mark can be used."""
+    with suppress(CorruptDataError):
+        return EndMark(disk.open_folder(folder)).read() is not None
+    return False
 
 
 def sound_entries(content: bytes) -> Iterator[tuple[int, Entry]]:

@@ -72,7 +72,5 @@ def mutants() -> dict[str, Mutant]:
         ),
         "positions-of-nobody": Mutant(Kind.PIPELINE, frozenset({"unfenced-commit"}), clients.positions_of_nobody()),
         "tells-nothing": Mutant(Kind.BROKER_DAMAGE, frozenset({"silent-damage"}), damage.tells_nothing()),
-        "gives-producer-ids-again": Mutant(
-            Kind.BROKER_DAMAGE, frozenset({"lost-write"}), damage.gives_producer_ids_again(), first_seed=183
-        ),
+        "cuts-the-metadata": Mutant(Kind.BROKER_DAMAGE, frozenset({"lost-write"}), damage.cuts_the_metadata()),
     }

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from ottla.base.types import TopicPartition
+from ottla.broker import app
+from ottla.broker.disk import Disk
 from ottla.broker.metadata.cluster import ClusterMetadata
 from ottla.broker.runtime import partitions
 from ottla.log.recovery import Findings
@@ -22,11 +24,15 @@ def tells_nothing() -> Iterator[None]:
 
 
 @contextmanager
-def gives_producer_ids_again() -> Iterator[None]:
-    """A metadata log that was cut gives the same producer ids once more."""
+def cuts_the_metadata() -> Iterator[None]:
+    """The metadata log is cut at its first bad batch, like any other log, and gives the same producer ids again."""
 
-    def mend(self: ClusterMetadata, in_use: Iterable[int]) -> None:
+    def refuse(disk: Disk, folder: str) -> bool:
+        """As if nothing could be wrong."""
+        return True
+
+    def mend(self: ClusterMetadata, in_use: Iterable[int], *, is_whole: bool) -> None:
         """As if nothing were lost."""
 
-    with patch.object(ClusterMetadata, "mend_producer_ids", mend):
+    with patch.object(app, "refuse_damage", refuse), patch.object(ClusterMetadata, "mend_producer_ids", mend):
         yield

@@ -13,6 +13,7 @@ from ottla.base.clock import ManualClock
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import TopicPartition
 from ottla.broker.metadata.cluster import ClusterMetadata
+from ottla.broker.metadata.end_mark import EndMark
 from ottla.broker.metadata.image import TOPIC_RESOURCE
 from ottla.broker.metadata.properties import load_or_create, new_uuid
 from ottla.broker.metadata.records import (
@@ -78,7 +79,7 @@ def test_garbage_is_a_fault_of_the_data_and_nothing_else(value: bytes) -> None:
 
 def _open(storage: MemoryStorage) -> ClusterMetadata:
     log = PartitionLog.open(TopicPartition("__cluster_metadata", 0), storage, LogConfig(), 0)
-    metadata = ClusterMetadata(log, 1, ManualClock())
+    metadata = ClusterMetadata(log, EndMark(storage), 1, ManualClock())
     metadata.load()
     return metadata
 

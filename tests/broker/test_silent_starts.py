@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.base.clock import ManualClock
 from ottla.base.errors import StorageError
 from ottla.log.checkpoint import (
     HIGH_WATERMARK_CHECKPOINT,
@@ -15,6 +16,7 @@ from ottla.log.checkpoint import (
 )
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
+from ottla.wire.batch import iter_headers
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -214,23 +216,94 @@ async def _new_producer_id(client: WireClient) -> int:
     return producer_id
 
 
-async def test_a_metadata_log_that_lost_its_end_gives_no_producer_id_twice(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The broker was killed: a batch that is not whole may be one that was never acknowledged."""
-    async with AsyncBroker(_ONE, data_dir=tmp_path / "running") as broker, WireClient(broker) as client:
+async def _killed_with_an_id_in_use(directory: Path) -> tuple[Path, int]:
+    """After kill -9, when the last change gave out a block of producer ids. Returns the metadata log, and an id."""
+    async with AsyncBroker(_ONE, data_dir=directory / "running") as broker, WireClient(broker) as client:
         broker.node.topics.create("t", 1, {})
         used = await _new_producer_id(client)
         records = batch(b"v", producer_id=used, producer_epoch=0, base_sequence=0)
         (written,) = await produce(client, records)
         assert written.error_code == 0
-        shutil.copytree(tmp_path / "running", tmp_path / "left")
-    log = tmp_path / "left" / "__cluster_metadata-0" / _LOG
-    log.write_bytes(log.read_bytes()[:-3])  # the last change gave out the block
+        shutil.copytree(directory / "running", directory / "left")
+    return directory / "left" / "__cluster_metadata-0" / _LOG, used
+
+
+def _last_batch(content: bytes) -> int:
+    """Where it begins."""
+    return max(position for position, _ in iter_headers(content))
+
+
+@pytest.mark.parametrize("how", ["cut in the batch", "cut behind a batch", "emptied", "removed", "base offset"])
+async def test_acknowledged_changes_that_are_gone_stop_the_start_and_nothing_is_changed(
+    how: str, tmp_path: Path
+) -> None:
+    """The simulator's finds (broker-damage 9045, 500074): a topic was forgotten, and producer ids were given twice."""
+    log, _ = await _killed_with_an_id_in_use(tmp_path)
+    content = log.read_bytes()
+    last = _last_batch(content)
+    match how:
+        case "cut in the batch":
+            log.write_bytes(content[:-3])
+        case "cut behind a batch":
+            log.write_bytes(content[:last])
+        case "emptied":
+            log.write_bytes(b"")
+        case "removed":
+            log.unlink()
+        case "base offset":
+            log.write_bytes(content[: last + 7] + bytes([content[last + 7] ^ 64]) + content[last + 8 :])
+    before = {path: path.read_bytes() for path in log.parent.iterdir()}
+    with pytest.raises(StorageError, match=rf"{log}: the metadata log ends at offset \d, and the changes at offsets"):
+        await AsyncBroker(_ONE, data_dir=tmp_path / "left").start()
+    assert {path: path.read_bytes() for path in log.parent.iterdir()} == before
+
+
+async def test_an_emptied_segment_of_the_metadata_log_costs_no_later_one(tmp_path: Path) -> None:
+    """The simulator's find (broker-damage 500074): the segments behind it were removed, and then the start refused."""
+    settings = {**_ONE, "log.roll.ms": 1}
+    clock = ManualClock()
+    async with AsyncBroker(settings, data_dir=tmp_path, clock=clock) as broker:
+        for name in ("a", "b", "c"):
+            broker.node.topics.create(name, 1, {})
+            clock.advance(1_000)
+    logs = sorted((tmp_path / "__cluster_metadata-0").glob("*.log"))
+    assert len(logs) > 2
+    sizes = [path.stat().st_size for path in logs]
+    logs[1].write_bytes(b"")
+    with pytest.raises(StorageError, match=rf"{logs[1]}: the changes at offsets \d–\d of the metadata log are gone"):
+        await AsyncBroker(settings, data_dir=tmp_path).start()
+    assert [path.stat().st_size for path in logs] == [sizes[0], 0, *sizes[2:]]
+
+
+async def test_a_change_that_nobody_was_told_of_is_dropped_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, used = await _killed_with_an_id_in_use(tmp_path)
+    content = log.read_bytes()
+    log.write_bytes(content + content[:40])  # the broker was killed in the middle of a write
+    async with AsyncBroker(_ONE, data_dir=tmp_path / "left") as broker, WireClient(broker) as client:
+        assert await _new_producer_id(client) > used
+    assert "__cluster_metadata-0: cut 40 bytes" in caplog.text
+    assert "which nobody was told of, is undone" in caplog.text
+
+
+@pytest.mark.parametrize("mark", ["gone", "damaged"])
+async def test_a_metadata_log_that_lost_its_end_gives_no_producer_id_twice(
+    mark: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The operator goes on without the changes that are gone; the log may end with a whole batch."""
+    log, used = await _killed_with_an_id_in_use(tmp_path)
+    log.write_bytes(log.read_bytes()[: _last_batch(log.read_bytes())])
+    end_mark = log.with_name("acknowledged-end-offset")
+    if mark == "gone":
+        end_mark.unlink()
+    else:
+        end_mark.write_bytes(b"9\n9\n")
     for _ in range(2):
         async with AsyncBroker(_ONE, data_dir=tmp_path / "left") as broker, WireClient(broker) as client:
             assert await _new_producer_id(client) > used
-    assert "the metadata log has lost records" in caplog.text
+    assert f"{end_mark} is {'not there' if mark == 'gone' else 'damaged'}" in caplog.text
+    assert caplog.text.count("lost its end") == 1
 
 
 async def test_nothing_is_told_of_a_directory_in_order(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -16,6 +16,7 @@ from ottla.broker.handlers.dispatch import Dispatcher
 from ottla.broker.listeners import EVERYWHERE
 from ottla.broker.metadata.cluster import ClusterMetadata
 from ottla.broker.metadata.damage import refuse_damage
+from ottla.broker.metadata.end_mark import EndMark
 from ottla.broker.metadata.names import METADATA_TOPIC
 from ottla.broker.metadata.properties import load_or_create
 from ottla.broker.node import Node, expect_coordinators, load_coordinators, make_node
@@ -135,16 +136,18 @@ class BrokerApp:
         properties = load_or_create(
             disk, self._rng, node_id=config.int("node.id"), cluster_id=config.text("cluster.id")
         )
-        refuse_damage(disk, f"{METADATA_TOPIC}-0")
+        folder = f"{METADATA_TOPIC}-0"
+        is_whole = refuse_damage(disk, folder)
         partitions = Partitions(config, clock, disk, self._rng)
         log = partitions.open_log(TopicPartition(METADATA_TOPIC, 0), None, _METADATA_CONFIGS)
         if log.end_offset == 0:
             must_hold_no_partitions(disk)
-        metadata = ClusterMetadata(log, properties.node_id, clock)
+        metadata = ClusterMetadata(log, EndMark(disk.open_folder(folder)), properties.node_id, clock)
         deleted_ids = metadata.load()
         partitions.recover(metadata.image, deleted_ids)
         metadata.mend_producer_ids(
-            each.producer_id for part in partitions.all() for each in part.log.active_producers()
+            (each.producer_id for part in partitions.all() for each in part.log.active_producers()),
+            is_whole=is_whole,
         )
         self._metadata, self._partitions = metadata, partitions
         timers = Timers(clock, asyncio.get_running_loop())

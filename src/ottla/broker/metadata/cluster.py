@@ -8,6 +8,7 @@ from typing import Final
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, StorageError
+from ottla.broker.metadata.end_mark import EndMark
 from ottla.broker.metadata.image import TOPIC_RESOURCE, MetadataImage, TopicImage
 from ottla.broker.metadata.records import (
     ConfigRecord,
@@ -62,9 +63,11 @@ class Change:
 class ClusterMetadata:
     """The only writer of the metadata log."""
 
-    def __init__(self, log: PartitionLog, node_id: int, clock: Clock) -> None:
+    def __init__(self, log: PartitionLog, mark: EndMark, node_id: int, clock: Clock) -> None:
+        """`mark` says how far the changes in `log` were acknowledged."""
         self.image = MetadataImage()
         self._log = log
+        self._mark = mark
         self._node_id = node_id
         self._clock = clock
         self._producer_ids = ProducerIds(node_id)
@@ -89,6 +92,8 @@ class ClusterMetadata:
             ) from fault
         if self._log.end_offset == 0:
             self._append((FeatureLevelRecord("metadata.version", _METADATA_VERSION),))
+        with suppress(StorageError):  # what a killed process has written may not be on the device yet
+            self._flush()
         return frozenset(deleted)
 
     def change(self, records: Iterable[MetadataRecord]) -> "Change":
@@ -132,7 +137,7 @@ class ClusterMetadata:
         if self._log.needs_flush:
             # The disk has refused the sync. Without this block the next start would give the same ids once more, and
             # then one producer's batches pass for duplicates of another's.
-            self._log.flush()
+            self._flush()
         producer_id = self._producer_ids.next_producer_id()
         if producer_id is None:
             raise StorageError("no block of producer ids is durable")
@@ -147,25 +152,36 @@ class ClusterMetadata:
             self._producer_ids.append_failed(decision, ErrorCode.KAFKA_STORAGE_ERROR)
             raise
 
-    def mend_producer_ids(self, in_use: Iterable[int]) -> None:
+    def mend_producer_ids(self, in_use: Iterable[int], *, is_whole: bool) -> None:
         """Give out no id that is `in_use` if the log has lost records, which may have been blocks of ids.
 
         Else a new producer's batches would pass for duplicates of another's, and be acknowledged without being written.
+        `is_whole`: every change that was acknowledged is there.
         """
-        if not self._log.findings.truncated_bytes and not self._log.findings.losses:
+        findings = self._log.findings
+        if is_whole and not findings.truncated_bytes and not findings.losses:
             return
         self._producer_ids.skip(max(in_use, default=-1))
         with suppress(StorageError):  # the disk is full; the next id waits for it
             self._reserve()
         _log.warning(
-            "the metadata log has lost records: changes of topics and settings may be undone, "
-            "and the next producer ids leave a gap"
+            "the metadata log (%s) %s: the next producer ids leave a gap, and %s",
+            self._log.tp,
+            "has lost its end" if findings.truncated_bytes or findings.losses else "may have lost its end",
+            "the last change of topics or settings, which nobody was told of, is undone"
+            if is_whole
+            else "the last changes of topics and settings may be undone",
         )
 
     def close(self) -> None:
         """Flush and close the log."""
-        self._log.flush()
+        self._flush(sync_mark=True)
         self._log.close()
+
+    def _flush(self, *, sync_mark: bool = False) -> None:
+        """Bring all changes to the device, and note how far they are there. StorageError when the disk refuses."""
+        self._log.flush()
+        self._mark.write(self._log.end_offset, sync=sync_mark)
 
     def _partition(self, topic_id: bytes, number: int, directory_id: bytes) -> PartitionRecord:
         alone = (self._node_id,)
@@ -195,7 +211,7 @@ class ClusterMetadata:
         if appended.error is not ErrorCode.NONE:
             raise StorageError(f"the metadata log refused a change: {appended.message}")
         try:
-            self._log.flush()
+            self._flush()
         except StorageError as fault:  # the batch is in the log and counts; only a loss of power could undo it
             _log.error("a change of the metadata is not on the device yet: %s", fault)
         for value, record in zip(values, records, strict=True):

@@ -1,52 +1,105 @@
-"""Is the metadata log torn at its end, as a crash may leave it, or damaged in its middle?
+"""Looks at the metadata log before it is opened: damage that no crash explains stops the start.
 
-Every change of the metadata is on the device before anybody sees it. So a crash leaves at most one batch in part: the
-last. Recovery cuts a log at the first batch that is not whole. If it cut the metadata log in its middle, the log would
-forget topics, and their records would be set aside as strays. So a whole batch after a broken one means damage that a
-person must look at, and the log is left as it is.
+Every change is synced before anybody sees it, and no change is ever removed. So the batches follow each other without a
+gap from offset 0, and a crash leaves at most one of them in part: the last, which nobody was told of. Recovery cuts a
+log at the first batch that is not whole. If it cut acknowledged changes away, the log would forget topics, and their
+records would be set aside as strays; and producer ids would be given twice. So anything but such an end means damage
+that a person must look at, and every file is left as it is. The end mark (`end_mark`) says which changes were
+acknowledged.
 """
 
+import logging
+from collections.abc import Iterable
+
 from ottla.base.errors import CorruptDataError, StorageError
-from ottla.broker.disk import Disk
-from ottla.log.names import LOG, base_offset, file_name
+from ottla.broker.disk import Disk, Entry
+from ottla.broker.metadata.end_mark import END_MARK, EndMark
+from ottla.log.names import LOG, OFFSET_INDEX, base_offset, file_name
+from ottla.log.storage import Storage
 from ottla.wire.batch import check_integrity, find_whole_batch, parse_header
 
+_log = logging.getLogger(__name__)
 
-def refuse_damage(disk: Disk, folder: str) -> None:
-    """StorageError when the metadata log, which is in `folder`, is damaged in a way that no crash explains.
+_PUT_BACK = "nothing was changed; put the file back from a copy"
 
-    Its beginning is gone, or a segment has a whole batch after a broken one. No segment of it is ever deleted.
+
+def refuse_damage(disk: Disk, folder: str) -> bool:
+    """StorageError when the metadata log, which is in `folder`, lacks changes that were acknowledged.
+
+    Returns whether that is certain: False when there are changes, and the end mark cannot be used.
     """
-    names = [entry.name for entry in disk.entries(folder) or () if entry.name.endswith(LOG)]
-    first = min((base for base in (base_offset(name, LOG) for name in names) if base is not None), default=0)
-    if first > 0:
+    entries = disk.entries(folder)
+    if not entries:
+        return True
+    path, files = f"{disk}/{folder}", disk.open_folder(folder)
+    bases = _bases(entries, LOG)
+    if bases and bases[0] > 0:
+        raise StorageError(f"{path} has no {file_name(0, LOG)}: the metadata's beginning is gone; {_PUT_BACK}")
+    names = [(base, file_name(base, LOG)) for base in bases]
+    contents = [(base, f"{path}/{name}", files.read(name) or b"") for base, name in names]
+    end_offset = _end(contents)
+    acknowledged = _acknowledged(files, path, has_changes=end_offset > 0)
+    if acknowledged is not None and end_offset < acknowledged:
+        # The indexes of a log file that is gone may be there.
+        name = file_name(max((*bases, *_bases(entries, OFFSET_INDEX)), default=0), LOG)
         raise StorageError(
-            f"{disk}/{folder} has no {file_name(0, LOG)}: the metadata's beginning is gone; nothing was changed; "
-            "put the file back from a copy"
+            f"{path}/{name}: the metadata log ends at offset {end_offset}, and the changes at offsets {end_offset}–"
+            f"{acknowledged - 1} were acknowledged: {_PUT_BACK}. To go on without these changes, remove "
+            f"{path}/{END_MARK}"
         )
-    for name in names:
-        content = disk.open_folder(folder).read(name)
-        _refuse_damage(f"{disk}/{folder}/{name}", content or b"")
+    return acknowledged is not None or end_offset == 0
 
 
-def _refuse_damage(segment: str, content: bytes) -> None:
-    position, next_offset = 0, 0
-    while position < len(content):
+def _bases(entries: Iterable[Entry], suffix: str) -> list[int]:
+    return sorted(base for base in (base_offset(entry.name, suffix) for entry in entries) if base is not None)
+
+
+def _acknowledged(files: Storage, path: str, *, has_changes: bool) -> int | None:
+    fault = "is not there"
+    try:
+        found = EndMark(files).read()
+    except CorruptDataError as damage:
+        found, fault = None, str(damage)
+    if found is None and has_changes:
+        _log.warning(
+            "%s/%s %s: whether the last changes of the metadata log are all there cannot be checked; the file is made "
+            "again",
+            path,
+            END_MARK,
+            fault,
+        )
+    return found
+
+
+def _end(segments: list[tuple[int, str, bytes]]) -> int:
+    """The offset behind the last whole batch; StorageError when something whole comes after something that is not."""
+    next_offset = 0
+    for at, (base, path, content) in enumerate(segments):
+        has_more = any(later for _, _, later in segments[at + 1 :])
+        if not content:
+            continue  # a roll that the disk has refused leaves an empty file; the log goes on before it
+        if base != next_offset:
+            suspect = next((empty for _, empty, held in segments[:at] if not held), path)
+            raise StorageError(
+                f"{suspect}: the changes at offsets {next_offset}–{base - 1} of the metadata log are gone: {_PUT_BACK}"
+            )
+        position = 0
         try:
-            position, next_offset = _batch_at(content, position, next_offset)
+            while position < len(content):
+                position, next_offset = _batch_at(content, position, next_offset)
         except CorruptDataError as fault:
-            if find_whole_batch(memoryview(content), position + 1, next_offset, 2**63) is not None:
+            follows = find_whole_batch(memoryview(content), position + 1, next_offset, 2**63)
+            if follows is not None or has_more:
                 raise StorageError(
-                    f"{segment} is damaged at byte {position} ({fault}), and whole batches follow: "
-                    "nothing was changed; put the file back from a copy"
+                    f"{path} is damaged at byte {position} ({fault}), and whole batches follow: {_PUT_BACK}"
                 ) from None
-            return
+    return next_offset
 
 
 def _batch_at(content: bytes, position: int, next_offset: int) -> tuple[int, int]:
     """Where the batch at `position` ends, in bytes and offsets; CorruptDataError when it is not whole."""
     header = parse_header(content, position)
     check_integrity(content, position, header)
-    if header.base_offset < next_offset:
-        raise CorruptDataError(f"offset {header.base_offset} where {next_offset} or a later one is due")
+    if header.base_offset != next_offset:
+        raise CorruptDataError(f"offset {header.base_offset} where {next_offset} is due")
     return position + header.size_bytes, header.last_offset + 1
