@@ -1,5 +1,6 @@
 """No start is silent about what it found: files damaged or gone, after a clean stop and after kill -9."""
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -9,10 +10,12 @@ import pytest
 
 from ottla.base.clock import ManualClock
 from ottla.base.errors import StorageError
+from ottla.base.types import TopicPartition
 from ottla.log.checkpoint import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
+    decode_offsets,
 )
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
@@ -283,7 +286,7 @@ async def test_a_change_that_nobody_was_told_of_is_dropped_and_told(
     log.write_bytes(content + content[:40])  # the broker was killed in the middle of a write
     async with AsyncBroker(_ONE, data_dir=tmp_path / "left") as broker, WireClient(broker) as client:
         assert await _new_producer_id(client) > used
-    assert "__cluster_metadata-0: cut 40 bytes" in caplog.text
+    assert f"__cluster_metadata-0/{_LOG}: cut 40 bytes" in caplog.text
     assert "which nobody was told of, is undone" in caplog.text
 
 
@@ -338,3 +341,15 @@ async def test_small_files_are_made_again_and_told(
     caplog.clear()
     await _check_start(tmp_path, 3)
     assert "t-0" not in caplog.text, "it was made again"
+
+
+async def test_a_checkpoint_that_cannot_be_used_is_made_again_at_once(tmp_path: Path) -> None:
+    """Not a minute later: if the broker is killed until then, the next start knows of nothing that is on the device."""
+    async with _filled(tmp_path):
+        pass
+    (tmp_path / RECOVERY_POINT_CHECKPOINT).write_bytes(b"garbage")
+    async with AsyncBroker(_ONE, data_dir=tmp_path):
+        while (tmp_path / RECOVERY_POINT_CHECKPOINT).read_bytes() == b"garbage":  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0)  # a turn of the loop; the write is in a thread
+        written = decode_offsets((tmp_path / RECOVERY_POINT_CHECKPOINT).read_bytes())
+    assert written[TopicPartition("t", 0)] == 10

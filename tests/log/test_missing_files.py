@@ -20,6 +20,7 @@ from tests.log.logs import (
     append,
     append_in_transaction,
     committed_offsets,
+    content,
     end,
     every_batch,
     open_log,
@@ -357,3 +358,59 @@ def test_a_log_whose_records_are_all_deleted_has_lost_nothing() -> None:
     assert [len(storage.files[name].content) for name in _logs(storage)] == [0]
     found = open_log(storage.after_kill(), SMALL, recovery_point=log.recovery_point)
     assert (found.findings.losses, found.end_offset) == ((), _BATCHES)
+
+
+@pytest.mark.parametrize("position", [40, 3])
+def test_damage_costs_no_batch_behind_it_where_the_recovery_point_is_not_known(position: int) -> None:
+    """The simulator's find (broker-damage 510000): after kill -9 the log was cut at a batch that a disk had changed."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    for number in range(10):
+        append(log, idempotent(number, size=20))
+    file = storage.files[f"{0:020}.log"]
+    file.content[4 * _SIZE + position] ^= 64
+    file.content += file.content[: _SIZE - 1]  # and the last write was torn
+    again = PartitionLog.open(
+        log.tp, storage.after_kill(), LogConfig(), NOW_MS, outside=Outside(is_known=True, flush_is_unknown=True)
+    )
+    assert again.findings.damaged == (OffsetRange(4, 5),)
+    assert len(content(again.read(5, 1_000))) == 5 * _SIZE
+    assert again.end_offset == 10
+    assert append(again, idempotent(10, size=20)).base_offset == 10
+
+
+def test_a_changed_base_offset_does_not_say_how_far_a_log_has_come() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    for number in range(5):
+        append(log, idempotent(number, size=20))
+    file = storage.files[f"{0:020}.log"]
+    file.content[4 * _SIZE + 2] ^= 1
+    again = PartitionLog.open(
+        log.tp, storage.after_kill(), LogConfig(), NOW_MS, outside=Outside(is_known=True, flush_is_unknown=True)
+    )
+    assert again.end_offset == 4
+    assert again.findings.truncated_bytes == _SIZE
+
+
+def test_what_recovery_cuts_is_told_with_its_file_and_offsets() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    for number in range(5):
+        append(log, idempotent(number, size=20))
+    storage.files[f"{0:020}.log"].content[2 * _SIZE + 40] ^= 64
+    (cut,) = open_log(storage.after_kill()).findings.cuts
+    assert (
+        str(cut) == f"{0:020}.log: cut {3 * _SIZE} bytes at position {2 * _SIZE}; the records at offsets 2–4 are gone"
+    )
+
+
+def test_later_segments_that_go_with_a_bad_batch_are_told() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, SMALL)
+    _write(log, 0)
+    name, *later = _logs(storage)
+    storage.files[name].content[40] ^= 64
+    cuts = open_log(storage.after_kill(), SMALL).findings.cuts
+    assert [cut.name for cut in cuts] == [name, *later]
+    assert cuts[-1].end_offset == _BATCHES

@@ -25,6 +25,23 @@ class OffsetRange(NamedTuple):
         return f"{self.first_offset}–{self.end_offset - 1}"
 
 
+class Cut(NamedTuple):
+    """The end of a log file, or a whole file, that recovery has removed: what came before it is not whole."""
+
+    name: str
+    position: int
+    size_bytes: int
+    #: Where the log ends now, and the offset behind the last whole batch that was cut; equal when there was none.
+    first_offset: int
+    end_offset: int
+
+    def __str__(self) -> str:
+        what = f"{self.name}: cut {self.size_bytes} bytes at position {self.position}"
+        if self.end_offset <= self.first_offset:
+            return f"{what} that are no whole batches; the log ends at offset {self.first_offset}"
+        return f"{what}; the records at offsets {OffsetRange(self.first_offset, self.end_offset)} are gone"
+
+
 def read_damage(storage: Storage) -> tuple[OffsetRange, ...]:
     """The ranges that an earlier start has found."""
     content = storage.read(DAMAGED_OFFSETS)

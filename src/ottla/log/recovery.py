@@ -30,7 +30,7 @@ from typing import Final, NamedTuple
 
 from ottla.base.errors import StorageError
 from ottla.log.config import LogConfig
-from ottla.log.damage import OffsetRange, read_damage, write_damage
+from ottla.log.damage import Cut, OffsetRange, read_damage, write_damage
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.history import add_history
 from ottla.log.inspection import Inspection, has_fitting_indexes, inspect, load_txn_index
@@ -47,7 +47,7 @@ from ottla.log.names import (
     base_offset,
 )
 from ottla.log.producers import ProducerState
-from ottla.log.salvage import split_behind_damage
+from ottla.log.salvage import reached_offset, split_behind_damage
 from ottla.log.segment import ANY_OFFSET, Segment, delete_segments
 from ottla.log.snapshot import Snapshots
 from ottla.log.storage import Storage
@@ -60,8 +60,8 @@ from ottla.wire.batch import BatchHeader, is_emptied, parse_end_txn_marker
 class Findings:
     """What was not as it should be."""
 
-    #: Bytes that were cut because they were no whole batches.
-    truncated_bytes: int = 0
+    #: Ends of log files, and whole ones, that were cut because what came before was not whole.
+    cuts: tuple[Cut, ...] = ()
     #: Base offsets of the segments whose indexes were made again.
     rebuilt: tuple[int, ...] = ()
     #: Flushed offsets that are gone.
@@ -72,6 +72,11 @@ class Findings:
     losses: tuple[str, ...] = ()
     #: Sentences on files that are made again from others, without a loss.
     mended: tuple[str, ...] = ()
+
+    @property
+    def truncated_bytes(self) -> int:
+        """How many bytes were cut."""
+        return sum(cut.size_bytes for cut in self.cuts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +101,10 @@ class _Known(NamedTuple):
     log_start_offset: int
     #: Where the log began at the last clean stop.
     known_start: int | None
-    #: Records below this offset are on the device.
+    #: Records below this offset are on the device, or at least are none that a crash has torn.
     flushed_offset: int
+    #: Records below this offset are on the device for certain.
+    trusted_offset: int
     #: Base offsets of segments whose log files are gone although nobody meant to delete their records.
     lost: frozenset[int]
     #: Holes (`damage`) that an earlier start has found.
@@ -134,9 +141,12 @@ def load(
     producers = _load_producers(snapshots, segments, first_offset, plan.trusted_offset, now_ms)
     # After a clean stop the last snapshot was taken at the end of the log.
     flushed_offset = max(recovery_point, producers.end_offset) if clean else recovery_point
+    trusted_offset = flushed_offset
+    if outside.flush_is_unknown and not clean:
+        flushed_offset = max(flushed_offset, reached_offset(segments))
     lost = frozenset(each for each in orphans if each < flushed_offset and not config.compacts)
     recorded = read_damage(storage) if DAMAGED_OFFSETS in names else ()
-    known = _Known(log_start_offset, known_start, flushed_offset, lost, recorded)
+    known = _Known(log_start_offset, known_start, flushed_offset, trusted_offset, lost, recorded)
     walked = _Walk(storage, config, now_ms, plan, known, producers, epochs).run(segments)
     if not walked.segments or walked.end_offset < log_start_offset:
         # The files are gone. Offsets that are known to be deleted must not be used again.
@@ -198,7 +208,7 @@ def _go_on_behind_loss(
     return _Walked(
         (*walked.segments, Segment.create(storage, flushed_offset, config, now_ms)),
         flushed_offset,
-        walked.truncated_bytes,
+        walked.cuts,
         (*walked.damaged, OffsetRange(walked.end_offset, flushed_offset)),
     )
 
@@ -232,7 +242,7 @@ def _findings(walked: "_Walked", plan: "_Plan", known: _Known, start_offset: int
             unexplained.append(gap)
     damaged = tuple(sorted(each for each in holes if each.end_offset > start_offset))
     rebuilt = tuple(base for base, seen in plan.inspected.items() if seen.rebuilt)
-    return Findings(walked.truncated_bytes, rebuilt, damaged, tuple(unexplained))
+    return Findings(walked.cuts, rebuilt, damaged, tuple(unexplained))
 
 
 def _witnessed(
@@ -335,7 +345,7 @@ class _Walked(NamedTuple):
 
     segments: tuple[Segment, ...]
     end_offset: int
-    truncated_bytes: int
+    cuts: tuple[Cut, ...]
     damaged: tuple[OffsetRange, ...]
 
 
@@ -343,7 +353,6 @@ class _Step(NamedTuple):
     """What the pass has left and found of one segment."""
 
     end_offset: int
-    truncated_bytes: int = 0
     damaged: tuple[OffsetRange, ...] = ()
     #: A new segment with the sound batches after damage. The pass continues with it.
     rest: Segment | None = None
@@ -376,7 +385,7 @@ class _Walk:
         """Go over `segments`. Returns those that remain, where the log ends, and what was found."""
         waiting, kept, steps = deque(segments), [], []
         end_offset = segments[0].base_offset if segments else 0
-        truncated_bytes = 0
+        removed: list[Cut] = []
         while waiting:
             segment = waiting.popleft()
             step = self._pass(segment, waiting[0].base_offset if waiting else ANY_OFFSET)
@@ -387,11 +396,11 @@ class _Walk:
             if step.rest is not None:
                 waiting.appendleft(step.rest)
             if step.is_last:
-                truncated_bytes = sum(each.size_bytes for each in waiting)
+                removed = [each.cut_from(0, end_offset) for each in waiting if each.size_bytes]
                 delete_segments(self._storage, list(waiting))
                 waiting.clear()
-        truncated_bytes += sum(step.truncated_bytes for step in steps)
-        return _Walked(tuple(kept), end_offset, truncated_bytes, tuple(hole for step in steps for hole in step.damaged))
+        cuts = (*(cut for segment in kept for cut in segment.cuts), *removed)
+        return _Walked(tuple(kept), end_offset, cuts, tuple(hole for step in steps for hole in step.damaged))
 
     def _pass(self, segment: Segment, limit_offset: int) -> _Step:
         """Go over one segment. The next segment begins at `limit_offset`."""
@@ -400,14 +409,13 @@ class _Walk:
         if seen is None:
             return self._scan(segment, limit_offset)
         is_active = limit_offset == ANY_OFFSET
-        truncated_bytes = 0
         if is_active and seen.junk_bytes and seen.end_offset >= self._known.flushed_offset:
             segment.size_bytes += seen.junk_bytes
-            truncated_bytes = segment.cut(segment.size_bytes - seen.junk_bytes)
+            segment.cut(segment.size_bytes - seen.junk_bytes, seen.end_offset)
         end_offset = seen.end_offset if is_active else limit_offset
         if end_offset > self._producers.end_offset:
             self._replay(segment, segment.size_bytes)
-        return _Step(end_offset, truncated_bytes)
+        return _Step(end_offset)
 
     def _scan(self, segment: Segment, limit_offset: int) -> _Step:
         """Check one segment from the recovery point on."""
@@ -420,7 +428,10 @@ class _Walk:
         from_offset = self._plan.scans.get(segment.base_offset, segment.base_offset)
         if from_offset > segment.base_offset:
             self._replay(segment, segment.offset_index.lookup(from_offset - 1).position)
-        for position, header in segment.recover(from_offset, flushed_offset, limit_offset):
+        trusted_offset = self._known.trusted_offset
+        for position, header in segment.recover(
+            from_offset, flushed_offset, limit_offset, trusted_offset=trusted_offset
+        ):
             end_offset = header.last_offset + 1
             if header.partition_leader_epoch > self._epochs.latest:
                 self._epochs.assign(header.partition_leader_epoch, header.base_offset)
@@ -432,11 +443,11 @@ class _Walk:
             return self._step_over_loss(segment, end_offset, limit_offset, damaged=gone_bytes > 0)
         hole = OffsetRange(end_offset, limit_offset)
         if hole in self._known.recorded:
-            return _Step(end_offset, gone_bytes, (hole,))
+            return _Step(end_offset, (hole,))
         # A file may have lost its end between two batches. Then later segments must be removed too. But after a
         # compaction it is right that a segment ends before the next one begins.
         gap = not is_active and limit_offset != end_offset and not self._config.compacts
-        return _Step(end_offset, gone_bytes, is_last=gap or gone_bytes > 0)
+        return _Step(end_offset, is_last=gap or gone_bytes > 0)
 
     def _step_over_loss(self, segment: Segment, end_offset: int, limit_offset: int, *, damaged: bool) -> _Step:
         """Flushed batches are missing at the end of a segment: find what comes next, and note what lies between."""

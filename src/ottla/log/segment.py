@@ -10,6 +10,7 @@ from typing import Final
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.config import LogConfig
+from ottla.log.damage import Cut
 from ottla.log.index import OffsetIndex, OffsetPosition, TimeIndex
 from ottla.log.names import DELETED, LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, file_name
 from ottla.log.storage import Buffer, File, Storage
@@ -20,6 +21,7 @@ from ottla.wire.batch import (
     BatchHeader,
     batch_size,
     check_integrity,
+    find_whole_batch,
     is_old_message,
     parse_header,
     walk_to,
@@ -44,6 +46,7 @@ class Segment:
         "_storage",
         "base_offset",
         "created_ms",
+        "cuts",
         "first_timestamp_ms",
         "full",
         "index_interval_bytes",
@@ -75,6 +78,8 @@ class Segment:
         self.created_ms = self.modified_ms = now_ms
         #: An index has no room for another entry.
         self.full = False
+        #: What recovery has cut.
+        self.cuts: list[Cut] = []
 
     @classmethod
     def create(cls, storage: Storage, base_offset: int, config: LogConfig, now_ms: int) -> "Segment":
@@ -312,23 +317,38 @@ class Segment:
         self.time_index.append(self.max_timestamp_ms, self.max_timestamp_offset)
         return end_offset, end
 
-    def cut(self, position: int) -> int:
-        """Cut the log file to `position`; how many bytes were cut."""
-        gone_bytes = self.size_bytes - position
+    def cut(self, position: int, end_offset: int) -> None:
+        """Cut the log file to `position`, where the log ends with `end_offset`, and note what is cut."""
+        self.cuts.append(self.cut_from(position, end_offset))
         self.log.truncate(position)
         self.size_bytes = position
-        return gone_bytes
+
+    def cut_from(self, position: int, end_offset: int) -> Cut:
+        """What is lost if the file is cut to `position`."""
+        last_offset, at = end_offset - 1, position
+        with self.log.map() as view:
+            while (found := find_whole_batch(view, at, end_offset, ANY_OFFSET)) is not None:
+                header = parse_header(view, found[0])
+                last_offset, at = max(last_offset, header.last_offset), found[0] + header.size_bytes
+        name = file_name(self.base_offset, LOG)
+        return Cut(name, position, self.size_bytes - position, end_offset, last_offset + 1)
 
     def recover(
-        self, from_offset: int, flushed_offset: int, limit_offset: int = ANY_OFFSET
+        self,
+        from_offset: int,
+        flushed_offset: int,
+        limit_offset: int = ANY_OFFSET,
+        *,
+        trusted_offset: int | None = None,
     ) -> Iterator[tuple[int, BatchHeader]]:
         """Check the batches from `from_offset` on, make the indexes anew from there, cut what is not a whole batch.
 
         Yields position and header of each good batch, beginning with the last indexed one before `from_offset`. Run the
         iterator to its end; then `size_bytes` says how much was kept. Batches that end before `flushed_offset` were
-        flushed: their records are not checked, and if one of them is missing, nothing is cut. This segment cannot have
-        offsets of `limit_offset` or more.
+        flushed: if one of them is missing, nothing is cut. Their records are not checked below `trusted_offset`, which
+        is `flushed_offset` unless given. This segment cannot have offsets of `limit_offset` or more.
         """
+        trusted_offset = flushed_offset if trusted_offset is None else trusted_offset
         self.offset_index.truncate_to(from_offset)
         self.time_index.truncate_to(from_offset)
         self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last()
@@ -337,8 +357,11 @@ class Segment:
         self._since_index_bytes = 0
         with self.log.map() as view:
             while position < self.size_bytes:
-                header = _whole_batch(view, position, flushed_offset)
+                header = _whole_batch(view, position, trusted_offset)
                 if header is None or not lowest_offset <= header.base_offset <= header.last_offset < limit_offset:
+                    break
+                # Nobody compacts the newest segment, so its offsets have no gaps. A changed base offset looks like one.
+                if header.base_offset > lowest_offset and limit_offset == ANY_OFFSET and position > start:
                     break
                 lowest_offset = header.last_offset + 1
                 if position == start and start > 0:
@@ -350,12 +373,12 @@ class Segment:
         if position == start and start > 0:
             # The indexed position holds no batch, so the index is wrong: start once more, from the beginning.
             self.forget_indexes()
-            yield from self.recover(self.base_offset, flushed_offset, limit_offset)
+            yield from self.recover(self.base_offset, flushed_offset, limit_offset, trusted_offset=trusted_offset)
             return
         if lowest_offset < flushed_offset:
             self.size_bytes = position
         elif position < self.size_bytes:
-            self.cut(position)
+            self.cut(position, lowest_offset)
         self.save_indexes()
 
 
@@ -388,10 +411,10 @@ def delete_segments(storage: Storage, segments: list[Segment]) -> None:
         raise fault
 
 
-def _whole_batch(view: memoryview, position: int, flushed_offset: int) -> BatchHeader | None:
+def _whole_batch(view: memoryview, position: int, trusted_offset: int) -> BatchHeader | None:
     try:
         header = parse_header(view, position)
-        if header.last_offset >= flushed_offset or position + header.size_bytes > len(view):
+        if header.last_offset >= trusted_offset or position + header.size_bytes > len(view):
             check_integrity(view, position, header)
     except UnsupportedMagicError as fault:
         _refuse_old_message(view, position, fault)

@@ -24,6 +24,8 @@ class Outside(NamedTuple):
     is_known: bool = False
     #: Where the log begins should be known, but the file that says so cannot be used.
     start_is_unknown: bool = False
+    #: What is on the device should be known, but the file that says so cannot be used.
+    flush_is_unknown: bool = False
     #: Base offsets of the segments that must have a `.txnindex`.
     aborts: Collection[int] = ()
 

@@ -22,7 +22,7 @@ from ottla.broker.runtime.checkpoints import CheckpointPlan, Checkpoints, Partit
 from ottla.broker.runtime.directories import mark_deleted, must_be_free, remove_partition, set_strays_aside
 from ottla.broker.runtime.faults import DiskFaults
 from ottla.broker.topic_config import TopicConfig
-from ottla.log.checkpoint import LOG_START_OFFSET_CHECKPOINT
+from ottla.log.checkpoint import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from ottla.log.config import LogConfig
 from ottla.log.partition import PartitionLog
 from ottla.log.recovery import Findings
@@ -289,6 +289,11 @@ class Partitions:
         """
         return asyncio.get_running_loop().run_in_executor(self._files, work)
 
+    @property
+    def lacks_checkpoints(self) -> bool:
+        """Whether the start has found a checkpoint that cannot be used: it should be written again soon."""
+        return bool(self._checkpoints.unusable)
+
     def checkpoint_plan(self) -> Callable[[], None]:
         """Write down what is durable now, so that a start after a crash need not check it.
 
@@ -329,7 +334,12 @@ class Partitions:
 
 def _outside(tp: TopicPartition, known: Checkpoints, *, is_known: bool) -> Outside:
     """What is known of a partition before its files are looked at."""
-    return Outside(is_known, LOG_START_OFFSET_CHECKPOINT in known.unusable, known.aborts.get(tp, ()))
+    return Outside(
+        is_known,
+        start_is_unknown=LOG_START_OFFSET_CHECKPOINT in known.unusable,
+        flush_is_unknown=RECOVERY_POINT_CHECKPOINT in known.unusable,
+        aborts=known.aborts.get(tp, ()),
+    )
 
 
 def _tell(tp: TopicPartition, findings: Findings) -> None:
@@ -343,8 +353,8 @@ def _tell(tp: TopicPartition, findings: Findings) -> None:
         )
     for sentence in findings.mended:
         _log.warning("%s: %s", tp, sentence)
-    if findings.truncated_bytes:
-        _log.warning("%s: cut %d bytes that are no whole batches", tp, findings.truncated_bytes)
+    for cut in findings.cuts:
+        _log.warning("%s/%s", tp, cut)
     if findings.rebuilt:
         _log.warning("%s: the indexes of %d segment(s) were damaged and are made again", tp, len(findings.rebuilt))
     for gap in findings.unexplained:

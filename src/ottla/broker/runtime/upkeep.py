@@ -52,13 +52,15 @@ class Upkeep:
         self._running: dict[str, asyncio.Task[None]] = {}
 
     def start(self) -> None:
-        """Set the timers."""
+        """Set the timers. A checkpoint that cannot be used is made again at once."""
         config = self._config
         self._every(config.int("log.retention.check.interval.ms"), "retention", self.apply_retention)
         self._every(config.int("producer.id.expiration.check.interval.ms"), "producers", self.expire_producers)
         self._every(_CHECKPOINT_MS, _CHECKPOINT, self.flush)
         idle_ms = idle_check_interval_ms(config.int("connections.max.idle.ms"))
         self._every(idle_ms, "idle", self._close_idle)
+        if self._partitions.lacks_checkpoints:
+            self._begin(_CHECKPOINT, self.flush)
 
     async def stop(self) -> None:
         """Begin nothing more, cancel what the next start does again, and wait for what runs in another thread."""
@@ -138,11 +140,14 @@ class Upkeep:
 
         def due() -> None:
             self._timers.set((_KEY, name), interval_ms, due)
-            running = self._running.get(name)
-            if running is None or running.done():
-                self._running[name] = asyncio.get_running_loop().create_task(self._do(name, work))
+            self._begin(name, work)
 
         self._timers.set((_KEY, name), interval_ms, due)
+
+    def _begin(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        running = self._running.get(name)
+        if running is None or running.done():
+            self._running[name] = asyncio.get_running_loop().create_task(self._do(name, work))
 
     async def _do(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
