@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ottla.assign.checking import InvalidAssignmentError, Wrong
+from ottla.assign.cooperative import hold_back
 from ottla.assign.range import RangeAssignor
 from ottla.assign.round_robin import RoundRobinAssignor
 from ottla.assign.sticky import CooperativeStickyAssignor, StickyAssignor
@@ -58,11 +60,14 @@ __all__ = [
     "BaseAssignor",
     "Cluster",
     "CooperativeStickyAssignor",
+    "InvalidAssignmentError",
     "PartitionInfo",
     "RangeAssignor",
     "RebalanceProtocol",
     "RoundRobinAssignor",
     "StickyAssignor",
     "Subscription",
+    "Wrong",
     "find",
+    "hold_back",
 ]

@@ -106,6 +106,10 @@ class BaseAssignor(ABC):
     """An eager assignor without user data and memory. A subclass adds `name` and `assign`."""
 
     name: str = ""
+    #: The leader's client checks every answer of `assign`. An assignor that gives a partition to several members on
+    #: purpose says so here, and so does one that leaves partitions to nobody.
+    one_owner: bool = True
+    every_partition: bool = True
     protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)
 
     def subscription_user_data(self, topics: frozenset[str]) -> bytes | None:

@@ -159,7 +159,10 @@ class CommitFailedError(ClientError):
 
 
 class AssignorError(ClientError):
-    """An assignor of `partition.assignment.strategy` raised, or returned what is no assignment. `__cause__` says what.
+    """An assignor of `partition.assignment.strategy` raised, or returned what is no assignment.
+
+    `__cause__` is what it raised, or an `ottla.assign.InvalidAssignmentError`, whose `wrong` and `partitions` say what
+    is wrong with its answer.
 
     The consumer has left its group, so that the others go on without it; the next poll joins again.
     """

@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from ottla import AsyncAdmin, AsyncConsumer, NewTopic, TopicPartition
-from ottla.assign import Assignment, Cluster, RangeAssignor, Subscription
+from ottla import AssignorError, AsyncAdmin, AsyncConsumer, NewTopic, TopicPartition
+from ottla.assign import Assignment, Cluster, InvalidAssignmentError, RangeAssignor, Subscription, Wrong
 from ottla.testing.in_loop import AsyncBroker
 from tests.client.blame import blames
 from tests.client.conftest import Watchdog
@@ -129,6 +129,8 @@ def _each(*partitions: object) -> Callable[[Assigned], object]:
         pytest.param(_each(TopicPartition("t", -1)), id="a negative partition"),
         pytest.param(_each(("t", "0")), id="a partition that is no number"),
         pytest.param(_each("t"), id="a partition that is no pair"),
+        pytest.param(_each(), id="a partition forgotten"),
+        pytest.param(_each(_T0, _T0), id="a partition given twice"),
     ],
 )
 async def test_what_an_assignor_may_not_answer_is_told_at_once_and_the_member_joins_again(
@@ -137,3 +139,23 @@ async def test_what_an_assignor_may_not_answer_is_told_at_once_and_the_member_jo
     async with watchdog(), subscribed(AnswersOnce(change)) as consumer:
         assert "answers once" in str(await told(consumer))  # it names the assignor
         assert await assigned(consumer) == {_T0}
+
+
+async def test_a7_the_others_go_on_without_the_member_whose_assignor_is_wrong(watchdog: Watchdog) -> None:
+    async with watchdog(), AsyncBroker() as broker:
+        servers = {"bootstrap.servers": broker.bootstrap_servers, **QUICK}
+        async with AsyncAdmin(servers) as admin:
+            await admin.create_topics([NewTopic("t", 2)])
+
+        def member(assignor: RangeAssignor) -> AsyncConsumer:
+            consumer = AsyncConsumer({**servers, "group.id": "g", "partition.assignment.strategy": [assignor]})
+            consumer.subscribe(["t"])
+            return consumer
+
+        async with member(AnswersOnce(_each())) as leader, member(AnswersOnce(lambda right: right)) as other:
+            error = await told(leader)
+            assert isinstance(error, AssignorError)
+            assert isinstance(error.__cause__, InvalidAssignmentError)
+            assert (error.__cause__.wrong, error.__cause__.partitions[0]) == (Wrong.FORGOTTEN, _T0)
+            while len(other.assignment()) < 2:
+                await other.poll(0.01)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 
+from ottla.assign.cooperative import changing_owner
 from ottla.assign.sticky.board import Board, Claim, Held
 from ottla.assign.sticky.constrained import Constrained
 from ottla.assign.sticky.general import General
@@ -104,22 +105,8 @@ class CooperativeStickyAssignor(_Sticky):
     def assign(self, cluster: Cluster, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
         given, moved = self.divide(cluster, subscriptions)
         if moved is None:
-            moved = _changing_owner(subscriptions, given)
+            moved = changing_owner(subscriptions, given)
         return {
             member: Assignment(tuple(tp for tp in partitions if tp not in moved) if moved else tuple(partitions))
             for member, partitions in given.items()
         }
-
-
-def _changing_owner(
-    subscriptions: Mapping[str, Subscription], given: Mapping[str, list[TopicPartition]]
-) -> set[TopicPartition]:
-    """The partitions that one member has to give up before another may take them."""
-    added: set[TopicPartition] = set()
-    revoked: set[TopicPartition] = set()
-    for member, partitions in given.items():
-        owned = frozenset(subscriptions[member].owned_partitions)
-        assigned = frozenset(partitions)
-        added |= assigned - owned
-        revoked |= owned - assigned
-    return added & revoked

@@ -17,6 +17,7 @@ from ottla.assign import (
     Subscription,
     find,
 )
+from ottla.assign.checking import InvalidAssignmentError, check
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.client.core.metadata import ClusterSnapshot
@@ -108,9 +109,12 @@ def read_subscriptions(members: Iterable[JoinGroupResponseMember]) -> dict[str, 
 
 
 def assign_all(
-    assignor: Assignor, snapshot: ClusterSnapshot, subscriptions: Mapping[str, Subscription]
+    assignor: Assignor,
+    snapshot: ClusterSnapshot,
+    subscriptions: Mapping[str, Subscription],
+    protocol: RebalanceProtocol = RebalanceProtocol.EAGER,
 ) -> tuple[SyncGroupRequestAssignment, ...]:
-    """The leader's work: the assignments of all members. Raises AssignorError."""
+    """The leader's work: the assignments of all members, who use the rebalance `protocol`. Raises AssignorError."""
     topics = {
         name: tuple(
             PartitionInfo(number, tuple(filter(None, (_rack(snapshot, replica) for replica in info.replicas))))
@@ -120,8 +124,8 @@ def assign_all(
     }
 
     def divide() -> tuple[SyncGroupRequestAssignment, ...]:
-        assigned = assignor.assign(Cluster(topics), subscriptions)
-        _check_assigned(assigned, snapshot, subscriptions)
+        answer = assignor.assign(Cluster(topics), subscriptions)
+        assigned = check(assignor, Cluster(topics), subscriptions, answer, protocol)
         return tuple(SyncGroupRequestAssignment(member, encode_one(given)) for member, given in assigned.items())
 
     return _guarded(assignor, "assign()", divide)
@@ -135,23 +139,10 @@ def hand_over(assignor: Assignor, assignment: Assignment, generation_id: int) ->
 def _guarded(assignor: Assignor, what: str, call: Callable[[], T]) -> T:
     try:
         return call()
+    except InvalidAssignmentError as error:
+        raise AssignorError(f"the assignor {assignor.name!r} failed in {what}: {error}") from error
     except BaseException as error:  # SystemExit too: it would end the loop, and poll would not raise it
         raise AssignorError(f"the assignor {assignor.name!r} failed in {what}: {error!r}") from error
-
-
-def _check_assigned(assigned: object, snapshot: ClusterSnapshot, subscriptions: Mapping[str, Subscription]) -> None:
-    """Raise TypeError or ValueError for what is no assignment."""
-    if not isinstance(assigned, Mapping):
-        raise TypeError(f"it returned {assigned!r}, not a dict of Assignments by member id")
-    if assigned.keys() != subscriptions.keys():
-        odd = sorted(map(str, assigned.keys() ^ subscriptions.keys()))
-        raise ValueError(f"its members are not those of the group: only one of the two has {', '.join(odd)}")
-    for member, given in assigned.items():
-        if not isinstance(given, Assignment):
-            raise TypeError(f"it gave {member} {given!r}, which is no Assignment")
-        for tp in given.partitions:
-            if not isinstance(tp, TopicPartition) or not snapshot.has(tp):
-                raise ValueError(f"it gave {member} {tp!r}, which does not exist")
 
 
 def encode_one(assignment: Assignment) -> bytes:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ottla.assign import Assignor, Subscription
+from ottla.assign import Assignor, RebalanceProtocol, Subscription
 from ottla.client.core.consumer.group.classic.group_protocol import assign_all
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.wire.messages.sync_group import SyncGroupRequestAssignment
@@ -28,10 +28,12 @@ class Leading:
         """This member does not lead any more."""
         self.begin({})
 
-    def divide(self, assignor: Assignor, snapshot: ClusterSnapshot) -> tuple[SyncGroupRequestAssignment, ...]:
+    def divide(
+        self, assignor: Assignor, snapshot: ClusterSnapshot, protocol: RebalanceProtocol
+    ) -> tuple[SyncGroupRequestAssignment, ...]:
         """The assignments of all members. Raises AssignorError."""
         self._counts = self._counts_in(snapshot)
-        return assign_all(assignor, snapshot, self._subscriptions)
+        return assign_all(assignor, snapshot, self._subscriptions, protocol)
 
     def came_back(self, snapshot: ClusterSnapshot) -> None:
         """A static leader has come back, and has not divided the partitions. Until it knows more, it assumes, as Apache

@@ -326,7 +326,7 @@ class ClassicMembership(Membership[ClassicMember]):
         shared = self._shared
         if self._state is State.LEADING and self._assignor is not None:
             try:
-                assignments = self._leading.divide(self._assignor, shared.snapshot)
+                assignments = self._leading.divide(self._assignor, shared.snapshot, self._protocol)
             except AssignorError as error:
                 self._broken(error, now_s)
                 return
