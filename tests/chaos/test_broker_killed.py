@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from ottla.testing import Broker
+from ottla.testing import Broker, History
 from tests.chaos.outages import Outages, chaos_seeds, drawn
+from tests.recording.final import assert_good, note_logs
+from tests.recording.librdkafka import RecordingProducer
 
 pytestmark = pytest.mark.chaos
 
@@ -36,7 +38,7 @@ def _read(broker: Broker, topic: str) -> dict[int, list[int]]:
         assert message is not None, "the broker sent nothing"
         error = message.error()
         if error is None:
-            found[message.partition()].append(int(message.value()))
+            found[message.partition()].append(int(message.value().partition(b".")[0]))
         elif error.code() == KafkaError._PARTITION_EOF:
             ended.add(message.partition())
     consumer.close()
@@ -56,6 +58,7 @@ def test_p3_an_idempotent_producer_loses_and_repeats_nothing(seed: int) -> None:
     with Broker() as broker:
         topic = _topic(broker, "idempotent")
         acknowledged: list[int] = []
+        history = History()
         with _killed(broker, seed, 8000) as outages:
 
             def delivered(value: int) -> Callable[[object, object], None]:
@@ -67,7 +70,7 @@ def test_p3_an_idempotent_producer_loses_and_repeats_nothing(seed: int) -> None:
                 return note
 
             settings = {"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True, "linger.ms": 1}
-            producer = Producer(settings)
+            producer = RecordingProducer(settings, history, "producer")
             for value in range(60_000):
                 producer.produce(topic, b"%d" % value, partition=value % _PARTITIONS, on_delivery=delivered(value))
                 if value % 100 == 0:
@@ -77,6 +80,8 @@ def test_p3_an_idempotent_producer_loses_and_repeats_nothing(seed: int) -> None:
         assert sorted(acknowledged) == list(range(60_000))
         found = _read(broker, topic)
         assert found == {number: list(range(number, 60_000, _PARTITIONS)) for number in range(_PARTITIONS)}
+        note_logs(history, broker.bootstrap_servers, {topic: _PARTITIONS})
+        assert_good(history)
 
 
 @chaos_seeds(1, slow=[2])
@@ -85,9 +90,11 @@ def test_t13_transactions_are_whole_or_absent(seed: int) -> None:
         topic = _topic(broker, "transactional")
         committed: list[int] = []
         number = 0
+        history = History()
         with _killed(broker, seed, 60) as outages:
             while not outages.done.is_set() or number < 300:
-                producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "t13"})
+                settings = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "t13"}
+                producer = RecordingProducer(settings, history, f"producer from {number}")
                 producer.init_transactions(_WAIT_S)
                 try:
                     while not outages.done.is_set() or number < 300:
@@ -98,6 +105,7 @@ def test_t13_transactions_are_whole_or_absent(seed: int) -> None:
                         outages.step()
                 except KafkaException:
                     # A producer that was hit is given up, as a crashed one would be; its number is not used again.
+                    producer.given_up()
                     continue
         found = _read(broker, topic)
         whole = set.intersection(*(set(values) for values in found.values()))
@@ -105,13 +113,15 @@ def test_t13_transactions_are_whole_or_absent(seed: int) -> None:
         assert set(committed) <= whole, "a committed transaction is lost"
         # An unknown outcome may have been a commit; an odd number was aborted, and is never seen.
         assert all(value % 2 == 0 for value in whole)
+        note_logs(history, broker.bootstrap_servers, {topic: _PARTITIONS})
+        assert_good(history)
 
 
-def _transaction(producer: Producer, topic: str, number: int) -> None:
+def _transaction(producer: RecordingProducer, topic: str, number: int) -> None:
     """One record in every partition; even numbers commit (and return), odd ones abort."""
     producer.begin_transaction()
     for partition in range(_PARTITIONS):
-        producer.produce(topic, b"%d" % number, partition=partition)
+        producer.produce(topic, b"%d.%d" % (number, partition), partition=partition)
     if number % 2:
         producer.flush(_WAIT_S)
         producer.abort_transaction(_WAIT_S)

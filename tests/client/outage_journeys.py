@@ -1,15 +1,20 @@
 """What our clients must stand while brokers are killed: what they wrote is there once and in order (P4), what they
 turned from one topic into another came exactly once (T11, T13). The chaos tests run it on our broker, interop on three
-of Apache Kafka's.
+of Apache Kafka's. What the clients were told is judged by `check_history`, too.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
-from ottla import Admin, Consumer, Delivery, NewTopic, OffsetAndMetadata, Producer, TopicPartition
+from ottla import Admin, Consumer, Delivery, NewTopic, OffsetAndMetadata, TopicPartition
 from ottla.client.errors import ClientError, RequestTimeoutError
+from ottla.testing import History
 from tests.chaos.outages import Outages
+from tests.recording.final import assert_good, note_logs, note_positions
+from tests.recording.names import uid
+from tests.recording.ours import RecordingConsumer, RecordingProducer
 
 PARTITIONS = 2
 _WAIT_S = 60.0
@@ -26,7 +31,8 @@ def produce_through(servers: str, outages: Outages) -> None:
     done: list[Delivery] = []
     config = {"bootstrap.servers": servers, "linger.ms": 1, "buffer.memory": 500_000}
     sent = 0
-    with outages, Producer(config) as producer:
+    history = History()
+    with outages, RecordingProducer(config, history, "producer") as producer:
 
         def delivered(delivery: Delivery) -> None:
             done.append(delivery)
@@ -39,6 +45,8 @@ def produce_through(servers: str, outages: Outages) -> None:
     assert len(done) == sent
     assert [delivery.exception() for delivery in done if delivery.exception()] == []
     assert _read(servers, "out") == {n: list(range(n, sent, PARTITIONS)) for n in range(PARTITIONS)}
+    note_logs(history, servers, {"out": PARTITIONS})
+    assert_good(history)
 
 
 def copy_through(servers: str, outages: Outages) -> None:
@@ -46,25 +54,30 @@ def copy_through(servers: str, outages: Outages) -> None:
     reading = {"group.id": "copy", "enable.auto.commit": False, "auto.offset.reset": "earliest"}
     bounded = {"isolation.level": "read_committed", "max.poll.records": 7}
     base = {"bootstrap.servers": servers}
+    history = History()
     with (
         outages,
-        Consumer(base | reading | bounded) as consumer,
-        Producer(base | {"transactional.id": "copy"}) as producer,
-        Producer(base) as source,
+        RecordingConsumer(base | reading | bounded, history, "consumer") as consumer,
+        RecordingProducer(base | {"transactional.id": "copy"}, history, "producer") as producer,
+        RecordingProducer(base, history, "source") as source,
     ):
         consumer.subscribe(["in"])
         producer.init_transactions()
-        sent = 0
+        sent, attempts = 0, itertools.count()
         while not outages.done.is_set() or sent < 500:
             for _ in range(20):  # there is always something to copy
                 source.send("in", b"%d" % sent)
                 sent += 1
-            _copy(consumer, producer)
+            _copy(consumer, producer, next(attempts))
             outages.step()
         source.flush(_WAIT_S)
         while _copied(consumer) < sent:
-            _copy(consumer, producer)
+            _copy(consumer, producer, next(attempts))
     assert _read(servers, "out") == {n: list(range(n, sent, PARTITIONS)) for n in range(PARTITIONS)}
+    note_logs(history, servers, {"in": 1, "out": PARTITIONS})
+    note_positions(history, servers, "copy")
+    history.drained("copy", [TopicPartition("in", 0)], transforms=True)
+    assert_good(history)
 
 
 def _read(servers: str, topic: str) -> dict[int, list[int]]:
@@ -77,7 +90,7 @@ def _read(servers: str, topic: str) -> dict[int, list[int]]:
         ends = consumer.end_offsets(assigned)
         while any(consumer.position(tp) < ends[tp] for tp in assigned):
             for record in consumer.poll(1.0):
-                found[record.partition].append(int(record.value))
+                found[record.partition].append(int(record.value.partition(b".")[0]))
     return found
 
 
@@ -86,15 +99,20 @@ def _copied(consumer: Consumer) -> int:
     return consumer.position(tp, _WAIT_S) if consumer.assignment() else 0
 
 
-def _copy(consumer: Consumer, producer: Producer) -> None:
-    """One poll, one transaction; a transaction that fails is aborted and its records are read again."""
+def _copy(consumer: RecordingConsumer, producer: RecordingProducer, attempt: int) -> None:
+    """One poll, one transaction; a transaction that fails is aborted and its records are read again.
+
+    The number of the attempt stands in what it writes: so it is known which of them was committed.
+    """
     records = consumer.poll(0.5)
     if not records:
         return
     producer.begin_transaction()
     try:
         for record in records:
-            producer.send("out", record.value, partition=int(record.value) % PARTITIONS)
+            value = b"%s.%d" % (record.value, attempt)
+            source = uid("in", record.value)
+            producer.send("out", value, source=source, partition=int(record.value) % PARTITIONS)
         positions = {tp: OffsetAndMetadata(consumer.position(tp)) for tp in consumer.assignment()}
         producer.send_offsets_to_transaction(positions, consumer.group_metadata())
         _until_known(producer.commit_transaction)

@@ -1,0 +1,190 @@
+"""confluent-kafka's clients (librdkafka), recorded."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from typing import Any
+
+import confluent_kafka
+
+from ottla.base.types import TopicPartition
+from ottla.testing.history import History, Read
+from ottla.testing.history.facts import CommitOutcome
+from tests.recording.names import Transactions, uid
+
+#: How librdkafka writes down what a member's offsets in a transaction carry: this, the generation, then strings.
+_METADATA = b"CGMDv2:"
+
+
+def member_of(metadata: bytes) -> tuple[int, str, str]:
+    """Generation (member epoch, KIP-848), group id and member id in what `consumer_group_metadata` returns."""
+    assert metadata.startswith(_METADATA), metadata
+    (generation,) = struct.unpack_from("=i", metadata, len(_METADATA))
+    group_id, member_id, _ = metadata[len(_METADATA) + 4 :].split(b"\0", 2)
+    return generation, group_id.decode(), member_id.decode()
+
+
+class RecordingProducer(confluent_kafka.Producer):  # type: ignore[misc]
+    """`confluent_kafka.Producer`. `source` of `produce` names the record that the new one is made from."""
+
+    def __init__(self, config: dict[str, Any], history: History, who: str) -> None:
+        super().__init__(config)
+        self._notes = history.producer(who)
+        self._transactions = Transactions(self._notes, config.get("transactional.id"))
+        self._ending = contextmanager(self._transactions.ending)
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | str,
+        key: bytes | str | None = None,
+        *,
+        source: str | None = None,
+        on_delivery: Callable[[Any, Any], object] | None = None,
+        **more: Any,
+    ) -> None:
+        """As `Producer.produce`."""
+        name = uid(topic, value)
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is None:
+                self._notes.acknowledged(name, TopicPartition(topic, message.partition()), message.offset())
+            else:
+                self._notes.unknown(name, error)
+            if on_delivery is not None:
+                on_delivery(error, message)
+
+        self._notes.sent(name, txn=self._transactions.open, source=source)
+        try:
+            super().produce(topic, value, key, on_delivery=delivered, **more)
+        except BaseException as error:
+            self._notes.failed(name, error)
+            raise
+
+    def begin_transaction(self) -> None:
+        super().begin_transaction()
+        self._transactions.began()
+
+    def send_offsets_to_transaction(self, positions: list[Any], group_metadata: bytes, *timeout_s: float) -> None:
+        super().send_offsets_to_transaction(positions, group_metadata, *timeout_s)
+        if self._transactions.open is not None:
+            generation, group, member_id = member_of(group_metadata)
+            offsets = {TopicPartition(tp.topic, tp.partition): tp.offset for tp in positions if tp.offset >= 0}
+            self._notes.offsets_sent(
+                self._transactions.open, group, offsets, member_id=member_id, generation=generation
+            )
+
+    def commit_transaction(self, *timeout_s: float) -> None:
+        with self._ending(commit=True):
+            super().commit_transaction(*timeout_s)
+
+    def abort_transaction(self, *timeout_s: float) -> None:
+        with self._ending(commit=False):
+            super().abort_transaction(*timeout_s)
+
+    def given_up(self) -> None:
+        """Nobody asks this producer again what has become of its records."""
+        self.purge()
+        self.poll(0)
+
+
+class RecordingConsumer(confluent_kafka.Consumer):  # type: ignore[misc]
+    """`confluent_kafka.Consumer`."""
+
+    def __init__(self, config: dict[str, Any], history: History, who: str) -> None:
+        super().__init__(config)
+        # librdkafka's default is read_committed
+        read_committed = config.get("isolation.level", "read_committed") == "read_committed"
+        self._notes = history.consumer(who, group=config["group.id"], read_committed=read_committed)
+        self._instance_id = config.get("group.instance.id")
+        self._commits = 0
+        self._next: dict[TopicPartition, int] = {}
+
+    def subscribe(self, topics: list[str]) -> None:
+        """As `Consumer.subscribe`; what is assigned and revoked is noted."""
+        super().subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+
+    def _assigned(self, _consumer: Any, partitions: list[Any]) -> None:
+        generation, _, _ = member_of(self.consumer_group_metadata())
+        self._notes.assigned(_plain(partitions), generation=generation, instance_id=self._instance_id)
+
+    def _revoked(self, _consumer: Any, partitions: list[Any]) -> None:
+        self._gone(partitions, lost=False)
+
+    def _lost(self, _consumer: Any, partitions: list[Any]) -> None:
+        self._gone(partitions, lost=True)
+
+    def _gone(self, partitions: list[Any], *, lost: bool) -> None:
+        self._notes.revoked(_plain(partitions), lost=lost)
+        for tp in _plain(partitions):
+            self._next.pop(tp, None)
+
+    def assign(self, partitions: list[Any]) -> None:
+        super().assign(partitions)
+        self._moved(partitions)
+
+    def seek(self, partition: Any) -> None:
+        super().seek(partition)
+        self._moved([partition])
+
+    def _moved(self, partitions: list[Any]) -> None:
+        positions = {TopicPartition(tp.topic, tp.partition): max(-1, tp.offset) for tp in partitions}
+        self._notes.sought(positions)
+        for tp in positions:
+            self._next.pop(tp, None)
+
+    def poll(self, *timeout_s: float) -> Any:
+        message = super().poll(*timeout_s)
+        self._polled([] if message is None else [message])
+        return message
+
+    def consume(self, *count: int, **more: Any) -> list[Any]:
+        messages: list[Any] = super().consume(*count, **more)
+        self._polled(messages)
+        return messages
+
+    def _polled(self, messages: list[Any]) -> None:
+        found = [
+            Read(TopicPartition(each.topic(), each.partition()), each.offset(), uid(each.topic(), each.value()))
+            for each in messages
+            if each.error() is None
+        ]
+        self._notes.polled(found)
+        self._next.update((each.tp, each.offset + 1) for each in found)
+
+    def commit(self, message: Any = None, offsets: list[Any] | None = None, *, asynchronous: bool = True) -> Any:
+        """As `Consumer.commit`. Of one that is not waited for, nothing is noted."""
+        asked: dict[str, Any] = {"message": message} if message is not None else {}
+        if offsets is not None:
+            asked["offsets"] = offsets
+        if asynchronous:
+            return super().commit(**asked, asynchronous=True)
+        if message is not None:
+            told = {TopicPartition(message.topic(), message.partition()): message.offset() + 1}
+        elif offsets is not None:
+            told = {TopicPartition(tp.topic, tp.partition): tp.offset for tp in offsets}
+        else:
+            told = dict(self._next)
+        generation, _, member_id = member_of(self.consumer_group_metadata())
+        self._commits += 1
+        call = f"{self._notes.who} commit {self._commits}"
+
+        def note(outcome: CommitOutcome) -> None:
+            self._notes.committed(told, member_id=member_id, generation=generation, outcome=outcome, call=call)
+
+        self._notes.called(call)
+        try:
+            answer = super().commit(**asked, asynchronous=False)
+        except BaseException as error:
+            self._notes.returned(call, error)
+            note("unknown")
+            raise
+        self._notes.returned(call)
+        note("committed")
+        return answer
+
+
+def _plain(partitions: Iterable[Any]) -> list[TopicPartition]:
+    return [TopicPartition(tp.topic, tp.partition) for tp in partitions]
