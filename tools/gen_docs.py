@@ -16,6 +16,7 @@ from ottla.client.config.consumer import CONSUMER_CONFIG
 from ottla.client.config.producer import PRODUCER_CONFIG
 from ottla.client.core.consumer import answers as consumer_answers
 from ottla.client.core.consumer.group.classic import states as classic_membership
+from ottla.client.core.consumer.group.consumer import states as consumer_membership
 from ottla.client.core.producer import answers, transaction_state
 from ottla.coordinator.group.classic.state import TRANSITIONS, GroupState
 from ottla.coordinator.txn import states
@@ -113,6 +114,11 @@ def automata_page() -> str:
             "Consumer in a classic group",
             "client/core/consumer/group/classic/states.py",
             classic_membership.diagram(),
+        ),
+        (
+            "Consumer in a group of the consumer protocol (KIP-848)",
+            "client/core/consumer/group/consumer/states.py",
+            consumer_membership.diagram(),
         ),
     ):
         parts += [f"## {title}", "", f"`TRANSITIONS` in `{file}`.", "", "```mermaid", diagram, "```", ""]

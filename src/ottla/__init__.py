@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ottla.client.consumer.consumer import AsyncConsumer
     from ottla.client.core.consumer.consumer_record import ConsumerRecord
     from ottla.client.core.consumer.offset_reset import OffsetReset
+    from ottla.client.core.consumer.subscription import SubscriptionPattern
     from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
     from ottla.client.core.producer.transactions import TransactionHandle
     from ottla.client.errors import (
@@ -39,9 +40,11 @@ if TYPE_CHECKING:
         DisconnectedError,
         FatalProducerError,
         FencedInstanceIdError,
+        GroupMaxSizeReachedError,
         IllegalStateError,
         IncompleteAnswerError,
         InternalError,
+        InvalidRegularExpressionError,
         InvalidTxnStateError,
         KafkaError,
         LogTruncatedError,
@@ -55,6 +58,8 @@ if TYPE_CHECKING:
         SerializationError,
         TopicAlreadyExistsError,
         UnknownTopicOrPartitionError,
+        UnreleasedInstanceIdError,
+        UnsupportedAssignorError,
         UnsupportedVersionError,
     )
     from ottla.client.producer.delivery import Delivery, RecordMetadata
@@ -84,9 +89,11 @@ _EXPORTS = {
     "DisconnectedError": "client.errors",
     "FatalProducerError": "client.errors",
     "FencedInstanceIdError": "client.errors",
+    "GroupMaxSizeReachedError": "client.errors",
     "IllegalStateError": "client.errors",
     "IncompleteAnswerError": "client.errors",
     "InternalError": "client.errors",
+    "InvalidRegularExpressionError": "client.errors",
     "InvalidTxnStateError": "client.errors",
     "KafkaError": "client.errors",
     "LogTruncatedError": "client.errors",
@@ -107,11 +114,14 @@ _EXPORTS = {
     "RequestTimeoutError": "client.errors",
     "ResourceType": "client.admin.types",
     "SerializationError": "client.errors",
+    "SubscriptionPattern": "client.core.consumer.subscription",
     "TopicAlreadyExistsError": "client.errors",
     "TopicPartition": "base.types",
     "TransactionHandle": "client.core.producer.transactions",
     "TransactionOutcome": "client.admin.types",
     "UnknownTopicOrPartitionError": "client.errors",
+    "UnreleasedInstanceIdError": "client.errors",
+    "UnsupportedAssignorError": "client.errors",
     "UnsupportedVersionError": "client.errors",
 }
 
@@ -137,9 +147,11 @@ __all__ = [
     "DisconnectedError",
     "FatalProducerError",
     "FencedInstanceIdError",
+    "GroupMaxSizeReachedError",
     "IllegalStateError",
     "IncompleteAnswerError",
     "InternalError",
+    "InvalidRegularExpressionError",
     "InvalidTxnStateError",
     "KafkaError",
     "LogTruncatedError",
@@ -160,11 +172,14 @@ __all__ = [
     "RequestTimeoutError",
     "ResourceType",
     "SerializationError",
+    "SubscriptionPattern",
     "TopicAlreadyExistsError",
     "TopicPartition",
     "TransactionHandle",
     "TransactionOutcome",
     "UnknownTopicOrPartitionError",
+    "UnreleasedInstanceIdError",
+    "UnsupportedAssignorError",
     "UnsupportedVersionError",
 ]
 

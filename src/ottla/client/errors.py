@@ -7,6 +7,8 @@
         │   ├── OffsetOutOfRangeError
         │   ├── CorruptRecordsError       records that cannot be read; names partition and offset
         │   ├── FencedInstanceIdError     another member took over this `group.instance.id`
+        │   ├── UnreleasedInstanceIdError, UnsupportedAssignorError, GroupMaxSizeReachedError,
+        │   │   InvalidRegularExpressionError   the coordinator refuses the member (`group.protocol=consumer`)
         │   └── ProducerFencedError       another producer took over this `transactional.id` (fatal)
         ├── FatalProducerError            the producer cannot be used any more; `__cause__` says why
         ├── AbortableTransactionError     this transaction can only be aborted; `__cause__` says why
@@ -115,6 +117,30 @@ class FencedInstanceIdError(KafkaError):
     """Another consumer uses the same `group.instance.id`; this one has to stop."""
 
     codes = (ErrorCode.FENCED_INSTANCE_ID,)
+
+
+class UnreleasedInstanceIdError(KafkaError):
+    """Another member of the group uses this `group.instance.id`, and is still there (`group.protocol=consumer`)."""
+
+    codes = (ErrorCode.UNRELEASED_INSTANCE_ID,)
+
+
+class UnsupportedAssignorError(KafkaError):
+    """The brokers do not have the assignor of `group.remote.assignor`."""
+
+    codes = (ErrorCode.UNSUPPORTED_ASSIGNOR,)
+
+
+class GroupMaxSizeReachedError(KafkaError):
+    """The group has as many members as the brokers allow."""
+
+    codes = (ErrorCode.GROUP_MAX_SIZE_REACHED,)
+
+
+class InvalidRegularExpressionError(KafkaError):
+    """The broker cannot compile a pattern, for example that of a `SubscriptionPattern`."""
+
+    codes = (ErrorCode.INVALID_REGULAR_EXPRESSION,)
 
 
 class ProducerFencedError(KafkaError):

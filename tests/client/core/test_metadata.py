@@ -85,6 +85,10 @@ def test_the_highest_common_version_is_chosen() -> None:
 def test_no_common_version_says_what_the_broker_speaks() -> None:
     with pytest.raises(UnsupportedVersionError, match="versions 0 to 3 of FIND_COORDINATOR"):
         versions(FIND_COORDINATOR=(0, 3)).choose(ApiKey.FIND_COORDINATOR)
+    beats = versions(CONSUMER_GROUP_HEARTBEAT=(0, 0))
+    assert beats.choose(ApiKey.CONSUMER_GROUP_HEARTBEAT) == 0
+    with pytest.raises(UnsupportedVersionError, match="needs version 1"):
+        beats.choose(ApiKey.CONSUMER_GROUP_HEARTBEAT, least=1)
     assert not versions().supports(ApiKey.FETCH)
 
 

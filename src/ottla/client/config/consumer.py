@@ -94,7 +94,20 @@ CONSUMER_CONFIG = client_keys(
         ConfigKey("key.deserializer", ConfigType.OBJECT, None, "callable or object with deserialize(topic, data)"),
         ConfigKey("value.deserializer", ConfigType.OBJECT, None, "callable or object with deserialize(topic, data)"),
         ConfigKey("client.rack", ConfigType.STRING, "", "Rack of this client, for assignors"),
-        ConfigKey("group.protocol", ConfigType.STRING, "classic", "classic is the only one so far", one_of("classic")),
+        ConfigKey(
+            "group.protocol",
+            ConfigType.STRING,
+            "classic",
+            "How the consumer is a member of its group; with consumer the broker divides the partitions (KIP-848)",
+            one_of("classic", "consumer"),
+        ),
+        ConfigKey(
+            "group.remote.assignor",
+            ConfigType.STRING,
+            None,
+            "The broker's assignor, for group.protocol=consumer; unset: the broker chooses",
+            not_empty,
+        ),
     ),
 )
 
@@ -126,6 +139,7 @@ class ConsumerConfig(CommonConfig):
     value_deserializer: object
     client_rack: str
     group_protocol: str
+    group_remote_assignor: str | None
 
     @property
     def read_committed(self) -> bool:
@@ -133,9 +147,35 @@ class ConsumerConfig(CommonConfig):
         return self.isolation_level == "read_committed"
 
 
+#: Keys that only one protocol has, and what to do instead with the other.
+_ONLY_CLASSIC = {
+    "partition.assignment.strategy": "the broker assigns the partitions: leave it out, or name an assignor of the "
+    "broker in group.remote.assignor",
+    "session.timeout.ms": "the broker decides: leave it out, and set consumer.session.timeout.ms of the group, or "
+    "group.consumer.session.timeout.ms of the brokers",
+    "heartbeat.interval.ms": "the broker decides: leave it out, and set consumer.heartbeat.interval.ms of the group, "
+    "or group.consumer.heartbeat.interval.ms of the brokers",
+}
+_ONLY_CONSUMER = {
+    "group.remote.assignor": "a member of the group assigns the partitions: leave it out and set "
+    "partition.assignment.strategy, or set group.protocol=consumer",
+}
+
+
+def _check_protocol(protocol: str, given: Mapping[str, object]) -> None:
+    """Raise ConfigError for a key that was given, and has no meaning in this protocol, as in Kafka's own consumers."""
+    for key, instead in (_ONLY_CLASSIC if protocol == "consumer" else _ONLY_CONSUMER).items():
+        if given.get(key) is not None:
+            raise ConfigError(f"{key} cannot be set when group.protocol={protocol}: {instead}")
+
+
 def consumer_config(given: Mapping[str, object]) -> ConsumerConfig:
     """Parse and check `given`. Raises ConfigError for an unknown key, a bad value, or contradictory keys."""
+    protocol = given.get("group.protocol")
+    if isinstance(protocol, str):  # Kafka's own consumers accept CONSUMER, too
+        given = {**given, "group.protocol": protocol.lower()}
     config = build(ConsumerConfig, CONSUMER_CONFIG, given)
+    _check_protocol(config.group_protocol, given)
     if config.heartbeat_interval_ms >= config.session_timeout_ms:
         raise ConfigError("heartbeat.interval.ms must be set lower than the session.timeout.ms")
     if config.heartbeat_interval_ms > config.session_timeout_ms / 3:

@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import random
-import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,10 +20,11 @@ from ottla.client.core.consumer.core import ConsumerCore
 from ottla.client.core.consumer.fetch_buffer import FetchBuffer
 from ottla.client.core.consumer.fetched import Decoding
 from ottla.client.core.consumer.group.classic.group_protocol import assignors
+from ottla.client.core.consumer.group.kinds import new_member_id
 from ottla.client.core.consumer.intents import CallUser, FollowAllTopics, ReadClock, WakePoll
 from ottla.client.core.consumer.offset_reset import OffsetReset
 from ottla.client.core.consumer.positions import NO_POSITION, PartitionState
-from ottla.client.core.consumer.subscription import RebalanceCallback
+from ottla.client.core.consumer.subscription import RebalanceCallback, Wanted
 from ottla.client.core.intents import Untrack
 from ottla.client.core.offsets import (
     ConsumerGroupMetadata,
@@ -88,7 +89,8 @@ class AsyncConsumer:
             value=deserializer("value.deserializer", self.config.value_deserializer),
         )
         chosen = assignors(self.config.partition_assignment_strategy)
-        self._core = ConsumerCore(self.config, chosen, decoding, rng, on_reset=on_reset)
+        name = new_member_id(self.config.group_protocol, rng.randbytes)
+        self._core = ConsumerCore(self.config, chosen, decoding, rng, on_reset=on_reset, member_id=name)
         self._supervisor = Supervisor("the consumer")
         self._lookups = Lookups(self.config, cluster, self._supervisor)
         self._news = asyncio.Event()
@@ -123,7 +125,7 @@ class AsyncConsumer:
 
     def subscribe(
         self,
-        topics: Iterable[str] | re.Pattern[str],
+        topics: Wanted,
         *,
         on_assigned: RebalanceCallback | None = None,
         on_revoked: RebalanceCallback | None = None,
@@ -473,11 +475,9 @@ class AsyncConsumer:
             log.error("a callback failed while the consumer was closed: %r", error, exc_info=error)
 
     async def _wait(self, deadline: Deadline) -> None:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(deadline.left_ms / 1000):
                 await self._news.wait()
-        except TimeoutError:
-            pass
 
     async def _offsets_at(
         self, times: Mapping[TopicPartition, int], timeout_s: float | None

@@ -75,6 +75,8 @@ class Ask(NamedTuple):
     cap: int | None = None
     #: False for a request without an answer: `answered(ticket, None)` then means that the socket accepts more bytes.
     has_answer: bool = True
+    #: The lowest version that may be used: older ones cannot say what the message says. None for any.
+    least: int | None = None
 
 
 class GiveUp(NamedTuple):
@@ -118,6 +120,12 @@ class RefreshMetadata(NamedTuple):
 
     ticket: Any = None
     timeout_ms: float = 0.0
+
+
+class LearnTopics(NamedTuple):
+    """Ask for metadata of the topics that have these ids, once and soon. Nothing follows if no broker knows them."""
+
+    topic_ids: frozenset[bytes]
 
 
 class Track(NamedTuple):

@@ -58,9 +58,16 @@ class BrokerVersions(NamedTuple):
         """Whether this client and the broker have a version of `api` in common."""
         return self._common(api, None) is not None
 
-    def choose(self, api: ApiKey, cap: int | None = None) -> int:
-        """The highest version in common, but at most `cap`. Raises UnsupportedVersionError if there is none."""
+    def choose(self, api: ApiKey, cap: int | None = None, least: int | None = None) -> int:
+        """The highest version in common, but at most `cap`. Raises UnsupportedVersionError if there is none.
+
+        It also raises that if the version is below `least`.
+        """
         version = self._common(api, cap)
+        if version is not None and least is not None and version < least:
+            raise UnsupportedVersionError(
+                f"this request needs version {least} of {api.name} or newer, and the broker speaks only up to {version}"
+            )
         if version is None:
             theirs = self.ranges.get(api)
             spoken = f"versions {theirs[0]} to {theirs[1]}" if theirs else "no version"

@@ -36,16 +36,26 @@ def commit_request(
 
 
 def committed_request(
-    snapshot: ClusterSnapshot, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
+    snapshot: ClusterSnapshot,
+    group_id: str,
+    partitions: Iterable[TopicPartition] | None,
+    *,
+    require_stable: bool,
+    member: ConsumerGroupMetadata | None = None,
 ) -> OffsetFetchRequest:
-    """What has the group committed in these partitions? None: in all partitions."""
+    """What has the group committed in these partitions? None: in all partitions.
+
+    A `member` of the consumer protocol is refused if its epoch is out of date (KIP-848).
+    """
     topics = None
     if partitions is not None:
         by_topic: dict[str, list[int]] = {}
         for tp in sorted(partitions):
             by_topic.setdefault(tp.topic, []).append(tp.partition)
         topics = tuple(OffsetFetchRequestTopics(snapshot.topic_id(t), t, tuple(ps)) for t, ps in by_topic.items())
-    return OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id, topics=topics),), require_stable=require_stable)
+    member_id, epoch = (member.member_id, member.generation_id) if member is not None else (None, -1)
+    group = OffsetFetchRequestGroup(group_id, member_id, epoch, topics)
+    return OffsetFetchRequest(groups=(group,), require_stable=require_stable)
 
 
 def list_request(

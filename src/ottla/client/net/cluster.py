@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -156,6 +156,7 @@ class Cluster:
         *,
         timeout_ms: float | None = None,
         cap: int | None = None,
+        least: int | None = None,
         channel: Channel = Channel.MAIN,
     ) -> Any:
         """Send `message` to a broker, in the highest version that both support, and return the decoded answer.
@@ -163,7 +164,7 @@ class Cluster:
         Raises DisconnectedError, RequestTimeoutError, UnsupportedVersionError.
         """
         connection = await self.connection(node_id, channel)
-        version = connection.versions.choose(api, cap)
+        version = connection.versions.choose(api, cap, least)
         if timeout_ms is None:
             timeout_ms = self.config.request_timeout_ms
         return await connection.send(api, version, message, timeout_ms)
@@ -281,6 +282,19 @@ class Cluster:
             self._topics -= gone
             self._to_create -= gone
             self.learn(self.snapshot.without(gone))
+
+    def learn_topics(self, topic_ids: Collection[bytes]) -> None:
+        """Ask once for the topics that have these ids, which nobody tracks yet; does not wait."""
+        self.supervisor.spawn(self._learn_topics(frozenset(topic_ids)), "ottla-learn-topics")
+
+    async def _learn_topics(self, topic_ids: frozenset[bytes]) -> None:
+        topics = tuple(MetadataRequestTopic(topic_id, None) for topic_id in sorted(topic_ids))
+        try:
+            response = await self._ask_for_topics(topics, create=False)
+        except ClientError as error:
+            log.debug("topics could not be looked up by id: %s", error)
+            return
+        self.learn(self.snapshot.updated(response, whole=False))
 
     def request_update(self) -> None:
         """Ask for metadata soon; does not wait."""
@@ -415,7 +429,12 @@ class Cluster:
 
     async def _ask_for_metadata(self, topics: frozenset[str] | None, *, create: bool) -> MetadataResponse:
         named = None if topics is None else tuple(MetadataRequestTopic(name=name) for name in sorted(topics))
-        response = await self._ask_somebody(MetadataRequest(topics=named, allow_auto_topic_creation=create))
+        return await self._ask_for_topics(named, create=create)
+
+    async def _ask_for_topics(
+        self, topics: tuple[MetadataRequestTopic, ...] | None, *, create: bool
+    ) -> MetadataResponse:
+        response = await self._ask_somebody(MetadataRequest(topics=topics, allow_auto_topic_creation=create))
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
             self._forget_nodes()
             raise DisconnectedError("the broker has told the client to begin again from bootstrap.servers")

@@ -75,6 +75,7 @@ class Coordinators:
         *,
         timeout_ms: float | None = None,
         cap: int | None = None,
+        least: int | None = None,
         channel: Channel | None = None,
     ) -> Any:
         """Send `message` to the coordinator. When the connection fails, forget where the coordinator is.
@@ -84,7 +85,7 @@ class Coordinators:
         node_id = await self.find(kind, key)
         try:
             return await self._cluster.request(
-                node_id, api, message, timeout_ms=timeout_ms, cap=cap, channel=channel or self._channel
+                node_id, api, message, timeout_ms=timeout_ms, cap=cap, least=least, channel=channel or self._channel
             )
         except (DisconnectedError, TimeoutError):
             self.forget(kind, key)

@@ -58,6 +58,7 @@ class Driver:
             intents.GiveUp: self._give_up,
             intents.ForgetCoordinator: lambda i: self._coordinators.forget(i.kind, i.key),
             intents.LearnLeader: self._learn_leader,
+            intents.LearnTopics: lambda i: cluster.learn_topics(i.topic_ids),
             intents.RefreshMetadata: self._refresh,
             intents.Say: lambda i: log.log(i.level, i.text, *i.arguments),
             intents.Track: self._track,
@@ -169,7 +170,7 @@ class Driver:
 
     def _send(self, connection: Connection, ask: intents.Ask) -> None:
         try:
-            version = connection.versions.choose(ask.api, ask.cap)
+            version = connection.versions.choose(ask.api, ask.cap, ask.least)
         except ClientError as error:
             self._not_sent(ask, error)
             return
@@ -220,7 +221,14 @@ class Driver:
             if isinstance(ask.to, intents.Coordinator):
                 kind, key, channel = ask.to
                 answer = await self._coordinators.request(
-                    kind, key, ask.api, message, timeout_ms=ask.timeout_ms, cap=ask.cap, channel=channel
+                    kind,
+                    key,
+                    ask.api,
+                    message,
+                    timeout_ms=ask.timeout_ms,
+                    cap=ask.cap,
+                    least=ask.least,
+                    channel=channel,
                 )
             else:
                 answer = await self._cluster.request_any(ask.api, message, timeout_ms=ask.timeout_ms, cap=ask.cap)
@@ -281,6 +289,7 @@ _REQUESTS = (
     intents.Connect,
     intents.ForgetCoordinator,
     intents.LearnLeader,
+    intents.LearnTopics,
     intents.RefreshMetadata,
     intents.Track,
     intents.Untrack,

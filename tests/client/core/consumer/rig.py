@@ -28,6 +28,9 @@ from ottla.client.core.metadata import ClusterSnapshot, Node, PartitionInfo, Top
 from ottla.client.errors import ClientError
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.consumer_group_heartbeat import Assignment as ConsumerAssignment
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from ottla.wire.messages.consumer_group_heartbeat import TopicPartitions as AssignedPartitions
 from ottla.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.wire.messages.sync_group import SyncGroupResponse
 
@@ -40,16 +43,22 @@ def partitions(topic: str, *numbers: int) -> frozenset[TopicPartition]:
     return frozenset(TopicPartition(topic, number) for number in numbers)
 
 
+def topic_id(name: str) -> bytes:
+    """The id of a topic of this name."""
+    return (name * 16).encode()[:16]
+
+
 def snapshot(epoch: int = 0, leader: int = 1, **counts: int) -> ClusterSnapshot:
     """Topics with so many partitions, all of them led by one broker; internal ones begin with two underscores."""
     return ClusterSnapshot(
         nodes={1: Node(1, "a", 1), 2: Node(2, "b", 1)},
         topics={
             name: TopicInfo(
-                name, TOPIC_ID, {n: PartitionInfo(leader, epoch) for n in range(count)}, name.startswith("__")
+                name, topic_id(name), {n: PartitionInfo(leader, epoch) for n in range(count)}, name.startswith("__")
             )
             for name, count in counts.items()
         },
+        names_by_id={topic_id(name): name for name in counts},
     )
 
 
@@ -71,7 +80,12 @@ class Rig:
         chosen = strategy if strategy is not None else assignors(self.config.partition_assignment_strategy)
         decoding = Decoding(check_crcs=True, read_committed=self.config.read_committed, key=None, value=None)
         self.core = ConsumerCore(
-            self.config, chosen, decoding, random.Random(seed), on_reset=lambda reset: self.resets.append(reset)
+            self.config,
+            chosen,
+            decoding,
+            random.Random(seed),
+            on_reset=lambda reset: self.resets.append(reset),
+            member_id="me",
         )
         self.known = ClusterSnapshot()
         self.asks: list[Ask] = []
@@ -185,7 +199,25 @@ class Rig:
                 found.append(error)
         return found
 
-    # a member
+    # a member of the consumer protocol
+
+    def beat(self, epoch: int, *tps: TopicPartition, code: ErrorCode = ErrorCode.NONE, target: bool = True) -> Any:
+        """The heartbeat that is on its way is answered, with these partitions as the target. Returns the request."""
+        request = self.message(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+        by_topic: dict[bytes, list[int]] = {}
+        for tp in tps:
+            by_topic.setdefault(topic_id(tp.topic), []).append(tp.partition)
+        said = tuple(AssignedPartitions(each, tuple(numbers)) for each, numbers in by_topic.items())
+        answer = ConsumerGroupHeartbeatResponse(
+            error_code=code,
+            member_epoch=epoch,
+            heartbeat_interval_ms=1_000,
+            assignment=ConsumerAssignment(said) if target else None,
+        )
+        self.answer(ApiKey.CONSUMER_GROUP_HEARTBEAT, answer)
+        return request
+
+    # a member of a classic group
 
     def join(self, generation: int, *, leader: bool = False, member_id: str = "me", skip: bool = False) -> None:
         """JoinGroup is answered."""

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from ottla.client.core.consumer.subscription import Kind, Subscription
+from ottla.client.core.consumer.subscription import Kind, Subscription, SubscriptionPattern
 from ottla.client.errors import IllegalStateError
 from tests.client.core.consumer.rig import snapshot
 
@@ -31,3 +31,23 @@ def test_c1_topics_patterns_and_partitions_by_hand_exclude_each_other() -> None:
     assert subscription.kind is Kind.NONE
     with pytest.raises(TypeError, match="not a str"):
         subscription.subscribe("t")
+
+
+def test_g20_a_pattern_for_the_brokers_needs_the_consumer_protocol() -> None:
+    with pytest.raises(IllegalStateError, match=r"group\.protocol=consumer"):
+        Subscription().subscribe(SubscriptionPattern("t.*"))
+    subscription = Subscription(brokers_match=True)
+    subscription.subscribe(SubscriptionPattern("t.*"))
+    assert (subscription.broker_pattern, subscription.by_group, subscription.topics) == ("t.*", True, frozenset())
+    subscription.subscribe(["t"])
+    assert subscription.broker_pattern is None
+    subscription.subscribe(SubscriptionPattern("t.*"))
+    subscription.clear()
+    assert subscription.broker_pattern is None
+    subscription.subscribe(SubscriptionPattern("u.*"))
+
+
+@pytest.mark.parametrize("wrong", ["", None, b"t"])
+def test_c1_a_pattern_is_a_text_that_is_not_empty(wrong: object) -> None:
+    with pytest.raises(TypeError, match="not empty"):
+        SubscriptionPattern(wrong)  # type: ignore[arg-type]

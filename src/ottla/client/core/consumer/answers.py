@@ -25,12 +25,16 @@ class Next(Enum):
     TAKE_ID = "take the member id"
     #: Join again, as the same member of the group.
     REJOIN = "rejoin"
+    #: The member's epoch is out of date: learn the new one by a heartbeat, then send the same request with it.
+    LEARN_EPOCH = "learn the epoch"
     #: The group goes on without this member. Its partitions are lost, and it joins again.
     START_OVER = "start over"
     #: The position is not in the log. `auto.offset.reset` says where to go on.
     RESET = "reset the position"
     #: The broker does not know the fetch session: begin a new one, at once.
     NEW_SESSION = "begin a new session"
+    #: poll raises the error. The member stays in the group, and sends the same request again after a pause.
+    COMPLAIN = "complain"
     #: The error is final.
     FAIL = "fail"
 
@@ -59,15 +63,29 @@ MEANING: Mapping[Call, Mapping[ErrorCode, Next]] = {
     # also after *retry* JoinGroup follows, not SyncGroup: the group may have gone on meanwhile
     Call.SYNC: _OF_COORDINATORS | _DROPPED | {_E.REBALANCE_IN_PROGRESS: _N.REJOIN},
     Call.HEARTBEAT: _OF_COORDINATORS | _DROPPED | {_E.REBALANCE_IN_PROGRESS: _N.REJOIN},
+    Call.CONSUMER_HEARTBEAT: _OF_COORDINATORS
+    | {
+        _E.UNKNOWN_MEMBER_ID: _N.START_OVER,
+        _E.FENCED_MEMBER_EPOCH: _N.START_OVER,
+        # somebody may allow it later; Apache Kafka's clients stay, too
+        _E.TOPIC_AUTHORIZATION_FAILED: _N.COMPLAIN,
+    },
     Call.COMMIT: _OF_COORDINATORS
     | _DROPPED
     | {
         _E.REBALANCE_IN_PROGRESS: _N.REJOIN,
+        _E.STALE_MEMBER_EPOCH: _N.LEARN_EPOCH,
         _E.UNSTABLE_OFFSET_COMMIT: _N.RETRY,
         _E.UNKNOWN_TOPIC_OR_PARTITION: _N.RETRY,
         _E.REQUEST_TIMED_OUT: _N.RETRY,
     },
-    Call.COMMITTED: _OF_COORDINATORS | {_E.UNSTABLE_OFFSET_COMMIT: _N.RETRY},
+    Call.COMMITTED: _OF_COORDINATORS
+    | {
+        _E.UNSTABLE_OFFSET_COMMIT: _N.RETRY,
+        # only in the consumer protocol: the next heartbeat brings the new epoch, or says that the partitions are lost
+        _E.STALE_MEMBER_EPOCH: _N.RETRY,
+        _E.UNKNOWN_MEMBER_ID: _N.RETRY,
+    },
     Call.LIST: _LED_ELSEWHERE,
     Call.EPOCH_END: _LED_ELSEWHERE,
     Call.FETCH: _LED_ELSEWHERE

@@ -39,6 +39,10 @@ _MOVED_ON = (
 )
 
 
+#: What an answer to a commit says of the member.
+_OF_THE_MEMBER = frozenset({Next.START_OVER, Next.REJOIN, Next.LEARN_EPOCH})
+
+
 class _Commit:
     """One commit on its way."""
 
@@ -230,15 +234,18 @@ class Commits:
         error: ClientError = KafkaError.of(code, what)
         if meaning is Next.FIND_COORDINATOR:
             self._shared.find_coordinator()
-        of_the_member = meaning in (Next.START_OVER, Next.REJOIN) and self._shared.subscription.by_group
+        of_the_member = meaning in _OF_THE_MEMBER and self._shared.subscription.by_group
         counts = of_the_member and self._shared.eras.holds(ticket) and self._heard(code, now_s)
         if of_the_member and not counts and self._is_good(commit):  # it was refused for the generation before this one
             self._queue_again(commit, error, now_s)
             return
-        if of_the_member and meaning is Next.START_OVER:
+        again = meaning in (Next.RETRY, Next.FIND_COORDINATOR, Next.LEARN_EPOCH)
+        if of_the_member and (
+            meaning is Next.START_OVER or (meaning is Next.LEARN_EPOCH and commit.deadline_s is None)
+        ):
             error = CommitFailedError(_MOVED_ON)
             error.__cause__ = KafkaError.of(code, what)
-        self._failed(commit, error, now_s, again=meaning in (Next.RETRY, Next.FIND_COORDINATOR))
+        self._failed(commit, error, now_s, again=again)
 
     def unanswered(self, ticket: Ticket, error: ClientError, now_s: float) -> None:
         """A commit got no answer. Perhaps it was carried out; to repeat it does no harm."""

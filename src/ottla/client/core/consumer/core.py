@@ -47,10 +47,14 @@ class ConsumerCore(Core):
         rng: Rng,
         *,
         on_reset: Callable[[OffsetReset], object] | None = None,
+        member_id: str = "",
     ) -> None:
-        """The user's poll calls `on_reset` with every position that was replaced."""
+        """The user's poll calls `on_reset` with every position that was replaced.
+
+        `member_id`: the name of this consumer in its group, for `group.protocol=consumer`; nobody else may have it.
+        """
         super().__init__()
-        shared = self._shared = Shared(config, assignors, rng, self.intend, self.say)
+        shared = self._shared = Shared(config, assignors, rng, self.intend, self.say, member_id)
         self.subscription = shared.subscription
         self.positions = shared.positions
         self.buffer = shared.buffer
@@ -58,7 +62,7 @@ class ConsumerCore(Core):
         self.watch = shared.watch
         self.membership: Membership[Any] = MEMBERSHIPS[config.group_protocol](shared, self._retrack)
         self._commits = self.membership.commits
-        self._resets = Resets(shared, on_reset)
+        self._resets = Resets(shared, self.member, on_reset)
         self._validation = Validation(shared, self._resets.happened, self._resets.out_of_range)
         self._fetching = Fetching(shared, decoding, self._resets.out_of_range)
         self._tracked: frozenset[str] = frozenset()

@@ -7,8 +7,9 @@ request carries its era in its `Ticket`, and `ConsumerCore.answered` asks `Eras.
 There are two kinds of era.
 
 *The membership's era* is a number. It changes whenever the member changes: when it sends JoinGroup, when it gets
-another member id or generation, when the group goes on without it, and when it leaves. JoinGroup, SyncGroup, Heartbeat,
-LeaveGroup and OffsetCommit are asked in it. So is the metadata that the member needs for a join or an assignment.
+another member id, generation or epoch, when the group goes on without it, and when it leaves. JoinGroup, SyncGroup,
+Heartbeat, LeaveGroup, ConsumerGroupHeartbeat and OffsetCommit are asked in it. So is the metadata that the member needs
+for a join or an assignment.
 
 *A partition's era* is the number of the assignment in which the partition came, together with the version of its
 position. The version changes with every seek and every reset. Fetch, ListOffsets, OffsetFetch and OffsetForLeaderEpoch
@@ -34,6 +35,8 @@ class Call(Enum):
     SYNC = "SyncGroup"
     HEARTBEAT = "Heartbeat"
     LEAVE = "LeaveGroup"
+    #: The one request of the consumer protocol (KIP-848). It joins and acknowledges, too; what leaves is LEAVE.
+    CONSUMER_HEARTBEAT = "ConsumerGroupHeartbeat"
     COMMIT = "OffsetCommit"
     COMMITTED = "OffsetFetch"
     LIST = "ListOffsets"

@@ -32,6 +32,11 @@ class GroupMember:
         """Whether this member belongs to a generation, as far as it knows."""
         return self.generation_id != NO_GENERATION
 
+    @property
+    def looks_up_as(self) -> ConsumerGroupMetadata | None:
+        """As whom the member asks for committed offsets; None where the coordinator does not ask who asks."""
+        return None
+
     def _is_in(self, generation_id: int) -> None:
         self._eras.begin()
         self.generation_id = generation_id

@@ -14,6 +14,7 @@ from ottla.client.core.consumer.answers import Next, meaning_of
 from ottla.client.core.consumer.asking import Asking
 from ottla.client.core.consumer.era import Call
 from ottla.client.core.consumer.intents import ReadClock
+from ottla.client.core.consumer.member import GroupMember
 from ottla.client.core.consumer.offset_reset import OffsetReset
 from ottla.client.core.consumer.positions import NO_POSITION, PartitionState
 from ottla.client.core.consumer.shared import NOBODY_WAITS, Shared
@@ -39,8 +40,9 @@ _BY_DURATION = "by_duration:"
 class Resets:
     """Looks up the positions that are not known."""
 
-    def __init__(self, shared: Shared, on_reset: Callable[[OffsetReset], object] | None) -> None:
+    def __init__(self, shared: Shared, member: GroupMember, on_reset: Callable[[OffsetReset], object] | None) -> None:
         self._shared = shared
+        self._member = member
         self._on_reset = on_reset
         self._asking = Asking(shared)
         #: A final error was found: nothing is asked until the next poll, which raises it and begins again.
@@ -86,7 +88,11 @@ class Resets:
             self._without_offset(new, now_s)
             return
         request = committed_request(
-            shared.snapshot, shared.group_id, [s.tp for s in new], require_stable=shared.config.read_committed
+            shared.snapshot,
+            shared.group_id,
+            [s.tp for s in new],
+            require_stable=shared.config.read_committed,
+            member=self._member.looks_up_as,
         )
         ticket = self._asking.ticket(Call.COMMITTED, new)
         shared.ask_coordinator(ticket, ApiKey.OFFSET_FETCH, request, cap=LAST_VERSION_WITH_NAMES)

@@ -24,7 +24,7 @@ from ottla.wire.apis import ApiKey
 NOBODY_WAITS = None
 #: Requests that change the group. When the member has changed, they must not be sent any more: a late JoinGroup would
 #: bring a member into the group that has left it, or fence the static member that this consumer is now.
-_CHANGE_THE_GROUP = frozenset({Call.JOIN, Call.SYNC, Call.LEAVE})
+_CHANGE_THE_GROUP = frozenset({Call.JOIN, Call.SYNC, Call.LEAVE, Call.CONSUMER_HEARTBEAT})
 
 
 class Shared:
@@ -37,13 +37,16 @@ class Shared:
         rng: Rng,
         intend: Callable[[object], None],
         say: Callable[..., None],
+        member_id: str = "",
     ) -> None:
+        """`member_id` is the name of this member, where members name themselves (KIP-848)."""
         self.config = config
         self.assignors = assignors
         self.rng = rng
         self.intend = intend
         self.say = say
-        self.subscription = Subscription()
+        self.member_id = member_id
+        self.subscription = Subscription(brokers_match=config.group_protocol == "consumer")
         self.positions = Positions()
         self.buffer = FetchBuffer()
         self.eras = Eras(self.positions)
@@ -88,6 +91,7 @@ class Shared:
         *,
         timeout_ms: float | None = None,
         cap: int | None = None,
+        least: int | None = None,
         channel: intents.Channel = intents.Channel.COORDINATOR,
     ) -> None:
         """Ask the group's coordinator."""
@@ -95,7 +99,7 @@ class Shared:
             self._changing.append(ticket)
         to = Coordinator(CoordinatorKind.GROUP, self.group_id, channel)
         timeout_ms = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
-        self.intend(intents.Ask(ticket, to, api, message, timeout_ms, cap))
+        self.intend(intents.Ask(ticket, to, api, message, timeout_ms, cap, least=least))
 
     def heard(self, ticket: Ticket) -> None:
         """A request was answered, or has failed."""

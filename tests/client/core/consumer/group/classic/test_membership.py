@@ -18,25 +18,11 @@ from ottla.wire.messages.join_group import JoinGroupResponse
 from ottla.wire.messages.leave_group import LeaveGroupResponse
 from ottla.wire.messages.sync_group import SyncGroupResponse
 from tests.client.cooperative import CooperativeRoundRobin
+from tests.client.core.consumer.heard import Heard
 from tests.client.core.consumer.rig import Rig, snapshot
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 _GROUP: dict[str, object] = {"group.id": "g", "enable.auto.commit": False, "max.poll.interval.ms": 300_000}
-
-
-class Heard:
-    """What the user's callbacks hear."""
-
-    def __init__(self) -> None:
-        self.said: list[tuple[str, list[TopicPartition]]] = []
-
-    def subscribe(self, rig: Rig, *topics: str) -> None:
-        rig.subscribe(
-            *topics,
-            on_assigned=lambda tps: self.said.append(("assigned", tps)),
-            on_revoked=lambda tps: self.said.append(("revoked", tps)),
-            on_lost=lambda tps: self.said.append(("lost", tps)),
-        )
 
 
 def member(*, cooperative: bool = False, config: Mapping[str, object] | None = None) -> tuple[Rig, Heard]:
