@@ -26,6 +26,7 @@ COMMANDS = [
     ("consume",),
     ("groups",),
     *(("groups", each) for each in ("list", "describe", "offsets", "reset", "delete")),
+    ("assign",),
     ("transactions",),
     *(("transactions", each) for each in ("list", "describe", "abort")),
     ("dump-log",),

@@ -82,7 +82,7 @@ def _type(example: Example, directory: Path, address: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/getting-started.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/getting-started.md", "docs/assignors.md"])
 def test_what_the_page_shows_works_as_typed(page: str, place: tuple[Path, str]) -> None:
     examples = [
         each for each in [*_commands(page), *_scripts(page)] if not each.code.startswith(("pip ", "make ", "ottla run"))

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from ottla.assign.checking import check
 from ottla.assign.types import Assignment, Assignor, Cluster, RebalanceProtocol, Subscription
 from ottla.base.require import require
 from ottla.base.types import TopicPartition
@@ -36,6 +37,12 @@ class _Member:
         self.assignor = assignor
         self.subscription = subscription
         self.holds: tuple[TopicPartition, ...] = ()
+        self.generation_id = -1
+
+    def takes(self, assignment: Assignment, generation_id: int) -> None:
+        self.holds = assignment.partitions
+        self.generation_id = generation_id
+        self.assignor.on_assignment(assignment, generation_id)
 
 
 class Rehearsal:
@@ -46,7 +53,8 @@ class Rehearsal:
         self.generation_id = generation_id
         self._make = make
         self._members: dict[str, _Member] = {}
-        self.is_cooperative = RebalanceProtocol.COOPERATIVE in make().protocols
+        self._protocol = max(make().protocols)
+        self.is_cooperative = self._protocol is RebalanceProtocol.COOPERATIVE
 
     @property
     def holds(self) -> dict[str, tuple[TopicPartition, ...]]:
@@ -75,27 +83,26 @@ class Rehearsal:
             tuple(dict.fromkeys(topics)), rack_id=rack_id, group_instance_id=group_instance_id
         )
         if holds is not None:
-            member.holds = tuple(holds)
-            member.assignor.on_assignment(Assignment(member.holds), self.generation_id)
+            member.takes(Assignment(tuple(holds)), self.generation_id)
 
     def leave(self, name: str) -> None:
         """A member dies or leaves. KeyError if there is no such member."""
         del self._members[name]
 
     def rebalance(self) -> Step:
-        """One generation."""
+        """One generation. Raises InvalidAssignmentError for an assignor's answer that is no assignment."""
         if not self._members:
             return Step(self.generation_id, {}, {})
         leader = next(iter(self._members.values())).assignor
-        given = leader.assign(self.cluster, self.subscriptions)
+        said = self.subscriptions
+        given = check(leader, self.cluster, said, leader.assign(self.cluster, said), self._protocol)
         self.generation_id += 1
         revoked: dict[str, tuple[TopicPartition, ...]] = {}
         for name, assignment in given.items():
             member = self._members[name]
             kept = frozenset(assignment.partitions)
             revoked[name] = tuple(tp for tp in member.holds if tp not in kept)
-            member.holds = assignment.partitions
-            member.assignor.on_assignment(assignment, self.generation_id)
+            member.takes(assignment, self.generation_id)
         return Step(self.generation_id, {name: given[name].partitions for name in self._members}, revoked)
 
     def settle(self) -> list[Step]:
@@ -111,7 +118,7 @@ class Rehearsal:
         return wanted._replace(
             user_data=member.assignor.subscription_user_data(frozenset(wanted.topics)),
             owned_partitions=member.holds if self.is_cooperative else (),
-            generation_id=self.generation_id if member.holds else -1,
+            generation_id=member.generation_id,
         )
 
 

@@ -11,6 +11,7 @@ import typer
 
 from ottla.base.errors import OttlaError
 from ottla.cli import bench, consume, dump_log, groups, history, produce, run_script, serve, topics, transactions
+from ottla.cli.assign import command as assign
 from ottla.cli.demo import command as demo
 from ottla.cli.signals import interrupts
 
@@ -42,6 +43,7 @@ app.add_typer(topics.app, name="topics")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.add_typer(groups.app, name="groups")
+app.command("assign")(assign.assign)
 app.add_typer(transactions.app, name="transactions")
 app.command("dump-log")(dump_log.dump_log)
 # Arguments after the script belong to the script, even --help and --master.

@@ -198,15 +198,23 @@ def _unknown(group_id: str, member: str) -> NoReturn:
 def _member(member: DescribedGroupMember) -> MemberDescription:
     partitions: tuple[TopicPartition, ...] = ()
     topics: tuple[str, ...] = ()
+    rack_id: str | None = None
     try:
         assigned = decode_assignment(member.member_assignment).assigned_partitions
         partitions = tuple(sorted(TopicPartition(t.topic, p) for t in assigned for p in t.partitions))
         if member.member_metadata:
-            topics = tuple(sorted(decode_subscription(member.member_metadata).topics))
+            said = decode_subscription(member.member_metadata)
+            topics, rack_id = tuple(sorted(said.topics)), said.rack_id or None
     except WireError:
         pass  # not a group of consumers: these bytes mean something else
     return MemberDescription(
-        member.member_id, member.group_instance_id, member.client_id, member.client_host, partitions, topics
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        partitions,
+        topics,
+        rack_id=rack_id,
     )
 
 
@@ -222,6 +230,7 @@ def _consumer_member(member: described.Member) -> MemberDescription:
         member.member_epoch,
         _partitions(member.target_assignment),
         _IS_CLASSIC.get(member.member_type),
+        member.rack_id or None,
     )
 
 

@@ -139,6 +139,8 @@ class MemberDescription(NamedTuple):
     target: tuple[TopicPartition, ...] | None = None
     #: In a consumer group: whether this member still speaks the classic protocol. None if the broker does not say.
     is_classic: bool | None = None
+    #: The rack that the member says it is in (KIP-881).
+    rack_id: str | None = None
 
 
 class GroupDescription(NamedTuple):

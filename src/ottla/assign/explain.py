@@ -1,0 +1,258 @@
+"""Why a partition is where it is: what moved, and why; how even and how sticky an assignment is (SPEC A1–A7).
+
+`explain` compares what members had with what they have after a rebalance, or after two of them if the assignor is
+cooperative. It knows the rules of the built-in assignors. Of another assignor it says what changed, not why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from ottla.assign.rehearsal import Rehearsal, Step, by_owner
+from ottla.assign.types import Cluster, Subscription, member_order
+from ottla.base.types import TopicPartition
+
+_STICKY = frozenset({"sticky", "cooperative-sticky"})
+
+
+class Move(Enum):
+    """What happened to a partition."""
+
+    KEPT = "kept"
+    #: Nobody had it.
+    NEW = "new"
+    #: Its owner is not in the group any more, or does not want the topic any more.
+    OWNER_GONE = "owner gone"
+    NOT_WANTED = "not wanted"
+    #: From a member that had more than its share.
+    BALANCE = "balance"
+    #: To a member in a rack of one of its replicas.
+    RACK = "rack"
+    #: The assignor divides anew and does not look at who had what.
+    DIVIDED_ANEW = "divided anew"
+    #: Nobody has it now.
+    NOBODY = "nobody"
+
+
+class Placement(NamedTuple):
+    """Where one partition is, where it was, and both reasons in words. `moved_because` is "" for one that was kept."""
+
+    partition: TopicPartition
+    members: tuple[str, ...]
+    before: tuple[str, ...]
+    move: Move
+    because: str
+    moved_because: str
+    #: The generation that handed it over, if an earlier one had to take it from its owner first (KIP-429).
+    handed_over_in: int | None
+
+
+class Explanation(NamedTuple):
+    """An assignment, explained."""
+
+    strategy: str
+    generations: tuple[Step, ...]
+    placements: tuple[Placement, ...]
+    #: Member → how many partitions it has, and had.
+    sizes: dict[str, int]
+    sizes_before: dict[str, int]
+    #: Whether no single move could make it more even, with these subscriptions.
+    is_even: bool
+    #: Of the partitions that somebody had, how many stayed; and how many could have: the owner is there and wants them.
+    kept: int
+    could_stay: int
+    #: The fewest that had to move so that it is this even; None if members want different topics.
+    must_move: int | None
+
+    @property
+    def moved(self) -> int:
+        """How many partitions have another owner than before."""
+        return sum(each.move not in (Move.KEPT, Move.NEW) for each in self.placements)
+
+    def evenness(self) -> str:
+        """How even it is, as a sentence."""
+        if not self.sizes:
+            return "The group has no members."
+        low, high = min(self.sizes.values()), max(self.sizes.values())
+        range_ = f"{low}" if low == high else f"{low} to {high}"
+        if self.is_even:
+            why = "as even as can be" if high - low <= 1 else "as even as these subscriptions allow"
+        else:
+            why = "not as even as it could be"
+        return f"Members have {range_} partitions each: {why}."
+
+    def stickiness(self) -> str:
+        """How sticky it is, as a sentence."""
+        had = sum(self.sizes_before.values())
+        if not had:
+            return "Nobody had anything before."
+        text = f"{self.kept} of {had} partitions stayed where they were ({self.could_stay} could have)."
+        if self.must_move is None:
+            return text
+        needed = self.could_stay - self.kept
+        return f"{text} Of these, {needed} moved; the fewest possible so that it is even is {self.must_move}."
+
+
+def explain(
+    strategy: str,
+    group: Rehearsal,
+    steps: Iterable[Step],
+    before: Mapping[str, Iterable[TopicPartition]],
+) -> Explanation:
+    """The last of `steps` explained. `before` is what members had, also those that have gone since."""
+    taken = tuple(steps)
+    subscriptions = group.subscriptions
+    held = {member: tuple(partitions) for member, partitions in before.items()}
+    after = taken[-1].assignment if taken else {}
+    reasons = _Reasons(strategy, group.cluster, subscriptions, after, held)
+    everything = group.cluster.partitions(topic for said in subscriptions.values() for topic in said.topics)
+    owners, owners_before = by_owner(after), by_owner(held)
+    handed_over = {
+        tp: later.generation_id for later in taken[1:] for given in later.assignment.values() for tp in given
+    }
+    for tp in (tp for given in (taken[0].assignment.values() if taken else ()) for tp in given):
+        handed_over.pop(tp, None)
+    placements = [
+        reasons.placement(tp, tuple(owners.get(tp, ())), tuple(owners_before.get(tp, ())), handed_over.get(tp))
+        for tp in everything
+    ]
+    existing = frozenset(everything)
+    wanted = {member: frozenset(said.topics) for member, said in subscriptions.items()}
+    could_stay = {
+        member: [tp for tp in tps if tp in existing and tp.topic in wanted.get(member, ())]
+        for member, tps in held.items()
+    }
+    return Explanation(
+        strategy=strategy,
+        generations=taken,
+        placements=tuple(placements),
+        sizes={member: len(given) for member, given in after.items()},
+        sizes_before={member: len(given) for member, given in held.items()},
+        is_even=_is_even(after, subscriptions),
+        kept=sum(each.move is Move.KEPT for each in placements),
+        could_stay=sum(map(len, could_stay.values())),
+        must_move=_must_move(could_stay, subscriptions, len(everything)),
+    )
+
+
+def _is_even(after: Mapping[str, tuple[TopicPartition, ...]], subscriptions: Mapping[str, Subscription]) -> bool:
+    """Whether no partition could go to a member that wants it and has at least two less than its owner."""
+    fewest: dict[str, int] = {}
+    for member, said in subscriptions.items():
+        for topic in said.topics:
+            fewest[topic] = min(fewest.get(topic, len(after[member])), len(after[member]))
+    return all(len(given) <= fewest[tp.topic] + 1 for given in after.values() for tp in given)
+
+
+def _must_move(
+    could_stay: Mapping[str, list[TopicPartition]], subscriptions: Mapping[str, Subscription], partitions: int
+) -> int | None:
+    """The fewest moves of partitions that could stay, if all members want the same topics."""
+    if len({frozenset(said.topics) for said in subscriptions.values()}) != 1:
+        return None
+    share, extras = divmod(partitions, len(subscriptions))
+    # those that have most may have one more
+    sizes = sorted((len(could_stay.get(member, ())) for member in subscriptions), reverse=True)
+    return sum(max(0, size - share - (place < extras)) for place, size in enumerate(sizes))
+
+
+class _Reasons:
+    """The reasons in words, by the rules of each strategy."""
+
+    def __init__(
+        self,
+        strategy: str,
+        cluster: Cluster,
+        subscriptions: Mapping[str, Subscription],
+        after: Mapping[str, tuple[TopicPartition, ...]],
+        before: Mapping[str, tuple[TopicPartition, ...]],
+    ) -> None:
+        self._strategy = strategy
+        self._subscriptions = subscriptions
+        self._after, self._before = after, before
+        self._racks = {
+            TopicPartition(topic, info.partition): info.replica_racks
+            for topic, infos in cluster.topics.items()
+            for info in infos
+        }
+        self._served = sorted(subscriptions, key=lambda member: member_order(member, subscriptions[member]))
+        self._counts = {topic: len(infos) for topic, infos in cluster.topics.items()}
+        in_circle = cluster.partitions(topic for said in subscriptions.values() for topic in said.topics)
+        self._turn = {tp: number for number, tp in enumerate(in_circle, 1)}
+        self._why: dict[str, Callable[[TopicPartition, str], str]] = {
+            "range": self._by_range,
+            "roundrobin": self._by_round_robin,
+            "sticky": self._by_stickiness,
+            "cooperative-sticky": self._by_stickiness,
+        }
+
+    def placement(
+        self, tp: TopicPartition, members: tuple[str, ...], before: tuple[str, ...], handed_over_in: int | None
+    ) -> Placement:
+        """One partition explained."""
+        move, moved = self._moved(tp, members, before)
+        if not members:
+            because = "nobody has it"
+        elif len(members) > 1:
+            because = f"{self._strategy} gives it to {len(members)} members"
+        else:
+            why = self._why.get(self._strategy)
+            because = why(tp, members[0]) if why else f"{self._strategy} chose {members[0]}"
+        if handed_over_in is not None and moved:
+            moved += f"; {before[0]} gave it up first, and generation {handed_over_in} handed it over"
+        return Placement(tp, members, before, move, because, moved, handed_over_in)
+
+    # why it moved
+
+    def _moved(self, tp: TopicPartition, members: tuple[str, ...], before: tuple[str, ...]) -> tuple[Move, str]:
+        if not members:
+            return Move.NOBODY, f"{before[0]} had it" if before else ""
+        if not before:
+            return Move.NEW, "nobody had it"
+        if set(members) & set(before):
+            return Move.KEPT, ""
+        old, new = before[0], members[0]
+        if old not in self._subscriptions:
+            return Move.OWNER_GONE, f"{old} had it and is not in the group any more"
+        if tp.topic not in self._subscriptions[old].topics:
+            return Move.NOT_WANTED, f"{old} had it and does not want {tp.topic} any more"
+        if self._strategy in _STICKY and self._is_near(tp, new) and not self._is_near(tp, old):
+            return Move.RACK, f"{old} had it and has no replica of it in its rack, {new} has"
+        if self._strategy in _STICKY:
+            had, has = len(self._before[old]), len(self._after[old])
+            return Move.BALANCE, f"{old} had {had} partitions and keeps {has}, its share"
+        return Move.DIVIDED_ANEW, f"{old} had it, but {self._strategy} does not look at who had what"
+
+    def _is_near(self, tp: TopicPartition, member: str) -> bool:
+        rack = self._subscriptions[member].rack_id
+        return bool(rack) and rack in self._racks.get(tp, ())
+
+    # why it is there
+
+    def _wanting(self, topic: str) -> list[str]:
+        return [member for member in self._served if topic in self._subscriptions[member].topics]
+
+    def _by_range(self, tp: TopicPartition, member: str) -> str:
+        wanting, count = self._wanting(tp.topic), self._counts[tp.topic]
+        share, extras = divmod(count, len(wanting))
+        place = wanting.index(member) + 1
+        size = sum(other.topic == tp.topic for other in self._after[member])
+        text = f"{tp.topic} has {count} partitions for {len(wanting)} members: {share} each"
+        text += f", one more for the first {extras}" if extras else ""
+        near = ", and it is in its rack" if self._is_near(tp, member) else ""
+        return f"{text}; {member} is number {place} and has {size}{near}"
+
+    def _by_round_robin(self, tp: TopicPartition, member: str) -> str:
+        passed = [other for other in self._served if tp.topic not in self._subscriptions[other].topics]
+        text = f"number {self._turn[tp]} of the partitions in order, dealt in a circle of {len(self._served)}"
+        return f"{text}, which passes over {', '.join(passed)} (not subscribed)" if passed else text
+
+    def _by_stickiness(self, tp: TopicPartition, member: str) -> str:
+        size = len(self._after[member])
+        near = ", and it is in its rack" if self._is_near(tp, member) else ""
+        if tp in self._before.get(member, ()):
+            return f"{member} had it and has room for it (it has {size} now){near}"
+        most = max(len(self._after[other]) for other in self._wanting(tp.topic))
+        return f"{member} had room for it: it has {size} now, members that want {tp.topic} have up to {most}{near}"

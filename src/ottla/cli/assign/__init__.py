@@ -1,0 +1,1 @@
+"""`ottla assign`: who would get which partition, and why."""

@@ -1,0 +1,231 @@
+"""`ottla assign`: rehearse a rebalance on paper, or of a live group, and explain what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ottla.assign.checking import InvalidAssignmentError
+from ottla.base.errors import OttlaError
+from ottla.cli.assign import paper
+from ottla.cli.assign.paper import PaperGroup, PaperMember
+from ottla.cli.common import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    CommandError,
+    Config,
+    Json,
+    print_json,
+    print_rows,
+)
+
+if TYPE_CHECKING:
+    from ottla import TopicPartition
+    from ottla.assign.explain import Explanation
+    from ottla.assign.rehearsal import Rehearsal
+
+Texts = list[str] | None
+
+
+def assign(
+    strategy: Annotated[
+        str | None,
+        typer.Option(
+            "--strategy",
+            "-s",
+            help="range, roundrobin, sticky, cooperative-sticky, the name of a Java class, or your own assignor as "
+            "package.module:Class. By default cooperative-sticky, or what the live group uses.",
+        ),
+    ] = None,
+    topics: Annotated[Texts, typer.Option("--topics", "-t", help="Topics and their partitions: t0:3,t1:3.")] = None,
+    member: Annotated[
+        Texts, typer.Option("--member", "-m", help="A member and its topics: C0=t0,t1, or C0 for all. May be repeated.")
+    ] = None,
+    rack: Annotated[Texts, typer.Option("--rack", help="A member's rack: C0=a. May be repeated.")] = None,
+    previous: Annotated[
+        Path | None, typer.Option("--previous", help="What members had before: a file that --json has written.")
+    ] = None,
+    kill: Annotated[Texts, typer.Option("--kill", help="This member dies. May be repeated.")] = None,
+    add: Annotated[
+        Texts, typer.Option("--add", help="This member comes: C3=t0,t1, or C3 for all topics. May be repeated.")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="Begin with this live group. It is only read, never changed.")
+    ] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Say for each partition why it is where it is.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Show who gets which partition, what would move if a member died or came, and why. Nothing is changed.
+
+    On paper: `ottla assign --topics t0:3,t1:3 --member C0 --member C1 --strategy range --explain`
+
+    Later: `ottla assign --topics t0:3,t1:3 --previous before.json --kill C1 --add C3=t0`
+
+    A live group: `ottla assign --group billing --kill consumer-2 --explain`
+
+    Example: `ottla assign --topics t0:2,t1:2 --member C0 --member C1 --kill C1 --explain`
+    """
+    if group is not None:
+        if topics or member or previous or rack:
+            raise CommandError(
+                "--group reads topics and members from the cluster: leave out --topics, --member, "
+                "--rack and --previous, or leave out --group"
+            )
+        from ottla.cli.assign.live import live_group
+
+        began = live_group(group, strategy, bootstrap, config)
+        kill = [_one_of(began, name) for name in kill or ()]
+    else:
+        began = _on_paper(strategy, topics or [], member or [], rack or [], previous)
+    try:
+        explained, rehearsed = _rehearse(began, kill or [], add or [])
+    except InvalidAssignmentError as error:
+        raise CommandError(f"the assignor {began.strategy} is wrong: {error}") from error
+    except OttlaError:
+        raise
+    except Exception as error:  # of an assignor that the user has written
+        raise CommandError(f"the assignor {began.strategy} failed: {error!r}") from error
+    if as_json:
+        print_json(_as_json(explained, rehearsed))
+    else:
+        _print(explained, rehearsed, began, with_reasons=explain)
+
+
+def _on_paper(
+    strategy: str | None, topics: Sequence[str], member: Sequence[str], rack: Sequence[str], before: Path | None
+) -> PaperGroup:
+    from ottla.assign import Cluster
+
+    counts = paper.topics_of(topics)
+    if not counts:
+        raise CommandError("there is nothing to assign: give topics (--topics t0:3,t1:3), or a live group (--group G)")
+    old = paper.previous(before, counts) if before is not None else None
+    members = dict(old.members) if old is not None else {}
+    for name, wanted in paper.members_of("--member", member, counts).items():
+        members[name] = members.get(name, PaperMember())._replace(topics=wanted)
+    if not members:
+        raise CommandError("the group has no members: give some with --member C0=t0,t1, or with --previous FILE")
+    for name, where in paper.racks_of(rack, members).items():
+        members[name] = members[name]._replace(rack_id=where)
+    generation_id = old.generation_id if old is not None else 0
+    return PaperGroup(strategy or "cooperative-sticky", Cluster.of(counts), members, generation_id)
+
+
+def _one_of(began: PaperGroup, name: str) -> str:
+    """The member whose id, or the beginning of whose id, is `name`."""
+    found = [member for member in began.members if member == name] or [
+        member for member in began.members if member.startswith(name)
+    ]
+    if len(found) > 1:
+        raise CommandError(f"--kill: {name} is the beginning of {len(found)} members' ids: {', '.join(found)}")
+    return found[0] if found else name
+
+
+def _rehearse(began: PaperGroup, kill: Iterable[str], add: Sequence[str]) -> tuple[Explanation, Rehearsal]:
+    from ottla.assign.explain import explain
+    from ottla.assign.rehearsal import Rehearsal
+
+    make = paper.assignor_of(began.strategy)
+    rehearsed = Rehearsal(make, began.cluster, began.generation_id)
+    everything = tuple(began.cluster.topics)
+
+    def wanted(member: PaperMember) -> tuple[str, ...]:
+        return everything if member.topics is None else member.topics
+
+    for name, member in began.members.items():
+        rehearsed.join(
+            name,
+            wanted(member),
+            holds=member.holds,
+            rack_id=member.rack_id,
+            group_instance_id=member.group_instance_id,
+        )
+    comes = paper.members_of("--add", add, began.cluster.topics)
+    if all(member.holds is None for member in began.members.values()) and (kill or comes):
+        rehearsed.settle()  # a group that nobody has divided yet: what happens then needs something to begin with
+    before = rehearsed.holds
+    for name in kill:
+        if name not in rehearsed.holds:
+            raise CommandError(f"--kill: there is no member {name} ({', '.join(rehearsed.holds) or 'nobody is left'})")
+        rehearsed.leave(name)
+    for name, topics in comes.items():
+        if name in rehearsed.holds:
+            raise CommandError(f"--add: {name} is a member already")
+        rehearsed.join(name, wanted(PaperMember(topics)))
+    return explain(make().name, rehearsed, rehearsed.settle(), before), rehearsed
+
+
+def _as_json(found: Explanation, rehearsed: Rehearsal) -> dict[str, object]:
+    def texts(given: Iterable[TopicPartition]) -> list[str]:
+        return [str(tp) for tp in given]
+
+    return {
+        "strategy": found.strategy,
+        "generation": rehearsed.generation_id,
+        "assignment": {member: texts(given) for member, given in rehearsed.holds.items()},
+        "subscriptions": {member: list(said.topics) for member, said in rehearsed.subscriptions.items()},
+        "generations": [
+            {
+                "generation": step.generation_id,
+                "assignment": {member: texts(given) for member, given in step.assignment.items()},
+                "revoked": {member: texts(given) for member, given in step.revoked.items() if given},
+            }
+            for step in found.generations
+        ],
+        "partitions": [
+            {
+                "partition": str(each.partition),
+                "members": list(each.members),
+                "before": list(each.before),
+                "move": each.move.value,
+                "because": each.because,
+                "moved_because": each.moved_because or None,
+                "handed_over_in": each.handed_over_in,
+            }
+            for each in found.placements
+        ],
+        "even": {"sizes": found.sizes, "is_even": found.is_even, "text": found.evenness()},
+        "sticky": {
+            "kept": found.kept,
+            "could_stay": found.could_stay,
+            "moved": found.moved,
+            "must_move": found.must_move,
+            "text": found.stickiness(),
+        },
+    }
+
+
+def _print(found: Explanation, rehearsed: Rehearsal, began: PaperGroup, *, with_reasons: bool) -> None:
+    rows: list[dict[str, object]] = []
+    for member, given in rehearsed.holds.items():
+        had = found.sizes_before.get(member)
+        rows.append({"member": member, "count": len(given), "before": had, "partitions": [str(tp) for tp in given]})
+    print(f"{found.strategy}, generation {rehearsed.generation_id}:")
+    print_rows(rows, ("member", "count", "before", "partitions"), as_json=False, none="Nobody is left in the group.")
+    held_back = [
+        (step.generation_id, tp) for step in found.generations[:-1] for gone in step.revoked.values() for tp in gone
+    ]
+    for generation_id, tp in held_back:
+        print(f"Generation {generation_id} takes {tp} from its owner, and the next one hands it over.")
+    print(found.evenness())
+    print(found.stickiness())
+    if with_reasons:
+        _print_reasons(found)
+
+
+def _print_reasons(found: Explanation) -> None:
+    rows: list[dict[str, object]] = [
+        {
+            "partition": str(each.partition),
+            "member": list(each.members) or None,
+            "was": each.move.value,
+            "why": "; ".join(filter(None, (each.moved_because, each.because))),
+        }
+        for each in found.placements
+    ]
+    print_rows(rows, ("partition", "member", "was", "why"), as_json=False, none="There are no partitions.")

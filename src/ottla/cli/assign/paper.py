@@ -1,0 +1,131 @@
+"""What the options of `ottla assign` describe: topics, members, what they had before, who dies and who comes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+from ottla.assign import BUILT_IN, Assignor, BaseAssignor, Cluster, find
+from ottla.base.errors import ConfigError
+from ottla.base.types import TopicPartition
+from ottla.cli.common import CommandError
+
+
+class PaperMember(NamedTuple):
+    """A member: its topics (None for all of them), what it has, and where it is."""
+
+    topics: tuple[str, ...] | None = None
+    holds: tuple[TopicPartition, ...] | None = None
+    rack_id: str | None = None
+    group_instance_id: str | None = None
+
+
+class PaperGroup(NamedTuple):
+    """A group and its topics, before anybody dies or comes."""
+
+    strategy: str
+    cluster: Cluster
+    members: dict[str, PaperMember]
+    generation_id: int = 0
+
+
+def topics_of(texts: Sequence[str]) -> dict[str, int]:
+    """`t0:3,t1:3` → topics with their numbers of partitions. Raises CommandError."""
+    found: dict[str, int] = {}
+    for text in _split(texts):
+        name, separator, count = text.rpartition(":")
+        if not separator or not name or not count.isdigit():
+            raise CommandError(f"--topics: {text!r} is not TOPIC:PARTITIONS; write for example --topics t0:3,t1:3")
+        if name in found:
+            raise CommandError(f"--topics: {name} is there twice")
+        found[name] = int(count)
+    return found
+
+
+def members_of(option: str, texts: Sequence[str], known: Mapping[str, object]) -> dict[str, tuple[str, ...] | None]:
+    """`C0=t0,t1`, or `C0` for all topics → members with their topics. Raises CommandError."""
+    found: dict[str, tuple[str, ...] | None] = {}
+    for text in texts:
+        name, separator, topics = (part.strip() for part in text.partition("="))
+        if not name:
+            raise CommandError(f"{option}: {text!r} has no name; write for example {option} C0=t0,t1")
+        if name in found:
+            raise CommandError(f"{option}: {name} is there twice")
+        found[name] = tuple(_split([topics])) if separator else None
+        for topic in found[name] or ():
+            if topic not in known:
+                there = ", ".join(known) or "none"
+                raise CommandError(
+                    f"{option}: {name} wants {topic}, and there is no such topic ({there}): see --topics"
+                )
+    return found
+
+
+def racks_of(texts: Sequence[str], members: Mapping[str, object]) -> dict[str, str]:
+    """`C0=a` → members with their racks. Raises CommandError."""
+    found = {}
+    for text in _split(texts):
+        name, _, rack = text.partition("=")
+        if not name or not rack:
+            raise CommandError(f"--rack: {text!r} is not MEMBER=RACK; write for example --rack C0=a")
+        if name not in members:
+            raise CommandError(f"--rack: there is no member {name} ({', '.join(members)})")
+        found[name] = rack
+    return found
+
+
+def assignor_of(strategy: str) -> Callable[[], Assignor]:
+    """The built-in assignor of that name, or `package.module:Class`, which is imported. Raises CommandError."""
+    module_name, separator, class_name = strategy.partition(":")
+    if not separator:
+        try:
+            find(strategy)
+        except ConfigError:
+            text = f"there is no assignor {strategy!r}; there are {', '.join(BUILT_IN)}"
+            raise CommandError(f"{text}, and your own as package.module:Class") from None
+        return lambda: find(strategy)
+    try:
+        made = getattr(import_module(module_name), class_name)
+        if not isinstance(made(), BaseAssignor | Assignor):
+            raise CommandError(f"{strategy} is no assignor: it has not the methods of ottla.assign.Assignor")
+    except (ImportError, AttributeError, TypeError) as error:
+        raise CommandError(f"the assignor {strategy} cannot be made: {error}") from error
+    make: Callable[[], Assignor] = made
+    return make
+
+
+def previous(path: Path, topics: Mapping[str, object]) -> PaperGroup:
+    """What `--json` printed before, or a JSON object {"C0": ["t0-0", …], …}. Raises CommandError."""
+    try:
+        data = json.loads(path.read_text())
+    except OSError as error:
+        raise CommandError(f"--previous: {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise CommandError(f"--previous: {path} is no JSON: {error}") from error
+    whole = data if isinstance(data, dict) and isinstance(data.get("assignment"), dict) else {"assignment": data}
+    assignment, wants = whole["assignment"], whole.get("subscriptions")
+    if not isinstance(assignment, dict) or not all(isinstance(each, list) for each in assignment.values()):
+        raise CommandError(
+            f'--previous: {path} has to hold what --json prints, or an object such as {{"C0": ["t0-0", "t1-2"]}}'
+        )
+    members = {}
+    for member, given in assignment.items():
+        wanted = wants.get(member) if isinstance(wants, dict) else None
+        kept = None if not isinstance(wanted, list) else tuple(str(topic) for topic in wanted if topic in topics)
+        members[member] = PaperMember(kept, tuple(_partition(path, text) for text in given))
+    generation_id = whole.get("generation", 1)
+    return PaperGroup("", Cluster({}), members, generation_id if isinstance(generation_id, int) else 1)
+
+
+def _partition(path: Path, text: object) -> TopicPartition:
+    topic, _, number = str(text).rpartition("-")
+    if not topic or not number.isdigit():
+        raise CommandError(f"--previous: {path} has {text!r}, which is not TOPIC-PARTITION, for example t0-2")
+    return TopicPartition(topic, int(number))
+
+
+def _split(texts: Sequence[str]) -> list[str]:
+    return [part.strip() for text in texts for part in text.split(",") if part.strip()]

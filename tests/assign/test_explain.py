@@ -1,0 +1,141 @@
+"""A1–A6 explained: why a partition is where it is, what moved and why, how even and how sticky that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.assign import BUILT_IN, Assignor, Cluster, PartitionInfo, find
+from ottla.assign.examples import BroadcastAssignor
+from ottla.assign.explain import Explanation, Move, Placement, explain
+from ottla.assign.rehearsal import Rehearsal
+from ottla.base.types import TopicPartition
+from tests.assign.histories import case_with_history
+
+BOTH = ("t0", "t1")
+
+
+def settled(make: Callable[[], Assignor], cluster: Cluster, members: Mapping[str, tuple[str, ...]]) -> Rehearsal:
+    group = Rehearsal(make, cluster)
+    for member, topics in members.items():
+        group.join(member, topics)
+    group.settle()
+    return group
+
+
+def explained(group: Rehearsal, change: Callable[[], object], strategy: str) -> Explanation:
+    before = group.holds
+    change()
+    return explain(strategy, group, group.settle(), before)
+
+
+def at(found: Explanation, topic: str, partition: int) -> Placement:
+    (only,) = (each for each in found.placements if each.partition == TopicPartition(topic, partition))
+    return only
+
+
+def test_a5_who_dies_is_why_its_partitions_move_and_no_others() -> None:
+    group = settled(lambda: find("sticky"), Cluster.of({"t0": 2, "t1": 2}), {"C0": BOTH, "C1": BOTH})
+    found = explained(group, lambda: group.leave("C1"), "sticky")
+    moves = {str(each.partition): each.move for each in found.placements}
+    assert moves == {"t0-0": Move.KEPT, "t0-1": Move.OWNER_GONE, "t1-0": Move.KEPT, "t1-1": Move.OWNER_GONE}
+    assert at(found, "t0", 1).moved_because == "C1 had it and is not in the group any more"
+    assert (found.kept, found.could_stay, found.moved, found.must_move) == (2, 2, 2, 0)
+    assert found.evenness() == "Members have 4 partitions each: as even as can be."
+
+
+def test_a6_a_partition_that_was_held_back_says_which_generation_handed_it_over() -> None:
+    group = settled(lambda: find("cooperative-sticky"), Cluster.of({"t0": 4}), {"C0": ("t0",)})
+    found = explained(group, lambda: group.join("C1", ["t0"]), "cooperative-sticky")
+    moved = at(found, "t0", 3)
+    assert (moved.members, moved.before, moved.move, moved.handed_over_in) == (("C1",), ("C0",), Move.BALANCE, 3)
+    assert moved.moved_because == (
+        "C0 had 4 partitions and keeps 2, its share; C0 gave it up first, and generation 3 handed it over"
+    )
+    assert found.stickiness() == (
+        "2 of 4 partitions stayed where they were (4 could have). Of these, 2 moved; the fewest possible so that it is "
+        "even is 2."
+    )
+
+
+def test_a1_range_counts_and_says_that_it_is_not_even() -> None:
+    group = Rehearsal(lambda: find("range"), Cluster.of({"t0": 3, "t1": 3}))
+    group.join("C0", BOTH)
+    found = explained(group, lambda: group.join("C1", BOTH), "range")
+    assert at(found, "t1", 2).because == (
+        "t1 has 3 partitions for 2 members: 1 each, one more for the first 1; C1 is number 2 and has 1"
+    )
+    assert found.evenness() == "Members have 2 to 4 partitions each: not as even as it could be."
+    assert found.stickiness() == "Nobody had anything before."
+
+
+def test_a3_round_robin_says_who_was_passed_over() -> None:
+    group = Rehearsal(lambda: find("roundrobin"), Cluster.of({"t0": 1, "t1": 2}))
+    group.join("C0", ["t0"])
+    found = explained(group, lambda: group.join("C1", BOTH), "roundrobin")
+    assert at(found, "t1", 1).because == (
+        "number 3 of the partitions in order, dealt in a circle of 2, which passes over C0 (not subscribed)"
+    )
+    assert found.evenness() == "Members have 1 to 2 partitions each: as even as can be."
+
+
+def test_a2_strategies_that_divide_anew_say_so() -> None:
+    group = settled(lambda: find("roundrobin"), Cluster.of({"t0": 4}), {"C1": ("t0",)})
+    found = explained(group, lambda: group.join("C0", ["t0"]), "roundrobin")
+    assert at(found, "t0", 0).move is Move.DIVIDED_ANEW
+    assert at(found, "t0", 0).moved_because == "C1 had it, but roundrobin does not look at who had what"
+
+
+def test_a4_a_topic_that_its_owner_left_and_a_rack() -> None:
+    cluster = Cluster(
+        {"t0": (PartitionInfo(0, ("a",)), PartitionInfo(1, ("b",))), "t1": (PartitionInfo(0, ("a", "b")),)}
+    )
+    group = Rehearsal(lambda: find("sticky"), cluster, 5)
+    group.join("C0", BOTH, rack_id="a", holds=[TopicPartition("t0", 1)])
+    group.join("C1", BOTH, rack_id="b", holds=[TopicPartition("t0", 0), TopicPartition("t1", 0)])
+    found = explained(group, lambda: group.join("C1", ["t0"], rack_id="b"), "sticky")
+    assert at(found, "t1", 0).move is Move.NOT_WANTED
+    assert at(found, "t0", 0).move is Move.RACK
+    assert at(found, "t0", 0).moved_because == "C1 had it and has no replica of it in its rack, C0 has"
+    assert found.must_move is None
+
+
+def test_a7_another_assignor_is_shown_without_its_reasons() -> None:
+    group = Rehearsal(BroadcastAssignor, Cluster.of({"t0": 1}))
+    group.join("C0", ["t0"])
+    found = explained(group, lambda: group.join("C1", ["t0"]), "broadcast")
+    assert at(found, "t0", 0).because == "broadcast gives it to 2 members"
+
+
+def test_a_group_that_nobody_is_left_in() -> None:
+    group = settled(lambda: find("range"), Cluster.of({"t0": 1}), {"C0": ("t0",)})
+    found = explained(group, lambda: group.leave("C0"), "range")
+    assert found.placements == ()
+    assert found.evenness() == "The group has no members."
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+@given(seed=st.integers(0, 2**32))
+def test_what_is_said_of_any_group_is_true(name: str, seed: int) -> None:
+    cluster, said = case_with_history(seed, cooperative=False)
+    group = Rehearsal(lambda: find(name), cluster)
+    for member, wanted in said.items():
+        group.join(member, wanted.topics, rack_id=wanted.rack_id)
+    group.settle()
+    gone, *_ = said
+    found = explained(group, lambda: group.leave(gone), name)
+    assert {each.partition: each.members[0] for each in found.placements} == {
+        tp: member for member, given_ in group.holds.items() for tp in given_
+    }
+    for each in found.placements:
+        assert (each.move is Move.KEPT) == (each.members == each.before)
+        assert (each.move is Move.OWNER_GONE) == (each.before == (gone,))
+        assert bool(each.moved_because) == (each.move is not Move.KEPT)
+    assert found.kept <= found.could_stay <= sum(found.sizes_before.values())
+    if "sticky" in name:
+        assert found.is_even
+        if found.must_move is not None and not any(wanted.rack_id for wanted in said.values()):
+            assert found.could_stay - found.kept == found.must_move

@@ -1,0 +1,147 @@
+"""`ottla assign` on paper and on a live group; A1–A6 as a person types them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from ottla import Admin, Consumer, NewTopic
+from ottla.assign import Assignment, Cluster, RebalanceProtocol, Subscription
+from ottla.testing import Broker
+from tests.cli.conftest import Ottla
+
+TWO = ("assign", "--topics", "t0:3,t1:3", "--member", "C0", "--member", "C1")
+_ALL = ["t0-0", "t0-1", "t0-2", "t1-0", "t1-1", "t1-2"]
+_JAVA = "org.apache.kafka.clients.consumer"
+DEATH = ("assign", "-t", "t0:2,t1:2,t2:2,t3:2", "-m", "C0", "-m", "C1", "-m", "C2", "--kill", "C1")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        ("range", {"C0": ["t0-0", "t0-1", "t1-0", "t1-1"], "C1": ["t0-2", "t1-2"]}),
+        (f"{_JAVA}.RoundRobinAssignor", {"C0": ["t0-0", "t0-2", "t1-1"], "C1": ["t0-1", "t1-0", "t1-2"]}),
+        ("ottla.assign.examples:BroadcastAssignor", {"C0": _ALL, "C1": _ALL}),
+    ],
+)
+def test_a1_strategies_on_paper(ottla: Ottla, strategy: str, expected: dict[str, list[str]]) -> None:
+    assert ottla(*TWO, "--strategy", strategy, "--json").data["assignment"] == expected
+
+
+def test_a5_a_death_explained(ottla: Ottla) -> None:
+    said = ottla(*DEATH, "--strategy", "sticky", "--explain")
+    assert said.code == 0
+    assert "C1 had it and is not in the group any more" in said.out
+    assert "5 of 8 partitions stayed where they were (5 could have)." in said.out
+    data = ottla(*DEATH, "--json").data
+    assert data["assignment"] == {"C0": ["t0-0", "t0-1", "t1-1", "t3-0"], "C2": ["t1-0", "t2-0", "t2-1", "t3-1"]}
+    assert data["even"]["is_even"] is True
+    assert data["sticky"]["must_move"] == 0
+
+
+def test_a6_what_json_says_is_what_previous_reads(ottla: Ottla, tmp_path: Path) -> None:
+    before = tmp_path / "before.json"
+    before.write_text(ottla(*TWO, "--strategy", "cooperative-sticky", "--json").out)
+    data = ottla("assign", "-t", "t0:3,t1:3", "--previous", str(before), "--add", "C2=t1", "--json").data
+    assert len(data["generations"]) == 2
+    assert data["subscriptions"]["C2"] == ["t1"]
+    moved = [each for each in data["partitions"] if each["move"] == "balance"]
+    assert moved
+    assert {each["handed_over_in"] for each in moved} == {3}
+    said = ottla("assign", "-t", "t0:3,t1:3", "--previous", str(before), "--add", "C2=t1")
+    assert "from its owner, and the next one hands it over" in said.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((), "there is nothing to assign: give topics"),
+        (("-t", "t0"), "'t0' is not TOPIC:PARTITIONS; write for example --topics t0:3,t1:3"),
+        (("-t", "t0:1,t0:2"), "t0 is there twice"),
+        (("-t", "t0:1"), "the group has no members"),
+        (("-t", "t0:1", "-m", "C0=t9"), "C0 wants t9, and there is no such topic (t0)"),
+        (("-t", "t0:1", "-m", "=t0"), "'=t0' has no name"),
+        (("-t", "t0:1", "-m", "C0", "-m", "C0"), "C0 is there twice"),
+        (("-t", "t0:1", "-m", "C0", "--kill", "C1"), "--kill: there is no member C1 (C0)"),
+        (("-t", "t0:1", "-m", "C0", "--add", "C0"), "--add: C0 is a member already"),
+        (("-t", "t0:1", "-m", "C0", "--rack", "C1=a"), "--rack: there is no member C1 (C0)"),
+        (("-t", "t0:1", "-m", "C0", "--rack", "C0"), "'C0' is not MEMBER=RACK"),
+        (("-t", "t0:1", "-m", "C0", "-s", "rang"), "there is no assignor 'rang'; there are range, roundrobin, sticky"),
+        (("-t", "t0:1", "-m", "C0", "-s", "no.such:Thing"), "the assignor no.such:Thing cannot be made: No module"),
+        (("-t", "t0:1", "-m", "C0", "-s", "json:JSONDecoder"), "json:JSONDecoder is no assignor"),
+        (("-t", "t0:1", "-m", "C0", "-s", "tests.cli.test_assign:Forgetful"), "is wrong: it gave t0-0 to nobody"),
+        (("-t", "t0:1", "-m", "C0", "-s", "tests.cli.test_assign:Raising"), "failed: KeyError('C7')"),
+        (("-t", "t0:1", "--group", "g"), "--group reads topics and members from the cluster"),
+        (("-t", "t0:1", "--previous", "no-such-file"), "no-such-file cannot be read: No such file"),
+        (("--group", "no-such-group"), "no-such-group"),
+    ],
+)
+def test_bad_input_is_told_in_a_sentence(ottla: Ottla, arguments: tuple[str, ...], sentence: str) -> None:
+    said = ottla("assign", *arguments)
+    assert said.code == 1
+    assert said.out == ""
+    assert sentence in said.err
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("{", "is no JSON"),
+        ("[1]", "has to hold what --json prints"),
+        ('{"C0": ["t0"]}', "has 't0', which is not TOPIC-PARTITION, for example t0-2"),
+    ],
+)
+def test_a_bad_file_is_told_in_a_sentence(ottla: Ottla, tmp_path: Path, content: str, sentence: str) -> None:
+    (tmp_path / "before.json").write_text(content)
+    said = ottla("assign", "-t", "t0:1", "--previous", str(tmp_path / "before.json"))
+    assert said.code == 1
+    assert sentence in said.err
+
+
+class Forgetful:
+    """Gives nothing to anybody."""
+
+    name = "forgetful"
+    protocols = (RebalanceProtocol.EAGER,)
+
+    def subscription_user_data(self, topics: frozenset[str]) -> bytes | None:
+        return None
+
+    def assign(self, cluster: Cluster, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
+        return {member: Assignment(()) for member in subscriptions}
+
+    def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
+        pass
+
+
+class Raising(Forgetful):
+    """Raises."""
+
+    def assign(self, cluster: Cluster, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
+        raise KeyError("C7")
+
+
+def test_a_live_group_is_rehearsed_and_left_alone(ottla: Ottla, ottla_broker: Broker) -> None:
+    servers = {"bootstrap.servers": ottla_broker.bootstrap_servers}
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic("cli-assign", 4)])
+    settings = {**servers, "group.id": "cli-assign", "partition.assignment.strategy": "sticky", "client.rack": "a"}
+    with Consumer(settings) as consumer:
+        consumer.subscribe(["cli-assign"])
+        while len(consumer.assignment()) < 4:
+            consumer.poll(0.1)
+        (member,) = ottla("groups", "describe", "cli-assign", "--json").data["members"]
+        data = ottla("assign", "--group", "cli-assign", "--add", "one-more", "--json").data
+        assert data["strategy"] == "sticky"
+        assert {who: len(given) for who, given in data["assignment"].items()} == {member["member"]: 2, "one-more": 2}
+        assert data["sticky"]["moved"] == 2
+        killed = ottla("assign", "--group", "cli-assign", "--kill", member["member"][:-3], "--add", "B", "--json").data
+        assert killed["assignment"] == {"B": [f"cli-assign-{number}" for number in range(4)]}
+        again = ottla("groups", "describe", "cli-assign", "--json").data
+        assert again["members"] == [member]
+    empty = ottla("assign", "--group", "cli-assign")
+    assert empty.code == 1
+    assert "the group cli-assign has no members now (Empty)" in empty.err
