@@ -189,6 +189,7 @@ class Coordinator(Generic[S]):
             if isinstance(timer, SetTimer):
                 self._timers[timer.key] = self.node.later(timer.delay_ms / 1000, self._fired, timer.key)
         for effect in decision.effects:
+            assert isinstance(effect, WriteMarkers), "groups of the simulator are small"
             write_markers(self, effect)
 
     def _fired(self, key: tuple[str, ...]) -> None:

@@ -222,9 +222,9 @@ def test_keys_that_are_refused_may_be_given_with_their_default() -> None:
     assert BrokerConfig(given).without_effect() == ()
 
 
-def test_values_of_keys_without_effect_are_in_any_case_where_kafka_says_so() -> None:
+def test_values_are_in_any_case_where_kafka_says_so() -> None:
     config = BrokerConfig({"group.consumer.migration.policy": "Upgrade", "log.cleanup.policy": ""})
-    assert config.without_effect() == ("group.consumer.migration.policy",)
+    assert config.text("group.consumer.migration.policy") == "Upgrade"
     assert config.list("log.cleanup.policy") == ()
 
 
@@ -284,3 +284,19 @@ def test_segments_may_be_small_for_those_who_say_so() -> None:
 def test_every_topic_key_has_a_value() -> None:
     values = {name: render(default_value(BrokerConfig(), name)) for name in TOPIC_KEYS}
     assert [name for name, value in values.items() if value is None] == ["internal.segment.bytes"]
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"group.consumer.session.timeout.ms": "70000"}, "it must be from 45000"),
+        ({"group.consumer.min.heartbeat.interval.ms": "20000"}, "is above group.consumer.max.heartbeat.interval.ms"),
+        (
+            {"group.consumer.min.session.timeout.ms": "1000", "group.consumer.session.timeout.ms": "5000"},
+            "must be below group.consumer.session.timeout.ms",
+        ),
+    ],
+)
+def test_settings_of_consumer_groups_must_agree(given: dict[str, str], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        BrokerConfig(given)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.runtime.shard import ShardRunner
+from ottla.coordinator.decision import WriteMarkers
 from ottla.coordinator.txn.shard import TransactionShard
 from ottla.coordinator.txn.states import TransactionVersion
 from ottla.log.results import Origin
@@ -209,6 +210,7 @@ def _decide_only(broker: AsyncBroker, producer: tuple[int, int], *, commit: bool
     records = [Record(at, now_ms, each.key, each.value, ()) for at, each in enumerate(decision.records)]
     assert node.partitions.append(runner.tp, encode_batch(records), origin=Origin.COORDINATOR).error is ErrorCode.NONE
     (effect,) = decision.effects
+    assert isinstance(effect, WriteMarkers)
     node.markers.write(
         sorted(effect.partitions)[:markers],
         producer_id=effect.producer_id,

@@ -76,3 +76,17 @@ MAX_OPENED_RECORDS: Final = 200_000
 #: Records that the answer to a produce names as refused; each takes about 100 bytes. librdkafka sends batches of at
 #: most 10,000 records by default.
 MAX_RECORD_ERRORS: Final = 10_000
+
+#: Members and partitions of a consumer group whose target assignment is computed within a request. A larger one is
+#: computed in a thread: 10,000 take some ten milliseconds of the event loop.
+MAX_INLINE_ASSIGNMENT: Final = 10_000
+
+#: Names of topics that are matched with a group's regular expressions in one turn of the event loop; a name and a
+#: pattern usually take a microsecond.
+MAX_NAMES_PER_MATCH: Final = 2_000
+
+#: Seconds that an assignor of the server's side may take. Members wait meanwhile; their sessions last 45 s by default.
+MAX_ASSIGNOR_TIME_S: Final = 10.0
+
+#: Assignors that compute at one time. Each is a thread, and Python runs one of them at a time.
+MAX_ASSIGNOR_THREADS: Final = 4

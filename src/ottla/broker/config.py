@@ -72,6 +72,20 @@ class BrokerConfig:
             raise ConfigError("group.coordinator.rebalance.protocols: classic cannot be left out")
         if self.int("group.min.session.timeout.ms") > self.int("group.max.session.timeout.ms"):
             raise ConfigError("group.min.session.timeout.ms is above group.max.session.timeout.ms")
+        self._check_consumer_groups()
+
+    def _check_consumer_groups(self) -> None:
+        """Settings of consumer groups must lie between the least and the most that a group may have."""
+        for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
+            key, low, high = (f"group.consumer.{prefix}{name}" for prefix in ("", "min.", "max."))
+            if self.int(low) > self.int(high):
+                raise ConfigError(f"{low} is above {high}")
+            if not self.int(low) <= self.int(key) <= self.int(high):
+                raise ConfigError(
+                    f"{key} is {self.int(key)}: it must be from {self.int(low)} ({low}) to {self.int(high)} ({high})"
+                )
+        if self.int("group.consumer.heartbeat.interval.ms") >= self.int("group.consumer.session.timeout.ms"):
+            raise ConfigError("group.consumer.heartbeat.interval.ms must be below group.consumer.session.timeout.ms")
 
     def __getitem__(self, name: str) -> object:
         return self._values[name]

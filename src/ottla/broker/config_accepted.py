@@ -231,21 +231,7 @@ quota.window.size.seconds int 1 1..
 replication.quota.window.num int 11 1..
 replication.quota.window.size.seconds int 1 1..
 
-[Consumer, share and streams groups are not there yet.]
-group.consumer.assignment.interval.ms int 1000 0..
-group.consumer.assignors list uniform,range
-group.consumer.heartbeat.interval.ms int 5000 1..
-group.consumer.max.assignment.interval.ms int 15000 0..
-group.consumer.max.heartbeat.interval.ms int 15000 1..
-group.consumer.max.session.timeout.ms int 60000 1..
-group.consumer.max.size int 2147483647 1..
-group.consumer.migration.policy string bidirectional ~DISABLED|DOWNGRADE|UPGRADE|BIDIRECTIONAL
-group.consumer.min.assignment.interval.ms int 0 0..
-group.consumer.min.heartbeat.interval.ms int 5000 1..
-group.consumer.min.session.timeout.ms int 45000 1..
-group.consumer.regex.refresh.interval.ms int 600000 10000.. internal
-group.consumer.session.timeout.ms int 45000 1..
-group.coordinator.rebalance.protocols list classic,consumer,streams consumer|classic|share|streams
+[Share and streams groups are not there yet.]
 group.share.assignment.interval.ms int 1000 0..
 group.share.assignors list simple
 group.share.delivery.count.limit int 5 2..10

@@ -9,6 +9,7 @@ from ottla.base.clock import Clock
 from ottla.base.types import TopicPartition
 from ottla.broker.config import BrokerConfig
 from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.group_config import own_settings
 from ottla.broker.metadata.cluster import ClusterMetadata
 from ottla.broker.metadata.image import MetadataImage, TopicImage
 from ottla.broker.metadata.names import GROUP_TOPIC, TRANSACTION_TOPIC
@@ -16,14 +17,16 @@ from ottla.broker.metadata.properties import MetaProperties
 from ottla.broker.ports.identity import Identity
 from ottla.broker.ports.topics import Topics
 from ottla.broker.ports.transactions import ProducerIds, Verification
+from ottla.broker.runtime.assigning import Assigning, server_assignors
 from ottla.broker.runtime.coordinators import Coordinators, apply_to_group, apply_to_transactions
+from ottla.broker.runtime.group_topics import GroupTopics
 from ottla.broker.runtime.markers import Markers
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.shard import ShardRunner, ShardRuntime
 from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.timers import Timers
-from ottla.coordinator.decision import Effect
-from ottla.coordinator.group.config import GroupConfig
+from ottla.coordinator.decision import Effect, WriteMarkers
+from ottla.coordinator.group.config import GroupConfig, GroupSettings
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.txn.config import TransactionConfig
 from ottla.coordinator.txn.shard import TransactionShard
@@ -65,14 +68,19 @@ def make_node(
     producer_ids = ProducerIds(metadata, partitions.faults)
     runtime = ShardRuntime(partitions, timers, clock, slices)
     group_config = _group_config(config)
+    group_topics = GroupTopics(metadata.image, config.text("broker.rack"))
+    settings = GroupSettings(group_config, partial(own_settings, config, metadata.image))
+    assignors = server_assignors(config.list("group.consumer.assignors"))
     groups: Coordinators[GroupShard] = Coordinators(
         GROUP_TOPIC,
         runtime,
         metadata.image,
-        lambda tp: GroupShard(group_config, metadata.image.topic_id),
+        lambda tp: GroupShard(
+            group_config, metadata.image.topic_id, topics=group_topics, settings=settings, assignors=assignors
+        ),
         apply_to_group,
         create_topic=partial(topics.create_internal, GROUP_TOPIC),
-        effect=_no_effect,
+        effect=Assigning(metadata.image, partitions).start,
     )
     markers = Markers(partitions, groups)
     transaction_config = _transaction_config(config)
@@ -142,11 +150,8 @@ def _topics_deleted(
     groups.tell(lambda shard, now_ms: shard.topics_deleted())  # once: it looks at all offsets
 
 
-def _no_effect(runner: ShardRunner[GroupShard], effect: Effect) -> None:
-    raise AssertionError(f"a group shard has no effects, got {effect}")
-
-
 def _write_markers(markers: Markers, runner: ShardRunner[TransactionShard], effect: Effect) -> None:
+    assert isinstance(effect, WriteMarkers)
     results = markers.write(
         sorted(effect.partitions),
         producer_id=effect.producer_id,
@@ -176,7 +181,19 @@ def _group_config(config: BrokerConfig) -> GroupConfig:
         offset_metadata_max_bytes=config.int("offset.metadata.max.bytes"),
         offsets_retention_ms=config.int("offsets.retention.minutes") * 60_000,
         offsets_retention_check_interval_ms=config.int("offsets.retention.check.interval.ms"),
+        consumer_enabled="consumer" in config.list("group.coordinator.rebalance.protocols"),
+        consumer_session_timeout_ms=config.int("group.consumer.session.timeout.ms"),
+        consumer_heartbeat_interval_ms=config.int("group.consumer.heartbeat.interval.ms"),
+        consumer_assignment_interval_ms=config.int("group.consumer.assignment.interval.ms"),
+        consumer_max_size=config.int("group.consumer.max.size"),
+        regex_refresh_interval_ms=config.int("group.consumer.regex.refresh.interval.ms"),
+        upgrade=_policy(config) in ("upgrade", "bidirectional"),
+        downgrade=_policy(config) in ("downgrade", "bidirectional"),
     )
+
+
+def _policy(config: BrokerConfig) -> str:
+    return (config.text("group.consumer.migration.policy") or "").lower()
 
 
 def _transaction_config(config: BrokerConfig) -> TransactionConfig:

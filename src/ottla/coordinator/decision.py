@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
+from ottla.assign.server import GroupSpec, ServerAssignor
 from ottla.base.types import TopicPartition
 
 
@@ -79,8 +80,20 @@ class WriteMarkers(NamedTuple):
     transaction_version: int = 2
 
 
+class AssignPartitions(NamedTuple):
+    """Effect: compute a consumer group's target assignment beside the event loop, within a time limit.
+
+    The runtime reports with the group shard's `assigned`.
+    """
+
+    group_id: str
+    epoch: int
+    assignor: ServerAssignor
+    spec: GroupSpec
+
+
 Timer: TypeAlias = SetTimer | CancelTimer
-Effect: TypeAlias = WriteMarkers
+Effect: TypeAlias = WriteMarkers | AssignPartitions
 
 
 class Decision(NamedTuple):

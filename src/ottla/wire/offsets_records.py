@@ -130,6 +130,11 @@ def encode_group_metadata_key(group: str) -> bytes:
     return _prefixed(GROUP_METADATA_KEY) + encode(GroupMetadataKey(group), 0)
 
 
+def record_type(key: Buffer) -> int:
+    """The type of a record: the version of its key. Raises CorruptDataError when the bytes are not a key."""
+    return _version(key)
+
+
 def decode_key(key: Buffer) -> Key | None:
     """What a record is about, or None for a record type that this version does not know.
 

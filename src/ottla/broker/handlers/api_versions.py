@@ -24,7 +24,7 @@ _KEYS = tuple(
     ApiVersion(int(entry.key), _TOLD_FROM.get(entry.key, entry.min_version), entry.max_version)
     for entry in TABLE.values()
 )
-_FEATURES = (("metadata.version", 7, 25), ("transaction.version", 0, 2))
+_FEATURES = (("group.version", 0, 1), ("metadata.version", 7, 25), ("transaction.version", 0, 2))
 _RESPONSE = ApiVersionsResponse(
     api_keys=tuple(sorted(_KEYS)),
     supported_features=tuple(SupportedFeatureKey(name, low, high) for name, low, high in _FEATURES),

@@ -92,6 +92,8 @@ TABLE: Final[dict[int, Entry]] = {
         _api(_K.DELETE_GROUPS, "Delete empty groups."),
         _api(_K.INCREMENTAL_ALTER_CONFIGS, "Change a topic's settings (KIP-339)."),
         _api(_K.OFFSET_DELETE, "Delete a group's offsets."),
+        _api(_K.CONSUMER_GROUP_HEARTBEAT, "A member of a consumer group joins, stays or leaves (KIP-848)."),
+        _api(_K.CONSUMER_GROUP_DESCRIBE, "Consumer groups with epochs, members and assignments (KIP-848)."),
         _api(_K.DESCRIBE_CLUSTER, "Cluster id, controller, brokers."),
         _api(_K.DESCRIBE_PRODUCERS, "A partition's active producers (KIP-664)."),
         _api(_K.DESCRIBE_TRANSACTIONS, "State of transactional ids (KIP-664)."),

@@ -14,7 +14,7 @@ from ottla.broker.metadata.records import (
 from ottla.wire.producer_ids_record import ProducerIdsRecord
 
 #: ConfigResource.Type of Kafka's clients.
-TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
 
 
 @dataclass(slots=True)
@@ -46,6 +46,9 @@ class MetadataImage:
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_id: dict[bytes, TopicImage] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        #: How many records were applied; the same after a restart. In which version a topic was last made.
+        self.version = 0
+        self.created_version = 0
 
     def topic_id(self, name: str) -> bytes | None:
         """The id of the topic that has this name now, or None."""
@@ -58,12 +61,14 @@ class MetadataImage:
 
     def apply(self, record: MetadataRecord) -> None:
         """Take in one record of the log, in operation and at recovery alike."""
+        self.version += 1
         match record:
             case TopicRecord(name, topic_id):
                 require(name not in self.topics, f"topic {name} exists already")
                 topic = TopicImage(name, topic_id)
                 self.topics[name] = topic
                 self.topics_by_id[topic_id] = topic
+                self.created_version = self.version
             case PartitionRecord():
                 self._apply_partition(record)
             case ConfigRecord(resource_type, resource_name, name, value):

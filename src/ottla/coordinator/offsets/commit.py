@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ottla.coordinator.decision import LogRecord
-from ottla.coordinator.group.classic.state import Group, GroupState
+from ottla.coordinator.offsets.groups import Commit, GroupOfOffsets
 from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
@@ -29,31 +29,33 @@ from ottla.wire.offsets_records import OffsetCommitValue, encode_offset_commit_k
 _LATEST_MS: Final = 2**63 - 1
 
 
-def check_commit(group: Group | None, request: OffsetCommitRequest, *, report_missing: bool) -> ErrorCode:
+def check_commit(group: GroupOfOffsets | None, request: OffsetCommitRequest, *, report_missing: bool) -> ErrorCode:
     """NONE, or why the whole commit is refused.
 
     A commit without a generation (-1) comes from a consumer that assigns its partitions by hand, or from an
     administrator. It is accepted while the group has no members, and makes the group if it does not exist.
-    `report_missing`: the client understands GROUP_ID_NOT_FOUND (v9+).
+    `report_missing`: the client understands GROUP_ID_NOT_FOUND and member epochs (v9+).
     """
-    generation = request.generation_id_or_member_epoch
+    epoch = request.generation_id_or_member_epoch
     if group is None:
-        if generation < 0:
+        if epoch < 0:
             return ErrorCode.NONE
         return ErrorCode.GROUP_ID_NOT_FOUND if report_missing else ErrorCode.ILLEGAL_GENERATION
-    if generation < 0 and group.state is GroupState.EMPTY:
-        return ErrorCode.NONE
-    if generation < 0 and request.member_id == "" and request.group_instance_id is None:
-        # The sender is no member, and the group has members: only they may commit.
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    error = _check_member(group, request.member_id, request.group_instance_id, generation)
-    if error is ErrorCode.NONE and group.state is GroupState.COMPLETING_REBALANCE:
-        # The member is in the new generation but has no assignment yet, so it cannot own these partitions.
-        return ErrorCode.REBALANCE_IN_PROGRESS
-    return error
+    partitions = tuple((topic.topic_id, each.partition_index) for topic in request.topics for each in topic.partitions)
+    return group.check_commit(
+        Commit(
+            request.member_id,
+            request.group_instance_id,
+            epoch,
+            partitions,
+            knows_member_epochs=report_missing,
+        )
+    )
 
 
-def check_transactional_commit(group: Group | None, request: TxnOffsetCommitRequest) -> ErrorCode:
+def check_transactional_commit(
+    group: GroupOfOffsets | None, request: TxnOffsetCommitRequest, topic_id: Callable[[str], bytes | None]
+) -> ErrorCode:
     """NONE, or why the whole commit is refused (KIP-447: a member fenced by a rebalance cannot commit).
 
     Producers older than KIP-447 name no member and no generation; only their epoch can fence them. The group's state
@@ -61,18 +63,19 @@ def check_transactional_commit(group: Group | None, request: TxnOffsetCommitRequ
     """
     if group is None:
         return ErrorCode.NONE if request.generation_id < 0 else ErrorCode.ILLEGAL_GENERATION
-    if request.generation_id < 0 and group.state is GroupState.EMPTY:
-        return ErrorCode.NONE
-    if request.generation_id < 0 and request.member_id == "" and request.group_instance_id is None:
-        return ErrorCode.NONE
-    return _check_member(group, request.member_id, request.group_instance_id, request.generation_id)
-
-
-def _check_member(group: Group, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
-    error = group.check_member(member_id, group_instance_id)
-    if error is ErrorCode.NONE and generation != group.generation:
-        return ErrorCode.ILLEGAL_GENERATION
-    return error
+    ids = {topic.name: topic_id(topic.name) or NULL_UUID for topic in request.topics}
+    partitions = tuple((ids[topic.name], each.partition_index) for topic in request.topics for each in topic.partitions)
+    error = group.check_commit(
+        Commit(
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id,
+            partitions,
+            transactional=True,
+        )
+    )
+    # A producer knows no member epochs.
+    return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
 
 
 def commit_records(

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
 from ottla.coordinator.decision import LogRecord
-from ottla.coordinator.group.classic.state import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from ottla.coordinator.offsets.commit import offset_tombstone
+from ottla.coordinator.offsets.groups import GroupOfOffsets
 from ottla.coordinator.offsets.store import OffsetStore
 from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
@@ -29,10 +29,10 @@ class Expired(NamedTuple):
     nothing_left: bool
 
 
-def expired(group: Group, store: OffsetStore, now_ms: int, retention_ms: int) -> Expired:
+def expired(group: GroupOfOffsets, store: OffsetStore, now_ms: int, retention_ms: int) -> Expired:
     """O2: the offsets of a group whose retention is over."""
     offsets = store.of_group(group.group_id)
-    since = _retention_starts(group)
+    since = group.retention_starts()
     if since is None:
         return Expired((), False)
     gone = tuple(
@@ -43,22 +43,6 @@ def expired(group: Group, store: OffsetStore, now_ms: int, retention_ms: int) ->
         and _has_expired(committed.value, since(committed.value), now_ms, retention_ms)
     )
     return Expired(gone, len(gone) == len(offsets) and not store.has_pending(group.group_id))
-
-
-def _retention_starts(group: Group) -> Callable[[OffsetCommitValue], int] | None:
-    """The time from which a group's offsets are retained; None while they do not expire.
-
-    In a group with members only offsets of topics that no member subscribes to expire, counted from their commit.
-    """
-    if group.protocol_type is None:
-        return lambda value: value.commit_timestamp_ms
-    if group.state is GroupState.EMPTY:
-        emptied_ms = group.state_timestamp_ms
-        return lambda value: value.commit_timestamp_ms if emptied_ms is None else emptied_ms
-    known = group.protocol_type == CONSUMER_PROTOCOL_TYPE and group.subscribed_topics is not None
-    if known and group.state is GroupState.STABLE:
-        return lambda value: value.commit_timestamp_ms
-    return None
 
 
 def _has_expired(value: OffsetCommitValue, since_ms: int, now_ms: int, retention_ms: int) -> bool:
@@ -97,17 +81,13 @@ def are_different(topic_id: bytes, other_id: bytes) -> bool:
     return NULL_UUID not in (topic_id, other_id) and topic_id != other_id
 
 
-def check_delete(group: Group | None) -> ErrorCode:
+def check_delete(group: GroupOfOffsets | None) -> ErrorCode:
     """NONE, or why offsets of this group may not be deleted (OffsetDelete, KIP-496)."""
-    if group is None:
-        return ErrorCode.GROUP_ID_NOT_FOUND
-    if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
-        return ErrorCode.NON_EMPTY_GROUP
-    return ErrorCode.NONE
+    return ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_offset_delete()
 
 
 def delete_records(
-    group: Group, store: OffsetStore, request: OffsetDeleteRequest
+    group: GroupOfOffsets, store: OffsetStore, request: OffsetDeleteRequest
 ) -> tuple[list[LogRecord], OffsetDeleteResponse]:
     """Tombstones for the named partitions, and the answer. Topics that members subscribe to keep their offsets."""
     records: list[LogRecord] = []

@@ -99,6 +99,11 @@ def _one(
     )
 
 
+def refuse(request: OffsetFetchRequestGroup, error: ErrorCode) -> OffsetFetchResponseGroup:
+    """The whole group is refused."""
+    return OffsetFetchResponseGroup(group_id=request.group_id, error_code=error)
+
+
 def _without(partition: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
     return OffsetFetchResponsePartitions(partition_index=partition, committed_offset=INVALID_OFFSET, error_code=error)
 

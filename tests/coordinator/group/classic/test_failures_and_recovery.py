@@ -82,8 +82,8 @@ def test_a_compacted_log_loads_the_same() -> None:
 
 def test_records_of_later_kinds_are_passed_over() -> None:
     rig = Rig()
-    consumer_group_metadata = LogRecord(b"\x00\x03\x00\x01g", b"\x00\x00\x00\x00\x00\x01\x00")
-    rig.shard.apply(consumer_group_metadata, rig.now_ms)
+    share_group_metadata = LogRecord(b"\x00\x0b\x00\x01g", b"\x00\x00\x00\x00\x00\x01\x00")
+    rig.shard.apply(share_group_metadata, rig.now_ms)
     assert rig.shard.list_groups() == ()
 
 

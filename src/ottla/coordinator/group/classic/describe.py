@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from ottla.coordinator.group.classic.state import Group, GroupState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
-from ottla.wire.messages.list_groups import ListedGroup
 
-#: KIP-848's name for groups of this kind.
-CLASSIC: Final = "classic"
 #: What a group that does not exist is said to be.
 _DEAD: Final = "Dead"
 
@@ -38,26 +34,16 @@ def describe(group: Group) -> DescribedGroup:
     )
 
 
-def describe_missing(group_id: str, *, report_missing: bool) -> DescribedGroup:
-    """A group that does not exist: an error for clients that understand it (v6+, KIP-1043), else a dead group."""
+def describe_missing(group_id: str, *, exists: bool, report_missing: bool) -> DescribedGroup:
+    """A group that does not exist, or is of another kind: an error for clients that understand it, else a dead group.
+
+    Those are clients of version 6 and later (KIP-1043).
+    """
     if not report_missing:
         return DescribedGroup(group_id=group_id, group_state=_DEAD)
     return DescribedGroup(
         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-        error_message=f"Group {group_id} not found.",
+        error_message=f"Group {group_id} is not a classic group." if exists else f"Group {group_id} not found.",
         group_id=group_id,
         group_state=_DEAD,
-    )
-
-
-def listed(groups: Iterable[Group], states: Iterable[str], types: Iterable[str]) -> tuple[ListedGroup, ...]:
-    """The groups in one of `states` and of one of `types`, in upper or lower case. An empty filter accepts all."""
-    wanted_states = {state.lower() for state in states}
-    wanted_types = {kind.lower() for kind in types}
-    if wanted_types and CLASSIC.lower() not in wanted_types:
-        return ()
-    return tuple(
-        ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
-        for group in groups
-        if not wanted_states or group.state.value.lower() in wanted_states
     )

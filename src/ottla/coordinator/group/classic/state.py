@@ -15,15 +15,17 @@ records are in the log.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from ottla.base.require import require
 from ottla.coordinator.group.classic.members import Members
+from ottla.coordinator.offsets.groups import Commit
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequestProtocol
+from ottla.wire.offsets_records import OffsetCommitValue
 
 
 class GroupState(Enum):
@@ -62,6 +64,9 @@ class InitialDelay(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Group:
     """A classic group. Nobody changes `members` in place but a `Draft`, which has a copy of its own."""
+
+    #: KIP-848's name for groups of this kind.
+    kind: ClassVar[str] = "classic"
 
     group_id: str
     state: GroupState = GroupState.EMPTY
@@ -125,6 +130,68 @@ class Group:
         if self.subscribed_topics is None:
             return self.protocol_type == CONSUMER_PROTOCOL_TYPE
         return topic in self.subscribed_topics
+
+    # -- what offsets ask
+
+    @property
+    def state_name(self) -> str:
+        """The state, as ListGroups says it."""
+        return self.state.value
+
+    @property
+    def listed_protocol_type(self) -> str:
+        """The protocol type, as ListGroups says it."""
+        return self.protocol_type or ""
+
+    def check_commit(self, commit: Commit) -> ErrorCode:
+        """NONE, or why this commit is refused (KIP-447 for those of transactions)."""
+        if commit.epoch < 0 and self.state is GroupState.EMPTY:
+            return ErrorCode.NONE
+        if commit.is_anonymous:
+            # The sender is no member, and the group has members: only they may commit, but for older producers.
+            return ErrorCode.NONE if commit.transactional else ErrorCode.UNKNOWN_MEMBER_ID
+        error = self.check_member(commit.member_id, commit.group_instance_id)
+        if error is ErrorCode.NONE and commit.epoch != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        if error is ErrorCode.NONE and not commit.transactional and self.state is GroupState.COMPLETING_REBALANCE:
+            # The member is in the new generation but has no assignment yet, so it cannot own these partitions.
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return error
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """NONE: offsets of a classic group may be read by everybody."""
+        return ErrorCode.NONE
+
+    def check_offset_delete(self) -> ErrorCode:
+        """NONE, or why offsets of this group may not be deleted."""
+        if self.state is not GroupState.EMPTY and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return ErrorCode.NON_EMPTY_GROUP
+        return ErrorCode.NONE
+
+    def retention_starts(self) -> Callable[[OffsetCommitValue], int] | None:
+        """The time from which an offset is retained; None while the group's offsets do not expire.
+
+        In a group with members only offsets of topics that no member subscribes to expire, counted from their commit.
+        """
+        if self.protocol_type is None:
+            return lambda value: value.commit_timestamp_ms
+        if self.state is GroupState.EMPTY:
+            emptied_ms = self.state_timestamp_ms
+            return lambda value: value.commit_timestamp_ms if emptied_ms is None else emptied_ms
+        known = self.protocol_type == CONSUMER_PROTOCOL_TYPE and self.subscribed_topics is not None
+        if known and self.state is GroupState.STABLE:
+            return lambda value: value.commit_timestamp_ms
+        return None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group has no members and may be deleted."""
+        return self.state is GroupState.EMPTY
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether nobody would miss the group when its offsets are gone."""
+        return self.state is GroupState.EMPTY and not self.pending_members
 
     # -- the group after a change
 

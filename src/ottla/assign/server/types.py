@@ -1,0 +1,114 @@
+"""What an assignor of the server side gets, and what it answers (KIP-848). To write your own: `docs/assignors.md`.
+
+In the consumer protocol the group coordinator divides the partitions, not a member. Whenever the group changes it asks
+the group's assignor for a *target assignment*: which member shall have which partitions in the end. The coordinator
+then moves partitions one by one, so that no two members ever have the same partition. An assignor need not care about
+that. It sees one picture of the group (`GroupSpec`) and answers with partitions for members.
+
+Everything has an order, and a built-in assignor's answer depends on nothing else than on its input in this order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+from ottla.base.errors import OttlaError
+
+#: What one member has or gets: partition numbers by topic id (16 bytes).
+Partitions: TypeAlias = Mapping[bytes, Sequence[int]]
+
+
+class AssignorError(OttlaError):
+    """An assignor cannot divide these partitions; the message says why."""
+
+
+class SubscriptionType(Enum):
+    """Whether all members subscribe to the same topics."""
+
+    HOMOGENEOUS = "homogeneous"
+    HETEROGENEOUS = "heterogeneous"
+
+
+class MemberSpec(NamedTuple):
+    """One member: who it is, the ids of the topics it subscribes to, and its part of the target before."""
+
+    topic_ids: Sequence[bytes]
+    assigned: Partitions
+    instance_id: str | None = None
+    rack_id: str | None = None
+
+
+class TopicSpec(NamedTuple):
+    """One topic that members subscribe to. `racks`: for each partition the racks of its replicas, as far as known."""
+
+    name: str
+    partitions: int
+    racks: Sequence[Sequence[str]] = ()
+
+
+class GroupSpec(NamedTuple):
+    """The group as the coordinator sees it: members by id, and by topic id every topic that one of them names.
+
+    `lags`: how many records lie between the group's committed offset and the end of a partition, by topic id and
+    partition; a partition that is not there has no committed offset. Only assignors that ask for it get it
+    (`wants_lags`); Apache Kafka has nothing like it.
+    """
+
+    members: Mapping[str, MemberSpec]
+    topics: Mapping[bytes, TopicSpec]
+    subscription_type: SubscriptionType
+    lags: Mapping[bytes, Mapping[int, int]] = {}
+
+    def assigned(self) -> dict[bytes, set[int]]:
+        """All partitions that the target before gives to a member."""
+        found: dict[bytes, set[int]] = {}
+        for member in self.members.values():
+            for topic_id, partitions in member.assigned.items():
+                found.setdefault(topic_id, set()).update(partitions)
+        return found
+
+
+@runtime_checkable
+class ServerAssignor(Protocol):
+    """An assignor of the server's side. One instance serves all groups of a broker and keeps nothing between calls."""
+
+    @property
+    def name(self) -> str:
+        """The name that consumers may ask for (`group.remote.assignor`)."""
+        ...
+
+    def assign(self, group: GroupSpec) -> Mapping[str, Partitions]:
+        """Divide the partitions: for each member id what it gets. A member that is missing gets nothing.
+
+        Called in a thread of its own, so it may take its time up to the broker's limit, and must not touch anything
+        else. What it raises, a partition twice or one that is not there leaves the group with the target before.
+        """
+        ...
+
+
+def check(group: GroupSpec, target: Mapping[str, Partitions]) -> None:
+    """AssignorError when `target` has a member, topic or partition that is not there, or a partition twice."""
+    taken: dict[tuple[bytes, int], str] = {}
+    for member_id, partitions in target.items():
+        member = group.members.get(member_id)
+        if member is None:
+            raise AssignorError(f"partitions for {member_id!r}, which is no member of the group")
+        for topic_id, numbers in partitions.items():
+            topic = group.topics.get(topic_id)
+            if topic is None or topic_id not in member.topic_ids:
+                named = topic_id.hex() if topic is None else topic.name
+                raise AssignorError(f"partitions of topic {named} for {member_id!r}, which does not subscribe to it")
+            _check_numbers(topic, topic_id, numbers, member_id, taken)
+
+
+def _check_numbers(
+    topic: TopicSpec, topic_id: bytes, numbers: Iterable[int], member_id: str, taken: dict[tuple[bytes, int], str]
+) -> None:
+    for number in numbers:
+        if not 0 <= number < topic.partitions:
+            raise AssignorError(f"partition {topic.name}-{number}: the topic has {topic.partitions}")
+        other = taken.setdefault((topic_id, number), member_id)
+        if other != member_id:
+            raise AssignorError(f"partition {topic.name}-{number} for both {other!r} and {member_id!r}")

@@ -1,0 +1,126 @@
+"""Assignors of the server's side: finding those that are configured, and running them beside the event loop.
+
+An assignor that a user wrote may be slow, or hang. So it runs in a thread with a time limit, and groups go on with the
+target that they have. Python cannot end a thread: one that hangs keeps its place until it returns, and when all places
+are taken nothing more is computed, which the log says each time.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from typing import Final
+
+from ottla.assign.server import BUILT_IN, AssignorError, GroupSpec, Partitions, ServerAssignor, check
+from ottla.base.errors import ConfigError
+from ottla.base.limits import MAX_ASSIGNOR_THREADS, MAX_ASSIGNOR_TIME_S
+from ottla.broker.metadata.image import MetadataImage
+from ottla.broker.runtime.partitions import Partitions as LogPartitions
+from ottla.broker.runtime.shard import ShardRunner
+from ottla.coordinator.decision import AssignPartitions, Effect
+from ottla.coordinator.group.shard import GroupShard
+
+_log = logging.getLogger(__name__)
+
+_KEY: Final = "group.consumer.assignors"
+#: Apache Kafka's classes, which its `server.properties` may name.
+_JAVA: Final[Mapping[str, str]] = {
+    "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
+    "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
+}
+
+
+def server_assignors(names: Iterable[str]) -> dict[str, ServerAssignor]:
+    """The configured assignors by their own names, in order: `uniform`, `range`, or `module:Class` in Python.
+
+    Raises ConfigError that says which one cannot be used and why.
+    """
+    found: dict[str, ServerAssignor] = {}
+    for name in names:
+        known = BUILT_IN.get(_JAVA.get(name, name))
+        assignor = known() if known is not None else _load(name)
+        if assignor.name in found:
+            raise ConfigError(f"{_KEY}: two assignors have the name {assignor.name!r}")
+        found[assignor.name] = assignor
+    return found
+
+
+def _load(name: str) -> ServerAssignor:
+    module, colon, attribute = name.partition(":")
+    if not colon or not module or not attribute:
+        raise ConfigError(
+            f"{_KEY}: no assignor {name!r}; there are {', '.join(BUILT_IN)}, and module:Class for one in Python"
+        )
+    try:
+        made = getattr(import_module(module), attribute)()
+    except Exception as fault:
+        raise ConfigError(f"{_KEY}: {name} cannot be used: {type(fault).__name__}: {fault}") from fault
+    if not isinstance(made, ServerAssignor) or not isinstance(made.name, str) or not made.name:
+        raise ConfigError(f"{_KEY}: {name} is no assignor: it needs a name and a method assign(group)")
+    return made
+
+
+class Assigning:
+    """Carries out `AssignPartitions`."""
+
+    def __init__(self, image: MetadataImage, partitions: LogPartitions) -> None:
+        self._image = image
+        self._partitions = partitions
+        self._threads: ThreadPoolExecutor | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, runner: ShardRunner[GroupShard], effect: Effect) -> None:
+        """Compute the assignment; the shard is told when it is done, or why it is not."""
+        assert isinstance(effect, AssignPartitions)
+        if getattr(effect.assignor, "wants_lags", False):
+            effect = effect._replace(spec=effect.spec._replace(lags=self._lags(runner.shard, effect)))
+        task = asyncio.get_running_loop().create_task(self._run(runner, effect), name=f"assign {effect.group_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run(self, runner: ShardRunner[GroupShard], job: AssignPartitions) -> None:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(MAX_ASSIGNOR_THREADS, thread_name_prefix="assignor")
+        computed: Mapping[str, Partitions] | None = None
+        try:
+            work = asyncio.get_running_loop().run_in_executor(self._threads, _compute, job.assignor, job.spec)
+            computed = await asyncio.wait_for(asyncio.shield(work), MAX_ASSIGNOR_TIME_S)
+        except TimeoutError:
+            self._tell(job, f"it took more than {MAX_ASSIGNOR_TIME_S} s")
+        except AssignorError as fault:
+            self._tell(job, str(fault))
+        except Exception as fault:  # noqa: BLE001 - logged; it is the user's code
+            self._tell(job, f"{type(fault).__name__}: {fault}", fault)
+        runner.tell(lambda now_ms: runner.shard.assigned(job, computed, now_ms))
+
+    def _tell(self, job: AssignPartitions, problem: str, fault: BaseException | None = None) -> None:
+        _log.error(
+            "group %s keeps the target assignment that it has: assignor %s failed for epoch %d: %s",
+            job.group_id,
+            job.assignor.name,
+            job.epoch,
+            problem,
+            exc_info=fault,
+        )
+
+    def _lags(self, shard: GroupShard, job: AssignPartitions) -> dict[bytes, dict[int, int]]:
+        """How far the group is behind in each partition that it has committed an offset for."""
+        lags: dict[bytes, dict[int, int]] = {}
+        for topic, offsets in shard.committed(job.group_id).items():
+            topic_id = self._image.topic_id(topic)
+            for number, offset in offsets.items():
+                partition = self._partitions.find(topic, number)
+                if topic_id is not None and partition is not None:
+                    lags.setdefault(topic_id, {})[number] = max(partition.log.end_offset - offset, 0)
+        return lags
+
+
+def _compute(assignor: ServerAssignor, spec: GroupSpec) -> Mapping[str, Partitions]:
+    """In a thread: ask the assignor, and check what it answers."""
+    computed = {
+        member_id: {topic_id: tuple(numbers) for topic_id, numbers in partitions.items()}
+        for member_id, partitions in assignor.assign(spec).items()
+    }
+    check(spec, computed)
+    return computed

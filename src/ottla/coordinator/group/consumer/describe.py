@@ -1,0 +1,67 @@
+"""What ConsumerGroupDescribe (v0–1, KIP-848) says about a consumer group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.consumer.member import NO_TARGET, Member
+from ottla.coordinator.group.consumer.room import Draft
+from ottla.coordinator.group.consumer.target import preferred_assignor
+from ottla.coordinator.group.consumer.topics import Topics
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.consumer_group_describe import Assignment, DescribedGroup, TopicPartitions
+from ottla.wire.messages.consumer_group_describe import Member as DescribedMember
+
+_CLASSIC, _CONSUMER = 0, 1
+
+
+def describe(draft: Draft) -> DescribedGroup:
+    """A group as it is now."""
+    group, topics = draft.group, draft.room.topics
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=preferred_assignor(draft),
+        members=tuple(_member(group, each, topics) for each in group.members.values()),
+    )
+
+
+def describe_missing(group_id: str, *, exists: bool) -> DescribedGroup:
+    """A group that is not there, or is of another kind."""
+    message = f"Group {group_id} is not a consumer group." if exists else f"Group {group_id} not found."
+    return DescribedGroup(error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message, group_id=group_id)
+
+
+def _member(group: ConsumerGroup, member: Member, topics: Topics) -> DescribedMember:
+    has: dict[bytes, list[int]] = {}
+    for part in (member.assigned, member.revoking):  # until it has given them up, the member still answers for these
+        for topic_id, numbers in part.items():
+            has.setdefault(topic_id, []).extend(numbers)
+    return DescribedMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=tuple(sorted(member.topic_names)),
+        subscribed_topic_regex=member.topic_regex,
+        assignment=_assignment(has, topics),
+        target_assignment=_assignment(group.target.get(member.member_id, NO_TARGET), topics),
+        member_type=_CLASSIC if member.is_classic else _CONSUMER,
+    )
+
+
+def _assignment(partitions: Mapping[bytes, Iterable[int]], topics: Topics) -> Assignment:
+    """Partitions of topics that are there; those that were deleted are not told."""
+    found = ((topics.find_id(topic_id), numbers) for topic_id, numbers in partitions.items())
+    return Assignment(
+        tuple(
+            TopicPartitions(topic.topic_id, topic.name, tuple(sorted(numbers)))
+            for topic, numbers in found
+            if topic is not None
+        )
+    )

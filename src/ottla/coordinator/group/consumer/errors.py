@@ -1,0 +1,14 @@
+"""How a handler of a consumer group refuses a request."""
+
+from __future__ import annotations
+
+from ottla.wire.errors import ErrorCode
+
+
+class RefusedError(Exception):
+    """The request is answered with this error and message; nothing has changed. It never leaves the coordinator."""
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message

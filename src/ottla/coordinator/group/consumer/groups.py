@@ -1,0 +1,223 @@
+"""The consumer groups of a shard: their requests, timers and records (KIP-848).
+
+Only records change a group. A handler reads it, and leaves records in a `Draft` that say what will be; `apply` takes
+them over when they are in the log, in operation and at recovery alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ottla.assign.server import Partitions
+from ottla.coordinator.decision import NOTHING, AssignPartitions, Decision, LogRecord, Reply, SetTimer, Timer
+from ottla.coordinator.group.consumer import describe, leave
+from ottla.coordinator.group.consumer.errors import RefusedError
+from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.consumer.heartbeat import Heartbeat, check_request, heartbeat
+from ottla.coordinator.group.consumer.records import apply, group_tombstones, is_group_tombstone
+from ottla.coordinator.group.consumer.regexes import Resolution, take_over
+from ottla.coordinator.group.consumer.room import (
+    CLASSIC_JOIN,
+    CLASSIC_SYNC,
+    REGEX,
+    REVOKE,
+    SESSION,
+    Draft,
+    Failure,
+    Room,
+)
+from ottla.coordinator.group.consumer.states import JOIN_EPOCH, MemberState
+from ottla.coordinator.group.consumer.target import target_records
+from ottla.coordinator.group.context import RequestContext
+from ottla.coordinator.group.kinds import AnyGroup, Appending, Groups, answer
+from ottla.wire.consumer_group_records import RECORD_TYPES, decode_key, decode_value
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.consumer_group_describe import DescribedGroup
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+
+#: The records that make room for a consumer group where another group is; RefusedError when they cannot.
+MakeRoom = Callable[[AnyGroup, Draft], None]
+
+
+class ConsumerGroups:
+    """See the module."""
+
+    record_types: Final = RECORD_TYPES
+    timers: Final = frozenset({SESSION, REVOKE, REGEX, CLASSIC_JOIN, CLASSIC_SYNC})
+
+    def __init__(self, room: Room, groups: Groups, appending: Appending, make_room: MakeRoom) -> None:
+        self.room = room
+        self._groups = groups
+        self._appending = appending
+        self._make_room = make_room
+        #: Regular expressions that are being resolved, by group.
+        self._resolving: dict[str, Resolution] = {}
+
+    def find(self, group_id: str) -> ConsumerGroup | None:
+        """The consumer group with this id."""
+        group = self._groups.get(group_id)
+        return group if isinstance(group, ConsumerGroup) else None
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """ConsumerGroupDescribe for one group."""
+        group = self.find(group_id)
+        if group is None:
+            return describe.describe_missing(group_id, exists=group_id in self._groups)
+        return describe.describe(Draft(self.room, group, 0))
+
+    # -- requests
+
+    def heartbeat(
+        self,
+        token: int,
+        request: ConsumerGroupHeartbeatRequest,
+        context: RequestContext,
+        now_ms: int,
+        *,
+        unique_id: str,
+        member_id_required: bool,
+    ) -> Decision:
+        """ConsumerGroupHeartbeat. `unique_id` is the id of a member that comes without one, which version 0 may."""
+        try:
+            check_request(request, self.room.assignors, member_id_required=member_id_required)
+            draft = self._draft(request, now_ms)
+            if request.member_epoch < JOIN_EPOCH:
+                response = leave.leave(draft, request)
+            else:
+                response = heartbeat(draft, Heartbeat(request, context, request.member_id or unique_id))
+        except RefusedError as refused:
+            return answer(token, heartbeat_error(refused.error, refused.message))
+        return self.decide(draft, token, response, lambda error: heartbeat_error(error, None))
+
+    def _draft(self, request: ConsumerGroupHeartbeatRequest, now_ms: int) -> Draft:
+        """The work on the request's group; a member that joins makes one."""
+        group_id, group = request.group_id, self._groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return Draft(self.room, group, now_ms)
+        if group is not None and request.member_epoch == JOIN_EPOCH:
+            draft = Draft(self.room, ConsumerGroup(group_id), now_ms)
+            self._make_room(group, draft)
+            return draft
+        if group is not None:
+            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        if request.member_epoch < JOIN_EPOCH:
+            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        if request.member_epoch != JOIN_EPOCH:
+            raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+        return Draft(self.room, ConsumerGroup(group_id), now_ms)
+
+    def assigned(self, job: AssignPartitions, computed: Mapping[str, Partitions] | None, now_ms: int) -> Decision:
+        """An assignor has done its work (`AssignPartitions`), and the result is checked. None: it failed.
+
+        A group whose assignor failed goes on with the target that it has.
+        """
+        group, soft = self.find(job.group_id), self.room.soft(job.group_id)
+        soft.assigning = None
+        if group is None or group.target_epoch >= job.epoch:
+            return NOTHING
+        if computed is None:
+            soft.failed = Failure(job.epoch, now_ms + self.room.config.assignor_retry_ms)
+            return NOTHING
+        present = [member_id for member_id in job.spec.members if member_id in group.members]
+        records = target_records(group, present, computed, job.epoch, now_ms)
+        return self._appending.prepare(Decision(tuple(records)), None, lambda _: NOTHING)
+
+    # -- what the shard asks of every kind
+
+    def apply(self, record: LogRecord, target: AnyGroup | None) -> None:
+        """A record of a consumer group is in the log."""
+        key = decode_key(record.key)
+        value = None if record.value is None else decode_value(key, record.value)
+        group = self.find(key.group_id)
+        if group is None:
+            if record.value is None:
+                return  # of a group that is gone already
+            group = self._groups[key.group_id] = ConsumerGroup(key.group_id)
+        apply(group, key, value, has_value=record.value is not None)
+        if record.value is None and is_group_tombstone(key, value):
+            del self._groups[key.group_id]
+            self.room.forget(key.group_id)
+
+    def timer(self, key: tuple[str, ...], now_ms: int) -> Decision:
+        """One of the timers of `timers` has fired."""
+        kind, group_id = key[:2]
+        if kind == REGEX:
+            return self._resolve(key, now_ms)
+        group = self.find(group_id)
+        member = None if group is None else group.members.get(key[2])
+        if group is None or member is None:
+            return NOTHING
+        if kind == REVOKE and (member.state is not MemberState.UNREVOKED_PARTITIONS or member.member_epoch < 0):
+            return NOTHING  # it has given them up, or is gone for a while
+        draft = Draft(self.room, group, now_ms)
+        leave.fence(draft, (member,))
+        return self._decide_alone(draft, key)
+
+    def _resolve(self, key: tuple[str, ...], now_ms: int) -> Decision:
+        group = self.find(key[1])
+        soft = self.room.soft(key[1])
+        if group is None:
+            self._resolving.pop(key[1], None)
+            soft.resolving = False
+            return NOTHING
+        resolution = self._resolving.get(key[1])
+        if resolution is None:
+            resolution = self._resolving[key[1]] = Resolution(group, self.room.topics, now_ms)
+        if not resolution.go_on():
+            return Decision(timers=(SetTimer(key, 0),))
+        del self._resolving[key[1]]
+        soft.resolving = False
+        draft = Draft(self.room, group, now_ms)
+        take_over(draft, resolution)
+        return self._decide_alone(draft, key)
+
+    def loaded(self, now_ms: int) -> list[Timer]:
+        """Sessions count from now on, and the time to give up partitions does."""
+        timers: list[Timer] = []
+        for group in [each for each in self._groups.values() if isinstance(each, ConsumerGroup)]:
+            draft = Draft(self.room, group, now_ms)
+            for member in group.members.values():
+                draft.expect_heartbeat(member.member_id)
+                if member.state is MemberState.UNREVOKED_PARTITIONS:
+                    draft.start(REVOKE, member.member_id, member.rebalance_timeout_ms)
+            timers += draft.timers
+        return timers
+
+    def unloaded(self) -> list[Reply]:
+        """Nobody waits in a consumer group."""
+        return []
+
+    def tombstones(self, group: AnyGroup) -> list[LogRecord]:
+        """The records that delete the group."""
+        return group_tombstones(group) if isinstance(group, ConsumerGroup) else []
+
+    # -- from draft to decision
+
+    def decide(self, draft: Draft, token: int, response: object, refusal: Callable[[ErrorCode], object]) -> Decision:
+        """The draft as a decision that answers `response`, or `refusal` of the error when the append fails."""
+        decision = Decision(
+            tuple(draft.records), (Reply(token, response),), tuple(draft.timers), effects=tuple(draft.effects)
+        )
+
+        def failure(error: ErrorCode) -> Decision:
+            soft = self.room.soft(draft.group.group_id)
+            soft.assigning = soft.assigning if not draft.effects else None
+            soft.resolving = False if (REGEX, draft.group.group_id) in {t.key for t in draft.timers} else soft.resolving
+            return answer(token, refusal(error))
+
+        return self._appending.prepare(decision, None, failure)
+
+    def _decide_alone(self, draft: Draft, key: tuple[str, ...]) -> Decision:
+        """The draft of a timer, which is tried again when the append fails."""
+        retry = Decision(timers=(SetTimer(key, self.room.config.append_retry_ms),))
+        return self._appending.prepare(
+            Decision(tuple(draft.records), timers=tuple(draft.timers)), None, lambda _: retry
+        )
+
+
+def heartbeat_error(error: ErrorCode, message: str | None) -> ConsumerGroupHeartbeatResponse:
+    """A refusal of ConsumerGroupHeartbeat. As in Kafka, what went wrong inside the broker is not told."""
+    if error is ErrorCode.UNKNOWN_SERVER_ERROR:
+        message = None
+    return ConsumerGroupHeartbeatResponse(error_code=error, error_message=message)

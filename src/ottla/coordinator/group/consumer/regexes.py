@@ -1,0 +1,147 @@
+"""Regular expressions that members subscribe to: which topics they match, and when that is looked up again.
+
+RE2 matches them (ADR 0011). They are resolved beside the heartbeats, all of a group together, so that one change of the
+topics raises the group's epoch once. The result is a record for each, so that the next coordinator knows it too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import Final
+
+from ottla.base.limits import MAX_NAMES_PER_MATCH
+from ottla.base.patterns import Pattern, PatternError, compile_pattern
+from ottla.coordinator.decision import SetTimer
+from ottla.coordinator.group.consumer.errors import RefusedError
+from ottla.coordinator.group.consumer.group import ConsumerGroup, Resolved
+from ottla.coordinator.group.consumer.member import Member
+from ottla.coordinator.group.consumer.records import epoch_record, regex_record
+from ottla.coordinator.group.consumer.room import REGEX, Draft
+from ottla.coordinator.group.consumer.topics import Topics
+from ottla.wire.errors import ErrorCode
+
+#: A group's regular expressions are looked up again after this time at the earliest (Kafka's own figure).
+_SHORTEST_INTERVAL_MS: Final = 10_000
+
+
+class RegexChange(Enum):
+    """What a request changes about the member's regular expression."""
+
+    NONE = auto()
+    #: It is another one, whose topics are not known yet.
+    CHANGED = auto()
+    #: It is another one, whose topics are known, or none any more.
+    KNOWN = auto()
+
+
+def update_regex(draft: Draft, member: Member, updated: Member) -> RegexChange:
+    """Take over the member's regular expression, and see whether the group's must be resolved again.
+
+    RefusedError (INVALID_REGULAR_EXPRESSION) when it is none.
+    """
+    group, change, wanted = draft.group, RegexChange.NONE, False
+    before, now = member.topic_regex, updated.topic_regex
+    if before != now:
+        change = RegexChange.CHANGED
+        if before and group.regex_members[before] == 1:
+            draft.records.append(regex_record(group.group_id, before, None))
+        if now:
+            if not group.regex_members[now]:
+                _check(now)
+                wanted = True
+            elif now in group.regexes:
+                change = RegexChange.KNOWN
+        elif before:
+            change = RegexChange.KNOWN
+    _resolve_if_due(draft, member, updated, wanted=wanted)
+    return change
+
+
+def _check(regex: str) -> None:
+    try:
+        compile_pattern(regex)
+    except PatternError as fault:
+        raise RefusedError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {fault}.",
+        ) from None
+
+
+def _resolve_if_due(draft: Draft, member: Member, updated: Member, *, wanted: bool) -> None:
+    group, soft = draft.group, draft.room.soft(draft.group.group_id)
+    if not (wanted or group.regex_members) or soft.resolving:
+        return
+    last = group.last_resolved()
+    if last is not None and draft.now_ms <= last.timestamp_ms + _SHORTEST_INTERVAL_MS:
+        return
+    used = Counter(group.regex_members)
+    for each, step in ((member.topic_regex, -1), (updated.topic_regex, 1)):
+        if each:
+            used[each] += step
+    used = +used
+    due = (
+        wanted
+        or len(used) != len(group.regexes)
+        or (0 if last is None else last.version) < draft.room.topics.created_version
+        or last is None
+        or draft.now_ms > last.timestamp_ms + draft.room.config.regex_refresh_interval_ms
+    )
+    if due and used:
+        soft.resolving = True
+        draft.timers.append(SetTimer((REGEX, group.group_id), 0))
+
+
+class Resolution:
+    """All regular expressions of a group against all topics, some names in each turn of the event loop."""
+
+    def __init__(self, group: ConsumerGroup, topics: Topics, now_ms: int) -> None:
+        self._patterns = dict(_compiled(group))
+        self._names = iter(list(topics.names()))
+        self._found: dict[str, set[str]] = {regex: set() for regex in group.regex_members}
+        self._version = topics.version
+        self._started_ms = now_ms
+
+    def go_on(self) -> bool:
+        """Look at some more names; whether all have been looked at."""
+        for _ in range(max(MAX_NAMES_PER_MATCH // max(len(self._patterns), 1), 1)):
+            name = next(self._names, None)
+            if name is None:
+                return True
+            for regex, pattern in self._patterns.items():
+                if pattern.matches(name):
+                    self._found[regex].add(name)
+        return False
+
+    def results(self) -> Iterator[tuple[str, Resolved]]:
+        """The topics of each regular expression."""
+        for regex, names in self._found.items():
+            yield regex, Resolved(frozenset(names), self._version, self._started_ms)
+
+
+def _compiled(group: ConsumerGroup) -> Iterator[tuple[str, Pattern]]:
+    for regex in group.regex_members:
+        try:
+            yield regex, compile_pattern(regex)
+        except PatternError:  # written by another coordinator, whose RE2 takes more; it matches nothing here
+            continue
+
+
+def take_over(draft: Draft, resolution: Resolution) -> None:
+    """Write what was found; the group's epoch rises when that changes what it subscribes to."""
+    group = draft.group
+    by_regex = Counter(group.by_regex)
+    changed = False
+    for regex, resolved in resolution.results():
+        if not group.regex_members[regex]:
+            continue
+        before = group.regexes.get(regex, Resolved()).topics
+        if before != resolved.topics:
+            changed = True
+            by_regex.subtract(before)
+            by_regex.update(resolved.topics)
+        draft.records.append(regex_record(group.group_id, regex, resolved))
+    metadata_hash = draft.room.hashes.of_group(frozenset(group.by_name) | frozenset(+by_regex))
+    if changed or metadata_hash != group.metadata_hash:
+        draft.records.append(epoch_record(group.group_id, group.epoch + 1, metadata_hash))

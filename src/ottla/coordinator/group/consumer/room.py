@@ -1,0 +1,97 @@
+"""What handlers of consumer groups have at hand: settings, metadata, assignors; and one input's work on one group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from ottla.assign.server import BUILT_IN, ServerAssignor
+from ottla.coordinator.decision import AssignPartitions, CancelTimer, LogRecord, SetTimer, Timer
+from ottla.coordinator.group.config import GroupConfig, GroupSettings
+from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.consumer.topics import TopicHashes, Topics
+
+#: First part of a timer's key; the group id, and for the first two the member id, follow.
+SESSION: Final = "session"
+REVOKE: Final = "revoke"
+REGEX: Final = "regex"
+CLASSIC_JOIN: Final = "classic-join"
+CLASSIC_SYNC: Final = "classic-sync"
+
+
+class Failure(NamedTuple):
+    """An assignor failed on this epoch of a group; it is asked again for a later epoch, or after `until_ms`."""
+
+    epoch: int
+    until_ms: int
+
+
+@dataclass(slots=True)
+class Soft:
+    """What is known of a group beside its log; lost with the process, and of no harm then."""
+
+    #: The version of the metadata, and the group epoch, for which the hash was compared last.
+    seen: tuple[int, int] | None = None
+    #: Regular expressions are being resolved.
+    resolving: bool = False
+    #: The group epoch for which an assignor works at present.
+    assigning: int | None = None
+    failed: Failure | None = None
+
+
+class Room:
+    """See the module."""
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        topics: Topics,
+        settings: GroupSettings,
+        assignors: Mapping[str, ServerAssignor] | None = None,
+    ) -> None:
+        self.config = config
+        self.topics = topics
+        self.settings = settings
+        self.hashes = TopicHashes(topics)
+        #: In the order of `group.consumer.assignors`: the first one is the default.
+        self.assignors = assignors or {name: make() for name, make in BUILT_IN.items()}
+        self._soft: dict[str, Soft] = {}
+
+    def soft(self, group_id: str) -> Soft:
+        """What is known of the group beside its log."""
+        return self._soft.setdefault(group_id, Soft())
+
+    def forget(self, group_id: str) -> None:
+        """The group is gone."""
+        self._soft.pop(group_id, None)
+
+    @property
+    def default_assignor(self) -> str:
+        return next(iter(self.assignors))
+
+
+@dataclass(slots=True)
+class Draft:
+    """One input's work on one group. Nothing changes in the group; the records say what will."""
+
+    room: Room
+    group: ConsumerGroup
+    now_ms: int
+    records: list[LogRecord] = field(default_factory=list)
+    timers: list[Timer] = field(default_factory=list)
+    effects: list[AssignPartitions] = field(default_factory=list)
+
+    def expect_heartbeat(self, member_id: str, timeout_ms: int | None = None) -> None:
+        """Fence the member when it is silent for the group's session timeout from now."""
+        if timeout_ms is None:
+            timeout_ms = self.room.settings.session_timeout_ms(self.group.group_id)
+        self.start(SESSION, member_id, timeout_ms)
+
+    def start(self, kind: str, member_id: str, delay_ms: int) -> None:
+        """Start (again) one of a member's timers."""
+        self.timers.append(SetTimer((kind, self.group.group_id, member_id), delay_ms))
+
+    def stop(self, member_id: str, *kinds: str) -> None:
+        """Stop some of a member's timers."""
+        self.timers += [CancelTimer((kind, self.group.group_id, member_id)) for kind in kinds]

@@ -1,0 +1,156 @@
+"""The target assignment: which member shall have what in the end. An assignor of the server's side computes it.
+
+Apache Kafka's own assignors run at once for groups of usual size, so the heartbeat that changed the group gets its
+answer from the new target. Others, and large groups, are computed beside the event loop (`AssignPartitions`); meanwhile
+heartbeats go on with the target before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ottla.assign.server import (
+    AssignorError,
+    GroupSpec,
+    MemberSpec,
+    Partitions,
+    RangeServerAssignor,
+    ServerAssignor,
+    SubscriptionType,
+    TopicSpec,
+    UniformAssignor,
+)
+from ottla.base.limits import MAX_INLINE_ASSIGNMENT
+from ottla.coordinator.decision import AssignPartitions, LogRecord
+from ottla.coordinator.group.consumer import java_order
+from ottla.coordinator.group.consumer.errors import RefusedError
+from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.consumer.member import NO_TARGET, Member, Target
+from ottla.coordinator.group.consumer.records import target_epoch_record, target_record
+from ottla.coordinator.group.consumer.room import Draft, Room
+from ottla.coordinator.group.consumer.subscriptions import topic_names
+from ottla.wire.errors import ErrorCode
+
+
+class MemberTarget(NamedTuple):
+    """A member's part of the target, and the epoch of that target."""
+
+    epoch: int
+    target: Target
+
+
+def update_target(draft: Draft, epoch: int, member: Member, kind: SubscriptionType) -> MemberTarget:
+    """The target for `member`, computed anew when the group's epoch has gone beyond the target's.
+
+    RefusedError (UNKNOWN_SERVER_ERROR) when one of Kafka's assignors finds no assignment.
+    """
+    group = draft.group
+    last = MemberTarget(group.target_epoch, group.target_of(member))
+    if group.target_epoch >= epoch or not _is_due(draft, epoch):
+        return last
+    name = preferred_assignor(draft, member)
+    assignor = draft.room.assignors[name]
+    spec = group_spec(draft.room, group, member, kind)
+    if not _runs_inline(assignor, spec):
+        draft.room.soft(group.group_id).assigning = epoch
+        draft.effects.append(AssignPartitions(group.group_id, epoch, assignor, spec))
+        return last
+    try:
+        computed = assignor.assign(spec)
+    except AssignorError as fault:
+        raise RefusedError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"Failed to compute a new target assignment for epoch {epoch}: {fault}"
+        ) from None
+    draft.records += target_records(group, spec.members, computed, epoch, draft.now_ms)
+    return MemberTarget(epoch, _frozen(computed.get(member.member_id, {})))
+
+
+def _is_due(draft: Draft, epoch: int) -> bool:
+    """Whether a new target may be computed now: not too soon after the last one (KIP-1263), and not twice."""
+    soft = draft.room.soft(draft.group.group_id)
+    if soft.assigning is not None:
+        return False
+    if soft.failed is not None and soft.failed.epoch >= epoch and draft.now_ms < soft.failed.until_ms:
+        return False
+    interval_ms = draft.room.settings.assignment_interval_ms(draft.group.group_id)
+    last_ms = draft.group.target_timestamp_ms
+    return last_ms == 0 or interval_ms == 0 or draft.now_ms >= last_ms + interval_ms
+
+
+def preferred_assignor(draft: Draft, member: Member | None = None) -> str:
+    """The assignor that most members ask for, with `member` as it will be; else the broker's first."""
+    group, counts = draft.group, dict(draft.group.assignors)
+    if member is not None:
+        before = group.static_member(member.instance_id) or group.members.get(member.member_id)
+        if before is not None and before.server_assignor is not None:
+            counts[before.server_assignor] -= 1
+        if member.server_assignor is not None:
+            counts[member.server_assignor] = counts.get(member.server_assignor, 0) + 1
+    known = [name for name in java_order.member_ids(counts) if counts[name] > 0 and name in draft.room.assignors]
+    best = max((counts[name] for name in known), default=0)
+    return next((name for name in known if counts[name] == best), draft.room.default_assignor)
+
+
+def _runs_inline(assignor: ServerAssignor, spec: GroupSpec) -> bool:
+    if not isinstance(assignor, UniformAssignor | RangeServerAssignor):
+        return False
+    return len(spec.members) + sum(topic.partitions for topic in spec.topics.values()) <= MAX_INLINE_ASSIGNMENT
+
+
+def group_spec(room: Room, group: ConsumerGroup, member: Member | None, kind: SubscriptionType) -> GroupSpec:
+    """The group as an assignor sees it, with `member` as it will be."""
+    members = dict(group.members)
+    targets = dict(group.target)
+    if member is not None:
+        before = group.static_member(member.instance_id)
+        if before is not None and before.member_id != member.member_id:
+            members.pop(before.member_id, None)
+            targets[member.member_id] = group.target.get(before.member_id, NO_TARGET)
+        members[member.member_id] = member
+    topics: dict[bytes, TopicSpec] = {}
+    ids: dict[frozenset[str], list[bytes]] = {}
+    specs: dict[str, MemberSpec] = {}
+    for member_id in java_order.member_ids(members):
+        each = members[member_id]
+        names = topic_names(each, group.regexes)
+        if names not in ids:
+            ids[names] = _topic_ids(room, names, topics)
+        assigned = _in_java_order(targets.get(member_id, NO_TARGET))
+        specs[member_id] = MemberSpec(ids[names], assigned, each.instance_id, each.rack_id)
+    return GroupSpec(specs, topics, kind)
+
+
+def _in_java_order(target: Target) -> Partitions:
+    return {each: java_order.partitions(sorted(target[each])) for each in java_order.topic_ids(target)}
+
+
+def _topic_ids(room: Room, names: Iterable[str], topics: dict[bytes, TopicSpec]) -> list[bytes]:
+    """The ids of those topics that exist; what an assignor may know of them goes into `topics`."""
+    found = []
+    for name in names:
+        topic = room.topics.find(name)
+        if topic is not None:
+            topics[topic.topic_id] = TopicSpec(name, topic.partitions, topic.racks)
+            found.append(topic.topic_id)
+    return java_order.topic_ids(sorted(found))
+
+
+def target_records(
+    group: ConsumerGroup,
+    member_ids: Iterable[str],
+    computed: Mapping[str, Partitions],
+    epoch: int,
+    now_ms: int,
+) -> list[LogRecord]:
+    """A record for each member whose part has changed, and the target's epoch."""
+    records = []
+    for member_id in member_ids:
+        target = _frozen(computed.get(member_id, {}))
+        if group.target.get(member_id) != target:
+            records.append(target_record(group.group_id, member_id, target))
+    return [*records, target_epoch_record(group.group_id, epoch, now_ms)]
+
+
+def _frozen(partitions: Partitions) -> Target:
+    return {topic_id: frozenset(numbers) for topic_id, numbers in partitions.items() if len(numbers)}

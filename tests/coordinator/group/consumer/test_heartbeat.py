@@ -1,0 +1,254 @@
+"""ConsumerGroupHeartbeat: joining, moving partitions, leaving, and every refusal (SPEC G19–G21)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.coordinator.group.config import GroupConfig
+from ottla.coordinator.group.consumer.states import GroupState, MemberState
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from tests.coordinator.group.consumer.rig import GROUP, Metadata, Rig, join_request, settle
+
+
+def test_g19_the_first_member_gets_everything_at_once() -> None:
+    rig = Rig()
+    answer = rig.join("m1")
+    assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "m1", 2)
+    assert answer.heartbeat_interval_ms == 5_000
+    assert answer.assignment is not None
+    assert answer.assignment.topic_partitions == (TopicPartitions(rig.metadata.id_of("words"), (0, 1, 2, 3)),)
+    assert rig.state() is GroupState.STABLE
+
+
+def test_g20_a_second_member_waits_until_the_first_has_given_up() -> None:
+    rig = Rig()
+    first = rig.joined("m1")
+    second = rig.joined("m2")
+    assert second.partitions == []
+    assert rig.group.members["m2"].state is MemberState.UNRELEASED_PARTITIONS
+    told = first.beat()
+    assert (told.member_epoch, len(first.partitions)) == (2, 2)  # it is told, and stays in its epoch
+    assert rig.group.members["m1"].state is MemberState.UNREVOKED_PARTITIONS
+    assert second.beat().assignment is None
+    assert first.beat().member_epoch == 3
+    second.beat()
+    assert sorted(first.partitions + second.partitions) == [0, 1, 2, 3]
+    assert rig.state() is GroupState.STABLE
+
+
+def test_a_member_that_leaves_gives_its_part_to_the_others() -> None:
+    rig = Rig()
+    first, second = rig.joined("m1"), rig.joined("m2")
+    settle(first, second)
+    assert second.leave().member_epoch == -1
+    assert rig.state() is GroupState.ASSIGNING
+    settle(first)
+    assert first.partitions == [0, 1, 2, 3]
+    first.leave()
+    assert rig.state() is GroupState.EMPTY
+
+
+def test_a_silent_member_is_expelled_after_the_session_timeout() -> None:
+    rig = Rig()
+    first, second = rig.joined("m1"), rig.joined("m2")
+    settle(first, second)
+    rig.advance(44_999)
+    first.beat()
+    rig.advance(1)
+    assert list(rig.group.members) == ["m1"]
+    assert second.beat().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    settle(first)
+    assert first.partitions == [0, 1, 2, 3]
+
+
+def test_a_member_that_does_not_let_go_is_expelled_after_its_rebalance_timeout() -> None:
+    rig = Rig()
+    first = rig.joined("m1", rebalance_timeout_ms=10_000)
+    had = first.said()
+    second = rig.joined("m2")
+    first.beat()
+    for _ in range(3):
+        rig.advance(3_000)
+        first.beat(topic_partitions=had)
+        second.beat()
+    assert "m1" in rig.group.members
+    rig.advance(1_000)
+    assert "m1" not in rig.group.members
+    settle(second)
+    assert second.partitions == [0, 1, 2, 3]
+
+
+def test_a_members_own_settings_come_from_its_group() -> None:
+    own = {"consumer.session.timeout.ms": 50_000, "consumer.heartbeat.interval.ms": 7_000}
+    rig = Rig(own=own)
+    assert rig.join("m1").heartbeat_interval_ms == 7_000
+    rig.advance(49_999)
+    assert rig.group.members
+    rig.advance(1)
+    assert not rig.group.members
+
+
+def test_the_answer_has_an_assignment_only_when_it_is_news() -> None:
+    rig = Rig()
+    member = rig.joined("m1")
+    assert member.beat(topic_partitions=None).assignment is None
+    full = member.beat(rebalance_timeout_ms=60_000, subscribed_topic_names=("words",))
+    assert full.assignment is not None
+
+
+def test_a_lost_answer_is_made_good() -> None:
+    rig = Rig()
+    first, _ = rig.joined("m1"), rig.joined("m2")
+    epoch, had = first.epoch, first.said()
+    first.beat()
+    first.beat()
+    assert first.epoch == epoch + 1
+    first.epoch = epoch  # it never heard of the new one
+    assert first.beat().error_code == ErrorCode.NONE
+    first.epoch = epoch
+    # It says the epoch before, and that it has more than it should.
+    assert first.beat(topic_partitions=had).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+
+
+@pytest.mark.parametrize("epoch", [1, 3, 99])
+def test_g21_a_wrong_epoch_is_fenced(epoch: int) -> None:
+    rig = Rig()
+    member = rig.joined("m1")
+    member.epoch = epoch
+    answer = member.beat()
+    size = "smaller" if epoch < 2 else "greater"
+    assert answer.error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert answer.error_message == (
+        f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the group coordinator "
+        "(2). The member must abandon all its partitions and rejoin."
+    )
+    assert rig.join("m1").error_code == ErrorCode.NONE
+
+
+def test_a_changed_subscription_takes_the_old_topics_away_at_once() -> None:
+    rig = Rig(Metadata(words=2, lines=3))
+    member = rig.joined("m1")
+    lines = rig.metadata.id_of("lines")
+    member.beat(subscribed_topic_names=("lines",))
+    assert member.owned == {}
+    member.beat()
+    assert member.owned == {lines: (0, 1, 2)}
+
+
+def test_topics_that_change_raise_the_groups_epoch_at_the_next_heartbeat() -> None:
+    rig = Rig(Metadata(words=2))
+    member = rig.joined("m1", "words", "lines")
+    assert (member.epoch, member.partitions) == (2, [0, 1])
+    rig.metadata.make("words", 4)
+    member.beat()
+    assert (member.epoch, member.partitions) == (3, [0, 1, 2, 3])
+    lines = rig.metadata.make("lines", 1)
+    member.beat()
+    assert (member.epoch, lines in member.owned) == (4, True)
+    rig.metadata.make("others", 1)  # nobody reads it
+    member.beat()
+    assert member.epoch == 4
+    rig.metadata.delete("lines")
+    member.beat()
+    settle(member)
+    assert (member.epoch, lines in member.owned) == (5, False)
+
+
+def test_the_assignment_interval_keeps_the_target_for_a_while() -> None:
+    rig = Rig(config=GroupConfig())
+    first = rig.joined("m1")
+    second = rig.joined("m2")
+    assert (rig.group.epoch, rig.group.target_epoch) == (3, 2)
+    assert (second.epoch, second.partitions) == (2, [])
+    rig.advance(999)
+    first.beat()
+    assert rig.group.target_epoch == 2
+    rig.advance(1)
+    first.beat()
+    assert rig.group.target_epoch == 3
+    settle(first, second)
+    assert len(second.partitions) == 2
+
+
+def test_version_0_leaves_the_member_id_to_the_broker() -> None:
+    rig = Rig()
+    assert rig.heartbeat(join_request(""), version=0, unique="u").member_id == "u"
+    assert rig.heartbeat(join_request("")).error_code == ErrorCode.INVALID_REQUEST
+
+
+def _request(**more: Any) -> ConsumerGroupHeartbeatRequest:
+    return join_request(**{"member_id": "m1", **more})
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (_request(member_id=" "), "MemberId can't be empty."),
+        (_request()._replace(group_id=""), "GroupId can't be empty."),
+        (_request(instance_id=""), "InstanceId can't be empty."),
+        (_request(rack_id=""), "RackId can't be empty."),
+        (_request(rebalance_timeout_ms=-1), "RebalanceTimeoutMs must be provided in first request."),
+        (_request(topic_partitions=None), "TopicPartitions must be empty when (re-)joining."),
+        (_request(topic_partitions=(TopicPartitions(),)), "TopicPartitions must be empty when (re-)joining."),
+        (
+            _request(subscribed_topic_names=None),
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+        ),
+        (_request()._replace(member_epoch=-2), "InstanceId can't be null."),
+        (_request()._replace(member_epoch=-3), "MemberEpoch is invalid."),
+    ],
+)
+def test_requests_that_make_no_sense(request_: ConsumerGroupHeartbeatRequest, message: str) -> None:
+    answer = Rig().heartbeat(request_)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_REQUEST, message)
+
+
+def test_an_assignor_that_the_broker_does_not_have() -> None:
+    answer = Rig().join("m1", server_assignor="mine")
+    assert answer.error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
+    assert answer.error_message == "ServerAssignor mine is not supported. Supported assignors: uniform, range."
+
+
+def test_most_members_choose_the_assignor() -> None:
+    rig = Rig()
+    for number, assignor in enumerate(["range", "uniform", "range"]):
+        assert not rig.join(f"m{number}", server_assignor=assignor).error_code
+    assert rig.shard.describe_consumer_group(GROUP).assignor_name == "range"
+
+
+def test_a_full_group_refuses_newcomers_alone() -> None:
+    rig = Rig(config=GroupConfig(consumer_max_size=1))
+    member = rig.joined("m1")
+    answer = rig.join("m2")
+    assert answer.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert answer.error_message == "The consumer group has reached its maximum capacity of 1 members."
+    assert not member.beat().error_code
+
+
+def test_groups_and_members_that_are_not_there() -> None:
+    rig = Rig()
+    missing = rig.heartbeat(ConsumerGroupHeartbeatRequest(GROUP, "m1", 1, topic_partitions=None))
+    assert (missing.error_code, missing.error_message) == (
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        f"Consumer group {GROUP} not found.",
+    )
+    rig.join("m1")
+    for epoch in (-1, 5):
+        unknown = rig.heartbeat(ConsumerGroupHeartbeatRequest(GROUP, "m2", epoch, topic_partitions=None))
+        assert (unknown.error_code, unknown.error_message) == (
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            f"Member m2 is not a member of group {GROUP}.",
+        )
+
+
+def test_an_append_that_fails_changes_nothing() -> None:
+    rig = Rig()
+    member = rig.joined("m1")
+    rig.fail_with = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert rig.join("m2").error_code == ErrorCode.NOT_COORDINATOR
+    assert list(rig.group.members) == ["m1"]
+    assert member.beat().member_epoch == 2
+    assert not rig.join("m2").error_code
