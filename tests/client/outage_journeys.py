@@ -13,7 +13,7 @@ from ottla.client.errors import ClientError, RequestTimeoutError
 from ottla.testing import History
 from tests.chaos.outages import Outages
 from tests.recording.final import assert_good, note_logs, note_positions
-from tests.recording.names import uid
+from tests.recording.notes import uid
 from tests.recording.ours import RecordingConsumer, RecordingProducer
 
 PARTITIONS = 2

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from ottla.testing import History
+from tests.recording.aio_kafka import RecordingConsumer, RecordingProducer
+from tests.recording.final import assert_good, note_logs, note_positions
 
 pytestmark = pytest.mark.interop
 
@@ -33,28 +38,39 @@ async def _take(consumer: AIOKafkaConsumer, wanted: int) -> list[bytes]:
 
 @pytest.mark.parametrize("codec", [None, "gzip", "zstd"])
 async def test_records_come_back_through_a_group(any_broker: str, fresh: Fresh, codec: str | None) -> None:
-    topic = await _topic(any_broker, fresh("aio"), 2)
-    producer = AIOKafkaProducer(bootstrap_servers=any_broker, enable_idempotence=True, compression_type=codec)
+    topic, group, history = await _topic(any_broker, fresh("aio"), 2), fresh("aio-group"), History()
+    base = {"bootstrap_servers": any_broker}
+    producer = RecordingProducer(history, "producer", **base, enable_idempotence=True, compression_type=codec)
     async with producer:
         for n in range(100):
             await producer.send(topic, b"%d" % n, partition=n % 2)
-    settings = {"group_id": fresh("aio-group"), "auto_offset_reset": "earliest"}
-    async with AIOKafkaConsumer(topic, bootstrap_servers=any_broker, **settings) as consumer:
+    settings = {"group_id": group, "auto_offset_reset": "earliest"}
+    async with RecordingConsumer(topic, history=history, who="consumer", **base, **settings) as consumer:
         assert sorted(await _take(consumer, 100)) == sorted(b"%d" % n for n in range(100))
         await consumer.commit()
         assert await consumer.committed(TopicPartition(topic, 1)) == 50
+    await asyncio.to_thread(_judge, history, any_broker, {topic: 2}, group)
 
 
 async def test_t1_transactions_commit_and_abort(any_broker: str, fresh: Fresh) -> None:
-    topic = await _topic(any_broker, fresh("aio-txn"))
-    producer = AIOKafkaProducer(bootstrap_servers=any_broker, transactional_id=fresh("aio-tid"))
+    topic, history = await _topic(any_broker, fresh("aio-txn")), History()
+    base = {"bootstrap_servers": any_broker}
+    producer = RecordingProducer(history, "producer", **base, transactional_id=fresh("aio-tid"))
     async with producer:
         for value, commit in ((b"yes", True), (b"no", False), (b"again", True)):
             await producer.begin_transaction()
             await producer.send_and_wait(topic, value)
             await (producer.commit_transaction() if commit else producer.abort_transaction())
-    consumer = AIOKafkaConsumer(bootstrap_servers=any_broker, isolation_level="read_committed")
+    consumer = RecordingConsumer(history=history, who="consumer", **base, isolation_level="read_committed")
     async with consumer:
         consumer.assign([TopicPartition(topic, 0)])
         await consumer.seek_to_beginning()
         assert await _take(consumer, 2) == [b"yes", b"again"]
+    await asyncio.to_thread(_judge, history, any_broker, {topic: 1}, None)
+
+
+def _judge(history: History, bootstrap: str, topics: dict[str, int], group: str | None) -> None:
+    note_logs(history, bootstrap, topics)
+    if group is not None:
+        note_positions(history, bootstrap, group)
+    assert_good(history)

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import NewTopic
+
+from ottla.testing import History
+from tests.recording.final import assert_good, note_logs, note_positions
+from tests.recording.kafka_python import RecordingConsumer, RecordingProducer
 
 pytestmark = pytest.mark.interop
 
@@ -32,25 +36,30 @@ def _take(consumer: KafkaConsumer, wanted: int) -> list[bytes]:
 
 @pytest.mark.parametrize("codec", [None, "gzip"])
 def test_records_come_back_and_a_group_resumes(any_broker: str, fresh: Fresh, codec: str | None) -> None:
-    topic, group = _topic(any_broker, fresh("kp")), fresh("kp-group")
-    producer = KafkaProducer(bootstrap_servers=any_broker, acks="all", compression_type=codec, linger_ms=5)
+    topic, group, history = _topic(any_broker, fresh("kp")), fresh("kp-group"), History()
+    settings = {"acks": "all", "compression_type": codec, "linger_ms": 5}
+    producer = RecordingProducer(history, "producer", bootstrap_servers=any_broker, **settings)
     sent = [producer.send(topic, b"%d" % n, key=b"k", headers=[("h", b"1")]) for n in range(100)]
     producer.flush()
     assert [each.get(20).offset for each in sent] == list(range(100))
     producer.close()
     settings = {"group_id": group, "auto_offset_reset": "earliest", "enable_auto_commit": False}
-    first = KafkaConsumer(topic, bootstrap_servers=any_broker, max_poll_records=100, **settings)
+    where = {"bootstrap_servers": any_broker, "max_poll_records": 100}
+    first = RecordingConsumer(topic, history=history, who="consumer", **where, **settings)
     assert _take(first, 100) == [b"%d" % n for n in range(100)]
     first.commit()
     first.close()
     second = KafkaConsumer(bootstrap_servers=any_broker, **settings)
     assert second.committed(TopicPartition(topic, 0)) == 100
     second.close()
+    note_logs(history, any_broker, {topic: 1})
+    note_positions(history, any_broker, group)
+    assert_good(history)
 
 
 def test_t1_transactions_commit_and_abort(any_broker: str, fresh: Fresh) -> None:
-    topic = _topic(any_broker, fresh("kp-txn"))
-    producer = KafkaProducer(bootstrap_servers=any_broker, transactional_id=fresh("kp-tid"))
+    topic, history = _topic(any_broker, fresh("kp-txn")), History()
+    producer = RecordingProducer(history, "producer", bootstrap_servers=any_broker, transactional_id=fresh("kp-tid"))
     producer.init_transactions()
     for value, commit in ((b"yes", True), (b"no", False), (b"again", True)):
         producer.begin_transaction()
@@ -61,10 +70,11 @@ def test_t1_transactions_commit_and_abort(any_broker: str, fresh: Fresh) -> None
         else:
             producer.abort_transaction()
     producer.close()
-    consumer = KafkaConsumer(
-        bootstrap_servers=any_broker, isolation_level="read_committed", auto_offset_reset="earliest"
-    )
+    settings = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
+    consumer = RecordingConsumer(history=history, who="consumer", bootstrap_servers=any_broker, **settings)
     consumer.assign([TopicPartition(topic, 0)])
     consumer.seek_to_beginning()
     assert _take(consumer, 2) == [b"yes", b"again"]
     consumer.close()
+    note_logs(history, any_broker, {topic: 1})
+    assert_good(history)

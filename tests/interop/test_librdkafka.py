@@ -6,8 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
+
+from ottla import TopicPartition as Partition
+from ottla.testing import History
+from tests.recording.final import assert_good, note_logs, note_positions
+from tests.recording.librdkafka import RecordingConsumer, RecordingProducer
+from tests.recording.notes import uid
 
 pytestmark = pytest.mark.interop
 
@@ -22,10 +28,11 @@ def _topic(bootstrap: str, name: str, partitions: int = 1) -> str:
     return name
 
 
-def _read(bootstrap: str, topic: str, partitions: int, **settings: Any) -> list[Any]:
+def _read(bootstrap: str, topic: str, partitions: int, history: History, **settings: Any) -> list[Any]:
     """Every record of a topic up to its end."""
     base = {"bootstrap.servers": bootstrap, "group.id": f"{topic}-reader", "enable.partition.eof": True}
-    consumer = Consumer({**base, "enable.auto.commit": False, **settings})
+    who = f"reader {len(history.events)}"
+    consumer = RecordingConsumer({**base, "enable.auto.commit": False, **settings}, history, who)
     consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
     found: list[Any] = []
     ended: set[int] = set()
@@ -40,26 +47,36 @@ def _read(bootstrap: str, topic: str, partitions: int, **settings: Any) -> list[
     return found
 
 
+def _judge(history: History, bootstrap: str, topics: dict[str, int], *groups: str) -> None:
+    note_logs(history, bootstrap, topics)
+    for group in groups:
+        note_positions(history, bootstrap, group)
+    assert_good(history)
+
+
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("idempotent", [False, True])
 def test_records_come_back_as_they_went(any_broker: str, fresh: Fresh, codec: str, idempotent: bool) -> None:
-    topic = _topic(any_broker, fresh("plain"), 2)
+    topic, history = _topic(any_broker, fresh("plain"), 2), History()
     settings = {"compression.type": codec, "enable.idempotence": idempotent, "linger.ms": 5}
-    producer = Producer({"bootstrap.servers": any_broker, **settings})
+    producer = RecordingProducer({"bootstrap.servers": any_broker, **settings}, history, "producer")
     for n in range(500):
         key = None if n % 3 else f"k{n}".encode()
-        producer.produce(topic, b"v%d" % n * 20, key, n % 2, headers=[("h", b"x"), ("n", None)], timestamp=1000 + n)
+        headers = [("h", b"x"), ("n", None)]
+        producer.produce(topic, b"v%d" % n * 20, key, partition=n % 2, headers=headers, timestamp=1000 + n)
     assert producer.flush(_WAIT_S) == 0
-    found = sorted(_read(any_broker, topic, 2), key=lambda m: m.timestamp()[1])
+    found = sorted(_read(any_broker, topic, 2, history), key=lambda m: m.timestamp()[1])
     assert [m.value() for m in found] == [b"v%d" % n * 20 for n in range(500)]
     assert [m.key() for m in found] == [None if n % 3 else f"k{n}".encode() for n in range(500)]
     assert found[0].headers() == [("h", b"x"), ("n", None)]
     assert [m.offset() for m in found if m.partition() == 1] == list(range(250))
+    _judge(history, any_broker, {topic: 2})
 
 
 def test_t8_aborted_records_are_seen_by_read_uncommitted_alone(any_broker: str, fresh: Fresh) -> None:
-    topic = _topic(any_broker, fresh("txn"), 2)
-    producer = Producer({"bootstrap.servers": any_broker, "transactional.id": fresh("tid")})
+    topic, history = _topic(any_broker, fresh("txn"), 2), History()
+    settings = {"bootstrap.servers": any_broker, "transactional.id": fresh("tid")}
+    producer = RecordingProducer(settings, history, "producer")
     producer.init_transactions(_WAIT_S)
     for round_number in range(4):
         producer.begin_transaction()
@@ -70,47 +87,51 @@ def test_t8_aborted_records_are_seen_by_read_uncommitted_alone(any_broker: str, 
             producer.abort_transaction(_WAIT_S)
         else:
             producer.commit_transaction(_WAIT_S)
-    committed = {m.value() for m in _read(any_broker, topic, 2, **{"isolation.level": "read_committed"})}
-    every = {m.value() for m in _read(any_broker, topic, 2, **{"isolation.level": "read_uncommitted"})}
+    committed = {m.value() for m in _read(any_broker, topic, 2, history, **{"isolation.level": "read_committed"})}
+    every = {m.value() for m in _read(any_broker, topic, 2, history, **{"isolation.level": "read_uncommitted"})}
     assert committed == {b"%d-%d" % (r, n) for r in (0, 2) for n in range(10)}
     assert every == {b"%d-%d" % (r, n) for r in range(4) for n in range(10)}
+    _judge(history, any_broker, {topic: 2})
 
 
 def test_t2_a_second_producer_fences_the_first(any_broker: str, fresh: Fresh) -> None:
-    topic, tid = _topic(any_broker, fresh("fence")), fresh("tid")
-    old = Producer({"bootstrap.servers": any_broker, "transactional.id": tid})
+    topic, settings, history = _topic(any_broker, fresh("fence")), {"transactional.id": fresh("tid")}, History()
+    old = RecordingProducer({"bootstrap.servers": any_broker, **settings}, history, "old")
     old.init_transactions(_WAIT_S)
     old.begin_transaction()
     old.produce(topic, b"old")
     old.flush(_WAIT_S)
-    new = Producer({"bootstrap.servers": any_broker, "transactional.id": tid})
+    new = RecordingProducer({"bootstrap.servers": any_broker, **settings}, history, "new")
     new.init_transactions(_WAIT_S)
     new.begin_transaction()
     new.produce(topic, b"new")
     new.commit_transaction(_WAIT_S)
     with pytest.raises(Exception, match=r"FENCED|INVALID_PRODUCER_EPOCH|fenced|epoch"):
         old.commit_transaction(_WAIT_S)
-    found = _read(any_broker, topic, 1, **{"isolation.level": "read_committed"})
+    found = _read(any_broker, topic, 1, history, **{"isolation.level": "read_committed"})
     assert [m.value() for m in found] == [b"new"]
+    _judge(history, any_broker, {topic: 1})
 
 
 def test_t11_consume_transform_produce_commits_offsets_with_the_records(any_broker: str, fresh: Fresh) -> None:
     source, target, group = _topic(any_broker, fresh("src")), _topic(any_broker, fresh("dst")), fresh("ctp")
-    seed = Producer({"bootstrap.servers": any_broker})
+    history = History()
+    seed = RecordingProducer({"bootstrap.servers": any_broker}, history, "source")
     for n in range(100):
         seed.produce(source, b"%d" % n)
     seed.flush(_WAIT_S)
     settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
-    consumer = Consumer({"bootstrap.servers": any_broker, "isolation.level": "read_committed", **settings})
+    base = {"bootstrap.servers": any_broker}
+    consumer = RecordingConsumer({**base, "isolation.level": "read_committed", **settings}, history, "consumer")
     consumer.subscribe([source])
-    producer = Producer({"bootstrap.servers": any_broker, "transactional.id": fresh("tid")})
+    producer = RecordingProducer({**base, "transactional.id": fresh("tid")}, history, "producer")
     producer.init_transactions(_WAIT_S)
     taken = 0
     while taken < 100:
         messages = consumer.consume(50, timeout=_WAIT_S)
         producer.begin_transaction()
         for message in messages:
-            producer.produce(target, b"got " + message.value())
+            producer.produce(target, b"got " + message.value(), source=uid(source, message.value()))
         ends = consumer.position(consumer.assignment())
         producer.send_offsets_to_transaction(ends, consumer.consumer_group_metadata(), _WAIT_S)
         producer.commit_transaction(_WAIT_S)
@@ -118,8 +139,10 @@ def test_t11_consume_transform_produce_commits_offsets_with_the_records(any_brok
     (committed,) = consumer.committed([TopicPartition(source, 0)], _WAIT_S)
     consumer.close()
     assert committed.offset == 100
-    found = _read(any_broker, target, 1, **{"isolation.level": "read_committed"})
+    found = _read(any_broker, target, 1, history, **{"isolation.level": "read_committed"})
     assert [m.value() for m in found] == [b"got %d" % n for n in range(100)]
+    history.drained(group, [Partition(source, 0)], transforms=True)
+    _judge(history, any_broker, {source: 1, target: 1}, group)
 
 
 def _poll_until(consumers: list[Any], condition: Callable[[], bool]) -> None:
@@ -133,20 +156,20 @@ def _poll_until(consumers: list[Any], condition: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 def test_g11_members_join_share_and_leave(any_broker: str, fresh: Fresh, strategy: str) -> None:
-    topic, group = _topic(any_broker, fresh("group"), 4), fresh("g")
+    topic, group, history = _topic(any_broker, fresh("group"), 4), fresh("g"), History()
 
-    def member() -> Any:
+    def member(who: str) -> Any:
         settings = {"partition.assignment.strategy": strategy, "session.timeout.ms": 6000}
-        consumer = Consumer({"bootstrap.servers": any_broker, "group.id": group, **settings})
+        consumer = RecordingConsumer({"bootstrap.servers": any_broker, "group.id": group, **settings}, history, who)
         consumer.subscribe([topic])
         return consumer
 
     def sizes(members: list[Any]) -> list[int]:
         return sorted(len(each.assignment()) for each in members)
 
-    first = member()
+    first = member("first")
     _poll_until([first], lambda: sizes([first]) == [4])
-    second, third = member(), member()
+    second, third = member("second"), member("third")
     trio = [first, second, third]
     _poll_until(trio, lambda: sizes(trio) == [1, 1, 2])
     third.close()
@@ -155,24 +178,27 @@ def test_g11_members_join_share_and_leave(any_broker: str, fresh: Fresh, strateg
     assert owned == {(topic, n) for n in range(4)}
     first.close()
     second.close()
+    _judge(history, any_broker, {topic: 4}, group)
 
 
 def test_g12_committed_offsets_are_taken_up_by_the_next_member(any_broker: str, fresh: Fresh) -> None:
-    topic, group = _topic(any_broker, fresh("resume")), fresh("g")
-    producer = Producer({"bootstrap.servers": any_broker})
+    topic, group, history = _topic(any_broker, fresh("resume")), fresh("g"), History()
+    producer = RecordingProducer({"bootstrap.servers": any_broker}, history, "producer")
     for n in range(20):
         producer.produce(topic, b"%d" % n)
     producer.flush(_WAIT_S)
     settings = {"group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
     got: list[bytes] = []
-    for _ in range(2):
-        consumer = Consumer({"bootstrap.servers": any_broker, **settings})
+    for who in ("first", "second"):
+        consumer = RecordingConsumer({"bootstrap.servers": any_broker, **settings}, history, who)
         consumer.subscribe([topic])
         messages = consumer.consume(10, timeout=_WAIT_S)
         got += [m.value() for m in messages]
         consumer.commit(messages[-1], asynchronous=False)
         consumer.close()
     assert got == [b"%d" % n for n in range(20)]
+    history.drained(group, [Partition(topic, 0)])
+    _judge(history, any_broker, {topic: 1}, group)
 
 
 def test_admin_creates_alters_and_deletes_topics(any_broker: str, fresh: Fresh) -> None:

@@ -8,15 +8,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import pytest
-from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor as AioKafkaRange
-from confluent_kafka import Consumer as LibrdkafkaConsumer
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka import KafkaConsumer
 from kafka.coordinator.assignors.range import RangePartitionAssignor as KafkaPythonRange
 
-import ottla
+from ottla import TopicPartition
+from ottla.testing import History
+from tests.recording import aio_kafka, kafka_python, librdkafka, ours
+from tests.recording.final import assert_good, note_logs, note_positions
 
 pytestmark = pytest.mark.interop
 
@@ -67,8 +66,8 @@ class Blocking:
 class Librdkafka(Blocking):
     """confluent-kafka."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
-        super().__init__(LibrdkafkaConsumer(_settings(bootstrap, group)))
+    def __init__(self, bootstrap: str, topic: str, group: str, history: History) -> None:
+        super().__init__(librdkafka.RecordingConsumer(_settings(bootstrap, group), history, "librdkafka"))
         self._consumer.subscribe([topic])
 
     async def poll(self) -> list[Position]:
@@ -81,10 +80,12 @@ class Librdkafka(Blocking):
 class KafkaPython(Blocking):
     """kafka-python."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, group: str, history: History) -> None:
         super().__init__(
-            KafkaConsumer(
+            kafka_python.RecordingConsumer(
                 topic,
+                history=history,
+                who="kafka-python",
                 bootstrap_servers=bootstrap,
                 group_id=group,
                 auto_offset_reset="earliest",
@@ -104,9 +105,11 @@ class KafkaPython(Blocking):
 class AioKafka:
     """aiokafka, whose own choice would be round robin."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
-        self._consumer = AIOKafkaConsumer(
+    def __init__(self, bootstrap: str, topic: str, group: str, history: History) -> None:
+        self._consumer = aio_kafka.RecordingConsumer(
             topic,
+            history=history,
+            who="aiokafka",
             bootstrap_servers=bootstrap,
             group_id=group,
             auto_offset_reset="earliest",
@@ -135,8 +138,8 @@ class AioKafka:
 class Ours(Blocking):
     """Ottla's own."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
-        super().__init__(ottla.Consumer(_settings(bootstrap, group)))
+    def __init__(self, bootstrap: str, topic: str, group: str, history: History) -> None:
+        super().__init__(ours.RecordingConsumer(_settings(bootstrap, group), history, "ours"))
         self._consumer.subscribe([topic])
 
     async def poll(self) -> list[Position]:
@@ -189,27 +192,33 @@ class Group:
         ) == list(range(_PARTITIONS))
 
 
-def _produce(bootstrap: str, topic: str, each: int) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap})
+def _produce(bootstrap: str, topic: str, each: int, history: History, turn: int) -> None:
+    producer = librdkafka.RecordingProducer({"bootstrap.servers": bootstrap}, history, f"producer {turn}")
     for partition in range(_PARTITIONS):
-        for _ in range(each):
-            producer.produce(topic, b"x", partition=partition)
+        for number in range(each):
+            producer.produce(topic, b"%d %d %d" % (turn, partition, number), partition=partition)
     assert producer.flush(30) == 0
 
 
 async def test_g11_four_kinds_of_client_share_one_group(any_broker: str, fresh: Callable[[str], str]) -> None:
-    topic, group = fresh("mixed"), fresh("mixed-group")
+    topic, group, history = fresh("mixed"), fresh("mixed-group"), History()
     admin = AdminClient({"bootstrap.servers": any_broker})
     admin.create_topics([NewTopic(topic, _PARTITIONS, 1)])[topic].result(30)
-    group_of_four = Group([kind(any_broker, topic, group) for kind in (Librdkafka, KafkaPython, AioKafka, Ours)])
+    group_of_four = Group(
+        [kind(any_broker, topic, group, history) for kind in (Librdkafka, KafkaPython, AioKafka, Ours)]
+    )
     for count in range(1, 5):
         await group_of_four.wait_for(group_of_four.settled)
         sizes = [len(share) for share in await group_of_four.shares()]
         assert max(sizes) - min(sizes) <= 1
-        _produce(any_broker, topic, 10)
+        _produce(any_broker, topic, 10, history, count)
         await group_of_four.wait_for(lambda: _all_there(group_of_four.seen, count * 10))  # noqa: B023
         await group_of_four.leave()
     assert set(group_of_four.seen.values()) == {1}
+    note_logs(history, any_broker, {topic: _PARTITIONS})
+    note_positions(history, any_broker, group)
+    history.drained(group, [TopicPartition(topic, number) for number in range(_PARTITIONS)], read_committed=False)
+    assert_good(history)
 
 
 async def _all_there(seen: Counter[Position], each: int) -> bool:

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from ottla.base.types import TopicPartition
 from ottla.testing.history import History, LogRecord, check_history
-from tests.recording.names import uid
+from tests.recording.notes import uid
 
 _WAIT_S = 60.0
 _MOST_SAID = 20

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from contextlib import contextmanager
 from typing import Any
 
 import confluent_kafka
 
 from ottla.base.types import TopicPartition
 from ottla.testing.history import History, Read
-from ottla.testing.history.facts import CommitOutcome
-from tests.recording.names import Transactions, uid
+from tests.recording.notes import Reading, Transactions, uid
 
 #: How librdkafka writes down what a member's offsets in a transaction carry: this, the generation, then strings.
 _METADATA = b"CGMDv2:"
@@ -33,7 +31,6 @@ class RecordingProducer(confluent_kafka.Producer):  # type: ignore[misc]
         super().__init__(config)
         self._notes = history.producer(who)
         self._transactions = Transactions(self._notes, config.get("transactional.id"))
-        self._ending = contextmanager(self._transactions.ending)
 
     def produce(
         self,
@@ -77,11 +74,11 @@ class RecordingProducer(confluent_kafka.Producer):  # type: ignore[misc]
             )
 
     def commit_transaction(self, *timeout_s: float) -> None:
-        with self._ending(commit=True):
+        with self._transactions.ending(commit=True):
             super().commit_transaction(*timeout_s)
 
     def abort_transaction(self, *timeout_s: float) -> None:
-        with self._ending(commit=False):
+        with self._transactions.ending(commit=False):
             super().abort_transaction(*timeout_s)
 
     def given_up(self) -> None:
@@ -95,31 +92,27 @@ class RecordingConsumer(confluent_kafka.Consumer):  # type: ignore[misc]
 
     def __init__(self, config: dict[str, Any], history: History, who: str) -> None:
         super().__init__(config)
-        # librdkafka's default is read_committed
-        read_committed = config.get("isolation.level", "read_committed") == "read_committed"
-        self._notes = history.consumer(who, group=config["group.id"], read_committed=read_committed)
-        self._instance_id = config.get("group.instance.id")
-        self._commits = 0
-        self._next: dict[TopicPartition, int] = {}
+        self._reading = Reading(
+            history,
+            who,
+            config["group.id"],
+            read_committed=config.get("isolation.level", "read_committed") == "read_committed",  # librdkafka's default
+            instance_id=config.get("group.instance.id"),
+        )
 
     def subscribe(self, topics: list[str]) -> None:
         """As `Consumer.subscribe`; what is assigned and revoked is noted."""
-        super().subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
 
-    def _assigned(self, _consumer: Any, partitions: list[Any]) -> None:
-        generation, _, _ = member_of(self.consumer_group_metadata())
-        self._notes.assigned(_plain(partitions), generation=generation, instance_id=self._instance_id)
+        def assigned(_consumer: Any, partitions: list[Any]) -> None:
+            self._reading.assigned(_plain(partitions), member_of(self.consumer_group_metadata())[0])
 
-    def _revoked(self, _consumer: Any, partitions: list[Any]) -> None:
-        self._gone(partitions, lost=False)
+        def revoked(_consumer: Any, partitions: list[Any]) -> None:
+            self._reading.gone(_plain(partitions))
 
-    def _lost(self, _consumer: Any, partitions: list[Any]) -> None:
-        self._gone(partitions, lost=True)
+        def lost(_consumer: Any, partitions: list[Any]) -> None:
+            self._reading.gone(_plain(partitions), lost=True)
 
-    def _gone(self, partitions: list[Any], *, lost: bool) -> None:
-        self._notes.revoked(_plain(partitions), lost=lost)
-        for tp in _plain(partitions):
-            self._next.pop(tp, None)
+        super().subscribe(topics, on_assign=assigned, on_revoke=revoked, on_lost=lost)
 
     def assign(self, partitions: list[Any]) -> None:
         super().assign(partitions)
@@ -130,10 +123,7 @@ class RecordingConsumer(confluent_kafka.Consumer):  # type: ignore[misc]
         self._moved([partition])
 
     def _moved(self, partitions: list[Any]) -> None:
-        positions = {TopicPartition(tp.topic, tp.partition): max(-1, tp.offset) for tp in partitions}
-        self._notes.sought(positions)
-        for tp in positions:
-            self._next.pop(tp, None)
+        self._reading.moved({TopicPartition(tp.topic, tp.partition): max(-1, tp.offset) for tp in partitions})
 
     def poll(self, *timeout_s: float) -> Any:
         message = super().poll(*timeout_s)
@@ -146,44 +136,24 @@ class RecordingConsumer(confluent_kafka.Consumer):  # type: ignore[misc]
         return messages
 
     def _polled(self, messages: list[Any]) -> None:
-        found = [
+        self._reading.polled(
             Read(TopicPartition(each.topic(), each.partition()), each.offset(), uid(each.topic(), each.value()))
             for each in messages
             if each.error() is None
-        ]
-        self._notes.polled(found)
-        self._next.update((each.tp, each.offset + 1) for each in found)
+        )
 
     def commit(self, message: Any = None, offsets: list[Any] | None = None, *, asynchronous: bool = True) -> Any:
         """As `Consumer.commit`. Of one that is not waited for, nothing is noted."""
         asked: dict[str, Any] = {"message": message} if message is not None else {}
+        told = None if message is None else {TopicPartition(message.topic(), message.partition()): message.offset() + 1}
         if offsets is not None:
             asked["offsets"] = offsets
+            told = {TopicPartition(tp.topic, tp.partition): tp.offset for tp in offsets}
         if asynchronous:
             return super().commit(**asked, asynchronous=True)
-        if message is not None:
-            told = {TopicPartition(message.topic(), message.partition()): message.offset() + 1}
-        elif offsets is not None:
-            told = {TopicPartition(tp.topic, tp.partition): tp.offset for tp in offsets}
-        else:
-            told = dict(self._next)
         generation, _, member_id = member_of(self.consumer_group_metadata())
-        self._commits += 1
-        call = f"{self._notes.who} commit {self._commits}"
-
-        def note(outcome: CommitOutcome) -> None:
-            self._notes.committed(told, member_id=member_id, generation=generation, outcome=outcome, call=call)
-
-        self._notes.called(call)
-        try:
-            answer = super().commit(**asked, asynchronous=False)
-        except BaseException as error:
-            self._notes.returned(call, error)
-            note("unknown")
-            raise
-        self._notes.returned(call)
-        note("committed")
-        return answer
+        with self._reading.committing(told, member_id, generation):
+            return super().commit(**asked, asynchronous=False)
 
 
 def _plain(partitions: Iterable[Any]) -> list[TopicPartition]:

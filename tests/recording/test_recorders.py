@@ -26,7 +26,7 @@ from ottla.testing.history.facts import (
 )
 from tests.recording import librdkafka, ours
 from tests.recording.final import note_logs, note_positions
-from tests.recording.names import uid
+from tests.recording.notes import uid
 
 pytestmark = pytest.mark.interop
 
