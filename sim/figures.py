@@ -6,7 +6,8 @@ Every figure is a whole number that is counted in one world, so the figures of s
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from sim.history import Assigned, Committed, Ended, Event, Polled, Sent, Settled
+from ottla.testing.history.facts import Acknowledged, Assigned, Committed, Ended, Killed, Polled, Sent, Unknown
+from sim.history import Event
 from sim.network import Cut
 from sim.world import Kind, Verdict
 
@@ -59,17 +60,19 @@ def _of_users(events: Iterable[Event]) -> Counter[str]:
         match event.data:
             case Sent():
                 found["sent"] += 1
-            case Settled(tp=tp):
-                found["acknowledged" if tp is not None else "failed"] += 1
+            case Acknowledged():
+                found["acknowledged"] += 1
+            case Unknown():
+                found["failed"] += 1
             case Polled(records=records):
                 found["read"] += len(records)
             case Ended(outcome=outcome) if outcome in _OUTCOMES:
                 found[outcome] += 1
-            case Assigned(group=group, what="assigned", generation=generation):
+            case Assigned(group=group, generation=generation):
                 generations.add((group, generation))
             case Committed():
                 found["commits"] += 1
-            case None if event.what == "killed":
+            case Killed():
                 found["clients killed"] += 1
     found["rebalances"] = len(generations)
     return found

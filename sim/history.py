@@ -1,52 +1,16 @@
-"""What happened in a world, in order. People read it as a table; checkers read its data."""
+"""What happened in a world, in order. People read it as a table; checkers read its data.
+
+The data are the facts of `ottla.testing.history`, and those below, which only the simulator can know.
+"""
 
 import hashlib
 import re
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ottla.base.types import TopicPartition
 from ottla.wire.batch import parse_header
 from ottla.wire.records import decode_batch
 from sim.loop import START_S, SimLoop
-
-
-class Sent(NamedTuple):
-    """A user has given a record to a producer. `uid` is the record's value; `txn` is the name of its transaction."""
-
-    uid: str
-    txn: str | None = None
-
-
-class Settled(NamedTuple):
-    """A record's Delivery is done. It says where the record is, or with which error the record failed."""
-
-    uid: str
-    tp: TopicPartition | None
-    offset: int
-    error: str | None = None
-
-
-class Refused(NamedTuple):
-    """A producer did not take a record: it will never be anywhere."""
-
-    uid: str
-    error: str
-
-
-class Began(NamedTuple):
-    """The user began a transaction."""
-
-    txn: str
-    transactional_id: str
-    timeout_s: float
-
-
-class Ending(NamedTuple):
-    """The user asks for the end of a transaction: a commit, or else an abort."""
-
-    txn: str
-    commit: bool
 
 
 class Decided(NamedTuple):
@@ -65,39 +29,6 @@ class Marked(NamedTuple):
     commit: bool
 
 
-class Ended(NamedTuple):
-    """A transaction has ended for its user: "committed", "aborted", or "unknown"."""
-
-    txn: str
-    outcome: str
-
-
-class Polled(NamedTuple):
-    """A poll has returned records: (partition, offset, uid)."""
-
-    group: str | None
-    records: tuple[tuple[TopicPartition, int, str], ...]
-    read_committed: bool
-
-
-class Assigned(NamedTuple):
-    """A consumer was told that partitions are "assigned", "revoked" or "lost"."""
-
-    group: str
-    what: str
-    generation: int
-    partitions: tuple[TopicPartition, ...]
-
-
-class Committed(NamedTuple):
-    """A coordinator has written a group's offsets. `member_id` is empty if no member has committed them."""
-
-    group: str
-    member_id: str
-    generation: int
-    offsets: Mapping[TopicPartition, int]
-
-
 class Outdated(NamedTuple):
     """A coordinator that was deposed, and did not know it, told a client older offsets than were committed by then."""
 
@@ -105,12 +36,6 @@ class Outdated(NamedTuple):
     tp: TopicPartition
     told: int
     committed: int
-
-
-class Sought(NamedTuple):
-    """A user has changed a consumer's position (a seek)."""
-
-    partitions: tuple[TopicPartition, ...]
 
 
 class Answered(NamedTuple):

@@ -6,8 +6,9 @@ of the same name without these events, or of another transaction, is new.
 
 from collections import defaultdict
 
+from ottla.testing.history.facts import Acknowledged, Began, Ending, Failed, Sent, Unknown
 from sim.check import Anomaly, life_of
-from sim.history import Began, Decided, Ending, Event, Marked, Outdated, Refused, Sent, Settled
+from sim.history import Decided, Event, Marked, Outdated
 
 
 def known(anomaly: Anomaly, events: list[Event]) -> str | None:
@@ -23,7 +24,9 @@ def known(anomaly: Anomaly, events: list[Event]) -> str | None:
     return None
 
 
-_OF_A_LATE_END = frozenset({"torn-transaction", "aborted-read", "lost-write"})
+_OF_A_LATE_END = frozenset(
+    {"torn-transaction", "aborted-read", "lost-write", "precommitted-read", "intermediate-read", "commit-regression"}
+)
 
 
 def _ended_late(events: list[Event]) -> frozenset[str]:
@@ -52,10 +55,11 @@ def _ended_late(events: list[Event]) -> frozenset[str]:
             case Sent(uid=uid, txn=str(txn)):
                 unsettled[txn].add(uid)
                 txn_of[uid] = txn
-            case Settled(uid=uid, error=error) | Refused(uid=uid, error=error) if uid in txn_of:
+            case Acknowledged(uid=uid) if uid in txn_of:
                 unsettled[txn_of[uid]].discard(uid)
-                if error is not None:
-                    failed.add(txn_of[uid])
+            case Unknown(uid=uid) | Failed(uid=uid) if uid in txn_of:
+                unsettled[txn_of[uid]].discard(uid)
+                failed.add(txn_of[uid])
             case Decided(transactional_id=name, commit=commit) if name in open_now:
                 txn = open_now[name]
                 if commit in asked[txn] and not unsettled[txn] and not (commit and txn in failed):
@@ -73,7 +77,7 @@ def _ended_late(events: list[Event]) -> frozenset[str]:
 def _transactions_of(anomaly: Anomaly, events: list[Event]) -> set[str]:
     """The transactions that the anomaly is about: named by it, or of one of its records or of what one became."""
     sent = [event.data for event in events if isinstance(event.data, Sent) and event.data.txn is not None]
-    named = set(anomaly.around)
+    named = set(anomaly.about)
     return {
         each.txn
         for each in sent
@@ -86,7 +90,7 @@ def _read_again(anomaly: Anomaly, events: list[Event]) -> bool:
     for event in events:
         if isinstance(event.data, Outdated):
             who, tp, told, committed = event.data
-            again = any(f"{tp}@{offset}" in anomaly.around for offset in range(told, committed))
-            if again and any(life_of(each) == who for each in anomaly.around if ":" in each):
+            again = any(f"{tp}@{offset}" in anomaly.about for offset in range(told, committed))
+            if again and any(life_of(each) == who for each in anomaly.about if ":" in each):
                 return True
     return False

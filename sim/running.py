@@ -88,8 +88,8 @@ def _text(verdict: Verdict) -> str:
     """The anomalies of a world, and the part of its history that is about them; nothing if it has none."""
     if not verdict.anomalies:
         return ""
-    lines = [f"{anomaly.name}: {anomaly.text}" for anomaly in verdict.anomalies[:10]]
-    around = [text for anomaly in verdict.anomalies[:3] for text in anomaly.around]
+    lines = [f"{anomaly.name}: {anomaly.what}" for anomaly in verdict.anomalies[:10]]
+    around = [text for anomaly in verdict.anomalies[:3] for text in anomaly.about]
     rows = table(verdict.history.events, around=around).splitlines()
     lines += ["", *rows[:_LINES_OF_TABLE]]
     if len(rows) > _LINES_OF_TABLE:

@@ -5,19 +5,20 @@ import gc
 import random
 import traceback
 from collections import Counter
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
+from ottla.testing.history import Anomaly, check_history
+from ottla.testing.history import Event as Told
+from ottla.testing.history.facts import Drained
 from ottla.wire.apis import ApiKey
-from sim.check import Anomaly, Evidence, check
-from sim.check_readers import check_readers
-from sim.check_transactions import check_transactions
+from sim.check import FinalState, told
 from sim.cluster.cluster import Cluster, Rules
 from sim.cluster_nemesis import ClusterNemesis
-from sim.history import Event, History, Settled
+from sim.history import History
 from sim.house import House
 from sim.house_nemesis import HouseNemesis
 from sim.known import known
@@ -112,6 +113,8 @@ class Verdict:
     faults: dict[int, float]
     users: list[str]
     counts: Counter[str] = field(default_factory=Counter)
+    #: What the checkers were told.
+    facts: list[Told] = field(default_factory=list)
 
     @property
     def digest(self) -> str:
@@ -152,7 +155,7 @@ class World:
         self.static_members: frozenset[str] = frozenset()
         self._rng = rng
         self._anomalies: list[Anomaly] = []
-        self._final: Evidence | None = None
+        self._final: list[Told] | None = None
 
     def _brokers(self, rng: random.Random) -> tuple[Served, Callable[[], Nemesis]]:
         """Who serves this kind of world, and what makes the faults."""
@@ -205,20 +208,16 @@ class World:
             for text in self.loop.unheard
             if not (self._killed and text.startswith(_STILL_PENDING))
         ]
-        evidence = self._final or self._evidence()
-        found = (
-            self._anomalies
-            + self.served.anomalies
-            + check(evidence)
-            + check_transactions(evidence)
-            + check_readers(evidence)
-        )
+        facts = self._final or self._told()
+        found = self._anomalies + self.served.anomalies + check_history(facts)
         anomalies = [anomaly for anomaly in found if known(anomaly, self.history.events) is None]
         self.served.counts["known anomalies"] = len(found) - len(anomalies)
         counts = self.served.counts + Counter({f"cut: {how.value}": n for how, n in self.network.cuts.items()})
         virtual_s = self.loop.time() - START_S
         users = [process.name for process in self.processes]
-        return Verdict(self.seed, self.kind, self.plan, anomalies, self.history, virtual_s, self.faults, users, counts)
+        return Verdict(
+            self.seed, self.kind, self.plan, anomalies, self.history, virtual_s, self.faults, users, counts, facts
+        )
 
     async def _course(self) -> None:
         self.history.add("world", "rules", f"{self.served.rules}")
@@ -234,7 +233,7 @@ class World:
         self.history.add("world", "faults are over", "users finish")
         await self._settled(running)
         self.history.close()
-        self._final = self._evidence()
+        self._final = self._told()
 
     async def _settled(self, running: list[asyncio.Task[None]]) -> None:
         """Wait until the users have finished, and then for replicas, markers and coordinators."""
@@ -276,28 +275,30 @@ class World:
             self.processes += [make(self, f"{letter}{number}") for number in range(count)]
         self.static_members = frozenset(p.name for p in self.processes if self._rng.random() < 0.3)
 
-    def _evidence(self) -> Evidence:
+    def _told(self) -> list[Told]:
+        """What the checkers read: what happened, and what there is now."""
         partitions = [TopicPartition(topic, n) for topic, count in self.partitions.items() for n in range(count)]
         logs, hanging = {}, {}
         for tp in partitions:
             logs[tp], first_open = self.served.records(tp), self.served.hanging(tp)
             if first_open is not None:
                 hanging[tp] = first_open
-        inputs = frozenset(tp for tp in partitions if tp.topic in self.topics)
-        positions = self.served.positions(Transformer.group) if self.kind.people is Kind.PIPELINE else None
-        if self.kind.people is Kind.PIPELINE and positions is None:
-            self.anomaly("never-settled", f"nobody coordinates {Transformer.group} in the end")
+        inputs = tuple(sorted(tp for tp in partitions if tp.topic in self.topics))
         readers = [process for process in self.processes if isinstance(process, Reading)]
-        groups = {process.group: process.read_committed for process in readers}
-        events = [_without(self.served.lost, event) for event in self.history.events]
-        return Evidence(events, logs, self._killed, inputs, hanging, positions, groups)
-
-
-def _without(lost: Set[str], event: Event) -> Event:
-    """A record that went with the power: nothing is expected of it, although it was acknowledged."""
-    if isinstance(event.data, Settled) and event.data.uid in lost:
-        return event._replace(data=Settled(event.data.uid, None, -1, "lost with the power"))
-    return event
+        groups = {process.group: process for process in readers}
+        positions = {}
+        for group, reader in groups.items():
+            there = self.served.positions(group)
+            if there is not None:
+                positions[group] = there
+            elif isinstance(reader, Transformer):
+                self.anomaly("never-settled", f"nobody coordinates {group} in the end")
+        drained = tuple(
+            Drained(group, inputs, reader.read_committed, transforms=isinstance(reader, Transformer))
+            for group, reader in groups.items()
+        )
+        final = FinalState(logs, hanging, positions, drained)
+        return list(told(self.history.events, final, self.served.lost, self.loop.time() - START_S))
 
 
 def _weather(rng: random.Random) -> Weather:

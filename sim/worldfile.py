@@ -1,4 +1,4 @@
-"""What a failing world leaves: a file with its seed, its plan, its anomalies and its history."""
+"""What a failing world leaves: a file with its seed, plan, anomalies and history; and one with its facts."""
 
 import json
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ottla.base.errors import OttlaError
+from ottla.testing.history import History as Facts
 from sim.history import table
 from sim.world import Kind, Plan, Verdict
 
@@ -28,7 +29,7 @@ class Again(NamedTuple):
 
 
 def save(verdict: Verdict, folder: Path = FOLDER) -> Path:
-    """Write the file of a world. Returns its path."""
+    """Write the file of a world, and beside it what the checkers were told (`.jsonl`). Returns its path."""
     plan = verdict.plan
     content = {
         "version": _VERSION,
@@ -37,11 +38,12 @@ def save(verdict: Verdict, folder: Path = FOLDER) -> Path:
         "only": None if plan.only is None else sorted(plan.only),
         "faults_s": plan.faults_s,
         "absent": sorted(plan.absent),
-        "anomalies": [{"name": anomaly.name, "text": anomaly.text} for anomaly in verdict.anomalies],
+        "anomalies": [{"name": anomaly.name, "text": anomaly.what} for anomaly in verdict.anomalies],
         "history": table(verdict.history.events).splitlines(),
     }
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{verdict.kind.value}-{verdict.seed}.json"
+    Facts(events=verdict.facts).write(path.with_suffix(".jsonl"))
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
 

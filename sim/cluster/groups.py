@@ -6,6 +6,7 @@ from ottla.base.types import TopicPartition
 from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.offsets.commit import refuse_commit
 from ottla.coordinator.offsets.fetch import groups_of, response_of
+from ottla.testing.history.facts import Committed
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -20,7 +21,7 @@ from ottla.wire.messages.offset_fetch import (
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from sim.cluster.coordinators import ask, group_coordinator, offsets_in_log
 from sim.cluster.server import Answer, Context
-from sim.history import Committed, Outdated
+from sim.history import Outdated
 
 if TYPE_CHECKING:
     from sim.cluster.node import Node
@@ -120,7 +121,7 @@ def _note(node: "Node", request: OffsetCommitRequest, response: OffsetCommitResp
         text = f"{request.group_id} {request.member_id}/{request.generation_id_or_member_epoch}: " + ", ".join(
             f"{tp}@{offset}" for tp, offset in offsets.items()
         )
-        data = Committed(request.group_id, request.member_id, request.generation_id_or_member_epoch, offsets)
+        data = Committed(request.group_id, offsets, request.member_id, request.generation_id_or_member_epoch)
         node.cluster.history.add(node.host, "offsets committed", text, data)
 
 

@@ -2,11 +2,13 @@
 
 from typing import TYPE_CHECKING
 
+from ottla.base.types import TopicPartition
 from ottla.coordinator.decision import Decision
 from ottla.coordinator.offsets.commit import refuse_transactional_commit
 from ottla.coordinator.txn.add_partitions_to_txn import produce_error
 from ottla.coordinator.txn.shard import TransactionShard
 from ottla.coordinator.txn.states import TransactionVersion
+from ottla.testing.history.facts import OffsetsSent
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from ottla.wire.messages.add_partitions_to_txn import (
@@ -170,7 +172,14 @@ def _note(node: "Node", request: TxnOffsetCommitRequest, response: TxnOffsetComm
     """Note the offsets. The checkers look for those without a generation, which nothing can fence."""
     if any(part.error_code for topic in response.topics for part in topic.partitions):
         return
-    offsets = [f"{t.name}-{p.partition_index}@{p.committed_offset}" for t in request.topics for p in t.partitions]
+    offsets = {
+        TopicPartition(topic.name, part.partition_index): part.committed_offset
+        for topic in request.topics
+        for part in topic.partitions
+    }
     what = "offsets in txn" if request.generation_id >= 0 else "unfenced offsets"
     sender = f"{request.transactional_id} of {request.member_id or 'nobody'}/{request.generation_id}"
-    node.cluster.history.add(node.host, what, f"{sender}: {', '.join(offsets)}")
+    text = f"{sender}: {', '.join(f'{tp}@{offset}' for tp, offset in offsets.items())}"
+    txn = f"one of {request.transactional_id}"
+    fact = OffsetsSent(txn, request.group_id, offsets, request.member_id, request.generation_id)
+    node.cluster.history.add(node.host, what, text, fact)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ottla.client.consumer.consumer import AsyncConsumer
 from ottla.client.errors import InternalError
 from ottla.client.producer.producer import AsyncProducer
+from ottla.testing.history.facts import Killed
 from sim.loop import HOST
 from sim.seam import forget
 
@@ -49,7 +50,7 @@ class Process:
     def kill(self) -> None:
         """End this life between two steps; `run` begins the next one some time later."""
         if self.is_alive and self._killed is not None and not self._killed.done():
-            self.note("killed")
+            self.note("killed", data=Killed())
             self.world.loop.kill(self.who)
             self.world.network.drop(self.who)
             self.forget_clients()

@@ -6,7 +6,7 @@ from ottla.base.types import TopicPartition
 from ottla.client.errors import BufferExhaustedError, RequestTimeoutError
 from ottla.client.producer.delivery import Delivery
 from ottla.client.producer.producer import AsyncProducer
-from sim.history import Refused, Sent, Settled
+from ottla.testing.history.facts import Acknowledged, Failed, Sent, Unknown
 from sim.seam import make_producer
 from sim.users.process import Process
 
@@ -37,7 +37,7 @@ class PlainProducer(Process):
         partition = self.rng.choice((None, *range(self.world.partitions[topic])))
         key = self.rng.choice((None, b"a", b"b")) if partition is None else None
         value = uid.encode() + _PADDING[: self.rng.choice((1, 20, 100, 300))]
-        self.note("send", uid, Sent(uid))
+        self.note("send", uid, Sent(uid, producer=str(len(self.clients))))
         try:
             await producer.send(
                 topic,
@@ -48,7 +48,7 @@ class PlainProducer(Process):
                 on_delivery=partial(settled, self, uid),
             )
         except REFUSALS as error:
-            self.note("refused", f"{uid}: {error!r}", Refused(uid, type(error).__name__))
+            self.note("refused", f"{uid}: {error!r}", Failed(uid, type(error).__name__))
 
     async def _between(self, producer: AsyncProducer) -> None:
         what = self.rng.random()
@@ -88,6 +88,6 @@ def settled(process: Process, uid: str, delivery: Delivery) -> None:
     if error is None:
         where = delivery.result()
         tp = TopicPartition(where.topic, where.partition)
-        process.note("acked", f"{uid} at {tp}@{where.offset}", Settled(uid, tp, where.offset))
+        process.note("acked", f"{uid} at {tp}@{where.offset}", Acknowledged(uid, tp, where.offset))
     else:
-        process.note("failed", f"{uid}: {error!r}", Settled(uid, None, -1, type(error).__name__))
+        process.note("failed", f"{uid}: {error!r}", Unknown(uid, type(error).__name__))

@@ -15,7 +15,7 @@ from ottla.client.errors import (
     MaxPollIntervalExceededError,
     RequestTimeoutError,
 )
-from sim.history import Assigned, Polled, Sought
+from ottla.testing.history.facts import Assigned, Polled, Read, Revoked, Sought
 from sim.seam import make_consumer
 from sim.users.process import Process
 
@@ -78,10 +78,17 @@ class Reading(Process):
         consumer = make_consumer(config, self.world.loop, self.rng, self._reset, self.crashed)
         self.clients.append(consumer)
 
+        instance_id = None if "group.instance.id" not in config else str(config["group.instance.id"])
+
         def told(what: str, partitions: Sequence[TopicPartition]) -> None:
             generation = consumer.group_metadata().generation_id
             text = f"generation {generation}: {', '.join(map(str, sorted(partitions))) or 'none'}"
-            self.note(what, text, Assigned(self.group, what, generation, tuple(sorted(partitions))))
+            given = tuple(sorted(partitions))
+            if what == "assigned":
+                fact: Assigned | Revoked = Assigned(self.group, generation, given, instance_id)
+            else:
+                fact = Revoked(self.group, generation, given, lost=what == "lost")
+            self.note(what, text, fact)
             if self.rng.random() < self.world.mistakes:
                 raise MistakeError(what)
 
@@ -100,7 +107,7 @@ class Reading(Process):
         if reset.before >= 0:
             self.world.anomaly("false-reset", f"{self.who}: {reset}", self.who)
 
-    def has_polled(self, records: Sequence[tuple[TopicPartition, int, str]]) -> None:
+    def has_polled(self, records: Sequence[Read]) -> None:
         """A poll has returned these records."""
         if records:
             self.busy_at_s = self.world.loop.time()
@@ -109,7 +116,7 @@ class Reading(Process):
             text = ", ".join(f"{uid} {tp}@{offset}" for tp, offset, uid in records)
             self.note("polled", text, Polled(self.group, tuple(records), self.read_committed))
 
-    async def poll(self, consumer: AsyncConsumer, timeout_s: float) -> list[tuple[TopicPartition, int, str]]:
+    async def poll(self, consumer: AsyncConsumer, timeout_s: float) -> list[Read]:
         """The records of a poll; none if it raises an error after which the user should poll again. Raises others."""
         try:
             records = await consumer.poll(timeout_s)
@@ -125,7 +132,7 @@ class Reading(Process):
             self.note("poll raised", repr(error))
             return []
         found = [
-            (TopicPartition(r.topic, r.partition), r.offset, bytes(r.value or b"").rstrip(b".").decode())
+            Read(TopicPartition(r.topic, r.partition), r.offset, bytes(r.value or b"").rstrip(b".").decode())
             for r in records
         ]
         self.has_polled(found)
@@ -190,7 +197,7 @@ class Reader(Reading):
             tp = self.rng.choice(owned)
             offset = self.rng.randrange(self.reached[tp] + 1)
             consumer.seek(tp, offset)
-            self.note("sought", f"{tp}@{offset}", Sought((tp,)))
+            self.note("sought", f"{tp}@{offset}", Sought({tp: offset}))
 
     async def _commit(self, consumer: AsyncConsumer) -> None:
         if self.rng.random() < 0.3:

@@ -13,7 +13,7 @@ from ottla.client.errors import (
     RequestTimeoutError,
 )
 from ottla.client.producer.producer import AsyncProducer
-from sim.history import Began, Ended, Ending, Refused, Sent
+from ottla.testing.history.facts import Began, Ended, Ending, Failed, Sent
 from sim.seam import make_producer
 from sim.users.process import Process
 from sim.users.producers import settled
@@ -60,7 +60,8 @@ class Transactional(Process):
 
     async def send(self, producer: AsyncProducer, topic: str, uid: str, txn: str, partition: int | None = None) -> None:
         """Send one record of the transaction."""
-        self.note("send", f"{uid} in {txn}", Sent(uid, txn))
+        _, _, source = uid.partition(":")
+        self.note("send", f"{uid} in {txn}", Sent(uid, txn, str(len(self.clients)), source or None))
         try:
             await producer.send(
                 topic,
@@ -70,7 +71,7 @@ class Transactional(Process):
                 on_delivery=partial(settled, self, uid),
             )
         except ClientError as error:
-            self.note("refused", f"{uid}: {error!r}", Refused(uid, type(error).__name__))
+            self.note("refused", f"{uid}: {error!r}", Failed(uid, type(error).__name__))
             raise
 
     async def end(self, producer: AsyncProducer, txn: str, *, commit: bool) -> bool:

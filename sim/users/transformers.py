@@ -1,8 +1,10 @@
 """Consume, transform, produce: each input record becomes one output record, exactly once (SPEC T11)."""
 
+from collections.abc import Mapping
+
 from ottla.base.types import TopicPartition
 from ottla.client.consumer.consumer import AsyncConsumer
-from ottla.client.core.offsets import OffsetAndMetadata
+from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.errors import (
     AbortableTransactionError,
     BufferExhaustedError,
@@ -11,7 +13,7 @@ from ottla.client.errors import (
     RequestTimeoutError,
 )
 from ottla.client.producer.producer import AsyncProducer
-from sim.history import Ended, Sought
+from ottla.testing.history.facts import Ended, OffsetsSent, Read, Sought
 from sim.users.readers import Reading
 from sim.users.transactors import OVER, Transactional
 
@@ -55,7 +57,7 @@ class Transformer(Transactional, Reading):
         producer: AsyncProducer,
         consumer: AsyncConsumer,
         txn: str,
-        records: list[tuple[TopicPartition, int, str]],
+        records: list[Read],
     ) -> bool:
         await self.begin_transaction(producer, txn)
         commit = self.rng.random() < 0.9
@@ -63,7 +65,9 @@ class Transformer(Transactional, Reading):
             for _, _, uid in records:
                 await self.send(producer, OUTPUT, f"{self.who}.{len(self.clients)}-{self._count()}:{uid}", txn)
             offsets = {tp: OffsetAndMetadata(offset + 1) for tp, offset, _ in records}
-            await producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+            member = consumer.group_metadata()
+            await producer.send_offsets_to_transaction(offsets, member)
+            self._note_offsets(txn, offsets, member)
         except OVER:
             raise
         except (
@@ -76,6 +80,14 @@ class Transformer(Transactional, Reading):
             self.note("given up", f"{txn}: {error!r}")
             commit = False
         return await self.end(producer, txn, commit=commit)
+
+    def _note_offsets(
+        self, txn: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: ConsumerGroupMetadata
+    ) -> None:
+        positions = {tp: each.offset for tp, each in offsets.items()}
+        text = f"{txn} of {member.member_id or 'nobody'}/{member.generation_id}: "
+        fact = OffsetsSent(txn, self.group, positions, member.member_id, member.generation_id)
+        self.note("offsets sent", text + ", ".join(f"{tp}@{offset}" for tp, offset in positions.items()), fact)
 
     def _count(self) -> int:
         self._record += 1
@@ -97,6 +109,6 @@ class Transformer(Transactional, Reading):
                     consumer.seek(tp, committed[tp].offset)
                 else:
                     consumer.seek_to_beginning([tp])
-            self.note("rewound", ", ".join(f"{tp}@{committed[tp].offset if tp in committed else 0}" for tp in still))
-            self.world.history.add(self.who, "sought", "", Sought(tuple(still)))
+            positions = {tp: committed[tp].offset if tp in committed else 0 for tp in still}
+            self.note("rewound", ", ".join(f"{tp}@{offset}" for tp, offset in positions.items()), Sought(positions))
             return

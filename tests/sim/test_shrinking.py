@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.testing.history import History as Facts
+from ottla.testing.history import check_history
 from sim.loop import START_S
 from sim.mutants import mutants
 from sim.shrink import shrink
@@ -48,6 +50,8 @@ def test_a_failing_world_is_made_smaller_and_fails_in_the_same_way(failing: Verd
     again = load(save(smallest, tmp_path))
     assert again == Again(failing.seed, failing.kind, smallest.plan)
     assert World(*again).run().digest == smallest.digest
+    facts = Facts.read(tmp_path / f"{failing.kind.value}-{failing.seed}.jsonl")
+    assert failing.anomalies[0].name in {anomaly.name for anomaly in check_history(facts)}
 
 
 def test_no_more_worlds_are_run_than_allowed(failing: Verdict) -> None:

@@ -9,7 +9,7 @@ from ottla.testing.history.builder import History
 from ottla.testing.history.commits import commit_ahead, commit_regression, unfenced_commit
 from ottla.testing.history.evidence import Evidence
 from ottla.testing.history.facts import Event
-from ottla.testing.history.mentions import mentions
+from ottla.testing.history.mentions import Mentions
 from ottla.testing.history.offsets import inconsistent_offsets
 from ottla.testing.history.owners import two_owners
 from ottla.testing.history.pipelines import exactly_once
@@ -88,4 +88,5 @@ def check_history(history: History | Collection[Event], *, ignore: Collection[st
         raise ValueError(f"ignore has {strange[0]!r}, which is no anomaly; there are {', '.join(ANOMALIES)}")
     evidence = Evidence(history.events if isinstance(history, History) else history)
     found = [anomaly for checker in _CHECKERS for anomaly in checker(evidence) if anomaly.name not in ignore]
-    return [replace(anomaly, events=mentions(evidence.events, anomaly.about)) for anomaly in found]
+    mentions = Mentions(evidence.events, found)
+    return [replace(anomaly, events=mentions.of(anomaly)) for anomaly in found]

@@ -1,0 +1,80 @@
+"""Anomalies whose cause is known are recognized by the events that cause them, and no other is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ottla.base.types import TopicPartition
+from ottla.testing.history import Anomaly
+from ottla.testing.history.facts import Acknowledged, Began, Ended, Ending, Sent, Unknown
+from sim.history import Decided, Event, Marked, Outdated
+from sim.known import known
+
+TP = TopicPartition("t", 0)
+
+
+def _events(*told: object, who: str = "p0.1") -> list[Event]:
+    return [Event(float(at), who, "", "", data) for at, data in enumerate(told)]
+
+
+def _sent(uid: str, txn: str) -> list[object]:
+    return [Sent(uid, txn), Acknowledged(uid, TP, int(uid.rpartition("-")[2]))]
+
+
+_RULES = Event(0.0, "world", "rules", "Rules(transaction_version=0)")
+_TORN = Anomaly("torn-transaction", "T2: …", ("p0.1-1", "T2", "p0.1"))
+
+
+def _two_transactions(*more: object) -> list[Event]:
+    first = (Began("T1", "p0", 5.0), *_sent("p0.1-0", "T1"), Ending("T1", True), Decided("p0", 1, True))
+    return [_RULES, *_events(*first, Ended("T1", "committed"), Began("T2", "p0", 5.0), *more)]
+
+
+_OWN_END = (*_sent("p0.1-1", "T2"), Ending("T2", True), Decided("p0", 1, True), Marked("p0", 1, True))
+_LATE = {
+    "an EndTxn before anybody asked": (*_sent("p0.1-1", "T2"), Decided("p0", 1, True), Ending("T2", True)),
+    "an EndTxn of the other kind": (*_sent("p0.1-1", "T2"), Ending("T2", False), Decided("p0", 1, True)),
+    "an EndTxn while a record is on its way": (Sent("p0.1-1", "T2"), Ending("T2", True), Decided("p0", 1, True)),
+    "an EndTxn that commits although a record has failed": (
+        Sent("p0.1-1", "T2"),
+        Ending("T2", True),
+        Unknown("p0.1-1", "RequestTimeoutError"),
+        Ending("T2", False),
+        Decided("p0", 1, True),
+    ),
+    "a marker before the end": (*_sent("p0.1-1", "T2"), Marked("p0", 1, True), *_OWN_END[2:]),
+}
+
+
+@pytest.mark.parametrize("story", _LATE)
+def test_a_late_end_of_the_first_protocol_is_known(story: str) -> None:
+    events = _two_transactions(*_LATE[story])
+    assert known(_TORN, events) == "late-end-of-the-first-protocol"
+    assert known(_TORN, [_RULES._replace(text="Rules(transaction_version=2)"), *events[1:]]) is None
+    assert known(replace(_TORN, about=("p0.1-0", "T1", "p0.1")), events) is None, "the transaction before is another"
+
+
+def test_without_a_late_end_a_torn_transaction_is_news() -> None:
+    assert known(_TORN, _two_transactions(*_OWN_END)) is None
+    timed_out = (*_sent("p0.1-1", "T2"), Marked("p0", 2, False), Ending("T2", True))
+    assert known(_TORN, _two_transactions(*timed_out)) is None, "a time-out aborts in an epoch of its own"
+
+
+def test_what_a_reader_saw_or_a_plain_producer_lost_is_never_known() -> None:
+    events = _two_transactions(*_LATE["an EndTxn before anybody asked"])
+    assert known(Anomaly("aborted-read", "r0.1 was given …", ("p9.1-1", "r0.1")), events) is None
+    assert known(Anomaly("lost-write", "p9.1-1 was acknowledged …", ("p9.1-1", "p9.1")), events) is None
+    assert known(replace(_TORN, name="duplicate"), events) is None
+
+
+_TWICE = Anomaly("duplicate", "…", ("p0.1-7", "t-0@7", "x0.1.1-1:p0.1-7", "x0.1.1-9:p0.1-7"))
+
+
+def test_an_input_that_a_deposed_coordinator_told_again_is_known() -> None:
+    told = _events(Outdated("x0.1", TP, 5, 8))
+    assert known(_TWICE, told) == "offsets-of-a-deposed-coordinator"
+    for other in (Outdated("x0.1", TP, 8, 9), Outdated("x0.1", TP, 5, 7), Outdated("x1.1", TP, 5, 8)):
+        assert known(_TWICE, _events(other)) is None
+    assert known(replace(_TWICE, name="lost-write"), told) is None
