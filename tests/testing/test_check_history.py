@@ -25,7 +25,7 @@ def _written(*log: str) -> History:
     return history
 
 
-def test_a_history_without_a_fault_has_no_anomaly() -> None:
+def test_v4_a_history_without_a_fault_has_no_anomaly() -> None:
     assert check_history(_written("a", "b", "c")) == []
 
 

@@ -42,6 +42,15 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
       + c2 assigned gen 3 as i
         """,
     ),
+    "of two members whose client tells no generation": (
+        "two-owners",
+        """
+      - c1 assigned gen 0
+      + c1 assigned gen -1
+      - c2 assigned gen 0
+      + c2 assigned gen -1
+        """,
+    ),
     "an old generation commits": (
         "commit-regression",
         """

@@ -221,9 +221,12 @@ class ConsumerNotes(_Notes):
             self.note(Polled(self.group, found, self.read_committed))
 
     def assigned(
-        self, partitions: Iterable[TopicPartition], *, generation: int, instance_id: str | None = None
+        self, partitions: Iterable[TopicPartition], *, generation: int = -1, instance_id: str | None = None
     ) -> None:
-        """The member was given partitions. Under cooperative rebalancing, only those that are new."""
+        """The member was given partitions. Under cooperative rebalancing, only those that are new.
+
+        Without the generation (librdkafka does not tell it), nobody looks for two owners.
+        """
         self.note(Assigned(self._group(), generation, tuple(partitions), instance_id))
 
     def revoked(self, partitions: Iterable[TopicPartition], *, generation: int = -1, lost: bool = False) -> None:

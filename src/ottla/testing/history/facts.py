@@ -127,7 +127,7 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """A member was given partitions. `generation` is the member epoch under KIP-848."""
+    """A member was given partitions. `generation` is the member epoch under KIP-848; -1 if it is not known."""
 
     group: str
     generation: int
