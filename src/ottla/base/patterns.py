@@ -13,6 +13,12 @@ class PatternError(ValueError):
     """This is no pattern, or it is too large."""
 
 
+def _words(fault: Exception) -> str:
+    """What RE2 says is wrong; it says so in bytes."""
+    said = fault.args[0] if fault.args else ""
+    return said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+
+
 class Pattern:
     """A compiled pattern."""
 
@@ -39,7 +45,7 @@ def compile_pattern(pattern: str) -> Pattern:
     try:
         compiled = re2.compile(pattern, options)
     except re2.error as fault:
-        raise PatternError(str(fault)) from None
+        raise PatternError(_words(fault)) from None
     re2.purge()  # the library would keep the last 128 patterns, with up to `max_mem` each
     if compiled.programsize > MAX_PATTERN_PROGRAM:
         raise PatternError(f"a pattern of {compiled.programsize} steps, at most {MAX_PATTERN_PROGRAM} are allowed")

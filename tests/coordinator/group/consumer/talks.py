@@ -1,0 +1,327 @@
+"""Conversations about consumer groups that any Kafka group coordinator must answer alike (KIP-848).
+
+`talks.txt` beside this file holds what Apache Kafka 4.3.0 answered; `tests/interop` asks it again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.coordinator.group.consumer.conversation import Conversation
+
+_T: dict[str, tuple[int, ...]] = {"t": (0, 1, 2, 3)}
+
+
+def _has_assignment(answer: Any) -> bool:
+    return answer.assignment is not None
+
+
+def alone(talk: Conversation) -> None:
+    """One member, from its first heartbeat to its last."""
+    talk.describe()
+    talk.join("m1")
+    talk.describe()
+    talk.list_groups()
+    talk.beat("m1", 2)
+    talk.beat("m1", 2, owned=_T)
+    talk.beat("m1", 2, "t", owned=_T, rebalance_ms=60_000)
+    talk.join("m1")
+    talk.describe(version=0)
+    talk.beat("m1", -1)
+    talk.describe()
+    talk.list_groups("consumer", states=("empty",))
+    talk.list_groups("classic")
+    talk.beat("m1", -1)
+    talk.beat("m1", 2)
+    talk.join("m1")
+    talk.describe()
+
+
+def two(talk: Conversation) -> None:
+    """A second member: the first gives up half, and only then the second gets it."""
+    talk.join("m1")
+    talk.join("m2")
+    talk.describe()
+    talk.beat("m1", 2, owned=_T)
+    talk.describe()
+    talk.beat("m2", 3, owned={})
+    talk.beat("m1", 2)
+    talk.beat("m1", 2, owned=_T)
+    talk.beat("m1", 2, owned={"t": (0, 1)})
+    talk.beat("m1", 3, owned={"t": (0, 1)})
+    talk.beat("m2", 3, owned={})
+    talk.describe()
+    talk.beat("m2", 3, owned={"t": (2, 3)})
+    talk.beat("m1", -1)
+    talk.describe()
+    talk.beat("m2", 3, owned={"t": (2, 3)})
+    talk.describe()
+    talk.beat("m2", 4, owned=_T)
+
+
+def three(talk: Conversation) -> None:
+    """More members than two, and one that leaves in between."""
+    talk.join("m1", "t", "u", assignor="range")
+    talk.join("m2", "t", "u")
+    talk.join("m3", "t", "u")
+    talk.describe()
+    talk.beat("m1", 2, owned={"t": (0, 1, 2, 3), "u": (0, 1)})
+    talk.describe()
+    talk.beat("m2", -1)
+    talk.describe()
+    talk.beat("m3", 4, owned={})
+    talk.describe()
+
+
+def fenced(talk: Conversation) -> None:
+    """Wrong epochs, and the epoch before."""
+    talk.join("m1")
+    talk.beat("m1", 1)
+    talk.beat("m1", 3)
+    talk.beat("m2", 3)
+    talk.beat("m1", 0)
+    talk.join("m2")
+    talk.beat("m1", 2, owned=_T)
+    talk.beat("m1", 2, owned={"t": (0, 1)})
+    talk.beat("m1", 2, owned={"t": (0, 1)})
+    talk.beat("m1", 2, owned={"t": (0,)})
+    talk.beat("m1", 2, owned={"t": (2,)})
+    talk.beat("m1", 2)
+    talk.beat("m1", 1, owned={})
+    talk.describe()
+
+
+def refused(talk: Conversation) -> None:
+    """Requests that make no sense."""
+    talk.beat("m1", 2)
+    talk.beat("m1", -1)
+    talk.beat("m1", -2)
+    talk.beat("m1", -2, instance="i1")
+    talk.beat("m1", -3)
+    talk.beat("", 0, "t", owned={}, rebalance_ms=100)
+    talk.beat("", 2, "t", version=0)
+    talk.beat("", -1, version=0)
+    talk.beat("m1", 0, "t", owned={})
+    talk.beat("m1", 0, "t", rebalance_ms=100)
+    talk.beat("m1", 0, "t", owned=_T, rebalance_ms=100)
+    talk.beat("m1", 0, owned={}, rebalance_ms=100)
+    talk.beat("m1", 0, "t", owned={}, rebalance_ms=100, instance="")
+    talk.beat("m1", 0, "t", owned={}, rebalance_ms=100, rack=" ")
+    talk.beat("m1", 0, "t", owned={}, rebalance_ms=100, assignor="mine")
+    talk.beat("m1", 0, "t", owned={}, rebalance_ms=100, regex="(")
+    talk.describe()
+    talk.list_groups()
+
+
+def older_version(talk: Conversation) -> None:
+    """Version 0 lets the broker make the member id."""
+    talk.join("", version=0)
+    talk.beat("M0", 2, version=0)
+    talk.describe(version=0)
+    talk.join("m2", version=0)
+    talk.beat("M0", -1, version=0)
+    talk.describe()
+
+
+def nothing(talk: Conversation) -> None:
+    """Members that subscribe to nothing, or to what is not there."""
+    talk.join("m1", "")
+    talk.describe()
+    talk.join("m2", "none")
+    talk.describe()
+    talk.beat("m2", 3, "t", owned={})
+    talk.describe()
+
+
+def assignors(talk: Conversation) -> None:
+    """Members choose the assignor, the majority wins."""
+    talk.join("m1", assignor="range")
+    talk.describe()
+    talk.join("m2", "t", "u")
+    talk.describe()
+    talk.beat("m2", 3, assignor="uniform", owned={})
+    talk.describe()
+    talk.beat("m2", 3, assignor="range", owned={})
+    talk.describe()
+
+
+def subscriptions(talk: Conversation) -> None:
+    """A member that changes its mind."""
+    talk.join("m1")
+    talk.beat("m1", 2, "u", owned=_T)
+    talk.describe()
+    talk.beat("m1", 2, owned={})
+    talk.describe()
+    talk.beat("m1", 3, "t", "u", owned={"u": (0, 1)})
+    talk.describe()
+    talk.beat("m1", 4, "", owned={"t": (0, 1, 2, 3), "u": (0, 1)})
+    talk.describe()
+    talk.beat("m1", 4, owned={})
+    talk.describe()
+
+
+def static(talk: Conversation) -> None:
+    """A static member goes for a while, and comes back as another."""
+    talk.join("m1", instance="i1")
+    talk.join("m2", instance="i2")
+    talk.beat("m1", 2, owned={"t": (0, 1)}, instance="i1")
+    talk.beat("m1", 2, owned={"t": (0, 1)}, instance="i1")
+    talk.beat("m2", 3, owned={}, instance="i2")
+    talk.describe()
+    talk.join("m3", instance="i2")
+    talk.beat("m3", 3, instance="i2")
+    talk.beat("m2", 3)
+    talk.beat("m2", 3, instance="i9")
+    talk.beat("m2", -2, instance="i2")
+    talk.describe()
+    talk.beat("m2", 3, instance="i2")
+    talk.join("m3", instance="i2")
+    talk.describe()
+    talk.beat("m3", 3, owned={"t": (2, 3)}, instance="i2")
+    talk.beat("m2", -2, instance="i2")
+    talk.beat("m3", -1, instance="i2")
+    talk.describe()
+
+
+def static_changes(talk: Conversation) -> None:
+    """A static member that comes back with another subscription."""
+    talk.join("m1", instance="i1")
+    talk.beat("m1", -2, instance="i1")
+    talk.join("m2", "u", instance="i1")
+    talk.describe()
+    talk.beat("m2", 3, owned={}, instance="i1")
+    talk.describe()
+
+
+def partitions_come(talk: Conversation) -> None:
+    """A topic gets more partitions, another one is made, one is deleted."""
+    talk.join("m1", "t", "v")
+    talk.make_topic("t", 6)
+    talk.beat_until(_has_assignment, "m1", 2)
+    talk.describe()
+    talk.make_topic("v", 1)
+    talk.beat_until(_has_assignment, "m1", 3)
+    talk.describe()
+    talk.delete_topic("t")
+    talk.beat_until(_has_assignment, "m1", 4)
+    talk.describe()
+    talk.beat("m1", 4, owned={"v": (0,)})
+    talk.describe()
+
+
+def regex_alone(talk: Conversation) -> None:
+    """One member that subscribes to a regular expression."""
+    talk.beat("m1", 0, regex="[tuw]~", owned={}, rebalance_ms=60_000)
+    talk.beat_until(_has_assignment, "m1", 2)
+    talk.describe()
+    talk.beat("m1", 3, regex="(", owned={"t": (0, 1, 2, 3), "u": (0, 1)})
+    talk.describe()
+    talk.beat("m1", 3, regex="", owned={"t": (0, 1, 2, 3), "u": (0, 1)})
+    talk.describe()
+    talk.beat("m1", 3, owned={})
+    talk.describe()
+
+
+def offsets(talk: Conversation) -> None:
+    """Offsets with member epochs."""
+    talk.commit("", -1, 1, 0)
+    talk.fetch(None, -1, 0)
+    talk.join("m1")
+    talk.fetch(None, -1, 0)
+    talk.fetch("m1", 2, 0)
+    talk.fetch("m1", 1, 0)
+    talk.fetch("m1", 3, 0)
+    talk.fetch("m2", 2, 0)
+    talk.fetch("m1", 2, 0, version=10)
+    talk.commit("", -1, 1, 0)
+    talk.commit("m1", 2, 7, 0, 1)
+    talk.commit("m1", 2, 7, 0, 9)
+    talk.commit("m1", 3, 7, 0)
+    talk.commit("m1", 1, 7, 0)
+    talk.commit("m2", 2, 7, 0)
+    talk.commit("m1", 2, 7, 0, version=8)
+    talk.commit("m1", 2, 8, 2, version=10)
+    talk.fetch("m1", 2, 0, 1, 2, 3, version=10)
+    talk.join("m2")
+    talk.beat("m1", 2, owned=_T)
+    talk.commit("m1", 2, 9, 0, 1, 2, 3)
+    talk.beat("m1", 2, owned={"t": (0, 1)})
+    talk.commit("m1", 2, 10, 0, 1)
+    talk.commit("m1", 2, 10, 0, 3)
+    talk.commit("m1", 1, 10, 0)
+    talk.beat("m2", 3, owned={})
+    talk.commit("m2", 2, 11, 2)
+    talk.commit("m2", 3, 11, 2)
+    talk.fetch(None, -1, 0, 1, 2, 3)
+    talk.delete_offsets("t", 0)
+    talk.delete_offsets("u", 0)
+    talk.delete_group()
+    talk.beat("m1", -1)
+    talk.beat("m2", -1)
+    talk.delete_offsets("t", 0)
+    talk.delete_group()
+    talk.fetch(None, -1, 0)
+    talk.describe()
+
+
+def other_kinds(talk: Conversation) -> None:
+    """What the classic protocol's requests find, and a group that was a classic one."""
+    talk.commit("", -1, 3, 0)
+    talk.list_groups()
+    talk.describe()
+    talk.describe_classic()
+    talk.beat("m1", 2)
+    talk.join("m1")
+    talk.fetch("m1", 2, 0)
+    talk.describe_classic()
+    talk.describe_classic(version=5)
+    talk.list_groups()
+    talk.beat("m1", -1)
+    talk.describe_classic()
+    talk.delete_group()
+    talk.describe_classic()
+
+
+TALKS = {
+    talk.__name__: talk
+    for talk in (
+        alone,
+        two,
+        three,
+        fenced,
+        refused,
+        older_version,
+        nothing,
+        assignors,
+        subscriptions,
+        static,
+        static_changes,
+        partitions_come,
+        regex_alone,
+        offsets,
+        other_kinds,
+    )
+}
+
+
+def talk(name: str, port: int) -> list[str]:
+    """The transcript of one talk with the broker at `port`."""
+    conversation = Conversation(name, port)
+    try:
+        TALKS[name](conversation)
+    finally:
+        conversation.close()
+    return conversation.transcript
+
+
+def recorded() -> dict[str, list[str]]:
+    """The transcripts in `talks.txt`, by name."""
+    found: dict[str, list[str]] = {}
+    transcript: list[str] = []
+    for line in Path(__file__).with_name("talks.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            found[line.strip("[]")] = transcript = []
+        elif line and not line.startswith("#"):
+            transcript.append(line)
+    return found

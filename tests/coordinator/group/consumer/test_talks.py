@@ -1,0 +1,27 @@
+"""Our broker answers the conversations about consumer groups as Apache Kafka does, line by line (`talks.txt`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.testing import Broker
+from tests.coordinator.group.consumer.conversation import SETTINGS
+from tests.coordinator.group.consumer.talks import TALKS, recorded, talk
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with Broker(SETTINGS) as broker:
+        yield broker.port
+
+
+@pytest.mark.parametrize("name", TALKS)
+def test_g19_our_broker_answers_as_apache_kafka(port: int, name: str) -> None:
+    assert talk(name, port) == recorded()[name]
+
+
+def test_every_talk_was_recorded() -> None:
+    assert recorded().keys() == TALKS.keys()
+    assert sum(map(len, recorded().values())) >= 200
