@@ -4,7 +4,6 @@
 fetched, or if a rebalance or a commit is due. Rebalance callbacks run in the caller's thread, inside `poll`.
 """
 
-import re
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from threading import get_ident
@@ -19,7 +18,7 @@ from ottla.client.consumer.consumer import AsyncConsumer
 from ottla.client.core.consumer.commits import OnCommit
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
 from ottla.client.core.consumer.offset_reset import OffsetReset
-from ottla.client.core.consumer.subscription import RebalanceCallback
+from ottla.client.core.consumer.subscription import RebalanceCallback, Wanted
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from ottla.client.errors import IllegalStateError
 from ottla.client.net.retry import Deadline
@@ -62,7 +61,7 @@ class Consumer:
 
     def subscribe(
         self,
-        topics: Iterable[str] | re.Pattern[str],
+        topics: Wanted,
         *,
         on_assigned: RebalanceCallback | None = None,
         on_revoked: RebalanceCallback | None = None,

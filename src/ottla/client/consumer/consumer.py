@@ -131,7 +131,7 @@ class AsyncConsumer:
         on_revoked: RebalanceCallback | None = None,
         on_lost: RebalanceCallback | None = None,
     ) -> None:
-        """Read topics, or whatever topics match a pattern, sharing their partitions with the group.
+        """Read topics, or what matches a pattern (`re`, or a SubscriptionPattern of the brokers), shared by the group.
 
         `poll` calls `on_assigned` with partitions that come, `on_revoked` with partitions that go (it may still commit
         them), and `on_lost`, or without it `on_revoked`, with partitions that other members may have by now.
