@@ -31,6 +31,7 @@ _ELSEWHERE: dict[str, tuple[str, ...] | str] = {
     "consumer/consumer.py": ("consumer/test_polls_that_hang.py", "consumer/test_cancellation.py"),
     # rules of the consumer's core that only show with others of them
     "core/consumer/core.py": ("core/consumer/group/test_group_model.py",),
+    "core/consumer/group/consumer/heartbeats.py": ("core/consumer/group/consumer/test_membership.py",),
     "core/consumer/group/giving_up.py": ("core/consumer/group/test_group_model.py",),
     "core/consumer/group/membership.py": ("core/consumer/group/test_group_model.py",),
     "core/consumer/positions.py": ("core/consumer/test_resets.py", "core/consumer/test_validation.py"),
