@@ -64,8 +64,16 @@ class House:
         self.lost: set[str] = set()
         self.anomalies: list[Anomaly] = []
         self._before: dict[TopicPartition, list[LogRecord]] = {}
+        #: Whether everything is on the device before it is acknowledged.
+        self.keeps_all = False
         #: Whether files are damaged here: then their batches are read as far as they are whole.
         self.has_damage = False
+
+    def flush_before_answers(self, messages: str | None) -> None:
+        """Let `log.flush.interval.messages` be so many. With 1, no loss of power takes what was acknowledged."""
+        if messages is not None:
+            self.config["log.flush.interval.messages"] = messages
+        self.keeps_all = messages == "1"
 
     @property
     def bootstrap(self) -> str:
@@ -226,7 +234,8 @@ class House:
                 self.anomalies.append(Anomaly("unknown-record", text, (strange[0].uid,)))
             left = {record.offset for record in after}
             gone = [record for record in before if record.offset not in left]
-            self.lost |= {record.uid for record in gone}
+            if not self.keeps_all:
+                self.lost |= {record.uid for record in gone}
             covered = [record for record in gone if record.offset < checkpointed.get(tp, 0)]
             if covered:
                 text = (

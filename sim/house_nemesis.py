@@ -35,7 +35,7 @@ class HouseNemesis(Nemesis):
             self._kill_client,
         )
         if self._world.kind.loses_power:
-            return (*faults, self._lose_power, self._lose_power, self._break_disk)
+            return (*faults, self._lose_power, self._lose_power, self._break_disk, self._slow_disk)
         if self._world.kind.damages_files:
             return (*faults, self._damage_file, self._damage_file, self._damage_file)
         return faults
@@ -83,6 +83,14 @@ class HouseNemesis(Nemesis):
         disk.broken = 0.0
         self._note("disk works", "")
         self._busy = False
+
+    async def _slow_disk(self, rng: random.Random) -> None:
+        loop = self._world.loop
+        loop.work_s = rng.choice((0.1, 1.0))
+        self._note("disk slow", f"{loop.work_s} s")
+        await self._for(rng, 10.0)
+        loop.work_s = 0.01
+        self._note("disk fast", "")
 
     async def _freeze_house(self, rng: random.Random) -> None:
         if self._busy:

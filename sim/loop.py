@@ -20,7 +20,7 @@ import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from typing import Any, Protocol, TypeVar
 
 from ottla.base.errors import OttlaError
@@ -67,15 +67,19 @@ class SimLoop(asyncio.BaseEventLoop):
 
     # BaseEventLoop has these; its type stub does not show them
     _ready: "deque[asyncio.Handle]"
-    _scheduled: "list[asyncio.TimerHandle]"
     _timer_cancelled_count: int
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__()
         self._now_s = START_S
         self._rng = rng
+        #: Timers in a heap: when, the number of the timer (so that those of one time come in their order), the timer.
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timer_number = 0
         self._steps_at_once = 0
         self.network: Connector | None = None
+        #: The longest time that work for an executor takes: ten milliseconds, more while a disk is slow.
+        self.work_s = 0.01
         #: Frozen hosts, and their callbacks that wait.
         self._frozen: dict[str, deque[asyncio.Handle]] = {}
         #: Hosts that were killed, and their callbacks, which are kept until `run_killed_hosts`.
@@ -100,6 +104,22 @@ class SimLoop(asyncio.BaseEventLoop):
     def monotonic_ms(self) -> int:
         """The loop's time in whole milliseconds (ottla.base.clock.Clock)."""
         return int(self._now_s * 1000)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Call `callback` at a virtual time. As asyncio does, with a heap whose order needs no call into Python."""
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer._scheduled = True  # type: ignore[attr-defined]
+        self._timer_number += 1
+        heapq.heappush(self._timers, (when, self._timer_number, timer))
+        return timer
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Call `callback` so many virtual seconds from now."""
+        return self.call_at(self._now_s + delay, callback, *args, context=context)
 
     # hosts
 
@@ -145,7 +165,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: object, func: Callable[..., T], *args: Any
     ) -> "asyncio.Future[T]":
-        """Call `func` in the loop, at most ten virtual milliseconds later. One executor's work is done in order."""
+        """Call `func` in the loop, at most `work_s` virtual seconds later. One executor's work is done in order."""
         future: asyncio.Future[T] = self.create_future()
 
         def run() -> None:
@@ -156,7 +176,7 @@ class SimLoop(asyncio.BaseEventLoop):
             except Exception as error:  # noqa: BLE001 - the caller gets it, as from a real executor
                 future.set_exception(error)
 
-        at_s = self._now_s + self._rng.uniform(0.0, 0.01)
+        at_s = self._now_s + self._rng.uniform(0.0, self.work_s)
         if executor is not None:
             at_s = self._executors[executor] = max(at_s, self._executors.get(executor, 0.0) + _STEP_S)
         self.call_at(at_s, run)
@@ -202,17 +222,17 @@ class SimLoop(asyncio.BaseEventLoop):
         """Jump to the time of the next timer, and make its callback ready."""
         if self._stopping:  # type: ignore[attr-defined]
             return
-        scheduled = self._scheduled
-        if self._timer_cancelled_count > 256 and self._timer_cancelled_count * 2 > len(scheduled):
+        timers = self._timers
+        if self._timer_cancelled_count > 256 and self._timer_cancelled_count * 2 > len(timers):
             self._forget_cancelled()
-        while scheduled:
-            timer = heapq.heappop(scheduled)
+        while timers:
+            when, _, timer = heapq.heappop(timers)
             timer._scheduled = False  # type: ignore[attr-defined]
             if timer._cancelled:
                 self._timer_cancelled_count -= 1
                 continue
-            if timer.when() > self._now_s:
-                self._now_s = timer.when()
+            if when > self._now_s:
+                self._now_s = when
                 self._steps_at_once = 0
             else:
                 self._now_s += _STEP_S
@@ -222,13 +242,13 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _forget_cancelled(self) -> None:
         kept = []
-        for timer in self._scheduled:
-            if timer._cancelled:
-                timer._scheduled = False  # type: ignore[attr-defined]
+        for entry in self._timers:
+            if entry[2]._cancelled:
+                entry[2]._scheduled = False  # type: ignore[attr-defined]
             else:
-                kept.append(timer)
+                kept.append(entry)
         heapq.heapify(kept)
-        self._scheduled[:] = kept
+        self._timers[:] = kept
         self._timer_cancelled_count = 0
 
     def _check_closed(self) -> None:

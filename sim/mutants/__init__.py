@@ -6,7 +6,7 @@ A test says which checker finds which mutant.
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
-from sim.mutants import clients, cluster, damage, sequencing
+from sim.mutants import clients, cluster, damage, power, sequencing
 from sim.world import Kind
 
 
@@ -71,6 +71,9 @@ def mutants() -> dict[str, Mutant]:
             Kind.GROUPS, frozenset({"false-reset"}), clients.begins_again_at_a_new_leader()
         ),
         "positions-of-nobody": Mutant(Kind.PIPELINE, frozenset({"unfenced-commit"}), clients.positions_of_nobody()),
+        "acknowledges-before-the-sync": Mutant(
+            Kind.BROKER_POWER, frozenset({"lost-write"}), power.acknowledges_before_the_sync()
+        ),
         "tells-nothing": Mutant(Kind.BROKER_DAMAGE, frozenset({"silent-damage"}), damage.tells_nothing()),
         "cuts-the-metadata": Mutant(Kind.BROKER_DAMAGE, frozenset({"lost-write"}), damage.cuts_the_metadata()),
     }

@@ -199,7 +199,6 @@ def test_options_and_environment_must_be_keys() -> None:
         ("ssl.key.password", "hunter2", "TLS is not spoken"),
         ("sasl.enabled.mechanisms", "PLAIN", "no SASL"),
         ("authorizer.class.name", "a.B", "no authorizer"),
-        ("log.flush.interval.messages", "1", "acknowledged from the page cache"),
         ("max.connections.per.ip", "3", "limit is not kept"),
         ("remote.log.storage.system.enable", "true", "no tiered storage"),
         ("zookeeper.connect", "a:1", "ZooKeeper"),

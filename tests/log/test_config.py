@@ -17,6 +17,8 @@ _KAFKA = {
     "message.timestamp.type": "CreateTime",
     "message.timestamp.before.max.ms": 9_223_372_036_854_775_807,
     "message.timestamp.after.max.ms": 3_600_000,
+    "flush.messages": 9_223_372_036_854_775_807,
+    "flush.ms": 9_223_372_036_854_775_807,
 }
 
 
@@ -26,9 +28,11 @@ def test_apache_kafkas_defaults_are_ours() -> None:
 
 def test_settings_are_taken_over() -> None:
     settings = {**_KAFKA, "cleanup.policy": "compact, delete", "message.timestamp.type": "LogAppendTime"}
+    settings |= {"flush.messages": 1, "flush.ms": 7}
     config = LogConfig.of(settings, producer_id_expiration_ms=5, transaction_verification=False)
     assert (config.compacts, config.deletes) == (True, True)
     assert config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert (config.flush_messages, config.flush_ms) == (1, 7)
     assert (config.producer_id_expiration_ms, config.transaction_verification) == (5, False)
 
 

@@ -109,6 +109,8 @@ class BrokerApp:
             await asyncio.gather(self._loading, return_exceptions=True)
         if self._upkeep is not None:
             await self._upkeep.stop()
+        if self._partitions is not None:
+            await self._partitions.syncs.close()
         if self.node is not None:
             await self.node.slices.close()
             self.node.timers.close()

@@ -39,6 +39,9 @@ class LogConfig:
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
     message_timestamp_before_max_ms: int = _LONG_MAX
     message_timestamp_after_max_ms: int = 3_600_000
+    #: So many unsynced records are synced before they are acknowledged; or after so long, whatever they are.
+    flush_messages: int = _LONG_MAX
+    flush_ms: int = _LONG_MAX
     #: `producer.id.expiration.ms` of the broker.
     producer_id_expiration_ms: int = _DAY_MS
     #: `transaction.partition.verification.enable` of the broker (KIP-890).
@@ -65,6 +68,8 @@ class LogConfig:
             message_timestamp_type=TimestampType(settings["message.timestamp.type"]),
             message_timestamp_before_max_ms=_int(settings, "message.timestamp.before.max.ms"),
             message_timestamp_after_max_ms=_int(settings, "message.timestamp.after.max.ms"),
+            flush_messages=_int(settings, "flush.messages"),
+            flush_ms=_int(settings, "flush.ms"),
             producer_id_expiration_ms=producer_id_expiration_ms,
             transaction_verification=transaction_verification,
         )

@@ -1,7 +1,9 @@
 """What makes a log durable, apart from the log: it waits for the device, and may do so in another thread."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from ottla.log.config import LogConfig
+from ottla.log.segments import Segments
 from ottla.log.storage import File, Storage
 
 
@@ -18,3 +20,66 @@ class FlushPlan(NamedTuple):
             file.sync()
         if self.files:
             self.storage.sync_names()
+
+
+class _Log(Protocol):
+    """What is known of the log here."""
+
+    config: LogConfig
+    end_offset: int
+
+
+class Synced:
+    """How far the log's own bytes are on the device, and what nobody may see before they are (`flush.messages`).
+
+    Apache Kafka syncs within the append, before it moves the high watermark. Here the sync may be in another thread, so
+    the high watermark waits for it: else a reader could have seen what a loss of power then takes.
+    """
+
+    __slots__ = ("_held", "_log", "_segments", "_storage", "offset")
+
+    def __init__(self, log: _Log, storage: Storage, segments: Segments, offset: int) -> None:
+        self._log = log
+        self._storage = storage
+        self._segments = segments
+        #: Everything below is on the device.
+        self.offset = offset
+        #: Where the high watermark waits; None if nothing waits for a sync.
+        self._held: int | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the last records have to be on the device before they are acknowledged."""
+        return self._log.end_offset - self.offset >= self._log.config.flush_messages
+
+    @property
+    def high_watermark(self) -> int:
+        """Where readers end."""
+        return self._log.end_offset if self._held is None else self._held
+
+    def appended(self, offset: int) -> None:
+        """Records from `offset` on were appended."""
+        if self._held is None and self.is_due:
+            self._held = offset
+
+    def reached(self, offset: int) -> None:
+        """The device has everything below `offset`."""
+        self.offset = max(self.offset, offset)
+        if self._held is not None:
+            self._held = max(self._held, self.offset) if self.is_due else None
+
+    def plan(self) -> FlushPlan:
+        """What brings the log's own bytes to the device, without indexes and snapshot: a start makes these again.
+
+        Call its `sync`, perhaps in another thread, and then `reached` with its offset.
+        """
+        end_offset = self._log.end_offset
+        segments = self._segments.ending_after(self.offset) if end_offset > self.offset else []
+        return FlushPlan(end_offset, tuple(segment.log_file() for segment in segments), self._storage)
+
+    def sync_due(self) -> None:
+        """Sync now, if that is due. Blocks until the device has everything; StorageError when it refuses."""
+        if self.is_due:
+            plan = self.plan()
+            plan.sync()
+            self.reached(plan.offset)

@@ -6,7 +6,8 @@ copy. Base offset and leader epoch, which the CRC does not cover, come from a ne
 client's own buffer. Only then does state change: end offset, producers, indexes. After the write only a broken
 invariant can fail. So an append that is refused, or that fails, leaves the log as it was.
 
-There is one node and so one copy: the high watermark is the end offset, and a finished transaction is stable at once.
+There is one node and so one copy: the high watermark is the end offset (but see `flush.Synced`), and a finished
+transaction is stable at once.
 A read never opens a batch: it finds a position and returns a slice of the file.
 """
 
@@ -19,7 +20,7 @@ from ottla.base.types import TopicPartition
 from ottla.log.config import LogConfig, TimestampType
 from ottla.log.damage import drop_unreadable
 from ottla.log.epochs import LeaderEpochs
-from ottla.log.flush import FlushPlan
+from ottla.log.flush import FlushPlan, Synced
 from ottla.log.producers import ProducerState, Refusal
 from ottla.log.recovery import Findings, load
 from ottla.log.results import (
@@ -71,7 +72,7 @@ class PartitionLog:
         self.tp = tp
         self.config = config
         self.log_start_offset = 0
-        #: The next record's offset, and the high watermark.
+        #: The next record's offset.
         self.end_offset = 0
         #: Everything below is on the device (the data directory's recovery-point checkpoint).
         self.recovery_point = 0
@@ -83,6 +84,7 @@ class PartitionLog:
         self._snapshots = Snapshots(storage)
         self._segments: Segments
         self._producers: ProducerState
+        self.synced: Synced
 
     @classmethod
     def open(
@@ -121,6 +123,7 @@ class PartitionLog:
         log._producers = loaded.producers
         log.log_start_offset, log.end_offset = loaded.log_start_offset, loaded.end_offset
         log.recovery_point = max(loaded.recovery_point, loaded.log_start_offset)
+        log.synced = Synced(log, storage, log._segments, log.recovery_point)
         log.findings = replace(loaded.findings, mended=(*mended, *loaded.findings.mended))
         return log
 
@@ -266,6 +269,7 @@ class PartitionLog:
         segment.note(last_offset, timestamp_ms, position, header.size_bytes)
         segment.modified_ms = now_ms
         self._segments.note(offset, position)
+        self.synced.appended(offset)
 
     # ---- read
 
@@ -283,8 +287,8 @@ class PartitionLog:
         OFFSET_OUT_OF_RANGE below the log's start or above its end, CORRUPT_MESSAGE where flushed records are missing
         (see `damage`). READ_COMMITTED ends at the LSO.
         """
-        end, stable, start = self.end_offset, self.last_stable_offset, self.log_start_offset
-        if not start <= offset <= end:
+        end, stable, start = self.high_watermark, self.last_stable_offset, self.log_start_offset
+        if not start <= offset <= self.end_offset:
             return Read(ErrorCode.OFFSET_OUT_OF_RANGE, (), end, stable, start)
         if any(first <= offset < last for first, last in self.findings.damaged):
             return Read(ErrorCode.CORRUPT_MESSAGE, (), end, stable, start)
@@ -294,7 +298,7 @@ class PartitionLog:
         if place is None:
             return Read(ErrorCode.NONE, (), end, stable, start, () if committed else None)
         segment, position = place
-        available = (self._position_of_stable(segment) if limit < end else segment.size_bytes) - position
+        available = self._position_of(segment, limit) - position
         length = min(available, max_bytes)
         if available > max_bytes:
             first_bytes = segment.batch_bytes_at(position)
@@ -304,13 +308,14 @@ class PartitionLog:
         aborted = self._aborted(segment, offset, position + length) if committed else None
         return Read(ErrorCode.NONE, slices, end, stable, start, aborted)
 
-    def _position_of_stable(self, segment: Segment) -> int:
-        """Where in `segment` the records at the LSO begin; its end when they are in a later segment."""
-        oldest = self._producers.first_unstable_offset()
-        if oldest is None:
+    def _position_of(self, segment: Segment, limit: int) -> int:
+        """Where in `segment` the records at `limit` begin; its end when they are in a later segment, or not there."""
+        if limit == self.end_offset:
             return segment.size_bytes
-        if oldest.position < 0 or oldest.first_offset < self.log_start_offset:  # known from a snapshot, or deleted
-            place = self._segments.find(self.last_stable_offset)
+        oldest = self._producers.first_unstable_offset()
+        # held back; or known from a snapshot, or deleted
+        if oldest is None or limit != oldest.first_offset or oldest.position < 0:
+            place = self._segments.find(limit)
             return place[1] if place is not None and place[0] is segment else segment.size_bytes
         return oldest.position if oldest.segment_base_offset == segment.base_offset else segment.size_bytes
 
@@ -326,10 +331,15 @@ class PartitionLog:
     # ---- offsets
 
     @property
+    def high_watermark(self) -> int:
+        """Where readers end: the end of the log, but for what has to be on the device first (`flush.messages`)."""
+        return self.synced.high_watermark
+
+    @property
     def last_stable_offset(self) -> int:
-        """Where READ_COMMITTED ends: the oldest open transaction's first record, else the end of the log."""
-        oldest = self._producers.first_unstable_offset()
-        return self.end_offset if oldest is None else max(oldest.first_offset, self.log_start_offset)
+        """Where READ_COMMITTED ends: the oldest open transaction's first record, else the high watermark."""
+        oldest, end = self._producers.first_unstable_offset(), self.high_watermark
+        return end if oldest is None else min(max(oldest.first_offset, self.log_start_offset), end)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
         """OffsetForLeaderEpoch: the largest epoch up to `epoch`, and where it ends."""
@@ -339,7 +349,7 @@ class PartitionLog:
         self, timestamp_ms: int, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> TimestampOffset | None:
         """ListOffsets: the first record of at least that timestamp, or a `SpecialTimestamp`'s answer; else None."""
-        limit = self.last_stable_offset if isolation is Isolation.READ_COMMITTED else self.end_offset
+        limit = self.last_stable_offset if isolation is Isolation.READ_COMMITTED else self.high_watermark
         start = self.log_start_offset
         match timestamp_ms:
             case SpecialTimestamp.LATEST:
@@ -377,8 +387,8 @@ class PartitionLog:
 
     def delete_records_before(self, offset: int) -> Deleted:
         """DeleteRecords: the log now begins at `offset` (-1: at its end). The next retention deletes the segments."""
-        offset = self.end_offset if offset == -1 else offset
-        if not 0 <= offset <= self.end_offset:
+        offset = self.high_watermark if offset == -1 else offset
+        if not 0 <= offset <= self.high_watermark:
             return Deleted(ErrorCode.OFFSET_OUT_OF_RANGE, -1)
         self._move_start(offset)
         return Deleted(ErrorCode.NONE, self.log_start_offset)
@@ -413,6 +423,7 @@ class PartitionLog:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.recovery_point = max(self.recovery_point, offset)
+            self.synced.reached(offset)
             self._epochs.truncate_from_start(offset)
 
     @property
@@ -459,6 +470,7 @@ class PartitionLog:
     def mark_flushed(self, plan: FlushPlan) -> None:
         """The plan's `sync` has returned: recovery may begin at its offset."""
         self.recovery_point = max(self.recovery_point, plan.offset)
+        self.synced.reached(plan.offset)
 
     def flush(self) -> None:
         """Make everything durable now. Blocks until the device has it."""

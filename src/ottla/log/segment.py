@@ -184,9 +184,11 @@ class Segment:
             self.time_index.name,
             *([self.txn_index.name] if self.txn_index.entries else []),
         ]
-        # An old segment's log is opened for the flush alone.
-        log = self._log if self._log is not None else self._storage.open(file_name(self.base_offset, LOG))
-        return [log, *(self._storage.open(name, create=True) for name in names)]
+        return [self.log_file(), *(self._storage.open(name, create=True) for name in names)]
+
+    def log_file(self) -> File:
+        """An open handle of the log's file. That of an old segment is opened for the caller alone."""
+        return self._log if self._log is not None else self._storage.open(file_name(self.base_offset, LOG))
 
     # ---- reading
 

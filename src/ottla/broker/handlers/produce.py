@@ -17,7 +17,7 @@ from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.settings import HasClock
 from ottla.broker.ports.topics import HasImage
 from ottla.broker.ports.transactions import HasVerification
-from ottla.broker.runtime.answers import then
+from ottla.broker.runtime.answers import gather, then
 from ottla.broker.runtime.partitions import Partition
 from ottla.broker.server import Answer, Encoded, Frame, Later
 from ottla.coordinator.txn.add_partitions_to_txn import produce_error
@@ -74,12 +74,12 @@ def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> A
     produce = _Produce(node, request, context)
     if request.transactional_id is None and produce.has_transactional_batch():
         # The request's transactional id says for which transaction its batches may be written.
-        return produce.append({}, {}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return _answer(produce.append({}, {}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     if request.transactional_id is None or request.acks not in _ACKS:
-        return produce.append({}, {})
+        return _answer(produce.append({}, {}))
     unverified = produce.unverified()
     if not unverified:
-        return produce.append({}, {})
+        return _answer(produce.append({}, {}))
     guards = {each.tp: each.guard for each in unverified}
     adds = version >= _ADDS_PARTITIONS_FROM
     first = unverified[0]
@@ -99,7 +99,10 @@ def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> A
             if error is not ErrorCode.NONE
         }
 
-    answer = then(asked, lambda errors: produce.append(guards, verified(errors)))
+    return _answer(then(asked, lambda errors: produce.append(guards, verified(errors))))
+
+
+def _answer(answer: "Encoded | asyncio.Future[Encoded]") -> Answer:
     if isinstance(answer, asyncio.Future):
         return Later(answer, _as_encoded)
     return _as_encoded(answer)
@@ -117,6 +120,8 @@ class _Produce:
         self._node = node
         self._request = request
         self._context = context
+        #: Partitions whose last records have to be on the device before they are acknowledged.
+        self._syncs: dict[TopicPartition, asyncio.Future[ErrorCode]] = {}
 
     def has_transactional_batch(self) -> bool:
         """Whether any partition's batch says that it belongs to a transaction."""
@@ -152,8 +157,11 @@ class _Produce:
         guards: dict[TopicPartition, int],
         refused: dict[TopicPartition, ErrorCode],
         all_refused: ErrorCode = ErrorCode.NONE,
-    ) -> bytes | None:
-        """Append each partition's batch unless it is refused. Returns the encoded answer, or None for acks=0."""
+    ) -> "Encoded | asyncio.Future[Encoded]":
+        """Append each partition's batch unless it is refused. Returns the encoded answer, or None for acks=0.
+
+        Where the device has to have records first, it is a future of the answer (`flush.messages`).
+        """
         topics = []
         failed = False
         for topic in self._request.topic_data:
@@ -171,9 +179,32 @@ class _Produce:
                 # With acks=0 there is no answer. As in Kafka, the connection is closed, so that the client notices.
                 raise CorruptDataError("a produce with acks=0 was refused")
             return None
+        syncs, response = self._syncs, ProduceResponse(tuple(topics))
+        if not syncs:
+            return self._encode(response)
+        synced: Encoded | asyncio.Future[Encoded] = gather(
+            list(syncs.values()),
+            lambda errors: self._encode(self._refuse_unsynced(response, dict(zip(syncs, errors, strict=True)))),
+        )
+        return synced
+
+    def _encode(self, response: ProduceResponse) -> bytes:
         context = self._context
-        response = ProduceResponse(tuple(topics))
         return encode_response(context.api_key, context.api_version, context.correlation_id, response)
+
+    def _refuse_unsynced(self, response: ProduceResponse, errors: dict[TopicPartition, ErrorCode]) -> ProduceResponse:
+        """What the device has not taken is not acknowledged."""
+        if all(error is ErrorCode.NONE for error in errors.values()):
+            return response
+        topics = []
+        for topic, asked in zip(response.responses, self._request.topic_data, strict=True):
+            answers = []
+            for answer in topic.partition_responses:
+                name = self._name(asked)
+                error = errors.get(TopicPartition(name or "", answer.index), ErrorCode.NONE)
+                answers.append(answer if error is ErrorCode.NONE else _error(answer.index, error))
+            topics.append(topic._replace(partition_responses=tuple(answers)))
+        return ProduceResponse(tuple(topics))
 
     def _append_one(
         self,
@@ -212,20 +243,27 @@ class _Produce:
             if appended.error not in _WITHOUT_LOG_START and not early:
                 answer = answer._replace(log_start_offset=partition.log.log_start_offset)
             return answer
-        if not appended.duplicate:
-            partition.appended(len(records))
+        size_bytes = 0 if appended.duplicate else len(records)
+        if partition.log.synced.is_due:
+            self._syncs[partition.tp] = self._node.partitions.syncs.after(partition, size_bytes)
+        elif not appended.duplicate:
+            partition.appended(size_bytes)
         return PartitionProduceResponse(
             index, 0, appended.base_offset, appended.log_append_time_ms, appended.log_start_offset
         )
 
     def _find(self, topic: TopicProduceData, index: int) -> Partition | ErrorCode:
-        name = topic.name
-        if self._context.api_version >= _TOPIC_IDS_FROM:
-            image = self._node.image.topics_by_id.get(topic.topic_id)
-            if image is None:
-                return ErrorCode.UNKNOWN_TOPIC_ID
-            name = image.name
+        name = self._name(topic)
+        if name is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
         return self._node.partitions.find(name, index) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def _name(self, topic: TopicProduceData) -> str | None:
+        """The topic's name; None for a topic id that nobody has."""
+        if self._context.api_version < _TOPIC_IDS_FROM:
+            return topic.name
+        image = self._node.image.topics_by_id.get(topic.topic_id)
+        return None if image is None else image.name
 
 
 def _is_one_batch(records: Buffer) -> bool:

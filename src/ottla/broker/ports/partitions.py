@@ -6,6 +6,7 @@ from typing import Protocol
 from ottla.broker.disk import Space
 from ottla.broker.runtime.faults import DiskFaults
 from ottla.broker.runtime.partitions import Partition
+from ottla.broker.runtime.syncs import Syncs
 
 
 class LedPartitions(Protocol):
@@ -13,6 +14,9 @@ class LedPartitions(Protocol):
 
     @property
     def faults(self) -> DiskFaults: ...
+
+    @property
+    def syncs(self) -> Syncs: ...
 
     def find(self, topic: str, partition: int, /) -> Partition | None: ...
 

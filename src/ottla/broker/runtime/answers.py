@@ -35,6 +35,8 @@ def gather(futures: "list[asyncio.Future[Any]]", finish: Callable[[list[Any]], A
 def _pass_on(first: "asyncio.Future[Any]", later: "asyncio.Future[Any]", finish: Callable[[Any], Any]) -> None:
     def done(gone: "asyncio.Future[Any]") -> None:
         if later.done():
+            if not gone.cancelled():
+                gone.exception()  # nobody waits any more; asyncio would complain that nobody has asked for it
             return
         if gone.cancelled():
             later.cancel()

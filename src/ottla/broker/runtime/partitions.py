@@ -21,6 +21,7 @@ from ottla.broker.metadata.image import MetadataImage, TopicImage
 from ottla.broker.runtime.checkpoints import CheckpointPlan, Checkpoints, PartitionOffsets
 from ottla.broker.runtime.directories import mark_deleted, must_be_free, remove_partition, set_strays_aside
 from ottla.broker.runtime.faults import DiskFaults
+from ottla.broker.runtime.syncs import Syncs
 from ottla.broker.topic_config import TopicConfig
 from ottla.log.checkpoint import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from ottla.log.config import LogConfig
@@ -54,13 +55,15 @@ class Watcher(Protocol):
 class Partition:
     """A partition's log, and who waits for it to grow."""
 
-    __slots__ = ("_watchers", "leader_epoch", "log", "topic_id", "tp")
+    __slots__ = ("_watchers", "leader_epoch", "log", "synced_ms", "topic_id", "tp")
 
     def __init__(self, tp: TopicPartition, topic_id: bytes, log: PartitionLog, leader_epoch: int) -> None:
         self.tp = tp
         self.topic_id = topic_id
         self.log = log
         self.leader_epoch = leader_epoch
+        #: When it was last synced by itself, by the monotonic clock (`flush.ms`).
+        self.synced_ms: int | None = None
         #: In the order in which they came. (A set has the order of addresses: no run would be like the one before.)
         self._watchers: dict[Watcher, None] = {}
 
@@ -106,6 +109,7 @@ class Partitions:
         self._checkpoints = Checkpoints(disk.own_files())
         #: Every fault of the disk is reported here.
         self.faults = DiskFaults(clock)
+        self.syncs = Syncs(self.faults, clock, self.find)
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._files = ThreadPoolExecutor(1, "files")
 
@@ -120,7 +124,10 @@ class Partitions:
     # ---- the port of coordinators and of WriteTxnMarkers
 
     def append(self, tp: TopicPartition, records: bytes, *, origin: Origin) -> Appended:
-        """Append a batch; UNKNOWN_TOPIC_OR_PARTITION when this node does not lead `tp`."""
+        """Append a batch; UNKNOWN_TOPIC_OR_PARTITION when this node does not lead `tp`.
+
+        Where `flush.messages` asks for a sync, it is done before this returns: a coordinator goes on from what is sure.
+        """
         partition = self._partitions.get(tp)
         if partition is None:
             return _not_here(tp)
@@ -128,6 +135,7 @@ class Partitions:
             appended = partition.log.append(
                 records, now_ms=self._clock.now_ms(), origin=origin, leader_epoch=partition.leader_epoch
             )
+            self._sync(partition)
         except StorageError as fault:
             return _failed(self.faults.report(tp, fault), fault)
         if appended.error is ErrorCode.NONE:
@@ -158,11 +166,19 @@ class Partitions:
                 leader_epoch=partition.leader_epoch,
                 transaction_version=transaction_version,
             )
+            self._sync(partition)
         except StorageError as fault:
             return _failed(self.faults.report(tp, fault), fault)
         if appended.error is ErrorCode.NONE:
             partition.appended(MARKER_BATCH_BYTES)
         return appended
+
+    def _sync(self, partition: Partition) -> None:
+        try:
+            partition.log.synced.sync_due()
+        except StorageError:
+            self.syncs.again_soon(partition)
+            raise
 
     def space(self) -> Space:
         """How much room the data directory's device has."""
@@ -197,6 +213,7 @@ class Partitions:
             )
         except CorruptDataError as fault:
             raise StorageError(f"{self._disk}/{tp} cannot be opened: {fault}") from fault
+        log.synced.sync_due()  # what a crash has left may not be on the device yet
         _tell(tp, log.findings)
         return log
 

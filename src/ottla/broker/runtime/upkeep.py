@@ -19,6 +19,8 @@ _log = logging.getLogger(__name__)
 #: How often the recovery points are written (`log.flush.offset.checkpoint.interval.ms` of Kafka).
 _CHECKPOINT_MS: Final = 60_000
 _CHECKPOINT: Final = "checkpoint"
+#: Kafka's default for an interval that never ends.
+_NEVER_MS: Final = 2**63 - 1
 #: How the keys of its timers begin.
 _KEY: Final = "upkeep"
 #: The longest time between two looks for idle connections.
@@ -57,6 +59,8 @@ class Upkeep:
         self._every(config.int("log.retention.check.interval.ms"), "retention", self.apply_retention)
         self._every(config.int("producer.id.expiration.check.interval.ms"), "producers", self.expire_producers)
         self._every(_CHECKPOINT_MS, _CHECKPOINT, self.flush)
+        if config.int("log.flush.scheduler.interval.ms") < _NEVER_MS:
+            self._every(config.int("log.flush.scheduler.interval.ms"), "syncs", self.sync_old)
         idle_ms = idle_check_interval_ms(config.int("connections.max.idle.ms"))
         self._every(idle_ms, "idle", self._close_idle)
         if self._partitions.lacks_checkpoints:
@@ -123,6 +127,12 @@ class Upkeep:
             await loop.run_in_executor(None, partitions.checkpoint_plan())
         except StorageError as fault:
             partitions.faults.report("no checkpoint", fault)
+
+    async def sync_old(self) -> None:
+        """Bring to the device what has waited for it as long as `flush.ms` allows."""
+        for partition in self._partitions.all():
+            if self._partitions.find(*partition.tp) is partition:
+                await self._partitions.syncs.sync_old(partition)
 
     @contextmanager
     def _alone(self, partition: Partition, what: str) -> Iterator[None]:

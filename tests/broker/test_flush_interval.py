@@ -1,0 +1,106 @@
+"""`log.flush.interval.messages`, `flush.messages` and `flush.ms`: synced before it is acknowledged, or after a while.
+
+What a loss of power leaves is seen in simulated worlds (`broker-power`).
+"""
+
+import asyncio
+
+import pytest
+
+from ottla.base.types import TopicPartition
+from ottla.broker.runtime.partitions import Partition
+from ottla.log.config import LogConfig
+from ottla.log.memory import MemoryStorage
+from ottla.log.partition import PartitionLog
+from ottla.log.results import Origin
+from ottla.testing import AsyncBroker
+from ottla.wire.errors import ErrorCode
+from ottla.wire.records import Record, encode_batch
+from tests.broker.records_io import fetch, produce
+from tests.broker.wire_client import WireClient, batch
+
+
+def _partition(broker: AsyncBroker, topic: str = "t", number: int = 0) -> Partition:
+    partition = broker.node.partitions.find(topic, number)
+    assert partition is not None
+    return partition
+
+
+@pytest.mark.parametrize(
+    ("broker_says", "topic_says", "synced"), [("1", {}, 4), ("3", {}, 3), (None, {"flush.messages": "2"}, 4)]
+)
+async def test_so_many_records_are_synced_before_they_are_acknowledged(
+    broker_says: str | None, topic_says: dict[str, str], synced: int
+) -> None:
+    config = {} if broker_says is None else {"log.flush.interval.messages": broker_says}
+    async with AsyncBroker(config) as broker, WireClient(broker) as client:
+        broker.node.topics.create("t", 1, topic_says)
+        for offset in range(4):
+            [answer] = await produce(client, batch(b"x"))
+            assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, offset)
+        assert _partition(broker).log.synced.offset == synced
+        assert (await fetch(client)).high_watermark == 4
+
+
+async def test_a_request_waits_for_all_its_partitions_and_acks_0_for_none() -> None:
+    async with AsyncBroker({"log.flush.interval.messages": "1"}) as broker, WireClient(broker) as client:
+        broker.node.topics.create("t", 2, {})
+        answers = await produce(client, batch(b"a"), batch(b"b"))
+        assert [each.error_code for each in answers] == [ErrorCode.NONE, ErrorCode.NONE]
+        assert [_partition(broker, "t", number).log.synced.offset for number in (0, 1)] == [1, 1]
+
+
+async def test_a_fetch_that_waits_is_answered_when_the_record_is_on_the_device() -> None:
+    async with (
+        AsyncBroker({"log.flush.interval.messages": "1"}) as broker,
+        WireClient(broker) as writer,
+        WireClient(broker) as reader,
+    ):
+        broker.node.topics.create("t", 1, {})
+        waiting = asyncio.create_task(fetch(reader, max_wait_ms=60_000))
+        await produce(writer, batch(b"x"))
+        found = await waiting
+        assert (found.high_watermark, len(found.records)) == (1, len(batch(b"x")))
+
+
+async def test_what_the_device_refuses_is_not_acknowledged_and_not_shown() -> None:
+    async with AsyncBroker() as broker, WireClient(broker) as client:
+        broker.node.topics.create("t", 2, {})
+        storage, node = MemoryStorage(), broker.node
+        tp = TopicPartition("t", 0)
+        log = PartitionLog.open(tp, storage, LogConfig(flush_messages=1), 0)
+        partition = Partition(tp, node.image.topics["t"].topic_id, log, 0)
+        node.partitions.add([partition])
+        storage.refuses = lambda action, name: action == "sync"
+        refused, taken = await produce(client, batch(b"x"), batch(b"y"))
+        assert (refused.error_code, taken.error_code) == (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE)
+        assert (await fetch(client)).high_watermark == 0
+        storage.refuses = None
+        node.partitions.syncs._again(partition)  # what its timer does a second later
+        await node.partitions.syncs.close()
+        assert (await fetch(client, 1)).high_watermark == 1
+
+
+async def test_a_coordinators_records_and_markers_are_synced_when_the_append_returns() -> None:
+    async with AsyncBroker({"log.flush.interval.messages": "1"}) as broker:
+        broker.node.topics.create("t", 1, {})
+        tp, partitions = TopicPartition("t", 0), broker.node.partitions
+        records = encode_batch([Record(0, 1, None, b"x", ())])
+        assert partitions.append(tp, records, origin=Origin.COORDINATOR).error is ErrorCode.NONE
+        assert _partition(broker).log.synced.offset == 1
+        marker = partitions.append_marker(
+            tp, producer_id=3, producer_epoch=0, commit=True, coordinator_epoch=0, transaction_version=0
+        )
+        assert marker.error is ErrorCode.NONE
+        assert _partition(broker).log.synced.offset == 2
+
+
+async def test_what_has_waited_for_flush_ms_is_synced() -> None:
+    async with AsyncBroker() as broker, WireClient(broker) as client:
+        broker.node.topics.create("t", 1, {"flush.ms": "0"})
+        broker.node.topics.create("u", 1, {})
+        for topic in ("t", "u"):
+            await produce(client, batch(b"x"), topic=topic)
+            await broker.node.partitions.syncs.sync_old(_partition(broker, topic))
+        assert _partition(broker, "t").log.synced.offset == 1
+        assert _partition(broker, "u").log.synced.offset == 0

@@ -1,0 +1,133 @@
+"""`flush.messages`: what is on the device before it is acknowledged, and what readers see until then."""
+
+import pytest
+
+from ottla.base.errors import StorageError
+from ottla.log.config import LogConfig
+from ottla.log.memory import MemoryStorage
+from ottla.log.partition import PartitionLog
+from ottla.log.replay import replay
+from ottla.log.results import Deleted, Isolation
+from ottla.wire.errors import ErrorCode
+from ottla.wire.special_timestamp import SpecialTimestamp
+from tests.log.batches import NOW_MS, batch
+from tests.log.logs import append, append_in_transaction, end, open_log
+
+_EACH = LogConfig(flush_messages=1)
+
+
+def _after_power_loss(storage: MemoryStorage) -> PartitionLog:
+    """The log that the next process opens, of which only what was synced is left."""
+    return open_log(storage.after_power_loss(keep=lambda name, synced, size: synced, keep_name=lambda name: False))
+
+
+def test_by_default_nothing_is_synced_by_an_append() -> None:
+    log = open_log()
+    for _ in range(20):
+        append(log, batch())
+    assert not log.synced.is_due
+    assert log.high_watermark == log.end_offset == 20
+
+
+def test_readers_see_records_only_when_they_are_on_the_device() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, _EACH)
+    append(log, batch(2))
+    assert (log.synced.is_due, log.end_offset, log.high_watermark, log.last_stable_offset) == (True, 2, 0, 0)
+    read = log.read(0, 10_000)
+    assert (read.error, read.slices, read.high_watermark) == (ErrorCode.NONE, (), 0)
+    newest = log.offset_for_timestamp(SpecialTimestamp.LATEST)
+    assert newest is not None
+    assert newest.offset == 0
+    assert log.delete_records_before(-1) == Deleted(ErrorCode.NONE, 0)
+    assert log.delete_records_before(1).error is ErrorCode.OFFSET_OUT_OF_RANGE
+    plan = log.synced.plan()
+    append(log, batch(3))  # while another thread syncs
+    plan.sync()
+    log.synced.reached(plan.offset)
+    assert (log.synced.is_due, log.end_offset, log.high_watermark) == (True, 5, 2)
+    [piece] = log.read(0, 10_000).slices
+    assert piece.length_bytes == len(batch(2))
+    log.synced.sync_due()
+    assert (log.synced.is_due, log.high_watermark) == (False, 5)
+    assert _after_power_loss(storage).end_offset == 5
+
+
+def test_only_every_third_record_waits() -> None:
+    log = open_log(config=LogConfig(flush_messages=3))
+    for expected in (1, 2):
+        append(log, batch())
+        assert (log.synced.is_due, log.high_watermark) == (False, expected)
+    append(log, batch())
+    assert (log.synced.is_due, log.high_watermark) == (True, 2)  # what readers have seen stays seen
+    log.synced.sync_due()
+    assert (log.synced.is_due, log.high_watermark, log.synced.offset) == (False, 3, 3)
+
+
+def test_a_sync_covers_every_segment_and_needs_no_index() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, LogConfig(flush_messages=10, segment_bytes=200, index_interval_bytes=0))
+    for _ in range(10):
+        append(log, batch())
+    names = [name for name in storage.names() if name.endswith(".log")]
+    assert len(names) > 2
+    log.synced.sync_due()
+    found = _after_power_loss(storage)
+    assert found.end_offset == 10
+    assert found.read(3, 10_000).slices
+
+
+def test_a_marker_and_the_end_of_a_transaction_wait_too() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, _EACH)
+    append_in_transaction(log, 0, 2)
+    log.synced.sync_due()
+    end(log, commit=True)
+    assert (log.last_stable_offset, log.high_watermark) == (2, 2)
+    assert len(log.read(0, 10_000, isolation=Isolation.READ_COMMITTED).slices) == 1
+    log.synced.sync_due()
+    assert (log.last_stable_offset, log.high_watermark) == (3, 3)
+    assert _after_power_loss(storage).last_stable_offset == 3
+
+
+def test_a_loss_of_power_that_leaves_only_the_names_of_files_leaves_a_log_that_can_be_read() -> None:
+    """The simulator, broker-power 0 without syncs: the groups of such a log were unavailable for ever."""
+    storage, compacted = MemoryStorage(), LogConfig(cleanup_policy=frozenset({"compact"}))
+    log = open_log(storage, compacted)
+    append(log, batch(key=b"k"))
+    log.roll(NOW_MS)
+    append(log, batch(key=b"k"))
+    left = storage.after_power_loss(keep=lambda name, synced, size: synced, keep_name=lambda name: True)
+    found = open_log(left, compacted)
+    assert list(replay(found)) == []
+    append(found, batch(key=b"k"))
+    assert [each.next_offset for each in replay(found)] == [found.end_offset]
+
+
+def test_a_log_is_replayed_to_its_end_although_readers_wait_for_the_device() -> None:
+    log = open_log(config=_EACH)
+    append(log, batch(2))
+    assert [each.next_offset for each in replay(log)] == [2]
+    assert not log.synced.is_due
+
+
+def test_a_disk_that_refuses_a_sync_leaves_it_due() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage, _EACH)
+    append(log, batch())
+    storage.refuses = lambda action, name: action == "sync"
+    with pytest.raises(StorageError):
+        log.synced.sync_due()
+    assert (log.synced.is_due, log.high_watermark) == (True, 0)
+    storage.refuses = None
+    log.flush()
+    assert (log.synced.is_due, log.high_watermark) == (False, 1)
+
+
+def test_a_change_of_the_setting_counts_from_the_next_append_on() -> None:
+    log = open_log()
+    append(log, batch())
+    log.config = _EACH
+    assert log.high_watermark == 1
+    append(log, batch())
+    assert (log.synced.is_due, log.high_watermark) == (True, 1)
