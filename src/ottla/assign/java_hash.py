@@ -11,10 +11,13 @@ chance of one is below one in ten million, and it could only change which of two
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from operator import mul
+from typing import TypeVar
 
 from ottla.base.types import TopicPartition
+
+T = TypeVar("T")
 
 _SMALLEST_TABLE = 16
 _MASK = 0xFFFFFFFF
@@ -38,13 +41,22 @@ def partition_hash(partition: TopicPartition, topic_hash: int) -> int:
 
 def hash_order(texts: Iterable[str]) -> list[str]:
     """`texts`, all different, in the order of a HashMap that they were put into one after the other."""
-    given = list(texts)
+    return table_order(texts, string_hash)
+
+
+def table_order(keys: Iterable[T], hash_of: Callable[[T], int], *, copied: bool = False) -> list[T]:
+    """`keys`, all different, in the order of a HashMap or HashSet that they were put into one after the other.
+
+    `copied`: all of them at once, by the constructor. Then the table is already twice as large when it is exactly
+    three quarters full.
+    """
+    given = list(keys)
     table = _SMALLEST_TABLE
-    while len(given) * 4 > table * 3:
+    while len(given) * 4 > table * 3 or (copied and len(given) * 4 == table * 3):
         table *= 2
 
-    def bucket(text: str) -> int:
-        hashed = string_hash(text)
+    def bucket(key: T) -> int:
+        hashed = hash_of(key) & _MASK
         return (hashed ^ hashed >> 16) & (table - 1)
 
     return sorted(given, key=bucket)

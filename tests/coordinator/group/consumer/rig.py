@@ -47,9 +47,13 @@ class Metadata:
         known = self._topics.get(name)
         if known is None:
             self.created_version = self.version
-        topic_id = bytes(12) + self.version.to_bytes(4, "big") if known is None else known.topic_id
+        topic_id = self.new_id() if known is None else known.topic_id
         self._topics[name] = Topic(name, topic_id, partitions)
         return topic_id
+
+    def new_id(self) -> bytes:
+        """The id of a new topic."""
+        return bytes(12) + self.version.to_bytes(4, "big")
 
     def delete(self, name: str) -> None:
         self.version += 1

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.coordinator.decision import LogRecord
 from ottla.coordinator.group.config import GroupConfig
-from ottla.coordinator.group.consumer.java_order import by_hash, member_ids, uuid_hash
+from ottla.coordinator.group.consumer.java_order import member_ids, partitions, uuid_hash
 from ottla.coordinator.group.consumer.states import GroupState
 from ottla.coordinator.group.consumer.topics import Topic, TopicHashes, topic_hash
 from ottla.wire.consumer_group_records import RECORD_TYPES
@@ -179,7 +179,7 @@ def test_the_hash_of_topics_is_kafkas() -> None:
 
 def test_java_orders_members_and_topics_by_their_hashes() -> None:
     assert member_ids(["b", "a", "consumer-10", "consumer-2"]) == ["a", "b", "consumer-10", "consumer-2"]
-    assert by_hash(range(100, 84, -1), int) == [96, 97, 98, 99, 100, *range(85, 96)]
+    assert partitions(range(100, 84, -1)) == [96, 97, 98, 99, 100, *range(85, 96)]
     assert uuid_hash(bytes(range(16))) == 0
 
 

@@ -1,54 +1,32 @@
-"""The order in which Java's hash tables have their entries: Kafka's assignors go through members and topics in it.
+"""The order in which assignors of the server side see members, topics, partitions: that of Java's hash tables.
 
 Two entries that nothing else tells apart get their partitions in this order. So a group that moves between Apache Kafka
 and Ottla keeps its assignment, and the differential tests can ask for equality.
-
-A table has 2^n places, and is never more than three quarters full. An entry's place is its hash, with the upper half
-folded into the lower one, modulo the number of places; entries of one place stand in the order of their coming.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final, TypeVar
+from collections.abc import Iterable
 
-from ottla.wire.hashing import java_string_hash
-
-T = TypeVar("T")
-
-_SMALLEST_TABLE: Final = 16
-
-
-def by_hash(keys: Iterable[T], hash_of: Callable[[T], int]) -> list[T]:
-    """The keys in the order of a Java hash table that they were put into one by one."""
-    found = list(keys)
-    places = _SMALLEST_TABLE
-    while len(found) > places * 3 // 4:
-        places *= 2
-
-    def place(key: T) -> int:
-        value = hash_of(key) & 0xFFFFFFFF
-        return (value ^ value >> 16) & places - 1
-
-    return sorted(found, key=place)
+from ottla.assign.java_hash import hash_order, table_order
 
 
 def member_ids(ids: Iterable[str]) -> list[str]:
-    """Member ids as a Java HashMap has them."""
-    return by_hash(ids, java_string_hash)
+    """Member ids as a HashMap has them."""
+    return hash_order(ids)
 
 
-def topic_ids(ids: Iterable[bytes]) -> list[bytes]:
-    """Topic ids as a Java HashMap or HashSet has them."""
-    return by_hash(ids, uuid_hash)
+def topic_ids(ids: Iterable[bytes], *, copied: bool = False) -> list[bytes]:
+    """Topic ids as a HashMap has them, or with `copied` a HashSet that was made of another one."""
+    return table_order(ids, uuid_hash, copied=copied)
 
 
 def partitions(numbers: Iterable[int]) -> list[int]:
-    """Partition numbers as a Java HashSet has them, which was made from a list."""
-    return by_hash(numbers, int)
+    """Partition numbers as a HashSet has them that was made of a list."""
+    return table_order(numbers, int, copied=True)
 
 
 def uuid_hash(topic_id: bytes) -> int:
-    """`Uuid.hashCode` of Kafka's clients."""
+    """`Uuid.hashCode` of Kafka's clients, as an unsigned number."""
     words = int.from_bytes(topic_id[:8], "big") ^ int.from_bytes(topic_id[8:], "big")
     return (words >> 32 ^ words) & 0xFFFFFFFF

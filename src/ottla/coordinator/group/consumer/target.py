@@ -133,7 +133,7 @@ def _topic_ids(room: Room, names: Iterable[str], topics: dict[bytes, TopicSpec])
         if topic is not None:
             topics[topic.topic_id] = TopicSpec(name, topic.partitions, topic.racks)
             found.append(topic.topic_id)
-    return java_order.topic_ids(sorted(found))
+    return java_order.topic_ids(sorted(found), copied=True)
 
 
 def target_records(
