@@ -98,28 +98,6 @@ def test_records_come_from_a_pipe_with_a_name(ottla: Ottla, tmp_path: Path) -> N
     assert said.err == "2 records written to cli-fifo.\n"
 
 
-def test_g18_a_groups_offsets_are_shown_reset_and_deleted(ottla: Ottla, tmp_path: Path) -> None:
-    ottla("topics", "create", "cli-c")
-    (tmp_path / "lines").write_text("a\nb\nc\n")
-    ottla("produce", "cli-c", "-f", str(tmp_path / "lines"))
-    assert ottla("consume", "cli-c", "-g", "cli-group", "-e").out == "a\nb\nc\n"
-    assert "cli-group" in {row["group"] for row in ottla("groups", "list", "--json").data}
-    (row,) = ottla("groups", "offsets", "cli-group", "--json").data
-    assert (row["offset"], row["lag"]) == (3, 0)
-    shown = ottla("groups", "reset", "cli-group", "cli-c", "--to", "earliest", "--json")
-    assert (shown.data[0]["offset"], shown.data[0]["new_offset"]) == (3, 0)
-    assert "--execute" in shown.err
-    assert ottla("groups", "offsets", "cli-group", "--json").data[0]["offset"] == 3
-    assert ottla("groups", "reset", "cli-group", "cli-c:0", "--shift", "-2", "--execute").code == 0
-    assert ottla("groups", "offsets", "cli-group", "--json").data[0]["offset"] == 1
-    described = ottla("groups", "describe", "cli-group", "--json").data
-    assert (described["group"], described["state"], described["members"]) == ("cli-group", "Empty", [])
-    assert [(row["topic"], row["offset"], row["lag"]) for row in described["offsets"]] == [("cli-c", 1, 2)]
-    assert ottla("groups", "delete", "cli-group").code == 0
-    gone = ottla("groups", "describe", "cli-group")
-    assert (gone.code, "`ottla groups list`" in gone.err) == (1, True)
-
-
 def test_t14_an_open_transaction_is_found_and_aborted(ottla: Ottla, ottla_broker: Broker) -> None:
     from ottla import Producer
 
@@ -172,7 +150,6 @@ def test_t14_a_transaction_that_is_not_open_is_not_aborted_and_its_producer_goes
         (("demo", "--script", "/nowhere.py"), "/nowhere.py does not exist; name a Python file"),
         (("topics", "alter", "cli-nowhere", "-p", "2"), "partition; `ottla topics list` shows which there are"),
         (("transactions", "abort"), "give either a transactional id, or --partition"),
-        (("groups", "reset", "g", "x:0", "--to", "soon"), "is neither earliest, latest, an offset nor an ISO time"),
     ],
 )
 def test_a_fault_is_one_clear_sentence(ottla: Ottla, arguments: tuple[str, ...], sentence: str) -> None:
@@ -269,14 +246,6 @@ def test_a_signal_ends_consume_cleanly(ottla_broker: Broker, ottla: Ottla, numbe
         process.send_signal(number)
         assert process.communicate(timeout=60) == ("", "")
         assert process.returncode == 128 + number
-
-
-@pytest.mark.parametrize("command", ["describe", "offsets"])
-def test_g18_a_group_that_does_not_exist_is_an_error(ottla: Ottla, command: str) -> None:
-    said = ottla("groups", command, "nobody")
-    assert said.code == 1
-    assert "nobody" in said.err
-    assert "`ottla groups list` shows which there are" in said.err
 
 
 def test_a_record_of_another_form_is_refused(ottla: Ottla, tmp_path: Path) -> None:

@@ -24,7 +24,8 @@ _HINTS = {
     "TOPIC_ALREADY_EXISTS": "choose another name, or `ottla topics alter` changes this one",
     "GROUP_ID_NOT_FOUND": "`ottla groups list` shows which there are",
     "NON_EMPTY_GROUP": "stop its members first; `ottla groups describe` shows them",
-    "UNKNOWN_MEMBER_ID": "the group has members; stop them first",
+    "GROUP_SUBSCRIBED_TO_TOPIC": "members read the topic; stop them first",
+    "UNKNOWN_MEMBER_ID": "`ottla groups describe` shows the group's members",
     "TRANSACTIONAL_ID_NOT_FOUND": "`ottla transactions list` shows which there are",
 }
 

@@ -15,6 +15,7 @@ from ottla.client.config.consumer import consumer_config, reset_time
         ("by_duration:P1D", 100_000_000 - 86_400_000),
         ("by_duration:PT1H30M", 100_000_000 - 5_400_000),
         ("by_duration:PT0.5S", 99_999_500),
+        ("by_duration:P10000D", 0),
     ],
 )
 def test_o5_reset_policies(policy: str, expected: int | None) -> None:

@@ -76,6 +76,8 @@ class GroupOffsetCalls(AdminBase):
         committed = await self.list_group_offsets(group_id)
         partitions = sorted(committed.keys() | set(also))
         async with self._requests.ready() as deadline:
+            if self._cluster.track({tp.topic for tp in partitions}):
+                await self._cluster.refreshed(deadline.left_ms)  # else every new topic would look as if it were gone
             starts, ends = [
                 await list_offsets(
                     self._cluster,

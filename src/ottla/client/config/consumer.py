@@ -1,12 +1,12 @@
 """The consumer's configuration keys: Kafka's names, defaults, ranges, and contradictions (SPEC C3)."""
 
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.assign import BUILT_IN
 from ottla.base.config import ConfigKey, ConfigType, between, not_empty, one_of
+from ottla.base.duration import duration_ms
 from ottla.base.errors import ConfigError
 from ottla.client.config import CommonConfig, build, client_keys
 from ottla.wire.special_timestamp import SpecialTimestamp
@@ -15,11 +15,6 @@ log = logging.getLogger("ottla.consumer")
 
 _AT_LEAST_0 = between(0)
 _POLICIES = "must be earliest, latest, none or by_duration:<ISO-8601 duration>"
-
-
-_DURATION = re.compile(
-    r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?$"
-)
 
 
 def reset_time(policy: str, now_ms: int) -> int | None:
@@ -32,12 +27,10 @@ def reset_time(policy: str, now_ms: int) -> int | None:
         case "none":
             return None
     kind, _, text = policy.partition(":")
-    found = _DURATION.match(text) if kind == "by_duration" else None
-    if found is None or not any(found.groups()):
+    ago_ms = duration_ms(text) if kind == "by_duration" else None
+    if ago_ms is None:
         raise ConfigError(f"Invalid value {policy!r} for configuration auto.offset.reset: {_POLICIES}")
-    d = {name: float(number or 0) for name, number in found.groupdict().items()}
-    seconds = d["days"] * 86_400 + d["hours"] * 3_600 + d["minutes"] * 60 + d["seconds"]
-    return now_ms - int(seconds * 1000)
+    return max(0, now_ms - ago_ms)  # below 0 are numbers with a special meaning
 
 
 def _reset_policy(value: object) -> str | None:
