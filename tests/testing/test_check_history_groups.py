@@ -323,6 +323,67 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
         drained transforms
         """,
     ),
+    "a position over what nobody has, refused": (
+        "commit-ahead",
+        """
+        p sends a
+        p sends b
+        p ack a 0
+        p ack b 1
+        c polls 0:a
+      - c commits 2
+      + c commits 2 outcome failed
+        log 0:a 1:b
+        """,
+    ),
+    "an old generation commits at the same time as a new one, and again": (
+        "commit-regression",
+        """
+        c2 calls one
+        c3 commits 5 gen 3
+        c2 commits 3 gen 2 call one
+        c2 returns one
+      - c2 commits 4 gen 2
+      + c2 commits 4 gen 2 outcome failed
+        """,
+    ),
+    "an old generation commits, and nobody knows whether it could": (
+        "commit-regression",
+        """
+        c2 commits 2 gen 2
+      - c1 commits 1 gen 1
+      + c1 commits 1 gen 1 outcome unknown
+        """,
+    ),
+    "a commit whose outcome nobody knows, and which took effect after the next one": (
+        "commit-regression",
+        """
+      - c commits 3 gen 1 outcome failed
+      + c commits 3 gen 1 outcome unknown
+        c commits 5 gen 1
+        positions 3
+        """,
+    ),
+    "offsets of a transaction that may have come last": (
+        "commit-regression",
+        """
+        c commits 5 gen 1
+        x offsets 3 in T of m gen 1
+        x ends T
+      - x aborted T
+      + x unsure T
+        positions 3
+        """,
+    ),
+    "a committed offset behind a seek that was before it": (
+        "commit-regression",
+        """
+      - c seeks 3
+        c commits 5 gen 1
+      + c seeks 3
+        positions 4
+        """,
+    ),
 }
 
 

@@ -210,6 +210,62 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
         log 0:a 1:b 2:c
         """,
     ),
+    "read, and another record is there after compaction": (
+        "vanished-read",
+        """
+        p sends a
+        p unknown a
+        p sends b
+        p unknown b
+        c polls 0:a
+      - log 0:b compacted
+      + log 1:b compacted
+        """,
+    ),
+    "read before the commit, and sent by somebody else as well": (
+        "precommitted-read",
+        """
+        p sends a in T
+        p ack a 0
+      + q sends a
+      + q unknown a
+        c polls 0:a
+        p ends T
+        p committed T
+        """,
+    ),
+    "a part, and the rest is before the place where the reader began": (
+        "intermediate-read",
+        """
+        q sends x
+        q ack x 0
+        p sends a in T
+        p sends b in T
+        p ack a 1
+        p ack b 2
+        p ends T
+        p unsure T
+      - c polls 0:x
+        c polls 2:b
+        """,
+    ),
+    "a part, by readers who may": (
+        "intermediate-read",
+        """
+        p sends a in T
+        p sends b in T
+        p sends c in T
+        p ack a 0
+        p ack b 1
+        p ack c 2
+        p ends T
+        p unsure T
+      - c1 polls 0:a
+      + c1 dirty-polls 0:a
+      - c2 polls 2:c
+      + c2 dirty-polls 2:c
+        """,
+    ),
 }
 
 

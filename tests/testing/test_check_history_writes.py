@@ -313,6 +313,55 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
       + log 0:a 1:b
         """,
     ),
+    "acknowledged without an offset, and compacted since": (
+        "lost-write",
+        """
+        p sends a
+        p ack a ?
+      - log
+      + log compacted
+        """,
+    ),
+    "acknowledged outside of transactions, and only committed records were read back": (
+        "lost-write",
+        """
+        p sends a
+        p ack a 0
+      - log committed-only
+      + log 0:a committed-only
+        """,
+    ),
+    "sent once more, after another one": (
+        "nonmonotonic-send",
+        """
+        p sends a
+        p unknown a
+        p sends b
+        p ack b 0
+      + p sends a
+      + p ack a 1
+        log 0:b 1:a
+        """,
+    ),
+    "a second copy, behind another one": (
+        "duplicate",
+        """
+        p sends a
+        p ack a 0
+        p sends b
+        p ack b 1
+      - log 0:a 1:b 2:a
+      + log 0:a 1:b
+        """,
+    ),
+    "read by consumers, while nobody has noted what was sent": (
+        "unknown-record",
+        """
+      - p sends b
+      - p unknown b
+        c polls 0:a
+        """,
+    ),
 }
 
 
