@@ -37,6 +37,7 @@ class ClusterNemesis(Nemesis):
             self._shrink_messages,
             self._freeze_client,
             self._kill_client,
+            self._start_twin,
         )
 
     def _take_broker(self, rng: random.Random) -> int | None:

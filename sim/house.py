@@ -15,7 +15,6 @@ from ottla.broker.metadata.names import GROUP_TOPIC, TRANSACTION_TOPIC
 from ottla.broker.ports.topics import NewTopic
 from ottla.log.checkpoint import RECOVERY_POINT_CHECKPOINT, decode_offsets
 from ottla.log.names import LOG
-from ottla.wire.batch import parse_header
 from ottla.wire.errors import ErrorCode
 from sim.check import Anomaly, LogRecord, records_of
 from sim.cluster.coordinators import positions_in
@@ -259,7 +258,10 @@ class House:
                 content = damage.before
             else:
                 content = self.disk.content(str(tp), name)
-            found = [entry for _, entry in sound_entries(content)] if self.has_damage else _entries(content)
+            found = [entry for _, entry in sound_entries(content)]
+            if not self.has_damage and sum(len(entry.payload) for entry in found) < len(content):
+                text = f"{tp}/{name}: there are bytes between or behind its batches"
+                self.anomalies.append(Anomaly("unreadable-log", text))
             # What was saved from a damaged file is in the next one too, and counts there.
             base = int(name.removesuffix(LOG))
             entries = [entry for entry in entries if entry.base_offset < base or not self.has_damage] + found
@@ -278,16 +280,6 @@ class House:
         if runner is None or isinstance(runner, ErrorCode):
             return None
         return positions_in(runner.shard, group)
-
-
-def _entries(content: bytes) -> list[Entry]:
-    found, position = [], 0
-    while position < len(content):
-        header = parse_header(content, position)
-        payload = content[position : position + header.size_bytes]
-        found.append(Entry(header.base_offset, header.last_offset, header.partition_leader_epoch, header, payload))
-        position += header.size_bytes
-    return found
 
 
 def _config(rng: random.Random) -> dict[str, tuple[str, ...] | str]:

@@ -33,6 +33,7 @@ class HouseNemesis(Nemesis):
             self._cut_everything,
             self._freeze_client,
             self._kill_client,
+            self._start_twin,
         )
         if self._world.kind.loses_power:
             return (*faults, self._lose_power, self._lose_power, self._break_disk, self._slow_disk)

@@ -23,6 +23,7 @@ class Nemesis(ABC):
         self._world = world
         self._rng = rng
         self._running: dict[asyncio.Task[None], None] = {}
+        self._twins = 0
         # each world draws its own selection
         faults = self._possible()
         self._faults = [fault for fault in faults if rng.random() < 0.5] or [faults[0]]
@@ -110,3 +111,21 @@ class Nemesis(ABC):
         lives = [process for process in self._world.processes if process.is_alive]
         if lives:
             rng.choice(lives).kill()
+
+    async def _start_twin(self, rng: random.Random) -> None:
+        """A process runs twice for a while, with the same transactional id and the same `group.instance.id`: whoever
+        starts processes takes a living one for dead. The broker has to fence one of the two."""
+        lives = [process for process in self._world.processes if process.is_alive]
+        if not lives:
+            return
+        process = rng.choice(lives)
+        self._twins += 1
+        twin = type(process)(self._world, process.name)
+        twin.life, twin.rng = 100 * self._twins, rng
+        self._note("second start", f"{process.who} goes on")
+        self._world.processes.append(twin)
+        run = asyncio.ensure_future(twin.run())
+        await self._for(rng, 5.0)
+        twin.kill_for_good()
+        await run
+        self._world.processes.remove(twin)

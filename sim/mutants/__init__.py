@@ -6,7 +6,7 @@ A test says which checker finds which mutant.
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
-from sim.mutants import clients, cluster, damage, power, sequencing
+from sim.mutants import broker, clients, cluster, damage, power, sequencing
 from sim.world import Kind
 
 
@@ -76,4 +76,18 @@ def mutants() -> dict[str, Mutant]:
         ),
         "tells-nothing": Mutant(Kind.BROKER_DAMAGE, frozenset({"silent-damage"}), damage.tells_nothing()),
         "cuts-the-metadata": Mutant(Kind.BROKER_DAMAGE, frozenset({"lost-write"}), damage.cuts_the_metadata()),
+        "dedup-window-of-four": Mutant(Kind.BROKER_PLAIN, twice, broker.dedup_window_of_four()),
+        "raises-no-epoch": Mutant(
+            Kind.BROKER_TRANSACTIONS, frozenset({"lost-write", "torn-transaction"}), broker.raises_no_epoch()
+        ),
+        "any-generation-commits-to-the-broker": Mutant(Kind.BROKER_PIPELINE, twice, cluster.any_generation_commits()),
+        "reads-beyond-open-transactions": Mutant(
+            Kind.BROKER_GROUPS, frozenset({"aborted-read"}), broker.reads_beyond_open_transactions()
+        ),
+        "keeps-a-torn-tail": Mutant(
+            Kind.BROKER_POWER, frozenset({"lost-write", "unreadable-log"}), broker.keeps_a_torn_tail()
+        ),
+        "syncs-nothing": Mutant(
+            Kind.BROKER_POWER, frozenset({"lost-write", "lost-flushed", "unreadable-log"}), broker.syncs_nothing()
+        ),
     }

@@ -26,6 +26,7 @@ class Process:
         self.rng: random.Random = world.stream(name)
         #: The clients that this life has made.
         self.clients: list[AsyncProducer | AsyncConsumer] = []
+        self._is_over = False
         self._task: asyncio.Task[None] | None = None
         self._killed: asyncio.Future[None] | None = None
 
@@ -56,6 +57,11 @@ class Process:
             self.forget_clients()
             self._killed.set_result(None)
 
+    def kill_for_good(self) -> None:
+        """As `kill`, and there is no next life."""
+        self._is_over = True
+        self.kill()
+
     def crashed(self, failure: InternalError) -> None:
         """A client of this life has stopped because of a fault of its own."""
         self.world.unexpected(self.who, failure)
@@ -76,12 +82,13 @@ class Process:
             context.run(HOST.set, self.who)
             self._task = asyncio.create_task(self._whole_life(), name=self.who, context=context)
             await asyncio.wait({self._task, self._killed}, return_when=asyncio.FIRST_COMPLETED)
-            again = not self._task.done()
+            again = not self._task.done() and not self._is_over
             if self._task.done() and self._task.cancelled():
                 self.world.unexpected(self.who, asyncio.CancelledError("nobody cancels users here"))
             self._task = None
             if again:
                 await asyncio.sleep(self.rng.uniform(0.01, 4.0))
+                again = not self._is_over
 
     async def _whole_life(self) -> None:
         try:

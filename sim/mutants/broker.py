@@ -1,0 +1,60 @@
+"""Bugs of the real broker: of its log, of its coordinators, and of the order in which it does things."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+from ottla.coordinator.txn import init_producer_id
+from ottla.coordinator.txn.metadata import TransactionMetadata, prepare_init
+from ottla.log import producers
+from ottla.log.flush import FlushPlan
+from ottla.log.partition import PartitionLog
+from ottla.log.segment import Segment
+
+
+@contextmanager
+def dedup_window_of_four() -> Iterator[None]:
+    """A partition remembers four batches of a producer, and a producer may have five in flight."""
+    with patch.object(producers, "BATCHES_TO_RETAIN", 4):
+        yield
+
+
+@contextmanager
+def raises_no_epoch() -> Iterator[None]:
+    """InitProducerId gives a producer the epoch that the one before it had."""
+    right = prepare_init
+
+    def prepare(txn: TransactionMetadata, *, producer_epoch: int, **rest: int) -> TransactionMetadata:
+        return right(txn, producer_epoch=max(txn.producer_epoch, 0), **rest)
+
+    with patch.object(init_producer_id, "prepare_init", prepare):
+        yield
+
+
+@contextmanager
+def keeps_a_torn_tail() -> Iterator[None]:
+    """Recovery leaves what is no whole batch at the end of a log, and the log goes on after it."""
+
+    def cut(self: Segment, position: int) -> int:
+        return 0
+
+    with patch.object(Segment, "cut", cut):
+        yield
+
+
+@contextmanager
+def reads_beyond_open_transactions() -> Iterator[None]:
+    """The last stable offset of a log is its end."""
+    with patch.object(PartitionLog, "last_stable_offset", property(lambda self: self.end_offset)):
+        yield
+
+
+@contextmanager
+def syncs_nothing() -> Iterator[None]:
+    """A flush moves the recovery point, and forgets to sync the files."""
+
+    def sync(self: FlushPlan) -> None:
+        """Nothing."""
+
+    with patch.object(FlushPlan, "sync", sync):
+        yield
