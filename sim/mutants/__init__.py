@@ -27,11 +27,11 @@ def mutants() -> dict[str, Mutant]:
     """All mutants, by name. Each context may be entered once."""
     twice = frozenset({"duplicate"})
     return {
-        "epoch-raised-in-doubt": Mutant(Kind.PLAIN, twice, sequencing.epoch_raised_in_doubt(), first_seed=20),
+        "epoch-raised-in-doubt": Mutant(Kind.PLAIN, twice, sequencing.epoch_raised_in_doubt(), first_seed=150),
         "retried-with-a-new-sequence": Mutant(Kind.PLAIN, twice, sequencing.retried_with_a_new_sequence()),
         "twenty-in-flight": Mutant(Kind.PLAIN, twice, sequencing.twenty_in_flight()),
         "broker-remembers-no-batch": Mutant(Kind.PLAIN, twice, cluster.remembers_no_batch()),
-        "unclean-election": Mutant(Kind.PLAIN, frozenset({"lost-write"}), cluster.unclean_election()),
+        "unclean-election": Mutant(Kind.PLAIN, frozenset({"lost-write"}), cluster.unclean_election(), first_seed=48),
         "no-aborted-list": Mutant(Kind.GROUPS, frozenset({"aborted-read"}), cluster.no_aborted_list()),
         "reads-open-transactions": Mutant(
             Kind.GROUPS, frozenset({"aborted-read", "vanished-read"}), cluster.reads_open_transactions()
@@ -40,7 +40,7 @@ def mutants() -> dict[str, Mutant]:
             Kind.GROUPS,
             frozenset({"commit-regression", "unseen"}),
             cluster.any_generation_commits(),
-            first_seed=5,
+            first_seed=75,
         ),
         "half-of-the-markers": Mutant(
             Kind.TRANSACTIONS, frozenset({"stuck-lso", "lost-write"}), cluster.half_of_the_markers()

@@ -12,11 +12,13 @@ import pytest
 
 from sim.mutants import mutants
 from sim.running import one
-from sim.world import Kind, World
+from sim.world import Kind, Plan, World
 from tests.house.tree import ROOT
 
 #: Always the same: a drawn seed that fails would stop somebody whose change is not the cause. `make sim` draws.
-_SEEDS = range(12)
+_SEEDS = range(6)
+#: Faults for a third of the usual time: what is tested here shows soon.
+_SHORT = Plan(faults_s=30.0)
 #: A bug that was put in is found within so many worlds.
 _MOST_SEEDS = 500
 
@@ -41,18 +43,18 @@ def test_the_short_run_shows_no_anomaly(kind: Kind) -> None:
 _DIGESTS = """
 import logging
 logging.disable(logging.ERROR)
-from sim.world import Kind, World
+from sim.world import Kind, Plan, World
 for kind in Kind:
     for seed in (1, 2, 3):
-        print(kind.value, seed, World(seed, kind).run().digest)
+        print(kind.value, seed, World(seed, kind, Plan(faults_s=30.0)).run().digest)
 """
 
 
 def test_one_seed_is_one_history_whatever_ran_before() -> None:
     """A seed that fails after a hundred others fails alone, too."""
     worlds = [(kind, seed) for kind in Kind for seed in (1, 2)]
-    digests = {world: World(world[1], world[0]).run().digest for world in worlds}
-    assert {world: World(world[1], world[0]).run().digest for world in reversed(worlds)} == digests
+    digests = {world: World(world[1], world[0], _SHORT).run().digest for world in worlds}
+    assert {world: World(world[1], world[0], _SHORT).run().digest for world in reversed(worlds)} == digests
 
 
 def test_one_seed_is_one_history_in_any_process() -> None:
@@ -77,7 +79,7 @@ def test_a_bug_that_is_put_in_is_caught(name: str) -> None:
     mutant = mutants()[name]
     with mutant.bug:
         for seed in range(mutant.first_seed, mutant.first_seed + _MOST_SEEDS):
-            found = {anomaly.name for anomaly in World(seed, mutant.kind).run().anomalies}
+            found = {anomaly.name for anomaly in World(seed, mutant.kind, _SHORT).run().anomalies}
             if found & mutant.caught_as:
                 return
     pytest.fail(f"{name}: no {' or '.join(sorted(mutant.caught_as))} in {_MOST_SEEDS} worlds")
