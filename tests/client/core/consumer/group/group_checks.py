@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.types import TopicPartition
-from ottla.client.core.consumer.group.classic.states import State
 from ottla.client.core.intents import Ask
 from ottla.wire.apis import ApiKey
 
@@ -82,16 +81,14 @@ class Checks:
 
     def _one_owner(self, member: "Member", came: frozenset[TopicPartition]) -> None:
         """Who takes a partition is its only owner, but for those whom the coordinator no longer counts on."""
-        counted_on = self._world.coordinator.members()
-        mine = member.core.member.metadata
-        if came and counted_on.get(mine.member_id) != mine.generation_id:
-            self.count("late assignment")  # it was expelled while SyncGroup's answer was on its way
+        counts_on = self._world.coordinator.counts_on
+        if came and not counts_on(member.core.member.metadata):
+            self.count("late assignment")  # it was expelled while the answer that brought it was on its way
             return
         for other in self._world.members:
             if other is not member and other.owned() & came:
                 # a static member that missed a generation is kept in the group (KIP-345), but not in that generation
-                its = other.core.member.metadata
-                assert counted_on.get(its.member_id) != its.generation_id, (
+                assert not counts_on(other.core.member.metadata), (
                     f"{sorted(other.owned() & came)} belong to {other.name} and to {member.name}"
                 )
                 self.count("zombie")
@@ -118,9 +115,9 @@ class Checks:
 
     def at_the_end(self) -> None:
         world = self._world
-        states = {member.name: member.core.state for member in world.members}
-        assert set(states.values()) <= {State.STABLE, State.FENCED}, f"stuck: {states}"
-        stable = [member for member in world.members if member.core.state is State.STABLE]
+        states = {member.name: member.core.state.value for member in world.members}
+        assert set(states.values()) <= {"Stable", "Fenced"}, f"stuck: {states}"
+        stable = [member for member in world.members if states[member.name] == "Stable"]
         wanted = {
             TopicPartition(topic, number)
             for topic in {topic for member in stable for topic in member.core.subscription.topics}

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from ottla.client.core.offsets import ConsumerGroupMetadata
 from ottla.coordinator.group.config import GroupConfig
 from ottla.coordinator.group.context import RequestContext
 from ottla.wire.apis import ApiKey
@@ -53,6 +54,10 @@ class Coordinator:
         """Whom the group counts on, and the generation."""
         group = self._rig.shard.group(GROUP)
         return {} if group is None else dict.fromkeys(group.members, group.generation)
+
+    def counts_on(self, member: ConsumerGroupMetadata) -> bool:
+        """Whether what this member has is its own: the group counts on it, in its generation."""
+        return self.members().get(member.member_id) == member.generation_id
 
     def move(self, now_s: float, away_s: float) -> None:
         """It goes to another broker, which reads its log; until then nobody is the coordinator."""

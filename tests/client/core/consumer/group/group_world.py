@@ -17,13 +17,14 @@ from ottla.base.types import TopicPartition
 from ottla.client.config.consumer import consumer_config
 from ottla.client.core.consumer.core import ConsumerCore
 from ottla.client.core.consumer.fetched import Decoding
-from ottla.client.core.consumer.group.classic.states import State
+from ottla.client.core.consumer.group.consumer.member import JOIN_EPOCH
 from ottla.client.core.consumer.intents import CallUser, WakePoll
-from ottla.client.core.intents import Ask, Broker, Channel, Connect, Finish, GiveUp, RefreshMetadata
+from ottla.client.core.intents import Ask, Broker, Channel, Connect, Finish, GiveUp, LearnTopics, RefreshMetadata
 from ottla.client.core.intents import Coordinator as GroupCoordinator
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.errors import DisconnectedError, RequestTimeoutError
 from ottla.wire.apis import ApiKey
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.fetch import FetchResponse
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -31,6 +32,7 @@ from ottla.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from tests.client.cooperative import CooperativeRoundRobin
+from tests.client.core.consumer.group.consumer_coordinator import ConsumerCoordinator
 from tests.client.core.consumer.group.group_checks import Checks
 from tests.client.core.consumer.group.group_coordinator import GROUP, Coordinator
 from tests.client.core.consumer.rig import snapshot
@@ -45,14 +47,18 @@ _WANTED = [["t"], ["t"], ["t", "u"], ["u"]]
 class World:
     """One history."""
 
-    def __init__(self, seed: int, *, faults_for_s: float = 40.0) -> None:
+    def __init__(self, seed: int, *, protocol: str = "classic", faults_for_s: float = 40.0) -> None:
+        self.protocol = protocol
         self.rng = random.Random(seed)
         self.now_s = 0.0
         self.calm_s = faults_for_s
         self.checks = Checks(self)
-        self.coordinator = Coordinator(self.rng.choice([0, 300]))
+        initial_delay_ms = self.rng.choice([0, 300])
         self.is_cooperative = self.rng.random() < 0.5
         self.counts = {"t": self.rng.randint(1, 5), "u": self.rng.randint(1, 3)}
+        self.coordinator: Coordinator | ConsumerCoordinator = (
+            Coordinator(initial_delay_ms) if protocol == "classic" else ConsumerCoordinator(self.counts)
+        )
         self.members: list[Member] = []
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
@@ -247,17 +253,18 @@ class Member:
         given: dict[str, object] = {
             "bootstrap.servers": "a:1",
             "group.id": GROUP,
-            "session.timeout.ms": int(_SESSION_S * 1000),
-            "heartbeat.interval.ms": 500,
+            "group.protocol": world.protocol,
             "max.poll.interval.ms": int(_POLL_INTERVAL_S * 1000),
             "request.timeout.ms": 4_000,
             "auto.commit.interval.ms": 700,
             "enable.auto.commit": world.rng.random() < 0.7,
         }
+        if world.protocol == "classic":
+            given |= {"session.timeout.ms": int(_SESSION_S * 1000), "heartbeat.interval.ms": 500}
         config = consumer_config(given | ({"group.instance.id": instance} if instance else {}))
         strategy: list[Assignor] = [CooperativeRoundRobin() if world.is_cooperative else RangeAssignor()]
         decoding = Decoding(check_crcs=True, read_committed=False, key=None, value=None)
-        self.core = ConsumerCore(config, strategy, decoding, random.Random(name))
+        self.core = ConsumerCore(config, strategy, decoding, random.Random(name), member_id=f"m{name}")
         self._wires = {channel: Wire(self, channel) for channel in Channel}
         self._calls: deque[CallUser] = deque()
         self._is_woken = False
@@ -414,13 +421,13 @@ class Member:
             case Connect(node_id, channel):
                 world.after(world.delay_s(), lambda: self.do(self.core.connected, node_id, channel))
             case Ask(to=Broker(_, channel) | GroupCoordinator(_, _, channel)):
-                self._joins += intent.api is ApiKey.JOIN_GROUP
+                self._joins += _joins(intent)
                 self._asked_as[id(intent)] = intent, self._standing(intent)
                 self._wires[channel].send(intent)
             case GiveUp(ticket):
                 for wire in self.wires:
                     wire.give_up(ticket)
-            case RefreshMetadata(None):
+            case RefreshMetadata(None) | LearnTopics():
                 world.after(world.delay_s(), self.learn)
             case RefreshMetadata(ticket):
                 world.after(world.delay_s(), lambda: self._refreshed(ticket))
@@ -435,7 +442,7 @@ class Member:
                 world.after(0.0, self._go_on_polling)
             case Finish(error=error):
                 assert error is None
-                assert self.core.state is State.OUT
+                assert self.core.membership.is_out
                 self.world.checks.gone(self)
                 self.die()
 
@@ -459,6 +466,13 @@ class Member:
 
     def owned(self) -> frozenset[TopicPartition]:
         return self.core.positions.assignment
+
+
+def _joins(ask: Ask) -> bool:
+    """Whether this request begins another membership."""
+    message = ask.message
+    is_first = isinstance(message, ConsumerGroupHeartbeatRequest) and message.member_epoch == JOIN_EPOCH
+    return ask.api is ApiKey.JOIN_GROUP or is_first
 
 
 def _first_offsets(message: Any) -> ListOffsetsResponse:
