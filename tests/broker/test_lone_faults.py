@@ -12,6 +12,7 @@ import pytest
 from ottla.base.clock import ManualClock
 from ottla.base.errors import StorageError
 from ottla.base.types import TopicPartition
+from ottla.broker.metadata.image import TOPIC_RESOURCE
 from ottla.broker.runtime.upkeep import Upkeep
 from ottla.broker.server import Listener
 from ottla.log.checkpoint import CLEAN_SHUTDOWN_MARKER, RECOVERY_POINT_CHECKPOINT, decode_offsets
@@ -61,7 +62,7 @@ async def test_a_log_that_cannot_be_flushed_keeps_no_other_from_it_when_the_brok
     tmp_path: Path, broken: str
 ) -> None:
     broker = await _two_topics(tmp_path)
-    broker.node.topics.alter("first", {"retention.ms": "1000"})
+    broker.node.topics.alter(TOPIC_RESOURCE, "first", {"retention.ms": "1000"})
     (tmp_path / broken).rename(tmp_path / "elsewhere")
     with pytest.raises(StorageError, match="without the mark of a clean stop"):
         await broker.stop()

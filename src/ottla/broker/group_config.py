@@ -8,7 +8,9 @@ from ottla.base.errors import ConfigError
 from ottla.broker.config import BrokerConfig
 from ottla.broker.config_keys import BROKER_CONFIG, INT
 from ottla.broker.metadata.image import GROUP_RESOURCE, MetadataImage
+from ottla.broker.metadata.rules import RefusedError
 from ottla.coordinator.group.config import ASSIGNMENT_INTERVAL, HEARTBEAT_INTERVAL, SESSION_TIMEOUT
+from ottla.wire.errors import ErrorCode
 
 
 class GroupKey(NamedTuple):
@@ -33,19 +35,26 @@ GROUP_KEYS: Final[Mapping[str, GroupKey]] = {
 GROUP_CONFIG: Final = ConfigSet.of("group", (each.key for each in GROUP_KEYS.values()))
 
 
-def check_group_configs(broker: BrokerConfig, overrides: Mapping[str, str]) -> None:
-    """ConfigError for settings of a group that are unknown, bad, or beyond the broker's limits."""
-    for name, text in overrides.items():
-        value = GROUP_CONFIG.find(name).parse(text)
+def check_group_configs(broker: BrokerConfig, given: Mapping[str, str | None]) -> dict[str, str]:
+    """All of a group's own settings; RefusedError for one that is unknown, bad, or beyond the broker's limits."""
+    values = {name: broker.int(each.synonym) for name, each in GROUP_KEYS.items()}
+    for name, text in given.items():
+        own = GROUP_KEYS.get(name)
+        if own is None:
+            raise RefusedError(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")
+        try:
+            value = own.key.parse(text)
+        except ConfigError as fault:
+            raise RefusedError(ErrorCode.INVALID_CONFIG, str(fault)) from None
         assert isinstance(value, int)
-        own = GROUP_KEYS[name]
         if value < broker.int(own.lowest):
-            raise ConfigError(f"{name} must be greater than or equal to {own.lowest}")
+            raise RefusedError(ErrorCode.INVALID_CONFIG, f"{name} must be greater than or equal to {own.lowest}")
         if value > broker.int(own.highest):
-            raise ConfigError(f"{name} must be less than or equal to {own.highest}")
-    session = int(overrides.get(SESSION_TIMEOUT, broker.int(GROUP_KEYS[SESSION_TIMEOUT].synonym)))
-    if session <= int(overrides.get(HEARTBEAT_INTERVAL, broker.int(GROUP_KEYS[HEARTBEAT_INTERVAL].synonym))):
-        raise ConfigError(f"{SESSION_TIMEOUT} must be greater than {HEARTBEAT_INTERVAL}")
+            raise RefusedError(ErrorCode.INVALID_CONFIG, f"{name} must be less than or equal to {own.highest}")
+        values[name] = value
+    if values[SESSION_TIMEOUT] <= values[HEARTBEAT_INTERVAL]:
+        raise RefusedError(ErrorCode.INVALID_CONFIG, f"{SESSION_TIMEOUT} must be greater than {HEARTBEAT_INTERVAL}")
+    return {name: str(text) for name, text in given.items()}
 
 
 def own_settings(broker: BrokerConfig, image: MetadataImage, group_id: str) -> dict[str, int]:

@@ -1,12 +1,13 @@
-"""AlterConfigs, versions 0–2: the older way, which replaces all of a topic's own settings by those given."""
+"""AlterConfigs, versions 0–2: the older way, which replaces all own settings of a topic or group by those given."""
 
 from typing import Protocol
 
 from ottla.base.errors import StorageError
 from ottla.broker.handlers.table import RequestContext
-from ottla.broker.metadata.rules import RefusedError, check_configs
+from ottla.broker.metadata.rules import RefusedError
 from ottla.broker.ports.settings import HasConfig
 from ottla.broker.ports.topics import HasImage, HasTopics
+from ottla.broker.resources import ALTERABLE
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_configs import (
     AlterConfigsRequest,
@@ -34,10 +35,10 @@ def _alter(node: _Node, resource: AlterConfigsResource, *, validate_only: bool) 
         nulls = [each.name for each in resource.configs if each.value is None]
         if nulls:
             raise RefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
-        given = check_configs(node.config, {each.name: each.value for each in resource.configs})
-        gone: dict[str, str | None] = dict.fromkeys(node.image.topic_configs(name), None)
+        given = ALTERABLE[kind].check(node.config, {each.name: each.value for each in resource.configs})
+        gone: dict[str, str | None] = dict.fromkeys(node.image.own_configs(kind, name), None)
         if not validate_only:
-            node.topics.alter(name, gone | given)
+            node.topics.alter(kind, name, gone | given)
     except RefusedError as refused:
         return AlterConfigsResourceResponse(refused.error, str(refused), kind, name)
     except StorageError as fault:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from ottla.base.config import ConfigKey, ConfigType
 from ottla.broker.config import BrokerConfig
 from ottla.broker.config_keys import BROKER_CONFIG, FAMILIES
+from ottla.broker.group_config import GROUP_KEYS
 from ottla.broker.topic_config import TOPIC_KEYS, default_value, render
 
 
@@ -17,6 +18,7 @@ class ConfigSource(IntEnum):
     DYNAMIC_TOPIC = 1
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_GROUP = 8
 
 
 _STATIC = ConfigSource.STATIC_BROKER
@@ -68,6 +70,17 @@ def topic_entries(broker: BrokerConfig, overrides: Mapping[str, str]) -> Iterato
             value = render(default_value(broker, name))
         source = layers[0].source if layers else ConfigSource.DEFAULT
         yield ConfigEntry(name, value, source, False, key, layers)
+
+
+def group_entries(broker: BrokerConfig, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
+    """All settings of a group with these overrides."""
+    for name, own in GROUP_KEYS.items():
+        layers = _layers(broker, own.synonym)
+        value = render(broker[own.synonym])
+        if name in overrides:
+            value = render(own.key.parse(overrides[name]))
+            layers = (Synonym(name, value, ConfigSource.DYNAMIC_GROUP), *layers)
+        yield ConfigEntry(name, value, layers[0].source, False, own.key, layers)
 
 
 def broker_entries(broker: BrokerConfig) -> Iterator[ConfigEntry]:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from ottla.base.topic_names import topic_name_problem
-from ottla.broker.handlers.configs import CONFIG_TYPES, ConfigEntry, broker_entries, topic_entries
+from ottla.broker.handlers.configs import CONFIG_TYPES, ConfigEntry, broker_entries, group_entries, topic_entries
 from ottla.broker.handlers.table import RequestContext
-from ottla.broker.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from ottla.broker.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from ottla.broker.metadata.rules import RefusedError
 from ottla.broker.ports.identity import HasIdentity
 from ottla.broker.ports.settings import HasConfig
@@ -21,9 +21,9 @@ from ottla.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-#: Resources that exist in Kafka and never have settings here: broker loggers, client metrics, groups.
-_WITHOUT_SETTINGS = (8, 16, 32)
-_KINDS = (TOPIC_RESOURCE, BROKER_RESOURCE, *_WITHOUT_SETTINGS)
+#: Resources that exist in Kafka and never have settings here: broker loggers, client metrics.
+_WITHOUT_SETTINGS = (8, 16)
+_KINDS = (TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE, *_WITHOUT_SETTINGS)
 
 
 class _Node(HasConfig, HasIdentity, HasImage, Protocol):
@@ -62,6 +62,10 @@ def _entries(node: _Node, kind: int, name: str) -> Iterator[ConfigEntry]:
         if name not in node.image.topics:
             raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist")
         return topic_entries(node.config, node.image.topic_configs(name))
+    if kind == GROUP_RESOURCE:
+        if not name:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        return group_entries(node.config, node.image.own_configs(kind, name))
     if kind == BROKER_RESOURCE:
         own_id = str(node.identity.node_id)
         if name not in ("", own_id):

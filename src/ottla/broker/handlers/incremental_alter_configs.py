@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs, versions 0–1 (KIP-339): set, delete, append to or subtract from a topic's settings."""
+"""IncrementalAlterConfigs, versions 0–1 (KIP-339): set, delete, append to or subtract from own settings."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -7,10 +7,11 @@ from typing import Protocol
 from ottla.base.config import ConfigType
 from ottla.base.errors import StorageError
 from ottla.broker.handlers.table import RequestContext
-from ottla.broker.metadata.rules import RefusedError, check_configs
+from ottla.broker.metadata.rules import RefusedError
 from ottla.broker.ports.settings import HasConfig
 from ottla.broker.ports.topics import HasImage, HasTopics
-from ottla.broker.topic_config import TOPIC_CONFIG, default_value, render
+from ottla.broker.resources import ALTERABLE, Resource
+from ottla.broker.topic_config import render
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -52,11 +53,12 @@ def _alter(
         if twice:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
         node.topics.check_alterable(kind, name)
-        changes = _changes(node, name, resource.configs)
-        own = dict(node.image.topic_configs(name)) | changes
-        check_configs(node.config, {key: value for key, value in own.items() if value is not None})
+        own = node.image.own_configs(kind, name)
+        changes = _changes(node, ALTERABLE[kind], own, resource.configs)
+        after = dict(own) | changes
+        ALTERABLE[kind].check(node.config, {key: value for key, value in after.items() if value is not None})
         if not validate_only:
-            node.topics.alter(name, changes)
+            node.topics.alter(kind, name, changes)
     except RefusedError as refused:
         return AlterConfigsResourceResponse(refused.error, str(refused), kind, name)
     except StorageError as fault:
@@ -64,19 +66,20 @@ def _alter(
     return AlterConfigsResourceResponse(0, None, kind, name)
 
 
-def _changes(node: _Node, topic: str, operations: Sequence[AlterableConfig]) -> dict[str, str | None]:
+def _changes(
+    node: _Node, resource: Resource, own: Mapping[str, str], operations: Sequence[AlterableConfig]
+) -> dict[str, str | None]:
     nulls = [each.name for each in operations if each.value is None and each.config_operation != _DELETE]
     if nulls:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
     if len({each.name for each in operations}) < len(operations):
         raise RefusedError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    own = node.image.topic_configs(topic)
-    changes = {each.name: _operate(node, own, each) for each in operations}
+    changes = {each.name: _operate(node, resource, own, each) for each in operations}
     # Removing a setting that does not exist is no error, so the key need not be known either.
     return {name: value for name, value in changes.items() if value is not None or name in own}
 
 
-def _operate(node: _Node, own: Mapping[str, str], operation: AlterableConfig) -> str | None:
+def _operate(node: _Node, resource: Resource, own: Mapping[str, str], operation: AlterableConfig) -> str | None:
     name, value, kind = operation.name, operation.value, operation.config_operation
     if kind == _DELETE:
         return None
@@ -84,11 +87,11 @@ def _operate(node: _Node, own: Mapping[str, str], operation: AlterableConfig) ->
         return value
     if kind not in (_APPEND, _SUBTRACT):
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"Unknown operation {kind} for {name}")
-    key = TOPIC_CONFIG.keys.get(name)
+    key = resource.keys.keys.get(name)
     if key is None or key.type is not ConfigType.LIST:
         said = "APPEND" if kind == _APPEND else "SUBTRACT"
         raise RefusedError(ErrorCode.INVALID_CONFIG, f"Can't {said} to key {name} because its type is not LIST.")
-    present = own[name] if name in own else render(default_value(node.config, name)) or ""
+    present = own[name] if name in own else render(resource.default(node.config, name)) or ""
     words = [word for word in present.split(",") if word]
     named = [word.strip() for word in (value or "").split(",") if word.strip()]
     if kind == _APPEND:

@@ -57,7 +57,11 @@ class MetadataImage:
 
     def topic_configs(self, name: str) -> dict[str, str]:
         """The topic's own settings; empty when it has none."""
-        return self.configs.get((TOPIC_RESOURCE, name), {})
+        return self.own_configs(TOPIC_RESOURCE, name)
+
+    def own_configs(self, resource_type: int, name: str) -> dict[str, str]:
+        """The own settings of a resource; empty when it has none."""
+        return self.configs.get((resource_type, name), {})
 
     def apply(self, record: MetadataRecord) -> None:
         """Take in one record of the log, in operation and at recovery alike."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from ottla.base.errors import StorageError
 from ottla.broker.config import BrokerConfig
 from ottla.broker.metadata.cluster import ClusterMetadata
-from ottla.broker.metadata.image import TOPIC_RESOURCE, MetadataImage, TopicImage
+from ottla.broker.metadata.image import GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage, TopicImage
 from ottla.broker.metadata.names import GROUP_TOPIC, TRANSACTION_TOPIC
 from ottla.broker.metadata.properties import new_uuid
 from ottla.broker.metadata.records import MetadataRecord
@@ -219,22 +219,28 @@ class Topics:
         asyncio.get_running_loop().run_in_executor(None, self._partitions.remove_deleted, doomed)
 
     def check_alterable(self, resource_type: int, name: str) -> None:
-        """RefusedError unless it is a topic that exists: a broker keeps the settings it was started with."""
+        """RefusedError unless it is a topic that exists, or a group. A broker keeps what it was started with."""
+        if resource_type == GROUP_RESOURCE:
+            if not name:
+                raise RefusedError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+            return
         if resource_type != TOPIC_RESOURCE:
             raise RefusedError(
-                ErrorCode.INVALID_REQUEST, "Only the settings of topics can be changed while a broker runs."
+                ErrorCode.INVALID_REQUEST, "Only the settings of topics and groups can be changed while a broker runs."
             )
         if not name:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         if name not in self._metadata.image.topics:
             raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
-    def alter(self, name: str, changes: Mapping[str, str | None]) -> None:
-        """Change a topic's settings. They were checked before."""
-        with self._telling(f"the settings of topic {name} cannot be changed"):
-            self._metadata.set_configs(TOPIC_RESOURCE, name, changes)
-        image = self._metadata.image
-        self._partitions.reconfigure(image.topics[name], image.topic_configs(name))
+    def alter(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
+        """Change the settings of a topic or group. They were checked before."""
+        kind = "topic" if resource_type == TOPIC_RESOURCE else "group"
+        with self._telling(f"the settings of {kind} {name} cannot be changed"):
+            self._metadata.set_configs(resource_type, name, changes)
+        if resource_type == TOPIC_RESOURCE:
+            image = self._metadata.image
+            self._partitions.reconfigure(image.topics[name], image.topic_configs(name))
 
     async def in_slices(self, steps: Iterator[object]) -> None:
         """Take the steps of a request that is carried out, while others are served."""
