@@ -384,6 +384,20 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
         positions 4
         """,
     ),
+    "an input that is not committed need not be processed": (
+        "unprocessed unseen",
+        """
+        p sends a in T
+        p ack a 0
+        p ends T
+        p unsure T
+      - log 0:a
+      + log 0:a!
+        log1
+        positions 0
+        drained transforms
+        """,
+    ),
 }
 
 

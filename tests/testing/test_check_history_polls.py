@@ -250,6 +250,22 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
       + drained
         """,
     ),
+    "leaves out what another reader was given as committed": (
+        "poll-skip",
+        """
+        p sends a
+        p ack a 0
+        p sends b in T
+        p ack b 1
+        p ends T
+        p unsure T
+        p sends c
+        p ack c 2
+      - c1 polls 1:b
+      + c1 dirty-polls 1:b
+        solo polls 0:a 2:c
+        """,
+    ),
 }
 
 

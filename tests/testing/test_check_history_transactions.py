@@ -224,6 +224,42 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
         log 0:a
         """,
     ),
+    "committed in a second attempt, and only the first one is there": (
+        "lost-write",
+        """
+        p sends a in T1
+        p ack a 0
+        p aborts T1
+        p aborted T1
+        p sends a in T2
+        p ack a ?
+        p ends T2
+        p committed T2
+      - log 0:a!
+      + log 0:a! 2:a
+        """,
+    ),
+    "half of it, and compaction took the rest": (
+        "lost-write torn-transaction",
+        """
+        p sends a in T
+        p sends b in T
+        p ack a 0
+        p ack b 1
+        p ends T
+        p unsure T
+      - log 1:b
+      + log 1:b compacted
+        """,
+    ),
+    "a call of a client that was killed before it, as the test says": (
+        "never-settled",
+        """
+        p killed
+        p calls flush
+      + p returns flush
+        """,
+    ),
 }
 
 
