@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Iterator
 import pytest
 
 from ottla.testing import Broker
-from tests.client import group_admin_journeys, journeys, transaction_journeys
+from tests.client import delivery_journeys, group_admin_journeys, journeys, transaction_journeys
 
 
 @pytest.fixture(scope="module")
@@ -14,9 +14,10 @@ def servers() -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
-@pytest.mark.parametrize(
-    "journey", [*transaction_journeys.ALL, *group_admin_journeys.ALL], ids=lambda journey: journey.__name__
-)
+_JOURNEYS = [*transaction_journeys.ALL, *group_admin_journeys.ALL, *delivery_journeys.ALL]
+
+
+@pytest.mark.parametrize("journey", _JOURNEYS, ids=lambda journey: journey.__name__)
 def test_blocking(journey: Callable[[str], None], servers: str) -> None:
     journey(servers)
 

@@ -6,15 +6,16 @@ from collections.abc import Callable, Coroutine, Iterator
 import pytest
 
 from ottla import Producer
-from tests.client import group_admin_journeys, journeys, transaction_journeys
+from tests.client import delivery_journeys, group_admin_journeys, journeys, transaction_journeys
 from tests.interop.apache import ApacheKafka, run_tool
 
 pytestmark = pytest.mark.interop
 
 
-@pytest.mark.parametrize(
-    "journey", [*transaction_journeys.ALL, *group_admin_journeys.ALL], ids=lambda journey: journey.__name__
-)
+_JOURNEYS = [*transaction_journeys.ALL, *group_admin_journeys.ALL, *delivery_journeys.ALL]
+
+
+@pytest.mark.parametrize("journey", _JOURNEYS, ids=lambda journey: journey.__name__)
 def test_blocking(journey: Callable[[str], None], apache_kafka: ApacheKafka) -> None:
     journey(apache_kafka.bootstrap)
 
