@@ -19,6 +19,7 @@ from ottla.wire.errors import ErrorCode
 from sim.check import Anomaly, LogRecord, records_of
 from sim.cluster.coordinators import positions_in
 from sim.cluster.log import Entry
+from sim.commits import watch
 from sim.damage import Damage, Heard, listening, sound_entries
 from sim.disk import SimDisk
 from sim.history import History
@@ -108,6 +109,8 @@ class House:
         content = self.disk.own_files().read(RECOVERY_POINT_CHECKPOINT)
         checkpointed = decode_offsets(content) if content and not self.has_damage else {}
         await app.start()
+        if app.node is not None:
+            watch(app.node.groups, lambda what, text, data: self.history.add("broker", what, text, data))
         await app.loaded()
         self.note("ready", f"life {self.life}")
         self._compare(checkpointed)

@@ -42,6 +42,9 @@ def mutants() -> dict[str, Mutant]:
             cluster.any_generation_commits(),
             first_seed=75,
         ),
+        "any-generation-commits-to-the-broker": Mutant(
+            Kind.BROKER_GROUPS, frozenset({"commit-regression"}), cluster.any_generation_commits()
+        ),
         "half-of-the-markers": Mutant(
             Kind.TRANSACTIONS, frozenset({"stuck-lso", "lost-write"}), cluster.half_of_the_markers()
         ),

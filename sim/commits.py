@@ -1,0 +1,74 @@
+"""Tells the history which offsets the real broker's coordinators have committed, for whom, and in which generation.
+
+The records of a commit do not say who made it. So the shards are asked: what they decide counts once it is in their
+log.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from ottla.base.types import TopicPartition
+from ottla.broker.runtime.coordinators import Coordinators
+from ottla.coordinator.decision import Decision
+from ottla.coordinator.group.shard import GroupShard
+from ottla.testing.history.facts import Committed
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+
+Note = Callable[[str, str, Committed], object]
+
+
+def watch(groups: Coordinators[GroupShard], note: Note) -> None:
+    """Note every commit that these shards carry out from now on; also the shards that they make later."""
+    make = groups._make_shard
+
+    def made(tp: TopicPartition) -> GroupShard:
+        return _watched(make(tp), note)
+
+    groups._make_shard = made
+    for runner in groups._runners.values():
+        runner._make_shard = made
+        _watched(runner.shard, note)
+
+
+def _watched(shard: GroupShard, note: Note) -> GroupShard:
+    decided: list[Committed] = []
+    commit, append_failed, apply = shard.commit_offsets, shard.append_failed, shard.apply
+
+    def commit_offsets(token: int, request: OffsetCommitRequest, now_ms: int, **more: Any) -> Decision:
+        decision = commit(token, request, now_ms, **more)
+        offsets = _accepted(request, decision)
+        decided[:] = [Committed(request.group_id, offsets, *_member(request))] if offsets else []
+        return decision
+
+    def failed(decision: Decision, error: ErrorCode) -> Decision:
+        decided.clear()
+        return append_failed(decision, error)
+
+    def applied(*args: Any) -> None:
+        for each in decided:
+            places = ", ".join(f"{tp}@{offset}" for tp, offset in each.offsets.items())
+            note("offsets committed", f"{each.group} {each.member_id}/{each.generation}: {places}", each)
+        decided.clear()
+        apply(*args)
+
+    shard.commit_offsets = commit_offsets  # type: ignore[method-assign]
+    shard.append_failed = failed  # type: ignore[method-assign]
+    shard.apply = applied  # type: ignore[method-assign, assignment]
+    return shard
+
+
+def _member(request: OffsetCommitRequest) -> tuple[str, int]:
+    return request.member_id, request.generation_id_or_member_epoch
+
+
+def _accepted(request: OffsetCommitRequest, decision: Decision) -> dict[TopicPartition, int]:
+    """The offsets for which the answer has no error."""
+    found = {}
+    for reply in decision.replies if decision.records else ():
+        if isinstance(reply.response, OffsetCommitResponse):
+            for topic, answered in zip(request.topics, reply.response.topics, strict=True):
+                for part, result in zip(topic.partitions, answered.partitions, strict=True):
+                    if result.error_code == ErrorCode.NONE:
+                        found[TopicPartition(topic.name, part.partition_index)] = part.committed_offset
+    return found
