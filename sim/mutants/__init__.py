@@ -42,7 +42,7 @@ def mutants() -> dict[str, Mutant]:
             cluster.any_generation_commits(),
             first_seed=75,
         ),
-        "any-generation-commits-to-the-broker": Mutant(
+        "broker-takes-any-generation": Mutant(
             Kind.BROKER_GROUPS, frozenset({"commit-regression"}), cluster.any_generation_commits()
         ),
         "half-of-the-markers": Mutant(
