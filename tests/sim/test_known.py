@@ -56,6 +56,13 @@ def test_a_late_end_of_the_first_protocol_is_known(story: str) -> None:
     assert known(replace(_TORN, about=("p0.1-0", "T1", "p0.1")), events) is None, "the transaction before is another"
 
 
+@pytest.mark.parametrize("name", ["precommitted-read", "intermediate-read", "commit-regression"])
+def test_what_readers_see_of_a_late_end_is_known_too(name: str) -> None:
+    events = _two_transactions(*_LATE["an EndTxn before anybody asked"])
+    assert known(replace(_TORN, name=name), events) == "late-end-of-the-first-protocol"
+    assert known(replace(_TORN, name=name), _two_transactions(*_OWN_END)) is None
+
+
 def test_without_a_late_end_a_torn_transaction_is_news() -> None:
     assert known(_TORN, _two_transactions(*_OWN_END)) is None
     timed_out = (*_sent("p0.1-1", "T2"), Marked("p0", 2, False), Ending("T2", True))
