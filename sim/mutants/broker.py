@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from unittest.mock import patch
 
+from ottla.broker.runtime.shard import ShardRunner
+from ottla.coordinator.decision import Decision
 from ottla.coordinator.txn import init_producer_id
 from ottla.coordinator.txn.metadata import TransactionMetadata, prepare_init
 from ottla.log import producers
@@ -16,6 +19,20 @@ from ottla.log.segment import Segment
 def dedup_window_of_four() -> Iterator[None]:
     """A partition remembers four batches of a producer, and a producer may have five in flight."""
     with patch.object(producers, "BATCHES_TO_RETAIN", 4):
+        yield
+
+
+@contextmanager
+def marks_before_it_decides() -> Iterator[None]:
+    """The markers of a transaction are written first, and then the decision, which the disk may refuse."""
+    right = ShardRunner._carry_out
+
+    def carry_out(self: ShardRunner[Any], decision: Decision) -> None:
+        for effect in decision.effects:
+            self._effect(self, effect)
+        right(self, decision._replace(effects=()))
+
+    with patch.object(ShardRunner, "_carry_out", carry_out):
         yield
 
 
