@@ -155,13 +155,16 @@ def columns_go_in_and_out(servers: str) -> None:
 
 
 def member(servers: str, group: str, **more: object) -> Consumer:
+    """`more`: `protocol`, and keys with underscores for dots."""
+    protocol = more.pop("protocol", "classic")
     config: dict[str, object] = {
         "bootstrap.servers": servers,
         "group.id": group,
+        "group.protocol": protocol,
         "auto.offset.reset": "earliest",
-        "heartbeat.interval.ms": 100,
-        "session.timeout.ms": 10_000,
     }
+    if protocol == "classic":
+        config |= {"heartbeat.interval.ms": 100, "session.timeout.ms": 10_000}
     return Consumer(config | {key.replace("_", "."): value for key, value in more.items()})
 
 
@@ -214,17 +217,20 @@ def g14_in_the_cooperative_protocol_only_what_moves_is_given_up(servers: str) ->
         assert said[:3] == [("assigned", 4), ("revoked", 2), ("assigned", 0)]
 
 
-def g9_who_does_not_poll_in_time_leaves_the_group_and_is_told_so(servers: str) -> None:
+def g9_who_does_not_poll_in_time_leaves_the_group_and_is_told_so(servers: str, protocol: str = "classic") -> None:
     topic, group = make_topic(servers, 2), fresh("g9")
     wanted = set(partitions_of(topic, 2))
-    with member(servers, group, max_poll_interval_ms=1_000) as slow, member(servers, group) as other:
+    with (
+        member(servers, group, protocol=protocol, max_poll_interval_ms=1_000) as slow,
+        member(servers, group, protocol=protocol) as other,
+    ):
         slow.subscribe([topic])
         poll_until(slow, lambda: slow.assignment() == wanted)
         other.subscribe([topic])
         poll_until(other, lambda: other.assignment() == wanted)  # for as long as slow does not poll
-        with pytest.raises(MaxPollIntervalExceededError, match=r"interval\.ms allows 1000: .* has left") as late:
+        with pytest.raises(MaxPollIntervalExceededError, match=r"interval\.ms allows 1000: .* has left") as told:
             slow.poll(0)
-        assert late.value.took_ms >= late.value.allowed_ms == 1_000
+        assert told.value.took_ms >= told.value.allowed_ms == 1_000
 
         def both() -> bool:
             other.poll(0.05)
@@ -246,11 +252,11 @@ def g10_who_closes_without_leaving_is_kept_until_its_session_ends(servers: str) 
         assert (member_id in kept) is not leave
 
 
-def g13_a_rebalance_callback_may_commit(servers: str) -> None:
+def g13_a_rebalance_callback_may_commit(servers: str, protocol: str = "classic") -> None:
     topic, group = make_topic(servers), fresh("g13")
     with Producer({"bootstrap.servers": servers}) as producer:
         producer.send(topic, b"1")
-    consumer = member(servers, group, enable_auto_commit=False)
+    consumer = member(servers, group, protocol=protocol, enable_auto_commit=False)
     consumer.subscribe([topic], on_revoked=lambda tps: consumer.commit())
     assert (
         len(
@@ -286,10 +292,10 @@ def g15_a_static_member_comes_back_without_a_rebalance(servers: str) -> None:
             assert len(usurper.assignment()) == 2
 
 
-def g11_a_pattern_takes_in_new_topics(servers: str) -> None:
+def g11_a_pattern_takes_in_new_topics(servers: str, protocol: str = "classic") -> None:
     prefix = fresh("regex")
     first = make_topic(servers, prefix=prefix)
-    with member(servers, fresh("g11"), metadata_max_age_ms=200) as consumer:
+    with member(servers, fresh("g11"), protocol=protocol, metadata_max_age_ms=200) as consumer:
         consumer.subscribe(re.compile(re.escape(prefix) + ".*"))
         poll_until(consumer, lambda: consumer.assignment() == {TopicPartition(first, 0)})
         second = make_topic(servers, 2, prefix=prefix)
@@ -300,13 +306,13 @@ def g11_a_pattern_takes_in_new_topics(servers: str) -> None:
         poll_until(consumer, lambda: consumer.assignment() == wanted | {TopicPartition(first, 1)})
 
 
-def o4_positions_are_committed_in_every_way(servers: str) -> None:
+def o4_positions_are_committed_in_every_way(servers: str, protocol: str = "classic") -> None:
     topic, group = make_topic(servers), fresh("o4")
     tp = TopicPartition(topic, 0)
     with Producer({"bootstrap.servers": servers}) as producer:
         for number in range(10):
             producer.send(topic, b"%d" % number)
-    with member(servers, group, enable_auto_commit=False, max_poll_records=4) as consumer:
+    with member(servers, group, protocol=protocol, enable_auto_commit=False, max_poll_records=4) as consumer:
         consumer.subscribe([topic])
         assert len(poll_until(consumer, lambda: bool(consumer.assignment()) and consumer.position(tp) >= 4)) == 4
         consumer.commit()
@@ -316,7 +322,7 @@ def o4_positions_are_committed_in_every_way(servers: str) -> None:
         poll_until(consumer, lambda: bool(heard))
         assert heard == [None]
         assert consumer.committed([tp])[tp][:2] == (2, "note")
-    with member(servers, group, max_poll_records=4) as consumer:  # what close commits
+    with member(servers, group, protocol=protocol, max_poll_records=4) as consumer:  # what close commits
         consumer.subscribe([topic])
         poll_until(consumer, lambda: bool(consumer.assignment()) and consumer.position(tp) == 6)
     with Admin({"bootstrap.servers": servers}) as admin:
@@ -490,5 +496,12 @@ BLOCKING: list[Callable[[str], None]] = [
     o5_a_reset_says_how_many_records_were_skipped,
     admin_deletes_records,
     admin_looks_after_topics,
+]
+#: Journeys of a member of a group, which take `protocol`.
+OF_BOTH_PROTOCOLS = [
+    g9_who_does_not_poll_in_time_leaves_the_group_and_is_told_so,
+    g11_a_pattern_takes_in_new_topics,
+    g13_a_rebalance_callback_may_commit,
+    o4_positions_are_committed_in_every_way,
 ]
 ASYNCIO = [c4_asyncio_reads_and_writes, c4_a_cancelled_call_harms_nothing, c4_a_transaction_around_a_block]

@@ -27,6 +27,7 @@ from ottla import (
     UnsupportedAssignorError,
 )
 from ottla.testing import Broker
+from tests.client import journeys
 from tests.interop.apache import ApacheKafka
 from tests.interop.team import Team
 
@@ -81,6 +82,11 @@ def group_kind(team: Team) -> str:
     with Admin({"bootstrap.servers": team.bootstrap}) as admin:
         [kind] = [each.type for each in admin.list_groups() if each.group_id == team.group]
     return kind.lower()
+
+
+@pytest.mark.parametrize("journey", journeys.OF_BOTH_PROTOCOLS, ids=lambda journey: journey.__name__)
+def test_g20_what_users_do_is_the_same_in_both_protocols(journey: Callable[[str, str], None], kafka: Node) -> None:
+    journey(kafka.bootstrap, "consumer")
 
 
 def test_g20_members_come_and_go(team: Team) -> None:
