@@ -7,14 +7,14 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import broker_figures, client_figures, spark_figures
+from bench import assignor_figures, broker_figures, client_figures, spark_figures
 from bench.figure import MEGABYTES
 from bench.peers import Peer, both, memory_mb, recovery
 from bench.results import Comparison, show, write
 from bench.worker import FigureFailedError, measure
 
 _RESULTS = Path(__file__).with_name("RESULTS.md")
-_PARTS = ("broker", "clients", "spark")
+_PARTS = ("broker", "clients", "spark", "assignors")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -27,17 +27,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     parts = given.only or list(_PARTS)
     comparisons: list[Comparison] = []
-    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory, both(Path(directory)) as peers:
-        if "broker" in parts:
-            comparisons += brokers(peers, given.rounds, given.scale)
-        if "clients" in parts:
-            comparisons.append(clients(peers, given.rounds, given.scale))
-        if "spark" in parts:
-            comparisons.append(spark(peers, given.rounds, given.scale))
+    if parts != ["assignors"]:
+        comparisons += _on_brokers(parts, given.rounds, given.scale)
+    if "assignors" in parts:
+        comparisons.append(assignors(given.rounds, given.scale))
     for comparison in comparisons:
         show(comparison)
     write(given.output, comparisons, given.rounds, given.scale)
     print(f"written to {given.output}")
+
+
+def _on_brokers(parts: Sequence[str], rounds: int, scale: float) -> list[Comparison]:
+    """The parts that need brokers."""
+    comparisons: list[Comparison] = []
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory, both(Path(directory)) as peers:
+        if "broker" in parts:
+            comparisons += brokers(peers, rounds, scale)
+        if "clients" in parts:
+            comparisons.append(clients(peers, rounds, scale))
+        if "spark" in parts:
+            comparisons.append(spark(peers, rounds, scale))
+    return comparisons
 
 
 def _take(comparison: Comparison, peer: str, module: str, figure: str, bootstrap: str, scale: float) -> None:
@@ -78,6 +88,17 @@ def clients(peers: dict[str, Peer], rounds: int, scale: float) -> Comparison:
     for _ in range(rounds):
         for figure in client_figures.FIGURES:
             _take(comparison, figure, "client_figures", figure, bootstrap, scale)
+    return comparison
+
+
+def assignors(rounds: int, scale: float) -> Comparison:
+    """The sticky assignor, ours and Java's."""
+    comparison = Comparison(
+        "Sticky assignor", tuple(assignor_figures.FIGURES), assignor_figures.unit_of, assignor_figures.NOTE
+    )
+    for _ in range(rounds):
+        for figure in assignor_figures.FIGURES:
+            _take(comparison, figure, "assignor_figures", figure, "", scale)
     return comparison
 
 

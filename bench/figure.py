@@ -22,6 +22,7 @@ RATE = Unit("records/s", True)
 TRANSACTIONS = Unit("transactions/s", True)
 MICROSECONDS = Unit("µs", False)
 SECONDS = Unit("s", False)
+MILLISECONDS = Unit("ms", False)
 MEGABYTES = Unit("MB", False)
 
 

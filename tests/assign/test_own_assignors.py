@@ -144,6 +144,14 @@ def test_a7_a_cooperative_assignor_may_hold_back_but_must_not_hand_over_at_once(
     assert raised.value.wrong is Wrong.NOT_GIVEN_UP
 
 
+def test_a6_an_eager_leader_may_hold_back_what_a_cooperative_member_owns() -> None:
+    # rolling restarts from eager to cooperative: C0 has only cooperative assignors already, the leader C1 has not
+    owns = BOTH | {"C0": Subscription(("t",), None, (T0, T1), 5)}
+    answer = find("cooperative-sticky").assign(TWO, owns)
+    assert answer == _gives(C0=(T0,), C1=())
+    assert check(find("cooperative-sticky"), TWO, owns, answer, RebalanceProtocol.EAGER) is answer
+
+
 def test_a7_an_assignor_says_that_it_leaves_partitions_out() -> None:
     class Sample(RangeAssignor):
         every_partition = False

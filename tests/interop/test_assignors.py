@@ -8,58 +8,19 @@ every answer must be the same, save where Java's is no assignment at all (see `_
 from __future__ import annotations
 
 import os
-import subprocess
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from ottla.assign import BUILT_IN, CooperativeStickyAssignor, StickyAssignor, Subscription, find
+from ottla.assign import BUILT_IN, CooperativeStickyAssignor, StickyAssignor, find
 from tests.assign.groups import Case, random_case
 from tests.assign.histories import case_with_history
-from tests.interop import apache
+from tests.interop.oracle import Answer, answers, lines
 
 #: `make interop` runs all of them; SHORT=1 (what CI runs) leaves the slow test out.
 FULL, SHORT = 6_000, 1_000
-_ORACLE = Path(__file__).with_name("assignors") / "Oracle.java"
-Answer = dict[str, list[str]]
 
 pytestmark = pytest.mark.interop
-
-
-def _lines(case: Case, assignor: str) -> str:
-    cluster, subscriptions = case
-    facts = [
-        f"P\t{topic}\t{info.partition}\t{','.join(info.replica_racks) or '-'}"
-        for topic, infos in cluster.topics.items()
-        for info in infos
-    ]
-    facts += [_member(member, wanted) for member, wanted in subscriptions.items()]
-    return "\n".join([*facts, f"RUN\t{assignor}", ""])
-
-
-def _member(member: str, said: Subscription) -> str:
-    rack = "-" if said.rack_id is None else said.rack_id or '""'
-    owned = ",".join(f"{tp.topic}:{tp.partition}" for tp in said.owned_partitions)
-    user_data = "-" if said.user_data is None else said.user_data.hex()
-    fields = ["M", member, said.group_instance_id or "-", rack, ",".join(said.topics) or "-", owned or "-"]
-    return "\t".join([*fields, str(said.generation_id), user_data])
-
-
-def _oracle(text: str, jars: str) -> list[Answer]:
-    """What Apache Kafka's classes answer, a case after the other."""
-    command = [apache.java(), "-Xmx512M", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{jars}/*"]
-    done = subprocess.run(
-        [*command, str(_ORACLE)], input=text, capture_output=True, text=True, encoding="utf-8", timeout=600, check=True
-    )
-    answers: list[Answer] = [{}]
-    for line in done.stdout.splitlines():
-        if line == "END":
-            answers.append({})
-        else:
-            member, *partitions = line.split("\t")
-            answers[-1][member] = sorted(partitions)
-    return answers[:-1]
 
 
 def _case(name: str, seed: int) -> Case:
@@ -103,7 +64,7 @@ def _known_flaw(case: Case, name: str) -> str:
 
 def _agree(name: str, count: int, jars: str) -> Counter[str]:
     cases = [_case(name, seed) for seed in range(count)]
-    theirs = _oracle("".join(_lines(case, name) for case in cases), jars)
+    theirs = answers("".join(lines(case, name) for case in cases), jars)
     assert len(theirs) == count
     wrong: Counter[str] = Counter()
     for seed, (case, expected) in enumerate(zip(cases, theirs, strict=True)):

@@ -48,7 +48,7 @@ def check(
 ) -> Mapping[str, Assignment]:
     """The `answer` of `assignor.assign(cluster, subscriptions)`, if it is an assignment.
 
-    `protocol` is the one that the group's members use. Raises InvalidAssignmentError.
+    `protocol` is the one that the leader uses. Raises InvalidAssignmentError.
     """
     given = _checked_form(answer, subscriptions)
     _check_what_exists(given, cluster, subscriptions)
@@ -57,7 +57,7 @@ def check(
         if protocol is RebalanceProtocol.COOPERATIVE:
             _check_given_up(given, subscriptions)
     if getattr(assignor, "every_partition", True):
-        _check_every_partition(given, cluster, subscriptions, protocol)
+        _check_every_partition(given, cluster, subscriptions)
     return given
 
 
@@ -127,17 +127,15 @@ def _check_given_up(given: Mapping[str, Assignment], subscriptions: Mapping[str,
 
 
 def _check_every_partition(
-    given: Mapping[str, Assignment],
-    cluster: Cluster,
-    subscriptions: Mapping[str, Subscription],
-    protocol: RebalanceProtocol,
+    given: Mapping[str, Assignment], cluster: Cluster, subscriptions: Mapping[str, Subscription]
 ) -> None:
     left = set(cluster.partitions(topic for said in subscriptions.values() for topic in said.topics))
     for assignment in given.values():
         left.difference_update(assignment.partitions)
-    if protocol is RebalanceProtocol.COOPERATIVE:  # held back until their owners have given them up
-        for said in subscriptions.values():
-            left.difference_update(said.owned_partitions)
+    # What somebody owns may be held back until it is given up. In a group that is moving to the cooperative protocol
+    # only some members own anything at a rebalance, and the leader need not be one of them.
+    for said in subscriptions.values():
+        left.difference_update(said.owned_partitions)
     if left:
         text = f"it gave {_names(left)} to nobody (an assignor that means to do so sets every_partition = False)"
         raise InvalidAssignmentError(Wrong.FORGOTTEN, text, left)

@@ -30,32 +30,43 @@ if TYPE_CHECKING:
 Texts = list[str] | None
 
 
+Strategy = Annotated[
+    str | None,
+    typer.Option(
+        "--strategy",
+        "-s",
+        help="range, roundrobin, sticky, cooperative-sticky, the name of a Java class, or your own assignor as "
+        "package.module:Class. By default cooperative-sticky, or what the live group uses.",
+    ),
+]
+Topics = Annotated[Texts, typer.Option("--topics", "-t", help="Topics and their partitions: t0:3,t1:3.")]
+Members = Annotated[
+    Texts, typer.Option("--member", "-m", help="A member and its topics: C0=t0,t1, or C0 for all. May be repeated.")
+]
+Racks = Annotated[Texts, typer.Option("--rack", help="A member's rack: C0=a. May be repeated.")]
+Previous = Annotated[
+    Path | None, typer.Option("--previous", help="What members had before: a file that --json has written.")
+]
+Kill = Annotated[Texts, typer.Option("--kill", help="This member dies. May be repeated.")]
+Add = Annotated[
+    Texts, typer.Option("--add", help="This member comes: C3=t0,t1, or C3 for all topics. May be repeated.")
+]
+Group = Annotated[
+    str | None, typer.Option("--group", "-g", help="Begin with this live group. It is only read, never changed.")
+]
+Explain = Annotated[bool, typer.Option("--explain", help="Say for each partition why it is where it is.")]
+
+
 def assign(
-    strategy: Annotated[
-        str | None,
-        typer.Option(
-            "--strategy",
-            "-s",
-            help="range, roundrobin, sticky, cooperative-sticky, the name of a Java class, or your own assignor as "
-            "package.module:Class. By default cooperative-sticky, or what the live group uses.",
-        ),
-    ] = None,
-    topics: Annotated[Texts, typer.Option("--topics", "-t", help="Topics and their partitions: t0:3,t1:3.")] = None,
-    member: Annotated[
-        Texts, typer.Option("--member", "-m", help="A member and its topics: C0=t0,t1, or C0 for all. May be repeated.")
-    ] = None,
-    rack: Annotated[Texts, typer.Option("--rack", help="A member's rack: C0=a. May be repeated.")] = None,
-    previous: Annotated[
-        Path | None, typer.Option("--previous", help="What members had before: a file that --json has written.")
-    ] = None,
-    kill: Annotated[Texts, typer.Option("--kill", help="This member dies. May be repeated.")] = None,
-    add: Annotated[
-        Texts, typer.Option("--add", help="This member comes: C3=t0,t1, or C3 for all topics. May be repeated.")
-    ] = None,
-    group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Begin with this live group. It is only read, never changed.")
-    ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Say for each partition why it is where it is.")] = False,
+    strategy: Strategy = None,
+    topics: Topics = None,
+    member: Members = None,
+    rack: Racks = None,
+    previous: Previous = None,
+    kill: Kill = None,
+    add: Add = None,
+    group: Group = None,
+    explain: Explain = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     config: Config = None,
     as_json: Json = False,

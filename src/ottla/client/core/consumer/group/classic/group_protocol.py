@@ -114,7 +114,7 @@ def assign_all(
     subscriptions: Mapping[str, Subscription],
     protocol: RebalanceProtocol = RebalanceProtocol.EAGER,
 ) -> tuple[SyncGroupRequestAssignment, ...]:
-    """The leader's work: the assignments of all members, who use the rebalance `protocol`. Raises AssignorError."""
+    """The work of a leader that uses the rebalance `protocol`: the assignments of all members. Raises AssignorError."""
     topics = {
         name: tuple(
             PartitionInfo(number, tuple(filter(None, (_rack(snapshot, replica) for replica in info.replicas))))
