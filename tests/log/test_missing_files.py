@@ -414,3 +414,15 @@ def test_later_segments_that_go_with_a_bad_batch_are_told() -> None:
     cuts = open_log(storage.after_kill(), SMALL).findings.cuts
     assert [cut.name for cut in cuts] == [name, *later]
     assert cuts[-1].end_offset == _BATCHES
+
+
+def test_a_changed_base_offset_of_a_flushed_batch_at_the_end_is_a_hole() -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    for number in range(3):
+        append(log, idempotent(number, size=20))
+    log.close()
+    storage.files[f"{0:020}.log"].content[_SIZE + 6] ^= 64
+    again = open_log(storage, clean=True, recovery_point=3)
+    assert (again.findings.damaged, again.findings.cuts) == ((OffsetRange(1, 3),), ())
+    assert again.end_offset == 3

@@ -49,13 +49,14 @@ def _rebuild(segment: Segment, limit_offset: int) -> tuple[int, int]:
     What comes behind it may be sound, and this batch's header may be damaged: then its last offset would end the log
     too late, and the sound batches would be cut. So its CRC must be right.
     """
-    end_offset, position = segment.rebuild_indexes(limit_offset)
-    last = deque(segment.sound_headers(0, limit_offset), 1) if position < segment.size_bytes else ()
+    gapless = limit_offset == ANY_OFFSET
+    end_offset, position = segment.rebuild_indexes(limit_offset, gapless=gapless)
+    last = deque(segment.sound_headers(0, limit_offset, gapless=gapless), 1) if position < segment.size_bytes else ()
     for at, header in last:
         try:
             check_integrity(segment.log.read(at, header.size_bytes), 0, header)
         except CorruptDataError:
-            return segment.rebuild_indexes(header.base_offset)
+            return segment.rebuild_indexes(header.base_offset, gapless=gapless)
     return end_offset, position
 
 
@@ -86,7 +87,7 @@ def _indexed_offset(segment: Segment, last: OffsetPosition) -> int:
 def _end_of_sound(segment: Segment, last: OffsetPosition, indexed_offset: int, limit_offset: int) -> int | None:
     """The offset after the last batch, or None when log and indexes do not fit together."""
     end_offset, end, newest_ms = segment.base_offset, last.position, -1
-    for position, header in segment.sound_headers(last.position, limit_offset):
+    for position, header in segment.sound_headers(last.position, limit_offset, gapless=limit_offset == ANY_OFFSET):
         if position == last.position > 0 and header.base_offset > last.offset:
             return None
         end_offset, end = header.last_offset + 1, position + header.size_bytes

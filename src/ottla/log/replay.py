@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from ottla.base.errors import StorageError
+from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.partition import PartitionLog
 from ottla.log.results import Isolation
-from ottla.wire.batch import is_emptied, iter_headers, parse_end_txn_marker
+from ottla.wire.batch import check_integrity, is_emptied, iter_headers, parse_end_txn_marker
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, decode_batch
 
@@ -28,8 +28,8 @@ class ReplayedBatch(NamedTuple):
 def replay(log: PartitionLog, offset: int | None = None) -> Iterator[ReplayedBatch]:
     """Every batch from `offset` (default: the log's start) to the end as it is when the iterator gets there.
 
-    StorageError when records are missing that were on the device: what they said must not be passed over. What a loss
-    of power has taken was never there.
+    StorageError when records are missing that were on the device, or a byte has changed: what they said must not be
+    passed over, nor believed. What a loss of power has taken was never there.
     """
     log.synced.sync_due()  # a read ends where that has to be done first
     position = log.log_start_offset if offset is None else offset
@@ -43,10 +43,17 @@ def replay(log: PartitionLog, offset: int | None = None) -> Iterator[ReplayedBat
         before = position
         for at, header in iter_headers(chunk):
             end = header.last_offset + 1
-            if end <= position:
-                continue
+            if at > 0 and header.base_offset < position:
+                # no CRC covers a base offset; those before this one would be passed over
+                raise StorageError(
+                    f"{log.tp}: the log is damaged at offset {before}, or at one behind it: offsets go back"
+                )
             position = end
             batch = memoryview(chunk)[at : at + header.size_bytes]
+            try:
+                check_integrity(chunk, at, header)
+            except CorruptDataError as fault:
+                raise StorageError(f"{log.tp}: the log is damaged at offset {header.base_offset}: {fault}") from None
             if header.is_control:
                 commit = None if is_emptied(header) else parse_end_txn_marker(batch)[0]
                 yield ReplayedBatch((), end, header.producer_id, commit)

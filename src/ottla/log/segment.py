@@ -243,16 +243,24 @@ class Segment:
                 at = end
             position += at
 
-    def sound_headers(self, position: int, limit_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+    def sound_headers(
+        self, position: int, limit_offset: int, *, gapless: bool = False
+    ) -> Iterator[tuple[int, BatchHeader]]:
         """Like `walk`, but ends at the first bytes that cannot be the next batch with offsets below `limit_offset`.
 
+        `gapless`: nor may an offset be left out between two batches. That holds in the newest segment, which nobody
+        compacts; a changed base offset looks like a gap.
         StorageError when those bytes are messages of Apache Kafka before 0.11: they are old, and not damaged.
         """
         lowest_offset, limit_offset = self.base_offset, min(limit_offset, self.base_offset + _RELATIVE_MAX + 1)
+        begun = False
         try:
             for at, header in self.walk(position):
                 if not lowest_offset <= header.base_offset <= header.last_offset < limit_offset:
                     return
+                if gapless and begun and header.base_offset > lowest_offset:
+                    return
+                begun = True
                 lowest_offset, position = header.last_offset + 1, at + header.size_bytes
                 yield at, header
         except UnsupportedMagicError as fault:
@@ -302,7 +310,7 @@ class Segment:
         self.time_index.clear()
         self.txn_index.clear()
 
-    def rebuild_indexes(self, limit_offset: int = ANY_OFFSET) -> tuple[int, int]:
+    def rebuild_indexes(self, limit_offset: int = ANY_OFFSET, *, gapless: bool = False) -> tuple[int, int]:
         """Make offset index and time index again from the batches' headers, as far as one batch follows another.
 
         Returns the offset after the last of these batches, and the position there. Records are not read, and nothing is
@@ -313,7 +321,7 @@ class Segment:
         self.max_timestamp_ms, self.max_timestamp_offset = -1, self.base_offset
         self._since_index_bytes = 0
         end_offset, end = self.base_offset, 0
-        for position, header in self.sound_headers(0, limit_offset):
+        for position, header in self.sound_headers(0, limit_offset, gapless=gapless):
             self.note(header.last_offset, header.max_timestamp_ms, position, header.size_bytes)
             end_offset, end = header.last_offset + 1, position + header.size_bytes
         self.time_index.append(self.max_timestamp_ms, self.max_timestamp_offset)
@@ -362,7 +370,7 @@ class Segment:
                 header = _whole_batch(view, position, trusted_offset)
                 if header is None or not lowest_offset <= header.base_offset <= header.last_offset < limit_offset:
                     break
-                # Nobody compacts the newest segment, so its offsets have no gaps. A changed base offset looks like one.
+                # See `sound_headers`.
                 if header.base_offset > lowest_offset and limit_offset == ANY_OFFSET and position > start:
                     break
                 lowest_offset = header.last_offset + 1

@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
 from ottla.base.clock import Clock
-from ottla.base.errors import OttlaError
+from ottla.base.errors import CorruptDataError, OttlaError, StorageError
 from ottla.base.limits import MAX_FRESH_STARTS
 from ottla.base.require import InvariantError
 from ottla.base.types import TopicPartition
@@ -117,6 +117,14 @@ class ShardRunner(Generic[S]):
         """Load the shard, in slices; one whose log cannot be read is not available."""
         try:
             await self._runtime.slices.run(self.load())
+        except (StorageError, CorruptDataError) as fault:
+            _log.critical(
+                "%s cannot be read (%s): its groups or transactions are not available. Stop the broker and put the log "
+                "file back",
+                self.tp,
+                fault,
+            )
+            self.unload()
         except Exception:  # noqa: BLE001 - logged; clients are told, and an operator can look at the log
             _log.critical("%s cannot be read; its groups or transactions are not available", self.tp, exc_info=True)
             self.unload()
