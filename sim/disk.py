@@ -91,6 +91,8 @@ class SimDisk:
 
     def remove(self, folder: str) -> None:
         self._check("rmdir", folder)
+        if folder not in self._folders:
+            raise StorageError(f"/disk/{folder}: No such file or directory")
         if self._folders[folder].files:
             raise StorageError(f"/disk/{folder}: Directory not empty")
         del self._folders[folder]

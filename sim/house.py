@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 
@@ -16,7 +16,7 @@ from ottla.broker.ports.topics import NewTopic
 from ottla.log.checkpoint import RECOVERY_POINT_CHECKPOINT, decode_offsets
 from ottla.log.names import LOG
 from ottla.wire.errors import ErrorCode
-from sim.check import Anomaly, LogRecord, records_of
+from sim.check import Anomaly, LogRecord, Told, records_of
 from sim.cluster.coordinators import positions_in
 from sim.cluster.log import Entry
 from sim.commits import watch
@@ -24,6 +24,7 @@ from sim.damage import Damage, Heard, listening, sound_entries
 from sim.disk import SimDisk
 from sim.history import History
 from sim.loop import HOST, SimLoop
+from sim.losses import Losses, missing, new_records
 from sim.network import Network
 
 MACHINE = "b1"
@@ -68,6 +69,8 @@ class House:
         self.keeps_all = False
         #: Whether files are damaged here: then their batches are read as far as they are whole.
         self.has_damage = False
+        self.damages: list[Damage] = []
+        self.losses = Losses()
 
     def flush_before_answers(self, messages: str | None) -> None:
         """Let `log.flush.interval.messages` be so many. With 1, no loss of power takes what was acknowledged."""
@@ -97,15 +100,21 @@ class House:
 
     async def start(self) -> None:
         """Start the process."""
+        if self.has_damage:
+            await self._start_watched(None)
+        else:
+            await self._start()
+
+    async def _start(self) -> None:
         self.life += 1
         context = copy_context()
         context.run(HOST.set, self.host)
         self.app = BrokerApp(
             BrokerConfig(self.config), self.clock, disk=self.disk, rng=random.Random(f"{self.rng.random()}")
         )
-        await asyncio.create_task(self._start(self.app), context=context, name=self.host)
+        await asyncio.create_task(self._loaded(self.app), context=context, name=self.host)
 
-    async def _start(self, app: BrokerApp) -> None:
+    async def _loaded(self, app: BrokerApp) -> None:
         content = self.disk.own_files().read(RECOVERY_POINT_CHECKPOINT)
         checkpointed = decode_offsets(content) if content and not self.has_damage else {}
         await app.start()
@@ -123,6 +132,7 @@ class House:
 
     def calm(self) -> None:
         """The faults are over; what the machine's clock says stays."""
+        self._end_hanging()
 
     def healed(self) -> None:
         """Nothing waits for that here."""
@@ -157,45 +167,114 @@ class House:
         self.disk.rng = self.rng
 
     async def start_damaged(self, damage: Damage) -> None:
-        """Start on a damaged file. If the broker refuses, the file is put back."""
+        """Start on a damaged file. If the broker refuses, the file is put back.
+
+        If it tells that a coordinator's log has lost something, everything is put back. So no client may reach it
+        before that is known.
+        """
         self.note("damage", str(damage))
-        before = {tp: self.records(tp, damage) for tp in self._partitions()}
+        self.damages.append(damage)
+        await self._start_watched(damage)
+
+    async def _start_watched(self, damage: Damage | None) -> None:
+        before = {tp: self._entries(tp, damage) for tp in self._partitions(internal=True)}
+        saved = self.disk.after_kill()
+        if damage is not None:
+            saved.change(damage.folder, damage.name, damage.before)
+        self.network.freeze(MACHINE)
         with listening() as heard:
-            try:
-                await self.start()
-            except StorageError as refusal:
-                self.note("refused to start", str(refusal))
-                if not damage.is_named_in(str(refusal)):
-                    self.anomalies.append(Anomaly("silent-damage", f"{damage}: no file is named in: {refusal}"))
-                self._die()
-                self.disk = self.disk.after_kill()
-                self.disk.rng = self.rng
-                self.disk.change(damage.folder, damage.name, damage.before)
-                await self.start()
+            await self._start_or_mend(damage)
+        self._told(heard)
+        hurt = self._explain(before, heard)
+        if hurt:
+            self.note("put back", ", ".join(map(str, hurt)))
+            self._die()
+            self.disk = saved
+            self.disk.rng = self.rng
+            with listening() as heard:
+                await self._start()
+            self._told(heard)
+        else:
+            self._end_hanging()
+        self.network.thaw(MACHINE)
+
+    async def _start_or_mend(self, damage: Damage | None) -> None:
+        try:
+            await self._start()
+        except StorageError as refusal:
+            self.note("refused to start", str(refusal))
+            if damage is None or not damage.is_named_in(str(refusal)):
+                self.anomalies.append(Anomaly("silent-damage", f"{damage}: no file is named in: {refusal}"))
+            if damage is None:
+                raise
+            self._die()
+            self.disk = self.disk.after_kill()
+            self.disk.rng = self.rng
+            self.disk.change(damage.folder, damage.name, damage.before)
+            await self._start()
+
+    def _told(self, heard: Heard) -> None:
         for line in heard.lines:
             self.note("log", line)
         for text in heard.tracebacks:
-            self.anomalies.append(Anomaly("unexpected-exception", f"{damage}: {text}"))
-        self._explain(before, damage, heard)
+            self.anomalies.append(Anomaly("unexpected-exception", text))
 
-    def _explain(self, before: Mapping[TopicPartition, list[LogRecord]], damage: Damage, heard: Heard) -> None:
-        """What is gone is told; nothing is there that was not there."""
+    def _explain(self, before: Mapping[TopicPartition, list[Entry]], heard: Heard) -> list[TopicPartition]:
+        """What is gone is told; nothing is there that was not there. Returns the hurt ones of the coordinators.
+
+        Users' partitions may lose batches without a line if their own bytes were changed: who reads them is told.
+        """
+        hurt = []
         for tp, there in before.items():
-            uids = {record.offset: record.uid for record in there}
-            after = self.records(tp)
-            for record in after:
-                if uids.get(record.offset) != record.uid:
-                    text = f"{damage}: {record.uid} is at {tp}@{record.offset}, where it was not before"
-                    self.anomalies.append(Anomaly("unknown-record", text, (record.uid,)))
-            left = {record.offset for record in after}
-            gone = [record for record in there if record.offset not in left]
-            self.lost |= {record.uid for record in gone}
+            internal, after = tp.topic in INTERNAL, self._entries(tp)
+            strange = [] if internal else new_records(there, after)
+            for record in strange:
+                text = f"{record.uid} is at {tp}@{record.offset}, where it was not before the start"
+                self.anomalies.append(Anomaly("unknown-record", text, (record.uid,)))
+            gone = missing(there, after)
+            is_told = any(str(tp) in line for line in heard.lines)
+            if any("cannot be read" in line and str(tp) in line for line in heard.lines) or (gone and internal):
+                hurt.append(tp)
+            silent = [each for each in gone if internal or not self._was_hurt(tp, each.base_offset)]
+            if silent and not is_told:
+                text = f"the batch at {tp}@{silent[0].base_offset} is gone, and no line names the partition"
+                self.anomalies.append(Anomaly("silent-damage", text))
             if gone:
-                self.note("records lost", f"{tp}: {len(gone)} from {gone[0].offset} on")
-            silent = [record for record in gone if not damage.hurts(str(tp), record.offset)]
-            if silent and not any(str(tp) in line for line in heard.lines):
-                text = f"{damage}: {silent[0].uid}@{silent[0].offset} of {tp} is gone, and no line names the partition"
-                self.anomalies.append(Anomaly("silent-damage", text, (silent[0].uid,)))
+                self.note("batches lost", f"{tp}: {len(gone)} from {gone[0].base_offset} on")
+        if not hurt:
+            for tp, there in before.items():
+                if tp.topic not in INTERNAL:
+                    self.losses.add(tp, there, missing(there, self._entries(tp)))
+                    partition = (
+                        None if self.app is None or self.app.node is None else self.app.node.partitions.find(*tp)
+                    )
+                    if partition is not None and any(str(tp) in line for line in heard.lines):
+                        self.losses.refuse(tp, partition.log.findings.damaged)
+        return hurt
+
+    def _was_hurt(self, tp: TopicPartition, offset: int) -> bool:
+        return any(damage.hurts(str(tp), offset) for damage in self.damages)
+
+    def _end_hanging(self) -> None:
+        """The operator aborts what has lost its marker: `ottla transactions abort --partition`."""
+        node = None if self.app is None else self.app.node
+        if node is None:
+            return
+        for tp, starts in self.losses.hanging.items():
+            partition = node.partitions.find(*tp)
+            for each in [] if partition is None else partition.log.active_producers():
+                if each.transaction_start_offset in starts:
+                    self.note(
+                        "hanging", f"{tp}: the transaction of {each.producer_id}/{each.producer_epoch} is aborted"
+                    )
+                    node.partitions.append_marker(
+                        tp,
+                        producer_id=each.producer_id,
+                        producer_epoch=each.producer_epoch,
+                        commit=False,
+                        coordinator_epoch=max(each.coordinator_epoch, 0),
+                        transaction_version=0,
+                    )
 
     def _die(self) -> None:
         self.loop.kill(self.host)
@@ -216,12 +295,12 @@ class House:
         self.network.thaw(MACHINE)
         self.loop.thaw(self.host)
 
-    def _partitions(self) -> list[TopicPartition]:
-        """Every partition that has a folder."""
+    def _partitions(self, *, internal: bool = False) -> list[TopicPartition]:
+        """Every partition that has a folder; with `internal` those of the coordinators too."""
         found = []
         for folder in self.disk.folders():
             topic, _, number = folder.name.rpartition("-")
-            if number.isdecimal() and not topic.startswith("__"):
+            if number.isdecimal() and (not topic.startswith("__") or (internal and topic in INTERNAL)):
                 found.append(TopicPartition(topic, int(number)))
         return found
 
@@ -250,8 +329,12 @@ class House:
 
     # evidence
 
-    def records(self, tp: TopicPartition, damage: Damage | None = None) -> list[LogRecord]:
-        """What is in the partition's files in the end; or what was there before the damage."""
+    def records(self, tp: TopicPartition) -> list[LogRecord]:
+        """What is in the partition's files in the end."""
+        return records_of(self._entries(tp))
+
+    def _entries(self, tp: TopicPartition, damage: Damage | None = None) -> list[Entry]:
+        """The batches in the partition's files; or those that were there before the damage."""
         entries: list[Entry] = []
         names = {entry.name for entry in self.disk.entries(str(tp)) or ()}
         if damage is not None and damage.folder == str(tp):
@@ -268,7 +351,18 @@ class House:
             # What was saved from a damaged file is in the next one too, and counts there.
             base = int(name.removesuffix(LOG))
             entries = [entry for entry in entries if entry.base_offset < base or not self.has_damage] + found
-        return records_of(entries)
+        return entries
+
+    def judge(self, facts: Sequence[Told]) -> list[Anomaly]:
+        """What the checkers find, less what damaged files explain."""
+        return self.losses.judge(facts)
+
+    def behind_loss(self, tp: TopicPartition, offset: int) -> int | None:
+        """What the operator reads in the broker's log, and tells a reader."""
+        partition = None if self.app is None or self.app.node is None else self.app.node.partitions.find(*tp)
+        if tp not in self.losses.offsets or partition is None:
+            return None
+        return max((end for first, end in partition.log.findings.damaged if first <= offset < end), default=offset + 1)
 
     def hanging(self, tp: TopicPartition) -> int | None:
         """Where a transaction is open in the end."""

@@ -1,11 +1,11 @@
 """What a world needs of those who serve its clients: the modelled cluster, or the real broker."""
 
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from typing import Protocol
 
 from ottla.base.types import TopicPartition
-from sim.check import Anomaly, LogRecord
+from sim.check import Anomaly, LogRecord, Told
 
 
 class Served(Protocol):
@@ -55,6 +55,14 @@ class Served(Protocol):
 
     def hanging(self, tp: TopicPartition) -> int | None:
         """The first offset of an open transaction in the partition, or None."""
+        ...
+
+    def judge(self, facts: Sequence[Told]) -> list[Anomaly]:
+        """What the checkers find, less what damaged files explain."""
+        ...
+
+    def behind_loss(self, tp: TopicPartition, offset: int) -> int | None:
+        """Where to go on behind what cannot be read at `offset`; None if no damaged file has taken any of `tp`."""
         ...
 
     def positions(self, group: str) -> dict[TopicPartition, int] | None:

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
-from ottla.testing.history import Anomaly, check_history
+from ottla.testing.history import Anomaly
 from ottla.testing.history import Event as Told
 from ottla.testing.history.facts import Drained
 from ottla.wire.apis import ApiKey
@@ -59,7 +59,7 @@ class Kind(Enum):
     BROKER_PIPELINE = "broker-pipeline"
     #: Any of these users, and a machine that loses its power.
     BROKER_POWER = "broker-power"
-    #: Plain producers, and files that are damaged between two lives of the broker.
+    #: All of these but pipelines, and files that are damaged between two lives of the broker.
     BROKER_DAMAGE = "broker-damage"
 
     @property
@@ -82,7 +82,7 @@ class Kind(Enum):
         if self is Kind.BROKER_POWER:
             return rng.choice((Kind.PLAIN, Kind.TRANSACTIONS, Kind.GROUPS, Kind.PIPELINE))
         if self is Kind.BROKER_DAMAGE:
-            return Kind.PLAIN
+            return rng.choice((Kind.PLAIN, Kind.TRANSACTIONS, Kind.GROUPS))
         return Kind(self.value.removeprefix("broker-"))
 
 
@@ -216,7 +216,7 @@ class World:
             if not (self._killed and text.startswith(_STILL_PENDING))
         ]
         facts = self._final or self._told()
-        found = self._anomalies + self.served.anomalies + check_history(facts)
+        found = self._anomalies + self.served.anomalies + self.served.judge(facts)
         anomalies = [anomaly for anomaly in found if known(anomaly, self.history.events) is None]
         self.served.counts["known anomalies"] = len(found) - len(anomalies)
         counts = self.served.counts + Counter({f"cut: {how.value}": n for how, n in self.network.cuts.items()})

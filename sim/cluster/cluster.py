@@ -3,13 +3,14 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ottla.base.types import TopicPartition
+from ottla.testing.history import check_history
 from ottla.wire.apis import API, ApiKey
-from sim.check import Anomaly, LogRecord, records_of
+from sim.check import Anomaly, LogRecord, Told, records_of
 from sim.cluster.controller import Controller
 from sim.cluster.coordinators import (
     INTERNAL_TOPICS,
@@ -252,6 +253,14 @@ class Cluster:
         """The partition's log at the end: the leader's, which all replicas have copied by then."""
         state = self.controller.image.partitions[tp]
         return self.nodes[state.leader].replica(tp).log if state.leader >= 0 else None
+
+    def judge(self, facts: Sequence[Told]) -> list[Anomaly]:
+        """What the checkers find."""
+        return check_history(facts)
+
+    def behind_loss(self, tp: TopicPartition, offset: int) -> int | None:
+        """No record is lost here."""
+        return None
 
     def positions(self, group: str) -> dict[TopicPartition, int] | None:
         """The offsets that the group has committed at the end, from its coordinator; None when it has none."""

@@ -10,6 +10,7 @@ from ottla.client.core.consumer.offset_reset import OffsetReset
 from ottla.client.errors import (
     ClientError,
     CommitFailedError,
+    CorruptRecordsError,
     FencedInstanceIdError,
     KafkaError,
     MaxPollIntervalExceededError,
@@ -104,7 +105,9 @@ class Reading(Process):
         """The consumer has set a position by its reset policy. It may do so only where it has none: no record is ever
         lost here."""
         self.note("position reset", str(reset))
-        if reset.before >= 0:
+        if self.world.served.behind_loss(reset.partition, 0) is not None:
+            self.note("sought", f"{reset.partition}", Sought({reset.partition: reset.after}))
+        elif reset.before >= 0:
             self.world.anomaly("false-reset", f"{self.who}: {reset}", self.who)
 
     def has_polled(self, records: Sequence[Read]) -> None:
@@ -122,6 +125,15 @@ class Reading(Process):
             records = await consumer.poll(timeout_s)
         except _POLL_AGAIN as error:
             self.note("poll raised", repr(error))
+            return []
+        except CorruptRecordsError as error:
+            behind = self.world.served.behind_loss(error.partition, error.offset)
+            if behind is None:
+                raise
+            self.note("poll raised", repr(error))
+            self.busy_at_s = self.world.loop.time()
+            consumer.seek(error.partition, behind)  # as the error says; the broker's log has the end of what is gone
+            self.note("sought", f"{error.partition}@{behind}", Sought({error.partition: behind}))
             return []
         except KafkaError as error:
             if not error.retriable:

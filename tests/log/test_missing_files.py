@@ -1,6 +1,7 @@
 """Log files that are gone, or damaged where a crash followed: what was flushed is a hole, no offset is used twice."""
 
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -426,3 +427,15 @@ def test_a_changed_base_offset_of_a_flushed_batch_at_the_end_is_a_hole() -> None
     again = open_log(storage, clean=True, recovery_point=3)
     assert (again.findings.damaged, again.findings.cuts) == ((OffsetRange(1, 3),), ())
     assert again.end_offset == 3
+
+
+def test_an_emptied_segment_of_a_compacted_log_is_told_after_kill() -> None:
+    """The simulator's find (broker-damage 14): offsets of a group were gone, without a line."""
+    compacted = replace(SMALL, cleanup_policy=frozenset({"compact"}))
+    storage = MemoryStorage()
+    _write(open_log(storage, compacted), 0)
+    _, emptied, following = _logs(storage)[:3]
+    del storage.files[emptied].content[:]
+    again = open_log(storage.after_kill(), compacted)
+    assert again.findings.unexplained == (OffsetRange(int(emptied[:-4]), int(following[:-4])),)
+    assert again.end_offset == _BATCHES

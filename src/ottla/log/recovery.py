@@ -210,6 +210,7 @@ def _go_on_behind_loss(
         flushed_offset,
         walked.cuts,
         (*walked.damaged, OffsetRange(walked.end_offset, flushed_offset)),
+        walked.gaps,
     )
 
 
@@ -229,7 +230,7 @@ def _findings(walked: "_Walked", plan: "_Plan", known: _Known, start_offset: int
     """
     first_offset = walked.segments[0].base_offset
     holes = {*walked.damaged, *([OffsetRange(start_offset, first_offset)] if start_offset < first_offset else ())}
-    unexplained = []
+    unexplained = list(walked.gaps)
     for segment, following in pairwise(walked.segments):
         seen = plan.inspected.get(segment.base_offset)
         if seen is None or seen.end_offset == following.base_offset:
@@ -347,6 +348,8 @@ class _Walked(NamedTuple):
     end_offset: int
     cuts: tuple[Cut, ...]
     damaged: tuple[OffsetRange, ...]
+    #: Offsets missing behind unflushed segments of a log that is compacted.
+    gaps: tuple[OffsetRange, ...] = ()
 
 
 class _Step(NamedTuple):
@@ -380,6 +383,7 @@ class _Walk:
         self._known = known
         self._producers = producers
         self._epochs = epochs
+        self._gaps: list[OffsetRange] = []
 
     def run(self, segments: Sequence[Segment]) -> _Walked:
         """Go over `segments`. Returns those that remain, where the log ends, and what was found."""
@@ -400,7 +404,8 @@ class _Walk:
                 delete_segments(self._storage, list(waiting))
                 waiting.clear()
         cuts = (*(cut for segment in kept for cut in segment.cuts), *removed)
-        return _Walked(tuple(kept), end_offset, cuts, tuple(hole for step in steps for hole in step.damaged))
+        damaged = tuple(hole for step in steps for hole in step.damaged)
+        return _Walked(tuple(kept), end_offset, cuts, damaged, tuple(self._gaps))
 
     def _pass(self, segment: Segment, limit_offset: int) -> _Step:
         """Go over one segment. The next segment begins at `limit_offset`."""
@@ -446,8 +451,10 @@ class _Walk:
             return _Step(end_offset, (hole,))
         # A file may have lost its end between two batches. Then later segments must be removed too. But after a
         # compaction it is right that a segment ends before the next one begins.
-        gap = not is_active and limit_offset != end_offset and not self._config.compacts
-        return _Step(end_offset, is_last=gap or gone_bytes > 0)
+        gap = not is_active and limit_offset != end_offset
+        if gap and self._config.compacts:
+            self._gaps.append(hole)
+        return _Step(end_offset, is_last=(gap and not self._config.compacts) or gone_bytes > 0)
 
     def _step_over_loss(self, segment: Segment, end_offset: int, limit_offset: int, *, damaged: bool) -> _Step:
         """Flushed batches are missing at the end of a segment: find what comes next, and note what lies between."""

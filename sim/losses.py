@@ -1,0 +1,154 @@
+"""What damaged files have cost a world's partitions, as the broker has told: who checks the history expects no more.
+
+Batches that are gone take their records with them. A marker that is gone leaves its transaction without an end there,
+whatever its user was told. Their offsets may be used again, and a reader may have been behind them already.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from ottla.base.types import TopicPartition
+from ottla.log.damage import OffsetRange
+from ottla.testing.history import check_history
+from ottla.testing.history.facts import (
+    Acknowledged,
+    Assigned,
+    Drained,
+    Log,
+    Polled,
+    Read,
+    Revoked,
+    Sent,
+    Sought,
+    Unknown,
+)
+from sim.check import Anomaly, LogRecord, Told, records_of
+from sim.cluster.log import Entry
+
+#: Records with their places.
+Places: TypeAlias = frozenset[tuple[TopicPartition, int, str]]
+#: What is judged without the readers.
+_OF_WRITERS: Final = (
+    "lost-write",
+    "refused-write",
+    "duplicate",
+    "nonmonotonic-send",
+    "unknown-record",
+    "inconsistent-offsets",
+    "torn-transaction",
+    "stuck-lso",
+    "unprocessed",
+    "never-settled",
+)
+
+
+class Losses:
+    """Of one world; `add` for each start that found less than there was before."""
+
+    def __init__(self) -> None:
+        #: Values of records that are gone, and of those whose transaction has lost its marker.
+        self.uids: set[str] = set()
+        self.unsettled: set[str] = set()
+        #: Offsets of all batches that are gone, or that the broker refuses to read.
+        self.offsets: defaultdict[TopicPartition, set[int]] = defaultdict(set)
+        #: Where transactions begin that have lost their markers: nobody will end them there.
+        self.hanging: defaultdict[TopicPartition, set[int]] = defaultdict(set)
+
+    def add(self, tp: TopicPartition, before: Sequence[Entry], gone: Sequence[Entry]) -> None:
+        """Some batches of `before` are `gone`."""
+        offsets = {entry.base_offset for entry in gone}
+        for entry in gone:
+            self.offsets[tp].update(range(entry.base_offset, entry.last_offset + 1))
+            if not entry.header.is_control:
+                self.uids.update(record.uid for record in records_of([entry]))
+        for marker, batches in ended(before):
+            if marker.base_offset in offsets:
+                self.unsettled.update(record.uid for batch in batches for record in records_of([batch]))
+                self.hanging[tp].update(
+                    [batch.base_offset for batch in batches if batch.base_offset not in offsets][:1]
+                )
+
+    def refuse(self, tp: TopicPartition, ranges: Iterable[OffsetRange]) -> None:
+        """The broker has told that it refuses to read these offsets. Some of their batches may be sound."""
+        for first, end in ranges:
+            self.offsets[tp].update(range(first, end))
+
+    def judge(self, facts: Sequence[Told]) -> list[Anomaly]:
+        """All anomalies. The readers are judged apart from the writers once something is gone."""
+        if not self.offsets:
+            return check_history(facts)
+        return check_history(list(self._of_writers(facts))) + check_history(
+            list(self._of_readers(facts)), ignore=_OF_WRITERS
+        )
+
+    def _of_writers(self, facts: Sequence[Told]) -> Iterator[Told]:
+        """What is gone has no place, and a transaction that lost something no end."""
+        there, hurt = _places(facts), self._hurt(facts)
+        for told in facts:
+            match told.fact:
+                case Polled() | Drained() | Sought() | Assigned() | Revoked():
+                    pass
+                case Acknowledged(uid=uid, tp=tp, offset=offset) if uid in self.uids and (tp, offset, uid) not in there:
+                    yield replace(told, fact=Unknown(uid, "lost with a damaged file"))
+                case Sent(txn=str(txn)) as sent if txn in hurt:
+                    yield replace(told, fact=replace(sent, txn=None))
+                case _:
+                    yield told
+
+    def _of_readers(self, facts: Sequence[Told]) -> Iterator[Told]:
+        """They may have been behind what is gone, or have it, or see it in another way than those who come later."""
+        there, hurt = _places(facts), self._hurt(facts)
+        for told in facts:
+            match told.fact:
+                case Acknowledged():
+                    pass
+                case Log(tp=tp, records=records) as log:
+                    yield replace(told, fact=replace(log, records=tuple(r for r in records if self._certain(tp, r))))
+                case Polled(records=reads) as polled:
+                    yield replace(told, fact=replace(polled, records=tuple(r for r in reads if self._kept(r, there))))
+                case Sent(txn=str(txn)) as sent if txn in hurt:
+                    yield replace(told, fact=replace(sent, txn=None))
+                case _:
+                    yield told
+
+    def _hurt(self, facts: Iterable[Told]) -> frozenset[str | None]:
+        """Transactions that have lost records, or a marker."""
+        sent = (told.fact for told in facts if isinstance(told.fact, Sent))
+        return frozenset(fact.txn for fact in sent if fact.uid in self.uids or fact.uid in self.unsettled)
+
+    def _certain(self, tp: TopicPartition, record: LogRecord) -> bool:
+        return record.offset not in self.offsets.get(tp, ()) and record.uid not in self.unsettled
+
+    def _kept(self, read: Read, there: Places) -> bool:
+        gone = read.uid in self.uids and (read.tp, read.offset, read.uid) not in there
+        return not gone and read.offset not in self.offsets.get(read.tp, ()) and read.uid not in self.unsettled
+
+
+def _places(facts: Iterable[Told]) -> Places:
+    """Where records are in the end. One that was gone may have been sent again."""
+    logs = (told.fact for told in facts if isinstance(told.fact, Log))
+    return frozenset((log.tp, record.offset, record.uid) for log in logs for record in log.records)
+
+
+def ended(entries: Iterable[Entry]) -> Iterator[tuple[Entry, list[Entry]]]:
+    """Each marker, with the batches of its transaction."""
+    open_now: defaultdict[int, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        if entry.header.is_control:
+            yield entry, open_now.pop(entry.header.producer_id, [])
+        elif entry.header.is_transactional:
+            open_now[entry.header.producer_id].append(entry)
+
+
+def missing(before: Iterable[Entry], after: Iterable[Entry]) -> list[Entry]:
+    """The batches that were there before, and are not there after."""
+    left = {entry.base_offset for entry in after}
+    return [entry for entry in before if entry.base_offset not in left]
+
+
+def new_records(before: Sequence[Entry], after: Sequence[Entry]) -> list[LogRecord]:
+    """Records that were not there before, at their offsets."""
+    known: Mapping[int, str] = {record.offset: record.uid for record in records_of(list(before))}
+    return [record for record in records_of(list(after)) if known.get(record.offset) != record.uid]
