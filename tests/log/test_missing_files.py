@@ -296,7 +296,7 @@ def test_a_death_between_the_files_of_a_new_segment_is_no_damage() -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-@pytest.mark.parametrize("how", ["gone", "empty"])
+@pytest.mark.parametrize("how", ["gone", "empty", "changed"])
 def test_an_index_of_aborts_that_must_be_there_is_made_again(how: str, clean: bool) -> None:
     storage = MemoryStorage()
     log = open_log(storage, SMALL)
@@ -310,9 +310,12 @@ def test_an_index_of_aborts_that_must_be_there_is_made_again(how: str, clean: bo
     assert (before, len(aborts)) == ([2, 6], 2)
     for base in aborts:
         name = f"{base:020}.txnindex"
+        content = storage.read(name) or b""
         storage.delete(name)
         if how == "empty":
             storage.write(name, b"")
+        elif how == "changed":  # another producer's transaction
+            storage.write(name, content[:9] + bytes([content[9] ^ 1]) + content[10:])
     outside = Outside(is_known=True, aborts=aborts)
     point = log.recovery_point
     log = PartitionLog.open(TP, storage, SMALL, NOW_MS, clean=clean, recovery_point=point, outside=outside)

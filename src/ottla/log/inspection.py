@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ottla.base.errors import CorruptDataError
 from ottla.log.index import OffsetPosition
 from ottla.log.segment import ANY_OFFSET, Segment
+from ottla.log.txn_index import AbortsSeal
 from ottla.wire.batch import check_integrity
 
 
@@ -96,15 +97,15 @@ def _end_of_sound(segment: Segment, last: OffsetPosition, indexed_offset: int, l
     return end_offset if fits else None
 
 
-def load_txn_index(segment: Segment, names: frozenset[str], limit_offset: int, *, must_be: bool) -> bool:
-    """Read a segment's aborted transactions; False when the file's content cannot be true.
+def load_txn_index(segment: Segment, names: frozenset[str], limit_offset: int, seal: AbortsSeal | None) -> bool:
+    """Read a segment's aborted transactions; False when the file's content cannot be true, or does not fit the `seal`.
 
-    Unless it `must_be` there, a missing file counts as one that was never needed: it is only made for the first abort.
+    Without a seal, a missing file counts as one that was never needed: it is only made for the first abort.
     """
     if segment.txn_index.name not in names:
-        return not must_be
+        return seal is None
     try:
         segment.txn_index.load(segment.base_offset, limit_offset)
     except CorruptDataError:
         return False
-    return True
+    return seal is None or segment.txn_index.fits(seal)

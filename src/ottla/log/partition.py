@@ -43,7 +43,7 @@ from ottla.log.snapshot import Snapshots
 from ottla.log.storage import Buffer, File, Slice, Storage
 from ottla.log.timestamps import find_timestamp, newest_record
 from ottla.log.topic_id import take_topic_id
-from ottla.log.txn_index import AbortedTxn
+from ottla.log.txn_index import AbortedTxn, AbortsSeal
 from ottla.log.validation import check_client_batch, check_own_batch
 from ottla.log.witnesses import Outside
 from ottla.wire.batch import (
@@ -427,9 +427,9 @@ class PartitionLog:
             self._epochs.truncate_from_start(offset)
 
     @property
-    def aborts(self) -> tuple[int, ...]:
-        """Base offsets of the segments in which transactions were aborted."""
-        return tuple(segment.base_offset for segment in self._segments if segment.txn_index.entries)
+    def aborts(self) -> dict[int, AbortsSeal]:
+        """What the `.txnindex` of each segment in which transactions were aborted must hold, by base offset."""
+        return {each.base_offset: each.txn_index.seal() for each in self._segments if each.txn_index.entries}
 
     # ---- durability
 

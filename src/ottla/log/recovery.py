@@ -327,7 +327,7 @@ def _plan(
     trusted_offset = ANY_OFFSET if clean else recovery_point
     for segment, following in zip_longest(segments, segments[1:]):
         base, limit_offset = segment.base_offset, ANY_OFFSET if following is None else following.base_offset
-        if not load_txn_index(segment, names, limit_offset, must_be=base in outside.aborts):
+        if not load_txn_index(segment, names, limit_offset, outside.aborts.get(base)):
             lost_aborts.append(segment.txn_index.name)
             segment.txn_index.clear()
             trusted_offset = min(trusted_offset, base)  # the aborts are found by replaying

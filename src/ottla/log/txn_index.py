@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.storage import Storage
+from ottla.wire.crc import crc32c
 
 _ENTRY: Final = Struct(">hqqqq")
 _VERSION: Final = 0
@@ -30,10 +31,20 @@ class AbortedTxn(NamedTuple):
     last_stable_offset: int
 
 
+class AbortsSeal(NamedTuple):
+    """What an index must hold at least: so many entries, with this checksum."""
+
+    entries: int
+    checksum: int
+
+
+_NO_SEAL: Final = AbortsSeal(0, 0)
+
+
 class TransactionIndex:
     """The entries of one segment, oldest marker first."""
 
-    __slots__ = ("_saved", "_storage", "entries", "name")
+    __slots__ = ("_saved", "_seal", "_storage", "entries", "name")
 
     def __init__(self, storage: Storage, name: str) -> None:
         self._storage = storage
@@ -41,6 +52,22 @@ class TransactionIndex:
         self.entries: list[AbortedTxn] = []
         #: How many of the entries the file holds.
         self._saved = 0
+        #: Of entries that were sealed before.
+        self._seal = _NO_SEAL
+
+    def seal(self) -> AbortsSeal:
+        """What the file must hold from now on. No checksum protects Kafka's own format."""
+        done = self._seal if self._seal.entries <= len(self.entries) else _NO_SEAL
+        self._seal = self._sealed(done, len(self.entries))
+        return self._seal
+
+    def fits(self, seal: AbortsSeal) -> bool:
+        """Whether the entries begin with those that were sealed."""
+        return seal.entries <= len(self.entries) and self._sealed(_NO_SEAL, seal.entries) == seal
+
+    def _sealed(self, done: AbortsSeal, count: int) -> AbortsSeal:
+        more = b"".join(_ENTRY.pack(_VERSION, *entry) for entry in self.entries[done.entries : count])
+        return AbortsSeal(count, crc32c(more, done.checksum))
 
     def load(self, base_offset: int, limit_offset: int) -> None:
         """Read the file. CorruptDataError when its entries do not fit a segment with offsets from base to limit."""
@@ -58,7 +85,7 @@ class TransactionIndex:
                 raise CorruptDataError(f"{self.name}: entry {entry} of version {version} cannot be")
             entries.append(entry)
             base_offset = entry.last_offset + 1
-        self.entries, self._saved = entries, len(entries)
+        self.entries, self._saved, self._seal = entries, len(entries), _NO_SEAL
 
     def append(self, entry: AbortedTxn) -> None:
         """Add the transaction whose abort marker was just written."""
@@ -81,7 +108,7 @@ class TransactionIndex:
     def clear(self) -> None:
         """Forget every entry, and remove the file."""
         self._storage.delete(self.name)
-        self.entries, self._saved = [], 0
+        self.entries, self._saved, self._seal = [], 0, _NO_SEAL
 
     def truncate_to(self, offset: int) -> None:
         """Forget transactions whose marker is at `offset` or above."""
@@ -94,7 +121,7 @@ class TransactionIndex:
                 file = self._storage.open(self.name)
                 file.truncate(self._saved * _ENTRY.size)
                 file.close()
-            self.entries = kept
+            self.entries, self._seal = kept, _NO_SEAL
 
     def overlapping(self, from_offset: int, end_offset: int) -> tuple[list[AbortedTxn], bool]:
         """Transactions aborted here with records in [from_offset, end_offset); whether later segments may have more."""

@@ -8,13 +8,15 @@ A loss of power can leave the same picture, because none of these files is synce
 told, and the log goes on: it is no hole that has to be mended first.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ottla.log.damage import OffsetRange
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.segment import ANY_OFFSET, Segment
 from ottla.log.snapshot import Snapshots
+from ottla.log.txn_index import AbortsSeal
 
 
 class Outside(NamedTuple):
@@ -26,8 +28,8 @@ class Outside(NamedTuple):
     start_is_unknown: bool = False
     #: What is on the device should be known, but the file that says so cannot be used.
     flush_is_unknown: bool = False
-    #: Base offsets of the segments that must have a `.txnindex`.
-    aborts: Collection[int] = ()
+    #: What the `.txnindex` of each segment must hold, by base offset.
+    aborts: Mapping[int, AbortsSeal] = MappingProxyType({})
 
 
 def start_of(epochs: LeaderEpochs, recovery_point: int) -> int | None:

@@ -7,6 +7,7 @@ other files: where a log begins, from its leader-epoch-checkpoint; what is durab
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ottla.base.errors import CorruptDataError
@@ -29,6 +30,7 @@ from ottla.log.checkpoint import (
     encode_offsets,
 )
 from ottla.log.storage import Storage
+from ottla.log.txn_index import AbortsSeal
 
 _log = logging.getLogger(__name__)
 
@@ -47,8 +49,8 @@ class PartitionOffsets(NamedTuple):
     recovery_point: int
     log_start_offset: int
     high_watermark: int
-    #: Base offsets of the segments in which transactions were aborted.
-    aborts: tuple[int, ...] = ()
+    #: What the `.txnindex` of each segment must hold, by base offset.
+    aborts: Mapping[int, AbortsSeal] = MappingProxyType({})
 
 
 class CheckpointPlan(NamedTuple):
@@ -79,7 +81,7 @@ class Checkpoints:
         self.recovery_points = self._read(RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = self._read(LOG_START_OFFSET_CHECKPOINT)
         self._read(HIGH_WATERMARK_CHECKPOINT)
-        #: Base offsets of the segments that must have a `.txnindex`.
+        #: What the `.txnindex` of each segment must hold.
         self.aborts = self._manifest.aborts
         #: The partitions that the files name.
         self._named = frozenset(self.recovery_points.keys() | self.log_start_offsets.keys())

@@ -1,7 +1,7 @@
 """`ottla-manifest`: what the data directory's other files should hold, so that a start notices when one was changed.
 
 Kafka's checkpoints have no checksum: a digit that changed in the offset where a log begins would drop records, or bring
-deleted ones back. And nothing says that a `.txnindex` must be there, without which readers are shown aborted records.
+deleted ones back. A `.txnindex` has none either: if it is changed, or gone, readers are shown aborted records.
 Apache Kafka ignores this file.
 
 The files cannot be replaced together. So before one is replaced, the manifest holds the checksums of its old and of its
@@ -15,9 +15,12 @@ from typing import Final
 
 from ottla.base.errors import CorruptDataError
 from ottla.base.types import TopicPartition
+from ottla.log.txn_index import AbortsSeal
 from ottla.wire.crc import crc32c
 
 MANIFEST: Final = "ottla-manifest"
+#: 1 had no checksums of `.txnindex` files.
+_VERSION: Final = 2
 #: In place of a checksum: there is no such file.
 ABSENT: Final = -1
 
@@ -28,8 +31,8 @@ class Manifest:
 
     #: The checksums that each file may have.
     checksums: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    #: Base offsets of the segments that must have a `.txnindex`.
-    aborts: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
+    #: What the `.txnindex` of each segment must hold, by base offset.
+    aborts: Mapping[TopicPartition, Mapping[int, AbortsSeal]] = field(default_factory=dict)
 
     def fault_of(self, name: str, content: bytes | None) -> str | None:
         """What is wrong with a file; None when it is as it was left, or when nothing is known of it."""
@@ -46,9 +49,17 @@ def checksum(content: bytes | None) -> int:
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """The file: a checksum of the rest in the first line, then JSON."""
-    aborts = [[tp.topic, tp.partition, *bases] for tp, bases in sorted(manifest.aborts.items()) if bases]
+    aborts = [
+        [tp.topic, tp.partition, *([base, *seal] for base, seal in seals.items())]
+        for tp, seals in sorted(manifest.aborts.items())
+        if seals
+    ]
     body = json.dumps(
-        {"version": 1, "checksums": {name: list(each) for name, each in manifest.checksums.items()}, "aborts": aborts}
+        {
+            "version": _VERSION,
+            "checksums": {name: list(each) for name, each in manifest.checksums.items()},
+            "aborts": aborts,
+        }
     ).encode()
     return f"{crc32c(body)}\n".encode() + body
 
@@ -59,11 +70,14 @@ def decode_manifest(content: bytes) -> Manifest:
     if head != str(crc32c(body)).encode():
         raise CorruptDataError("its checksum is wrong")
     found = json.loads(body)
-    if found["version"] != 1:
+    if found["version"] != _VERSION:
         raise CorruptDataError(f"it is of version {found['version']}")
     return Manifest(
         {name: tuple(each) for name, each in found["checksums"].items()},
-        {TopicPartition(topic, number): tuple(bases) for topic, number, *bases in found["aborts"]},
+        {
+            TopicPartition(topic, number): {base: AbortsSeal(*seal) for base, *seal in seals}
+            for topic, number, *seals in found["aborts"]
+        },
     )
 
 

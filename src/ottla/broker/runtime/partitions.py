@@ -355,7 +355,7 @@ def _outside(tp: TopicPartition, known: Checkpoints, *, is_known: bool) -> Outsi
         is_known,
         start_is_unknown=LOG_START_OFFSET_CHECKPOINT in known.unusable,
         flush_is_unknown=RECOVERY_POINT_CHECKPOINT in known.unusable,
-        aborts=known.aborts.get(tp, ()),
+        aborts=known.aborts.get(tp, {}),
     )
 
 
