@@ -1,0 +1,90 @@
+"""What damaged files have taken: what is excused by it, and what is not."""
+
+from __future__ import annotations
+
+from ottla.base.types import TopicPartition
+from ottla.testing.history.facts import Acknowledged, Drained, Fact, Log, LogRecord, Polled, Read, Sent
+from ottla.wire.batch import control_batch, parse_header
+from ottla.wire.records import Record, encode_batch
+from sim.check import Told
+from sim.cluster.log import Entry
+from sim.losses import Losses, ended, missing, new_records
+
+_TP = TopicPartition("t", 0)
+
+
+def _entry(offset: int, uid: str, *, producer_id: int = -1) -> Entry:
+    transactional = producer_id >= 0
+    payload = bytearray(
+        encode_batch(
+            [Record(0, 1, None, uid.encode(), ())],
+            producer_id=producer_id,
+            producer_epoch=0 if transactional else -1,
+            base_sequence=offset if transactional else -1,
+            transactional=transactional,
+        )
+    )
+    payload[:8] = offset.to_bytes(8)
+    return Entry(offset, offset, 0, parse_header(payload), bytes(payload))
+
+
+def _marker(offset: int, producer_id: int) -> Entry:
+    payload = bytearray(
+        control_batch(commit=True, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp_ms=1)
+    )
+    payload[:8] = offset.to_bytes(8)
+    return Entry(offset, offset, 0, parse_header(payload), bytes(payload))
+
+
+def _names(losses: Losses, *facts: Fact) -> list[str]:
+    return [each.name for each in losses.judge([Told(float(at), "p.1", fact) for at, fact in enumerate(facts)])]
+
+
+def test_what_is_gone_and_what_is_new() -> None:
+    before, after = [_entry(0, "a"), _entry(1, "b")], [_entry(1, "b"), _entry(2, "c")]
+    assert [entry.base_offset for entry in missing(before, after)] == [0]
+    assert [record.uid for record in new_records(before, after)] == ["c"]
+
+
+def test_a_marker_belongs_to_the_batches_before_it() -> None:
+    log = [_entry(0, "a", producer_id=7), _entry(1, "b", producer_id=8), _marker(2, 7)]
+    assert [(marker.base_offset, [each.base_offset for each in batches]) for marker, batches in ended(log)] == [
+        (2, [0])
+    ]
+
+
+def test_a_record_that_is_gone_is_excused_and_no_other() -> None:
+    losses = Losses()
+    left = [_entry(0, "a"), _entry(1, "b"), _entry(2, "c")]
+    losses.add(_TP, left, left[1:2])
+    facts: list[Fact] = [Sent(uid) for uid in ("a", "b", "c")]
+    facts += [Acknowledged(uid, _TP, offset) for offset, uid in enumerate(("a", "b", "c"))]
+    assert _names(losses, *facts, Log(_TP, (LogRecord(0, "a"), LogRecord(2, "c")))) == []
+    assert _names(losses, *facts, Log(_TP, (LogRecord(0, "a"),))) == ["lost-write"]
+    assert "lost-write" in _names(Losses(), *facts, Log(_TP, (LogRecord(0, "a"), LogRecord(2, "c"))))
+
+
+def test_readers_may_miss_what_is_at_offsets_that_were_gone_and_nothing_else() -> None:
+    losses = Losses()
+    before = [_entry(0, "a"), _entry(1, "b")]
+    losses.add(_TP, before, before[1:])
+    log = Log(_TP, (LogRecord(0, "a"), LogRecord(1, "new"), LogRecord(2, "c")))
+    sent: list[Fact] = [Sent(uid) for uid in ("a", "b", "new", "c")]
+    sent += [
+        Acknowledged("a", _TP, 0),
+        Acknowledged("b", _TP, 1),
+        Acknowledged("new", _TP, 1),
+        Acknowledged("c", _TP, 2),
+    ]
+    polled = Polled("g", (Read(_TP, 0, "a"), Read(_TP, 1, "b"), Read(_TP, 2, "c")), read_committed=True)
+    drained = Drained("g", (_TP,))
+    assert _names(losses, *sent, polled, log, drained) == []
+    less = Polled("g", (Read(_TP, 0, "a"),), read_committed=True)
+    assert _names(losses, *sent, less, log, drained) == ["unseen"]
+
+
+def test_a_transaction_that_lost_its_marker_hangs_until_the_operator_ends_it() -> None:
+    losses = Losses()
+    before = [_entry(0, "a", producer_id=7), _marker(1, 7)]
+    losses.add(_TP, before, before[1:])
+    assert (losses.unsettled, losses.hanging[_TP]) == ({"a"}, {0})
