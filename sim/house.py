@@ -360,9 +360,10 @@ class House:
     def behind_loss(self, tp: TopicPartition, offset: int) -> int | None:
         """What the operator reads in the broker's log, and tells a reader."""
         partition = None if self.app is None or self.app.node is None else self.app.node.partitions.find(*tp)
-        if tp not in self.losses.offsets or partition is None:
+        if tp not in self.losses.offsets:
             return None
-        return max((end for first, end in partition.log.findings.damaged if first <= offset < end), default=offset + 1)
+        holes = () if partition is None else partition.log.findings.damaged
+        return max((end for first, end in holes if first <= offset < end), default=offset + 1)
 
     def hanging(self, tp: TopicPartition) -> int | None:
         """Where a transaction is open in the end."""
