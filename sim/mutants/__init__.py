@@ -43,7 +43,7 @@ def mutants() -> dict[str, Mutant]:
             first_seed=75,
         ),
         "broker-takes-any-generation": Mutant(
-            Kind.BROKER_GROUPS, frozenset({"commit-regression"}), cluster.any_generation_commits()
+            Kind.BROKER_GROUPS, frozenset({"commit-regression"}), cluster.any_generation_commits(), first_seed=15
         ),
         "half-of-the-markers": Mutant(
             Kind.TRANSACTIONS, frozenset({"stuck-lso", "lost-write"}), cluster.half_of_the_markers()

@@ -1,5 +1,6 @@
 """Users of the consumer: members of a group that poll, commit, are slow, are killed and come back."""
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -40,6 +41,9 @@ class Reading(Process):
 
     group = "g"
     read_committed = True
+    #: Whether the consumer of now is asked for columns, and the pattern that it has subscribed to, if to one.
+    columns = False
+    pattern: re.Pattern[str] | None = None
     #: When a poll of this program last returned records, or it came back from doing nothing.
     busy_at_s = 0.0
 
@@ -94,7 +98,7 @@ class Reading(Process):
                 raise MistakeError(what)
 
         consumer.subscribe(
-            topics,
+            topics if self.pattern is None else self.pattern,
             on_assigned=lambda partitions: told("assigned", list(partitions)),
             on_revoked=lambda partitions: told("revoked", list(partitions)),
             on_lost=lambda partitions: told("lost", list(partitions)),
@@ -122,7 +126,7 @@ class Reading(Process):
     async def poll(self, consumer: AsyncConsumer, timeout_s: float) -> list[Read]:
         """The records of a poll; none if it raises an error after which the user should poll again. Raises others."""
         try:
-            records = await consumer.poll(timeout_s)
+            found = await self._polled(consumer, timeout_s)
         except _POLL_AGAIN as error:
             self.note("poll raised", repr(error))
             return []
@@ -143,12 +147,19 @@ class Reading(Process):
         except MistakeError as error:
             self.note("poll raised", repr(error))
             return []
-        found = [
-            Read(TopicPartition(r.topic, r.partition), r.offset, bytes(r.value or b"").rstrip(b".").decode())
-            for r in records
-        ]
         self.has_polled(found)
         return found
+
+    async def _polled(self, consumer: AsyncConsumer, timeout_s: float) -> list[Read]:
+        if self.columns:
+            batches = await consumer.poll_arrow(timeout_s)
+            return [
+                Read(tp, row["offset"], _uid(row["value"]))
+                for tp, batch in batches.items()
+                for row in batch.to_pylist()
+            ]
+        records = await consumer.poll(timeout_s)
+        return [Read(TopicPartition(r.topic, r.partition), r.offset, _uid(r.value)) for r in records]
 
     async def pause(self, mean_s: float) -> None:
         """Do nothing for a while. What has come meanwhile is still to be read."""
@@ -162,6 +173,10 @@ class Reading(Process):
         except (ClientError, MistakeError) as error:
             self.note("close raised", repr(error))
         self.note("closed")
+
+
+def _uid(value: bytes | None) -> str:
+    return bytes(value or b"").rstrip(b".").decode()
 
 
 class Reader(Reading):
@@ -178,6 +193,8 @@ class Reader(Reading):
             more: dict[str, object] = {"enable.auto.commit": not by_hand, "auto.commit.interval.ms": 1_000}
             if self.name in self.world.static_members:
                 more["group.instance.id"] = self.name
+            self.columns = self.rng.random() < 0.25
+            self.pattern = self.rng.choice((None, None, re.compile(r"t\d+")))
             consumer = self.consumer(self.world.topics, **more)
             until_s = self.world.loop.time() + self.rng.uniform(5.0, 60.0)
             try:
