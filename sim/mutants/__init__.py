@@ -78,7 +78,9 @@ def mutants() -> dict[str, Mutant]:
             Kind.BROKER_POWER, frozenset({"lost-write"}), power.acknowledges_before_the_sync()
         ),
         "tells-nothing": Mutant(Kind.BROKER_DAMAGE, frozenset({"silent-damage"}), damage.tells_nothing()),
-        "cuts-the-metadata": Mutant(Kind.BROKER_DAMAGE, frozenset({"lost-write"}), damage.cuts_the_metadata()),
+        "cuts-the-metadata": Mutant(
+            Kind.BROKER_DAMAGE, frozenset({"lost-write", "unexpected-exception"}), damage.cuts_the_metadata()
+        ),
         "dedup-window-of-four": Mutant(Kind.BROKER_PLAIN, twice, broker.dedup_window_of_four()),
         "marks-before-it-decides": Mutant(
             Kind.BROKER_POWER, frozenset({"unseen", "unprocessed"}), broker.marks_before_it_decides(), first_seed=30
