@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol (KIP-848) in our admin client, on Apache Kafka, with members that are not ours."""
+"""Groups of the consumer protocol (KIP-848) in our admin client, on both brokers, with members that are not ours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from tests.broker.wire_client import WireClient
-from tests.interop.apache import ApacheKafka
 
 pytestmark = pytest.mark.interop
 
@@ -26,8 +25,8 @@ Fresh = Callable[[str], str]
 
 
 @pytest.fixture
-def admin(apache_kafka: ApacheKafka) -> Iterator[Admin]:
-    with Admin({"bootstrap.servers": apache_kafka.bootstrap}) as made:
+def admin(any_broker: str) -> Iterator[Admin]:
+    with Admin({"bootstrap.servers": any_broker}) as made:
         yield made
 
 
@@ -38,8 +37,8 @@ def topic(admin: Admin, fresh: Fresh) -> str:
     return name
 
 
-def _member(kafka: ApacheKafka, group: str, **more: str) -> Consumer:
-    settings = {"bootstrap.servers": kafka.bootstrap, "group.id": group, "group.protocol": "consumer"}
+def _member(bootstrap: str, group: str, **more: str) -> Consumer:
+    settings = {"bootstrap.servers": bootstrap, "group.id": group, "group.protocol": "consumer"}
     return Consumer(settings | {key.replace("_", "."): value for key, value in more.items()})
 
 
@@ -66,13 +65,13 @@ def _shared_out(group: GroupDescription) -> bool:
 
 
 def test_g18_a_group_of_the_consumer_protocol_is_listed_and_described(
-    apache_kafka: ApacheKafka, admin: Admin, topic: str, fresh: Fresh
+    any_broker: str, admin: Admin, topic: str, fresh: Fresh
 ) -> None:
     group = fresh("kip848")
     with ExitStack() as stack:
         by_name, by_pattern = members = [
-            _member(apache_kafka, group, group_instance_id="one", client_id="by-name", client_rack="here"),
-            _member(apache_kafka, group, client_id="by-pattern"),
+            _member(any_broker, group, group_instance_id="one", client_id="by-name", client_rack="here"),
+            _member(any_broker, group, client_id="by-pattern"),
         ]
         for each in members:
             stack.callback(each.close)
@@ -98,6 +97,12 @@ def test_g18_a_group_of_the_consumer_protocol_is_listed_and_described(
         assert group not in {each.group_id for each in admin.list_groups(types=["classic"])}
 
 
+class _Address:
+    def __init__(self, bootstrap: str) -> None:
+        self.host, _, port = bootstrap.rpartition(":")
+        self.port = int(port)
+
+
 async def _joined(client: WireClient, group: str, topic: str, instance: str | None) -> str:
     """A member that is there for as long as its session; it does nothing by itself."""
     request = ConsumerGroupHeartbeatRequest(
@@ -108,12 +113,10 @@ async def _joined(client: WireClient, group: str, topic: str, instance: str | No
     return request.member_id
 
 
-async def test_g18_members_of_the_consumer_protocol_are_removed(
-    apache_kafka: ApacheKafka, topic: str, fresh: Fresh
-) -> None:
+async def test_g18_members_of_the_consumer_protocol_are_removed(any_broker: str, topic: str, fresh: Fresh) -> None:
     """Apache Kafka's own admin client cannot: LeaveGroup is for members of the classic protocol."""
     group = fresh("kip848-removed")
-    async with WireClient(apache_kafka) as client, AsyncAdmin({"bootstrap.servers": apache_kafka.bootstrap}) as admin:
+    async with WireClient(_Address(any_broker)) as client, AsyncAdmin({"bootstrap.servers": any_broker}) as admin:
         one, two, three = [await _joined(client, group, topic, instance) for instance in ("one", "two", None)]
 
         async def left() -> set[str]:

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer as LibrdkafkaConsumer
 
 from ottla import Admin, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from ottla.cli.main import main
-from tests.interop.apache import ApacheKafka, run_tool
+from tests.interop.apache import run_tool
 from tests.recording.librdkafka import member_of
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("apache_jars")]
@@ -125,17 +125,17 @@ def test_g18_each_reads_the_file_that_the_other_wrote(any_broker: str, topic: st
 
 
 @pytest.fixture
-def consumer_protocol_member(apache_kafka: ApacheKafka, fresh: Fresh) -> Iterator[Any]:
-    settings = {"bootstrap.servers": apache_kafka.bootstrap, "group.protocol": "consumer", "client.id": "rd"}
+def consumer_protocol_member(any_broker: str, fresh: Fresh) -> Iterator[Any]:
+    settings = {"bootstrap.servers": any_broker, "group.protocol": "consumer", "client.id": "rd"}
     consumer = LibrdkafkaConsumer({**settings, "group.id": fresh("kip848-cli")})
     yield consumer
     consumer.close()
 
 
 def test_g18_a_group_of_the_consumer_protocol_is_described_alike(
-    apache_kafka: ApacheKafka, fresh: Fresh, consumer_protocol_member: Any
+    any_broker: str, fresh: Fresh, consumer_protocol_member: Any
 ) -> None:
-    topic, bootstrap = fresh("kip848-cli"), apache_kafka.bootstrap
+    topic, bootstrap = fresh("kip848-cli"), any_broker
     with Admin({"bootstrap.servers": bootstrap}) as admin:
         admin.create_topics([NewTopic(topic, 2)])
     consumer_protocol_member.subscribe([topic])
