@@ -110,7 +110,7 @@ class Reading(Process):
         lost here."""
         self.note("position reset", str(reset))
         if self.world.served.behind_loss(reset.partition, 0) is not None:
-            self.note("sought", f"{reset.partition}", Sought({reset.partition: reset.after}))
+            self.note("sought", f"{reset.partition}", Sought({reset.partition: -1}))
         elif reset.before >= 0:
             self.world.anomaly("false-reset", f"{self.who}: {reset}", self.who)
 
