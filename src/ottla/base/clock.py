@@ -53,3 +53,11 @@ class ManualClock:
     def step(self, delta_ms: int) -> None:
         """Set the wall clock `delta_ms` forward, or back where it is negative. No time passes."""
         self._now_ms += delta_ms
+
+
+def lasts(since_ms: int, for_ms: int, now_ms: int) -> bool:
+    """Whether a time of `for_ms` milliseconds that began at `since_ms` is not over yet.
+
+    It is over, too, if the clock was set back behind its beginning: what is due later must not wait for hours.
+    """
+    return since_ms <= now_ms < since_ms + for_ms

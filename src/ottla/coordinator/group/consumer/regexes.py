@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Final
 
+from ottla.base.clock import lasts
 from ottla.base.limits import MAX_NAMES_PER_MATCH
 from ottla.base.patterns import Pattern, PatternError, compile_pattern
 from ottla.coordinator.decision import SetTimer
@@ -74,7 +75,7 @@ def _resolve_if_due(draft: Draft, member: Member, updated: Member, *, wanted: bo
     if not (wanted or group.regex_members) or soft.resolving:
         return
     last = group.last_resolved()
-    if last is not None and draft.now_ms <= last.timestamp_ms + _SHORTEST_INTERVAL_MS:
+    if last is not None and lasts(last.timestamp_ms, _SHORTEST_INTERVAL_MS + 1, draft.now_ms):
         return
     used = Counter(group.regex_members)
     for each, step in ((member.topic_regex, -1), (updated.topic_regex, 1)):
@@ -86,7 +87,7 @@ def _resolve_if_due(draft: Draft, member: Member, updated: Member, *, wanted: bo
         or len(used) != len(group.regexes)
         or (0 if last is None else last.version) < draft.room.topics.created_version
         or last is None
-        or draft.now_ms > last.timestamp_ms + draft.room.config.regex_refresh_interval_ms
+        or not lasts(last.timestamp_ms, draft.room.config.regex_refresh_interval_ms + 1, draft.now_ms)
     )
     if due and used:
         soft.resolving = True

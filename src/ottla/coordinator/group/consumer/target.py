@@ -21,6 +21,7 @@ from ottla.assign.server import (
     TopicSpec,
     UniformAssignor,
 )
+from ottla.base.clock import lasts
 from ottla.base.limits import MAX_INLINE_ASSIGNMENT
 from ottla.coordinator.decision import AssignPartitions, LogRecord
 from ottla.coordinator.group.consumer import java_order
@@ -71,11 +72,13 @@ def _is_due(draft: Draft, epoch: int) -> bool:
     soft = draft.room.soft(draft.group.group_id)
     if soft.assigning is not None:
         return False
-    if soft.failed is not None and soft.failed.epoch >= epoch and draft.now_ms < soft.failed.until_ms:
-        return False
+    if soft.failed is not None and soft.failed.epoch >= epoch:
+        retry_ms = draft.room.config.assignor_retry_ms
+        if lasts(soft.failed.until_ms - retry_ms, retry_ms, draft.now_ms):
+            return False
     interval_ms = draft.room.settings.assignment_interval_ms(draft.group.group_id)
     last_ms = draft.group.target_timestamp_ms
-    return last_ms == 0 or interval_ms == 0 or draft.now_ms >= last_ms + interval_ms
+    return last_ms == 0 or not lasts(last_ms, interval_ms, draft.now_ms)
 
 
 def preferred_assignor(draft: Draft, member: Member | None = None) -> str:
