@@ -4,7 +4,7 @@ A test says which checker finds which mutant.
 """
 
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sim.mutants import broker, clients, cluster, damage, power, sequencing
 from sim.world import Kind
@@ -23,38 +23,20 @@ class Mutant(NamedTuple):
     first_seed: int = 0
 
 
+_TWICE: Final = frozenset({"duplicate"})
+
+
 def mutants() -> dict[str, Mutant]:
     """All mutants, by name. Each context may be entered once."""
-    twice = frozenset({"duplicate"})
+    return {**_of_clients(), **_of_the_cluster(), **_of_the_broker()}
+
+
+def _of_clients() -> dict[str, Mutant]:
+    """Bugs of the clients."""
     return {
-        "epoch-raised-in-doubt": Mutant(Kind.PLAIN, twice, sequencing.epoch_raised_in_doubt(), first_seed=150),
-        "retried-with-a-new-sequence": Mutant(Kind.PLAIN, twice, sequencing.retried_with_a_new_sequence()),
-        "twenty-in-flight": Mutant(Kind.PLAIN, twice, sequencing.twenty_in_flight()),
-        "broker-remembers-no-batch": Mutant(Kind.PLAIN, twice, cluster.remembers_no_batch()),
-        "unclean-election": Mutant(Kind.PLAIN, frozenset({"lost-write"}), cluster.unclean_election(), first_seed=48),
-        "no-aborted-list": Mutant(Kind.GROUPS, frozenset({"aborted-read"}), cluster.no_aborted_list()),
-        "reads-open-transactions": Mutant(
-            Kind.GROUPS, frozenset({"aborted-read", "vanished-read"}), cluster.reads_open_transactions()
-        ),
-        "any-generation-commits": Mutant(
-            Kind.GROUPS,
-            frozenset({"commit-regression", "unseen"}),
-            cluster.any_generation_commits(),
-            first_seed=75,
-        ),
-        "broker-takes-any-generation": Mutant(
-            Kind.BROKER_GROUPS, frozenset({"commit-regression"}), cluster.any_generation_commits(), first_seed=15
-        ),
-        "half-of-the-markers": Mutant(
-            Kind.TRANSACTIONS, frozenset({"stuck-lso", "lost-write"}), cluster.half_of_the_markers()
-        ),
-        "acknowledged-by-the-leader-alone": Mutant(
-            Kind.PLAIN, frozenset({"lost-write"}), cluster.acknowledged_by_the_leader_alone()
-        ),
-        "takes-any-sequence": Mutant(Kind.PLAIN, frozenset({"nonmonotonic-send"}), cluster.takes_any_sequence()),
-        "breaks-the-world": Mutant(Kind.PLAIN, frozenset({"broken-world"}), cluster.breaks_the_world()),
-        "answers-twice": Mutant(Kind.PLAIN, frozenset({"unheard-exception"}), cluster.answers_twice()),
-        "gives-all-the-same": Mutant(Kind.GROUPS, frozenset({"two-owners"}), cluster.gives_all_the_same()),
+        "epoch-raised-in-doubt": Mutant(Kind.PLAIN, _TWICE, sequencing.epoch_raised_in_doubt(), first_seed=150),
+        "retried-with-a-new-sequence": Mutant(Kind.PLAIN, _TWICE, sequencing.retried_with_a_new_sequence()),
+        "twenty-in-flight": Mutant(Kind.PLAIN, _TWICE, sequencing.twenty_in_flight()),
         "core-stops": Mutant(Kind.PLAIN, frozenset({"unexpected-exception"}), clients.core_stops()),
         "consumers-core-stops": Mutant(
             Kind.GROUPS, frozenset({"unexpected-exception"}), clients.consumers_core_stops()
@@ -74,6 +56,43 @@ def mutants() -> dict[str, Mutant]:
             Kind.GROUPS, frozenset({"false-reset"}), clients.begins_again_at_a_new_leader()
         ),
         "positions-of-nobody": Mutant(Kind.PIPELINE, frozenset({"unfenced-commit"}), clients.positions_of_nobody()),
+    }
+
+
+def _of_the_cluster() -> dict[str, Mutant]:
+    """Bugs of the modelled cluster, and of the world itself."""
+    return {
+        "broker-remembers-no-batch": Mutant(Kind.PLAIN, _TWICE, cluster.remembers_no_batch()),
+        "unclean-election": Mutant(Kind.PLAIN, frozenset({"lost-write"}), cluster.unclean_election(), first_seed=48),
+        "no-aborted-list": Mutant(Kind.GROUPS, frozenset({"aborted-read"}), cluster.no_aborted_list()),
+        "reads-open-transactions": Mutant(
+            Kind.GROUPS, frozenset({"aborted-read", "vanished-read"}), cluster.reads_open_transactions()
+        ),
+        "any-generation-commits": Mutant(
+            Kind.GROUPS,
+            frozenset({"commit-regression", "unseen"}),
+            cluster.any_generation_commits(),
+            first_seed=75,
+        ),
+        "half-of-the-markers": Mutant(
+            Kind.TRANSACTIONS, frozenset({"stuck-lso", "lost-write"}), cluster.half_of_the_markers()
+        ),
+        "acknowledged-by-the-leader-alone": Mutant(
+            Kind.PLAIN, frozenset({"lost-write"}), cluster.acknowledged_by_the_leader_alone()
+        ),
+        "takes-any-sequence": Mutant(Kind.PLAIN, frozenset({"nonmonotonic-send"}), cluster.takes_any_sequence()),
+        "breaks-the-world": Mutant(Kind.PLAIN, frozenset({"broken-world"}), cluster.breaks_the_world()),
+        "answers-twice": Mutant(Kind.PLAIN, frozenset({"unheard-exception"}), cluster.answers_twice()),
+        "gives-all-the-same": Mutant(Kind.GROUPS, frozenset({"two-owners"}), cluster.gives_all_the_same()),
+    }
+
+
+def _of_the_broker() -> dict[str, Mutant]:
+    """Bugs of the real broker."""
+    return {
+        "broker-takes-any-generation": Mutant(
+            Kind.BROKER_GROUPS, frozenset({"commit-regression"}), cluster.any_generation_commits()
+        ),
         "acknowledges-before-the-sync": Mutant(
             Kind.BROKER_POWER, frozenset({"lost-write"}), power.acknowledges_before_the_sync()
         ),
@@ -81,14 +100,17 @@ def mutants() -> dict[str, Mutant]:
         "cuts-the-metadata": Mutant(
             Kind.BROKER_DAMAGE, frozenset({"lost-write", "unexpected-exception"}), damage.cuts_the_metadata()
         ),
-        "dedup-window-of-four": Mutant(Kind.BROKER_PLAIN, twice, broker.dedup_window_of_four()),
+        "dedup-window-of-four": Mutant(Kind.BROKER_PLAIN, _TWICE, broker.dedup_window_of_four()),
         "marks-before-it-decides": Mutant(
             Kind.BROKER_POWER, frozenset({"unseen", "unprocessed"}), broker.marks_before_it_decides(), first_seed=30
         ),
         "raises-no-epoch": Mutant(
             Kind.BROKER_TRANSACTIONS, frozenset({"lost-write", "torn-transaction"}), broker.raises_no_epoch()
         ),
-        "any-generation-commits-to-the-broker": Mutant(Kind.BROKER_PIPELINE, twice, cluster.any_generation_commits()),
+        "broker-takes-any-generation": Mutant(
+            Kind.BROKER_GROUPS, frozenset({"commit-regression"}), cluster.any_generation_commits(), first_seed=15
+        ),
+        "any-generation-commits-to-the-broker": Mutant(Kind.BROKER_PIPELINE, _TWICE, cluster.any_generation_commits()),
         "reads-beyond-open-transactions": Mutant(
             Kind.BROKER_GROUPS, frozenset({"aborted-read"}), broker.reads_beyond_open_transactions()
         ),
