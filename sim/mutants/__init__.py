@@ -90,9 +90,6 @@ def _of_the_cluster() -> dict[str, Mutant]:
 def _of_the_broker() -> dict[str, Mutant]:
     """Bugs of the real broker."""
     return {
-        "broker-takes-any-generation": Mutant(
-            Kind.BROKER_GROUPS, frozenset({"commit-regression"}), cluster.any_generation_commits()
-        ),
         "acknowledges-before-the-sync": Mutant(
             Kind.BROKER_POWER, frozenset({"lost-write"}), power.acknowledges_before_the_sync()
         ),
