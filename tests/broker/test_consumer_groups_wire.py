@@ -49,7 +49,7 @@ async def _settings(client: WireClient) -> dict[str, tuple[str, int]]:
     return {each.name: (each.value, each.config_source) for each in answer.configs}
 
 
-async def test_a_group_can_have_settings_of_its_own(broker: AsyncBroker, client: WireClient) -> None:
+async def test_g22_a_group_can_have_settings_of_its_own(broker: AsyncBroker, client: WireClient) -> None:
     broker.node.topics.create("t", 1, {})
     heartbeat = "consumer.heartbeat.interval.ms"
     assert (await client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, _join())).heartbeat_interval_ms == 5_000
@@ -149,7 +149,7 @@ async def _settled(client: WireClient, epoch: int, until: int) -> Any:
     raise AssertionError("the target does not come")
 
 
-async def test_a_slow_assignor_holds_up_nobody() -> None:
+async def test_a10_a_slow_assignor_holds_up_nobody() -> None:
     Gate.opened.clear()
     names = f"uniform,{__name__}:Gate"
     async with AsyncBroker({"group.consumer.assignors": names}) as broker, WireClient(broker) as client:
@@ -164,7 +164,7 @@ async def test_a_slow_assignor_holds_up_nobody() -> None:
         assert [each.partitions for each in answer.assignment.topic_partitions] == [(0,)]
 
 
-async def test_an_assignor_that_raises_keeps_the_target_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a10_an_assignor_that_raises_keeps_the_target_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
     names = f"{__name__}:Raises"
     async with AsyncBroker({"group.consumer.assignors": names}) as broker, WireClient(broker) as client:
         broker.node.topics.create("t", 3, {})
@@ -200,7 +200,7 @@ class NoAssignor:
         ("range", "two assignors have the name 'range'"),
     ],
 )
-def test_an_assignor_that_cannot_be_used_is_told_at_the_start(name: str, problem: str) -> None:
+def test_a10_an_assignor_that_cannot_be_used_is_told_at_the_start(name: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         server_assignors(["range", name])
 

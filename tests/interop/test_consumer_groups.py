@@ -105,7 +105,7 @@ def test_g19_librdkafka_joins_shares_and_leaves(bootstrap: str, fresh: Fresh) ->
     assert admin.delete_consumer_groups([group])[group].result(_WAIT_S) is None
 
 
-def test_g22_librdkafka_subscribes_by_a_regular_expression(bootstrap: str, fresh: Fresh) -> None:
+def test_g19_librdkafka_subscribes_by_a_regular_expression(bootstrap: str, fresh: Fresh) -> None:
     name = fresh("cgr")
     _topic(bootstrap, f"{name}-a", 2)
     reader = Reader(bootstrap, fresh("group"), f"^{name}-.*")
@@ -147,7 +147,7 @@ def test_a_members_assignor_is_the_one_it_asks_for(bootstrap: str, fresh: Fresh,
     reader.consumer.close()
 
 
-def test_settings_of_a_group_through_librdkafkas_admin(bootstrap: str, fresh: Fresh) -> None:
+def test_g22_settings_of_a_group_through_librdkafkas_admin(bootstrap: str, fresh: Fresh) -> None:
     group = fresh("group")
     admin = AdminClient({"bootstrap.servers": bootstrap})
     entry = ConfigEntry("consumer.session.timeout.ms", "50000", incremental_operation=AlterConfigOpType.SET)

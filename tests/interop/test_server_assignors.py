@@ -1,4 +1,4 @@
-"""A8: the assignors of the server's side against Apache Kafka's own classes, thousands of random groups in one JVM.
+"""The assignors of the server's side against Apache Kafka's own classes, thousands of random groups in one JVM.
 
 A group changes from step to step: members come, go and change their minds, topics come, grow and go. Each step begins
 with the target of the one before. Every answer must be the same, partition by partition: ours go through members and
@@ -127,7 +127,7 @@ def _oracle(text: str, jars: str) -> list[Answer]:
 
 
 @pytest.mark.parametrize("assignor", BUILT_IN)
-def test_a8_ours_divide_as_apache_kafkas_classes_do(apache_jars: str, assignor: str) -> None:
+def test_a10_ours_divide_as_apache_kafkas_classes_do(apache_jars: str, assignor: str) -> None:
     stories = [Story(assignor, seed) for seed in range(_GROUPS)]
     theirs = _oracle("\n".join(line for story in stories for line in story.asked) + "\n", apache_jars)
     ours = [answer for story in stories for answer in story.answers]

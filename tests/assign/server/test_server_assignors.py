@@ -38,7 +38,7 @@ _SUBSCRIBED = st.lists(st.sampled_from([(_T,), (_U,), (_T, _U)]), min_size=1, ma
 
 
 @given(subscribed=_SUBSCRIBED, name=st.sampled_from([*BUILT_IN, "lag-weighted"]))
-def test_a8_every_partition_that_is_read_goes_to_one_reader(subscribed: list[tuple[bytes, ...]], name: str) -> None:
+def test_a10_every_partition_that_is_read_goes_to_one_reader(subscribed: list[tuple[bytes, ...]], name: str) -> None:
     assignor: ServerAssignor = LagWeighted() if name == "lag-weighted" else BUILT_IN[name]()
     group = _group(*(MemberSpec(topics, {}) for topics in subscribed))
     target = assignor.assign(group)

@@ -15,4 +15,4 @@ def handle(node: HasGroups, request: HeartbeatRequest, context: RequestContext) 
         loading = runner is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return HeartbeatResponse(error_code=ErrorCode.NONE if loading else runner)
     shard = runner.shard
-    return runner.submit(lambda token, now_ms: shard.heartbeat(token, request))
+    return runner.submit(lambda token, now_ms: shard.heartbeat(token, request, now_ms))

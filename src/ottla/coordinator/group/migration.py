@@ -1,18 +1,223 @@
-"""How a group becomes one of another kind (KIP-848): above both rooms, which do not know each other."""
+"""How a group becomes one of another kind (KIP-848, `group.consumer.migration.policy`). Above both rooms.
+
+Up: a member of the consumer protocol joins a classic group that has members. The group is converted first: generation
+and assignment stay, all members are now members of a consumer group that use the classic protocol (`mixed`).
+Down: the last member of the consumer protocol leaves, and the others all use the classic one. Then the group is a
+classic group again, and rebalances. A group without members simply gives way.
+"""
 
 from __future__ import annotations
 
-from ottla.coordinator.group.classic.records import group_tombstone
-from ottla.coordinator.group.classic.state import Group
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from ottla.base.errors import CorruptDataError
+from ottla.coordinator.group.classic import rebalance
+from ottla.coordinator.group.classic.draft import Draft as ClassicDraft
+from ottla.coordinator.group.classic.draft import join_error, sync_error
+from ottla.coordinator.group.classic.members import Member as ClassicMember
+from ottla.coordinator.group.classic.members import Members
+from ottla.coordinator.group.classic.records import group_record, group_tombstone, subscribed_topics
+from ottla.coordinator.group.classic.state import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from ottla.coordinator.group.consumer.errors import RefusedError
-from ottla.coordinator.group.consumer.room import Draft
+from ottla.coordinator.group.consumer.member import NO_TARGET, Member, Target, in_epoch
+from ottla.coordinator.group.consumer.records import (
+    current_record,
+    epoch_record,
+    group_tombstones,
+    member_record,
+    target_epoch_record,
+    target_record,
+)
+from ottla.coordinator.group.consumer.room import Draft, Room
 from ottla.coordinator.group.kinds import AnyGroup
+from ottla.wire.consumer_group_records import ClassicMemberMetadata, ClassicProtocol
+from ottla.wire.consumer_protocol import decode_assignment, decode_subscription, encode_assignment
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
+from ottla.wire.messages.join_group import JoinGroupRequestProtocol
 
 
 def make_room(group: AnyGroup, draft: Draft) -> None:
     """Records that put the consumer group of `draft` in the place of `group`; RefusedError when it may not be."""
     if isinstance(group, Group) and group.is_empty:
         draft.records.append(group_tombstone(group.group_id))
-        return
-    raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")
+    elif isinstance(group, Group):
+        _upgrade(group, draft)
+    else:
+        raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")
+
+
+# -- up
+
+
+def _upgrade(group: Group, draft: Draft) -> None:
+    """The classic group as a consumer group: in `draft.group`, which nobody knows yet, and as records."""
+    _check_upgrade(group, draft)
+    for waiting in group.members.values():
+        draft.reply(waiting.join_token, join_error(ErrorCode.REBALANCE_IN_PROGRESS, waiting.member_id))
+        draft.reply(waiting.sync_token, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
+    new, group_id, epoch = draft.group, group.group_id, group.generation
+    new.apply_epoch(epoch, 0)
+    new.apply_target_epoch(epoch, 0)
+    for each in group.members.values():
+        member = _consumer_member(group, each, draft.room)
+        new.apply_target(member.member_id, {topic: frozenset(numbers) for topic, numbers in member.assigned.items()})
+        new.apply_member(member)
+        draft.expect_heartbeat(each.member_id, each.session_timeout_ms)
+    new.apply_epoch(epoch, draft.room.hashes.of_group(frozenset(new.topics())))
+    draft.records.append(group_tombstone(group_id))
+    draft.records += [member_record(group_id, each) for each in new.members.values()]
+    draft.records.append(epoch_record(group_id, epoch, new.metadata_hash))
+    draft.records += [target_record(group_id, each, target) for each, target in new.target.items()]
+    draft.records.append(target_epoch_record(group_id, epoch, 0))
+    draft.records += [current_record(group_id, each) for each in new.members.values()]
+
+
+def _check_upgrade(group: Group, draft: Draft) -> None:
+    why = None
+    if not draft.room.config.upgrade:
+        why = "online upgrade is disabled"
+    elif group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        why = "the group does not use the consumer embedded protocol"
+    elif len(group.members) > draft.room.config.consumer_max_size:
+        why = "the group size exceeds the consumer group maximum size"
+    if why is not None:
+        raise _cannot_upgrade(group, why)
+
+
+def _cannot_upgrade(group: Group, why: str) -> RefusedError:
+    text = f"Cannot upgrade classic group {group.group_id} to consumer group because {why}."
+    return RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, text)
+
+
+def _consumer_member(group: Group, member: ClassicMember, room: Room) -> Member:
+    protocol = member.protocols[0].name if group.protocol is None else group.protocol
+    try:
+        subscription = decode_subscription(member.metadata(protocol))
+        assignment = decode_assignment(member.assignment)
+    except CorruptDataError:
+        raise _cannot_upgrade(group, "the embedded consumer protocol is malformed") from None
+    if assignment.user_data:
+        raise _cannot_upgrade(
+            group,
+            "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default "
+            "assignor before re-attempting the upgrade",
+        )
+    assigned: dict[bytes, tuple[int, ...]] = {}
+    for each in assignment.assigned_partitions:
+        topic = room.topics.find(each.topic)
+        if topic is not None and each.partitions:
+            assigned[topic.topic_id] = each.partitions
+    return Member(
+        member_id=member.member_id,
+        member_epoch=group.generation,
+        previous_epoch=group.generation,
+        instance_id=member.group_instance_id,
+        rack_id=subscription.rack_id or None,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topic_names=frozenset(subscription.topics),
+        assigned=in_epoch(assigned, group.generation),
+        classic=ClassicMemberMetadata(
+            member.session_timeout_ms, tuple(ClassicProtocol(each.name, each.metadata) for each in member.protocols)
+        ),
+    )
+
+
+# -- down
+
+
+def downgrade_without(draft: Draft, leaving: Collection[Member]) -> bool:
+    """Make the group a classic one if all that stay use the classic protocol; whether it was done."""
+    group, config = draft.group, draft.room.config
+    staying = len(group.members) - len(leaving)
+    classic = group.classic_members - sum(member.is_classic for member in leaving)
+    if not config.downgrade or not 0 < staying <= config.group_max_size or classic != staying:
+        return False
+    gone = {member.member_id for member in leaving}
+    members = [member for member in group.members.values() if member.member_id not in gone]
+    targets = {member.member_id: group.target.get(member.member_id, NO_TARGET) for member in members}
+    draft.records += group_tombstones(group)
+    reason = f"Downgrade group {group.group_id} from consumer to classic for member leaving."
+    _become_classic(draft, members, targets, reason)
+    return True
+
+
+def may_downgrade_by(draft: Draft, replaced: Member | None) -> bool:
+    """Whether the group becomes a classic one when a member of the classic protocol takes the place of `replaced`."""
+    group, config = draft.group, draft.room.config
+    return (
+        replaced is not None
+        and config.downgrade
+        and not replaced.is_classic
+        and group.classic_members == len(group.members) - 1
+        and len(group.members) <= config.group_max_size
+    )
+
+
+def downgrade_by(draft: Draft, replaced: Member, joining: Member, *, stale: bool) -> None:
+    """Make the group a classic one: `joining` has taken the place of `replaced`. `stale`: the target is an old one."""
+    group = draft.group
+    ids = [joining.member_id if each == replaced.member_id else each for each in group.members]
+    members = [member for member in group.members.values() if member.member_id != replaced.member_id]
+    targets = {member.member_id: group.target.get(member.member_id, NO_TARGET) for member in members}
+    targets[joining.member_id] = group.target.get(replaced.member_id, NO_TARGET)
+    draft.records += group_tombstones(group, ids)
+    reason = f"Downgrade group {group.group_id} from consumer to classic with stale assignment."
+    _become_classic(draft, [*members, joining], targets, reason if stale else None)
+
+
+def _become_classic(
+    draft: Draft, members: Collection[Member], targets: Mapping[str, Target], reason: str | None
+) -> None:
+    """A classic group with these members, stable with the target as its assignment, or rebalancing for a reason."""
+    group = Group(
+        draft.group.group_id,
+        state=GroupState.STABLE,
+        generation=draft.group.epoch,
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        state_timestamp_ms=draft.now_ms,
+        members=Members(_classic_member(each) for each in members),
+        leader=next(iter(members)).member_id,
+    )
+    group = replace(group, protocol=group.elected_protocol())
+    assigned = [
+        replace(each, assignment=_assignment(draft.room, targets[each.member_id], each.metadata(group.protocol)))
+        for each in group.members.values()
+    ]
+    group = replace(group, members=Members(assigned))
+    classic = ClassicDraft(replace(group, subscribed_topics=subscribed_topics(group)), draft.room.config, draft.now_ms)
+    draft.records.append(group_record(classic.group))
+    for each in assigned:
+        classic.expect_heartbeat(each.member_id, each.session_timeout_ms)
+    if reason is not None:
+        rebalance.prepare(classic, reason)
+    draft.target = classic.group
+    draft.timers += classic.timers
+
+
+def _classic_member(member: Member) -> ClassicMember:
+    metadata = member.classic or ClassicMemberMetadata()
+    return ClassicMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=metadata.session_timeout_ms,
+        protocols=tuple(JoinGroupRequestProtocol(each.name, each.metadata) for each in metadata.supported_protocols),
+    )
+
+
+def _assignment(room: Room, target: Target, metadata: bytes) -> bytes:
+    return assignment_bytes(room, {topic: sorted(numbers) for topic, numbers in target.items()}, metadata)
+
+
+def assignment_bytes(room: Room, partitions: Mapping[bytes, Collection[int]], metadata: bytes) -> bytes:
+    """Partitions as a member of the classic protocol reads them, in the version of its own subscription."""
+    found = ((room.topics.find_id(topic_id), numbers) for topic_id, numbers in partitions.items())
+    topics = tuple(TopicPartition(topic.name, tuple(numbers)) for topic, numbers in found if topic is not None)
+    version = int.from_bytes(metadata[:2], "big", signed=True) if len(metadata) > 1 else 0
+    return encode_assignment(ConsumerProtocolAssignment(topics), min(max(version, 0), 3))

@@ -26,9 +26,7 @@ from ottla.coordinator.decision import (
     TransactionalWrite,
 )
 from ottla.coordinator.group import kinds
-from ottla.coordinator.group.classic.draft import join_error, sync_error
 from ottla.coordinator.group.classic.groups import ClassicGroups, session
-from ottla.coordinator.group.classic.leave import refused
 from ottla.coordinator.group.classic.state import Group, GroupState
 from ottla.coordinator.group.config import GroupConfig, GroupSettings
 from ottla.coordinator.group.consumer.groups import ConsumerGroups
@@ -36,7 +34,8 @@ from ottla.coordinator.group.consumer.room import Room
 from ottla.coordinator.group.consumer.topics import NoTopics, Topics
 from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.group.kinds import AnyGroup, Appending, Groups, Kind, answer
-from ottla.coordinator.group.migration import make_room
+from ottla.coordinator.group.migration import downgrade_without, make_room
+from ottla.coordinator.group.mixed import MixedGroups
 from ottla.coordinator.offsets import commit, expiry, fetch
 from ottla.coordinator.offsets.store import OffsetStore
 from ottla.wire.errors import ErrorCode
@@ -44,7 +43,7 @@ from ottla.wire.messages.consumer_group_describe import DescribedGroup as Descri
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.delete_groups import DeletableGroupResult
 from ottla.wire.messages.describe_groups import DescribedGroup
-from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest
 from ottla.wire.messages.leave_group import LeaveGroupRequest
 from ottla.wire.messages.list_groups import ListedGroup
@@ -85,8 +84,10 @@ class GroupShard:
         self._offsets = OffsetStore()
         self._appending = Appending()
         room = Room(config, topics or NoTopics(), settings or GroupSettings(config), assignors)
+        room.downgrade = downgrade_without
         self._classic = ClassicGroups(config, self._groups, self._appending)
         self._consumer = ConsumerGroups(room, self._groups, self._appending, make_room)
+        self._mixed = MixedGroups(config, self._consumer)
         self._kinds: Final[Mapping[str, Kind]] = {"classic": self._classic, "consumer": self._consumer}
         self._by_record_type = {number: kind for kind in self._kinds.values() for number in kind.record_types}
         self._by_timer = {name: kind for kind in self._kinds.values() for name in kind.timers}
@@ -168,8 +169,11 @@ class GroupShard:
         `member_id_required`: the client understands MEMBER_ID_REQUIRED (v4+); `skip_assignment`: and skipping the
         assignment (v9+).
         """
-        if self._is_of_others(request.group_id):
-            return answer(token, join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""))
+        group = self._consumer.find(request.group_id)
+        if group is not None and group.members:
+            return self._mixed.join_group(
+                *(token, group, request, context, now_ms), unique_id=unique_id, member_id_required=member_id_required
+            )
         return self._classic.join_group(
             token,
             request,
@@ -178,30 +182,29 @@ class GroupShard:
             unique_id=unique_id,
             member_id_required=member_id_required,
             skip_assignment=skip_assignment,
+            displaced=() if group is None else self._consumer.tombstones(group),
         )
 
     def sync_group(self, token: int, request: SyncGroupRequest, now_ms: int) -> Decision:
         """SyncGroup."""
-        if self._is_of_others(request.group_id):
-            return answer(token, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
+        group = self._consumer.find(request.group_id)
+        if group is not None and group.members:
+            return self._mixed.sync_group(token, group, request, now_ms)
         return self._classic.sync_group(token, request, now_ms)
 
-    def heartbeat(self, token: int, request: HeartbeatRequest) -> Decision:
+    def heartbeat(self, token: int, request: HeartbeatRequest, now_ms: int = 0) -> Decision:
         """Heartbeat: keeps the member's session alive, and tells the member about a rebalance."""
-        if self._is_of_others(request.group_id):
-            return answer(token, HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        group = self._consumer.find(request.group_id)
+        if group is not None and group.members:
+            return self._mixed.heartbeat(token, group, request, now_ms)
         return self._classic.heartbeat(token, request)
 
     def leave_group(self, token: int, request: LeaveGroupRequest, now_ms: int) -> Decision:
         """LeaveGroup."""
-        if self._is_of_others(request.group_id):
-            return answer(token, refused(request, ErrorCode.UNKNOWN_MEMBER_ID))
+        group = self._consumer.find(request.group_id)
+        if group is not None and group.members:
+            return self._mixed.leave_group(token, group, request, now_ms)
         return self._classic.leave_group(token, request, now_ms)
-
-    def _is_of_others(self, group_id: str) -> bool:
-        """Whether members of another kind have the group."""
-        group = self._groups.get(group_id)
-        return group is not None and not isinstance(group, Group) and not group.is_empty
 
     def delete_group(self, token: int, group_id: str) -> Decision:
         """DeleteGroups for one group; the answer is its DeletableGroupResult. Its offsets go with it."""

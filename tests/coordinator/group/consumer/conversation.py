@@ -13,17 +13,20 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from ottla.wire.apis import ApiKey
-from ottla.wire.consumer_protocol import decode_assignment, encode_subscription
+from ottla.wire.consumer_protocol import decode_assignment, encode_assignment, encode_subscription
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from ottla.wire.messages.consumer_protocol_assignment import TopicPartition as AssignedPartition
+from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription, TopicPartition
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
+from ottla.wire.messages.fetch import FetchRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -45,7 +48,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from ottla.wire.messages.sync_group import SyncGroupRequest
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 #: A broker's settings for the talks: no wait between two assignments, short sessions.
 SETTINGS: Final[Mapping[str, str]] = {
@@ -54,7 +57,6 @@ SETTINGS: Final[Mapping[str, str]] = {
     "group.consumer.min.heartbeat.interval.ms": "100",
 }
 _READY_TIMEOUT_S: Final = 30.0
-_PAUSE_S: Final = 0.05
 
 Owned = Mapping[str, Iterable[int]]
 
@@ -103,7 +105,7 @@ class Conversation:
             if done(answer) or time.monotonic() > until:
                 self._note(f"beat until {self._request(member, epoch, topics, **more)[1]}", self._told(answer))
                 return answer
-            time.sleep(_PAUSE_S)
+            self._wait()
 
     def describe(self, *, version: int = 1) -> None:
         """ConsumerGroupDescribe."""
@@ -181,35 +183,58 @@ class Conversation:
     # -- the classic protocol
 
     def classic_join(
-        self, member: str, *topics: str, version: int = 9, instance: str | None = None, owned: Owned | None = None
+        self,
+        member: str,
+        *topics: str,
+        instance: str | None = None,
+        owned: Owned | None = None,
+        protocol_type: str = "consumer",
     ) -> Any:
         """JoinGroup of a consumer that supports `range`."""
         names = tuple(self._name(each) for each in topics or ("t",))
-        metadata = encode_subscription(ConsumerProtocolSubscription(names))
+        has = tuple(TopicPartition(self._name(each), tuple(numbers)) for each, numbers in (owned or {}).items())
+        metadata = encode_subscription(ConsumerProtocolSubscription(names, None, has))
         request = JoinGroupRequest(
             group_id=self.group_id,
             session_timeout_ms=45_000,
             rebalance_timeout_ms=60_000,
             member_id=self._full(member),
             group_instance_id=instance,
-            protocol_type="consumer",
+            protocol_type=protocol_type,
             protocols=(JoinGroupRequestProtocol("range", metadata),),
         )
-        answer = self.send(ApiKey.JOIN_GROUP, version, request)
+        answer = self.send(ApiKey.JOIN_GROUP, 9, request)
         who = self._generate(answer.member_id)
         said = f"{who} generation {answer.generation_id} {answer.protocol_type} {answer.protocol_name} "
         said += f"leads {bool(answer.leader) and answer.leader == answer.member_id} members {len(answer.members)}"
         self._note(f"classic join {member} {topics} {instance}", f"{ErrorCode(answer.error_code).name} {said}")
         return answer
 
-    def classic_sync(self, member: str, generation: int, *, protocol: str | None = "range") -> Any:
-        """SyncGroup of a member that does not lead."""
-        request = SyncGroupRequest(self.group_id, generation, self._full(member), None, "consumer", protocol, ())
+    def classic_sync(
+        self,
+        member: str,
+        generation: int,
+        *,
+        protocol: str | None = "range",
+        instance: str | None = None,
+        gives: Mapping[str, Owned] | None = None,
+    ) -> Any:
+        """SyncGroup; `gives` is what a leader brings."""
+        brought = tuple(
+            SyncGroupRequestAssignment(self._full(each), self._encoded(owned)) for each, owned in (gives or {}).items()
+        )
+        request = SyncGroupRequest(
+            self.group_id, generation, self._full(member), instance, "consumer", protocol, brought
+        )
         answer = self.send(ApiKey.SYNC_GROUP, 5, request)
         topics = {self._plain(t.topic): sorted(t.partitions) for t in self._assigned(answer.assignment)}
         said = f"{ErrorCode(answer.error_code).name} {answer.protocol_type} {answer.protocol_name} {topics}"
         self._note(f"classic sync {member}/{generation} {protocol}", said)
         return answer
+
+    def _encoded(self, owned: Owned) -> bytes:
+        topics = (AssignedPartition(self._name(each), tuple(numbers)) for each, numbers in owned.items())
+        return encode_assignment(ConsumerProtocolAssignment(tuple(topics)))
 
     @staticmethod
     def _assigned(assignment: bytes) -> Any:
@@ -222,7 +247,7 @@ class Conversation:
 
     def classic_leave(self, *members: str) -> None:
         """LeaveGroup."""
-        identities = tuple(MemberIdentity(self._full(each)) for each in members)
+        identities = tuple(_identity(self._full(each)) for each in members)
         answer = self.send(ApiKey.LEAVE_GROUP, 5, LeaveGroupRequest(self.group_id, identities))
         errors = [ErrorCode(each.error_code).name for each in answer.members]
         self._note(f"classic leave {members}", f"{ErrorCode(answer.error_code).name} {errors}")
@@ -260,9 +285,13 @@ class Conversation:
         request = MetadataRequest((MetadataRequestTopic(bytes(16), self._name(topic)),), False)
         while len(self.send(ApiKey.METADATA, 12, request).topics[0].partitions) < partitions:
             assert time.monotonic() < until, "the topic does not appear"
-            time.sleep(_PAUSE_S)
+            self._wait()
 
     # -- wire
+
+    def _wait(self) -> None:
+        """Nothing tells when the other process is ready: let it hold back an answer, to a fetch of nothing."""
+        self.send(ApiKey.FETCH, 6, FetchRequest(max_wait_ms=20, min_bytes=1, max_bytes=1, topics=()))
 
     def send(self, api: ApiKey, version: int, message: tuple[Any, ...]) -> Any:
         """One request, and its answer."""
@@ -291,7 +320,7 @@ class Conversation:
             != ErrorCode.GROUP_ID_NOT_FOUND
         ):
             assert time.monotonic() < until, "no coordinator"
-            time.sleep(_PAUSE_S)
+            self._wait()
 
     def _warm_up(self) -> None:
         """Nothing tells when the coordinator knows of new topics: let a member of another group wait for them."""
@@ -385,3 +414,8 @@ class Conversation:
 
     def _note(self, asked: str, answered: str) -> None:
         self.transcript.append(f"{asked} -> {answered}".rstrip(" >-") if not answered else f"{asked} -> {answered}")
+
+
+def _identity(member: str) -> MemberIdentity:
+    """A member by its id, or with a slash in front by its instance id alone, as an administrator names it."""
+    return MemberIdentity("", member[1:]) if member.startswith("/") else MemberIdentity(member)

@@ -283,6 +283,147 @@ def other_kinds(talk: Conversation) -> None:
     talk.describe_classic()
 
 
+def mixed(talk: Conversation) -> None:
+    """A member of the classic protocol in a consumer group: it is told to join again until it has its part."""
+    talk.join("m1")
+    talk.classic_join("")
+    talk.classic_join("M0")
+    talk.classic_sync("M0", 3)
+    talk.classic_beat("M0", 3)
+    talk.describe()
+    talk.beat("m1", 2, owned=_T)
+    talk.beat("m1", 2, owned={"t": (0, 1)})
+    talk.classic_beat("M0", 3)
+    talk.classic_join("M0")
+    talk.classic_sync("M0", 3)
+    talk.classic_sync("M0", 2)
+    talk.classic_sync("M0", 3, protocol="sticky")
+    talk.classic_sync("m1", 3)
+    talk.classic_beat("M0", 2)
+    talk.classic_beat("m1", 3)
+    talk.classic_beat("m9", 3)
+    talk.describe()
+    talk.commit("M0", 3, 5, 2, 3)
+    talk.commit("M0", 4, 5, 2)
+    talk.commit("M0", 2, 5, 2)
+    talk.commit("M0", 3, 5, 2, version=7)
+    talk.join("m2")
+    talk.beat("m1", 3, owned={"t": (0, 1)})
+    talk.classic_beat("M0", 3)
+    talk.classic_sync("M0", 3)
+    talk.describe()
+    talk.beat("m2", -1)
+    talk.classic_leave("M0", "m9")
+    talk.describe()
+    talk.beat("m1", 4, owned={"t": (0, 1)})
+    talk.describe()
+
+
+def up(talk: Conversation) -> None:
+    """A classic group becomes a consumer group when a member of the consumer protocol joins."""
+    talk.classic_join("")
+    talk.classic_join("M0")
+    talk.classic_sync("M0", 1, gives={"M0": {"t": (0, 1, 2, 3)}})
+    talk.describe_classic()
+    talk.list_groups()
+    talk.join("m1")
+    talk.list_groups()
+    talk.describe()
+    talk.describe_classic()
+    talk.classic_beat("M0", 1)
+    talk.classic_join("M0", owned=_T)
+    talk.classic_sync("M0", 1)
+    talk.classic_beat("M0", 1)
+    talk.classic_join("M0", owned={"t": (0, 1)})
+    talk.classic_sync("M0", 2)
+    talk.describe()
+    talk.beat("m1", 2, owned={})
+    talk.describe()
+    talk.classic_beat("M0", 2)
+
+
+def down(talk: Conversation) -> None:
+    """The last member of the consumer protocol leaves: the others are a classic group again, and rebalance."""
+    talk.join("m1")
+    talk.classic_join("")
+    talk.classic_join("M0")
+    talk.beat("m1", 2, owned=_T)
+    talk.beat("m1", 2, owned={"t": (0, 1)})
+    talk.classic_join("M0")
+    talk.classic_sync("M0", 3)
+    talk.describe()
+    talk.beat("m1", -1)
+    talk.list_groups()
+    talk.describe()
+    talk.describe_classic()
+    talk.classic_beat("M0", 3)
+    talk.classic_join("M0", owned={"t": (2, 3)})
+    talk.classic_sync("M0", 4, gives={"M0": {"t": (0, 1, 2, 3)}})
+    talk.describe_classic()
+    talk.classic_leave("M0")
+    talk.list_groups()
+
+
+def by_replacement(talk: Conversation) -> None:
+    """A static member comes back with the classic protocol."""
+    talk.join("m1", instance="i1")
+    talk.classic_join("", instance="i1")
+    talk.list_groups()
+    talk.describe_classic()
+    talk.beat("m1", 2, instance="i1")
+
+
+def static_mixed(talk: Conversation) -> None:
+    """A static member changes its protocol while others stay, and back."""
+    talk.join("m1", instance="i1")
+    talk.join("m2", instance="i2")
+    talk.beat("m1", 2, owned=_T, instance="i1")
+    talk.beat("m1", 2, owned={"t": (0, 1)}, instance="i1")
+    talk.beat("m2", 3, owned={}, instance="i2")
+    talk.classic_join("", instance="i1")
+    talk.classic_sync("M0", 3, instance="i1")
+    talk.describe()
+    talk.beat("m1", 3, owned={"t": (0, 1)}, instance="i1")
+    talk.join("m3", instance="i1")
+    talk.describe()
+    talk.classic_beat("M0", 3)
+    talk.classic_leave("/i1")
+    talk.describe()
+
+
+def empties(talk: Conversation) -> None:
+    """A group without members gives way to any protocol."""
+    talk.join("m1")
+    talk.beat("m1", -1)
+    talk.list_groups()
+    talk.classic_join("")
+    talk.list_groups()
+    talk.describe()
+    talk.classic_join("M0")
+    talk.classic_sync("M0", 1, gives={"M0": {"t": (0, 1)}})
+    talk.classic_leave("M0")
+    talk.list_groups()
+    talk.join("m1")
+    talk.list_groups()
+    talk.describe()
+
+
+def no_consumers(talk: Conversation) -> None:
+    """A classic group of others than consumers stays one, and they do not get into a consumer group."""
+    talk.classic_join("", protocol_type="connect")
+    talk.classic_join("M0", protocol_type="connect")
+    talk.join("m1")
+    talk.list_groups()
+    talk.classic_sync("M0", 1, gives={"M0": {}})
+    talk.join("m1")
+    talk.classic_leave("M0")
+    talk.join("m1")
+    talk.classic_join("", protocol_type="connect")
+    talk.classic_join("m7", protocol_type="connect")
+    talk.classic_join("m7", "t", "u")
+    talk.describe()
+
+
 TALKS = {
     talk.__name__: talk
     for talk in (
@@ -301,6 +442,13 @@ TALKS = {
         regex_alone,
         offsets,
         other_kinds,
+        mixed,
+        up,
+        down,
+        by_replacement,
+        static_mixed,
+        empties,
+        no_consumers,
     )
 }
 

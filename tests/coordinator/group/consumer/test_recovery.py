@@ -56,7 +56,7 @@ def test_sessions_begin_anew_after_a_crash() -> None:
 
 
 @pytest.mark.parametrize("topics", [("words", "lines"), ()])
-def test_g22_a_regular_expression_is_resolved_beside_the_heartbeats(topics: tuple[str, ...]) -> None:
+def test_g19_a_regular_expression_is_resolved_beside_the_heartbeats(topics: tuple[str, ...]) -> None:
     rig = Rig(Metadata(words=2, lines=1, others=1))
     member = FakeMember(rig, "m1", subscribed_topic_names=topics, subscribed_topic_regex="[wl].*s")
     rig.advance(0)

@@ -8,6 +8,7 @@ session starting anew (G17).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from ottla.base.require import require
@@ -65,8 +66,9 @@ class ClassicGroups:
         unique_id: str,
         member_id_required: bool,
         skip_assignment: bool,
+        displaced: Sequence[LogRecord] = (),
     ) -> Decision:
-        """JoinGroup; an empty group of another kind gives way."""
+        """JoinGroup. `displaced`: tombstones of an empty group of another kind that gives way."""
         error = self._check_join(request)
         if error is not ErrorCode.NONE:
             return answer(token, join_error(error, request.member_id))
@@ -78,6 +80,7 @@ class ClassicGroups:
         member_id = join.new_member_id(request, context, unique_id)
         asked = Join(token, request, context, member_id, member_id_required, skip_assignment)
         join.join(draft, asked, is_new_group=is_new)
+        draft.records[:0] = displaced
         return self._decide(draft, lambda e: answer(token, join_error(e, request.member_id)))
 
     def _check_join(self, request: JoinGroupRequest) -> ErrorCode:

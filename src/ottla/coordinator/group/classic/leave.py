@@ -16,7 +16,7 @@ def leave(draft: Draft, token: int, request: LeaveGroupRequest) -> None:
     """Remove the named members, answer for each, and rebalance once if any was removed."""
     answers: list[MemberResponse] = []
     leaving: dict[str, None] = {}
-    for identity in _identities(request):
+    for identity in identities(request):
         member_id, error = _resolve(draft.group, identity)
         if member_id in leaving:
             error = ErrorCode.UNKNOWN_MEMBER_ID
@@ -52,7 +52,8 @@ def _is_single(request: LeaveGroupRequest) -> bool:
     return not request.members and request.member_id != ""
 
 
-def _identities(request: LeaveGroupRequest) -> tuple[MemberIdentity, ...]:
+def identities(request: LeaveGroupRequest) -> tuple[MemberIdentity, ...]:
+    """The members that the request names."""
     return (MemberIdentity(member_id=request.member_id),) if _is_single(request) else request.members
 
 

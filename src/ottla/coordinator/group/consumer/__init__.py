@@ -1,4 +1,4 @@
-"""Consumer groups: the coordinator divides the partitions, and moves them one by one (KIP-848; SPEC G19–G22).
+"""Consumer groups: the coordinator divides the partitions, and moves them one by one (KIP-848; SPEC G19, G21).
 
 states     a group's states and a member's, as tables         member, group   what the log says of them
 heartbeat, leave, describe   one file per request             subscriptions   what the group reads, after one change

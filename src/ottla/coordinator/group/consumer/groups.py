@@ -151,6 +151,7 @@ class ConsumerGroups:
         if kind == REVOKE and (member.state is not MemberState.UNREVOKED_PARTITIONS or member.member_epoch < 0):
             return NOTHING  # it has given them up, or is gone for a while
         draft = Draft(self.room, group, now_ms)
+        self.room.soft(group_id).joining.discard(member.member_id)
         leave.fence(draft, (member,))
         return self._decide_alone(draft, key)
 
@@ -197,7 +198,10 @@ class ConsumerGroups:
     def decide(self, draft: Draft, token: int, response: object, refusal: Callable[[ErrorCode], object]) -> Decision:
         """The draft as a decision that answers `response`, or `refusal` of the error when the append fails."""
         decision = Decision(
-            tuple(draft.records), (Reply(token, response),), tuple(draft.timers), effects=tuple(draft.effects)
+            tuple(draft.records),
+            (*draft.replies, Reply(token, response)),
+            tuple(draft.timers),
+            effects=tuple(draft.effects),
         )
 
         def failure(error: ErrorCode) -> Decision:
@@ -206,14 +210,13 @@ class ConsumerGroups:
             soft.resolving = False if (REGEX, draft.group.group_id) in {t.key for t in draft.timers} else soft.resolving
             return answer(token, refusal(error))
 
-        return self._appending.prepare(decision, None, failure)
+        return self._appending.prepare(decision, draft.target, failure)
 
     def _decide_alone(self, draft: Draft, key: tuple[str, ...]) -> Decision:
         """The draft of a timer, which is tried again when the append fails."""
         retry = Decision(timers=(SetTimer(key, self.room.config.append_retry_ms),))
-        return self._appending.prepare(
-            Decision(tuple(draft.records), timers=tuple(draft.timers)), None, lambda _: retry
-        )
+        decision = Decision(tuple(draft.records), tuple(draft.replies), tuple(draft.timers))
+        return self._appending.prepare(decision, draft.target, lambda _: retry)
 
 
 def heartbeat_error(error: ErrorCode, message: str | None) -> ConsumerGroupHeartbeatResponse:

@@ -74,8 +74,11 @@ def _gone_for_a_while(member: Member) -> Member:
 
 
 def fence(draft: Draft, members: Collection[Member]) -> None:
-    """Remove members, and raise the group's epoch so that others get what they had."""
-    if not members:
+    """Remove members, and raise the group's epoch so that others get what they had.
+
+    When only members of the classic protocol stay, the group may become a classic one instead.
+    """
+    if not members or draft.room.downgrade(draft, members):
         return
     group = draft.group
     for member in members:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ottla.assign.server import BUILT_IN, ServerAssignor
-from ottla.coordinator.decision import AssignPartitions, CancelTimer, LogRecord, SetTimer, Timer
+from ottla.coordinator.decision import AssignPartitions, CancelTimer, LogRecord, Reply, SetTimer, Timer
 from ottla.coordinator.group.config import GroupConfig, GroupSettings
 from ottla.coordinator.group.consumer.group import ConsumerGroup
+from ottla.coordinator.group.consumer.member import Member
 from ottla.coordinator.group.consumer.topics import TopicHashes, Topics
+from ottla.coordinator.group.kinds import AnyGroup
 
 #: First part of a timer's key; the group id, and for the first two the member id, follow.
 SESSION: Final = "session"
@@ -38,6 +40,8 @@ class Soft:
     #: The group epoch for which an assignor works at present.
     assigning: int | None = None
     failed: Failure | None = None
+    #: Members of the classic protocol that were told to join again.
+    joining: set[str] = field(default_factory=set)
 
 
 class Room:
@@ -57,6 +61,8 @@ class Room:
         #: In the order of `group.consumer.assignors`: the first one is the default.
         self.assignors = assignors or {name: make() for name, make in BUILT_IN.items()}
         self._soft: dict[str, Soft] = {}
+        #: Makes the group one of another kind when these members have left; whether it did. See `migration`.
+        self.downgrade: Callable[[Draft, Collection[Member]], bool] = lambda draft, leaving: False
 
     def soft(self, group_id: str) -> Soft:
         """What is known of the group beside its log."""
@@ -81,6 +87,15 @@ class Draft:
     records: list[LogRecord] = field(default_factory=list)
     timers: list[Timer] = field(default_factory=list)
     effects: list[AssignPartitions] = field(default_factory=list)
+    #: Answers to requests that waited in a group which this one takes the place of.
+    replies: list[Reply] = field(default_factory=list)
+    #: The group of another kind that takes this one's place.
+    target: AnyGroup | None = None
+
+    def reply(self, token: int | None, response: object) -> None:
+        """Answer a request that waited; None means that nobody did."""
+        if token is not None:
+            self.replies.append(Reply(token, response))
 
     def expect_heartbeat(self, member_id: str, timeout_ms: int | None = None) -> None:
         """Fence the member when it is silent for the group's session timeout from now."""

@@ -1,0 +1,186 @@
+"""G21: groups that change their kind while they have members, or are not allowed to.
+
+What each request is answered is in the talks (`consumer/talks.py`), word for word as Apache Kafka's; here is what they
+cannot see: policies, logs and failures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ottla.coordinator.group.classic.state import GroupState
+from ottla.coordinator.group.config import GroupConfig
+from ottla.wire.consumer_protocol import encode_assignment, encode_subscription
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
+from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from ottla.wire.messages.heartbeat import HeartbeatRequest
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.coordinator.group.consumer.rig import CLIENT, CONFIG, GROUP, FakeMember, Rig, settle
+
+_CONFIG = replace(CONFIG, group_initial_rebalance_delay_ms=0)
+
+
+def _join(rig: Rig, member_id: str = "") -> int:
+    token = rig.token()
+    metadata = encode_subscription(ConsumerProtocolSubscription(("words",)))
+    request = JoinGroupRequest(
+        *(GROUP, 45_000, 60_000, member_id, None, "consumer"), (JoinGroupRequestProtocol("range", metadata),)
+    )
+    joining = rig.shard.join_group(token, request, CLIENT, rig.now_ms, unique_id=f"u{token}", member_id_required=False)
+    rig.run(joining)
+    rig.advance(0)  # the wait for the first members of a group is over
+    return token
+
+
+def _stable(rig: Rig, assignment: bytes | None = None) -> str:
+    """A classic group of one member; its id."""
+    member_id: str = rig.answers[_join(rig)].member_id
+    if assignment is None:
+        topics = (TopicPartition("words", (0, 1, 2, 3)),)
+        assignment = encode_assignment(ConsumerProtocolAssignment(topics))
+    given = (SyncGroupRequestAssignment(member_id, assignment),)
+    token = rig.token()
+    request = SyncGroupRequest(GROUP, 1, member_id, None, "consumer", "range", given)
+    rig.run(rig.shard.sync_group(token, request, rig.now_ms))
+    assert not rig.answers[token].error_code
+    return member_id
+
+
+def _beat(rig: Rig, member_id: str, generation: int) -> ErrorCode:
+    token = rig.token()
+    rig.run(rig.shard.heartbeat(token, HeartbeatRequest(GROUP, generation, member_id), rig.now_ms))
+    return ErrorCode(rig.answers[token].error_code)
+
+
+def _kind(rig: Rig) -> str:
+    (group,) = rig.shard.list_groups()
+    return group.group_type
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        (replace(_CONFIG, upgrade=False), "online upgrade is disabled"),
+        (replace(_CONFIG, consumer_max_size=0), "the group size exceeds the consumer group maximum size"),
+    ],
+)
+def test_g21_an_upgrade_that_is_not_allowed(config: GroupConfig, why: str) -> None:
+    rig = Rig(config=config)
+    member_id = _stable(rig)
+    answer = rig.join("m1")
+    assert (answer.error_code, answer.error_message) == (
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        f"Cannot upgrade classic group {GROUP} to consumer group because {why}.",
+    )
+    assert (_kind(rig), _beat(rig, member_id, 1)) == ("classic", ErrorCode.NONE)
+
+
+@pytest.mark.parametrize("assignment", [b"\0\0\xff", encode_assignment(ConsumerProtocolAssignment((), b"custom"))])
+def test_an_upgrade_that_would_lose_something(assignment: bytes) -> None:
+    rig = Rig(config=_CONFIG)
+    _stable(rig, assignment)
+    answer = rig.join("m1")
+    assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert _kind(rig) == "classic"
+
+
+def test_g21_a_group_that_was_upgraded_is_the_same_after_a_crash() -> None:
+    rig = Rig(config=_CONFIG)
+    member_id = _stable(rig)
+    rig.joined("m1")
+    before = rig.shard.describe_consumer_group(GROUP)
+    rig.crash()
+    assert rig.shard.describe_consumer_group(GROUP) == before
+    assert (_kind(rig), _beat(rig, member_id, 1)) == ("consumer", ErrorCode.REBALANCE_IN_PROGRESS)
+    rig.advance(44_999)
+    assert set(rig.group.members) == {member_id, "m1"}
+    rig.advance(1)
+    assert rig.shard.list_groups()[0].group_state == "Empty"
+
+
+def test_an_upgrade_whose_append_fails_leaves_the_classic_group() -> None:
+    rig = Rig(config=_CONFIG)
+    member_id = _stable(rig)
+    rig.fail_with = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert rig.join("m1").error_code == ErrorCode.NOT_COORDINATOR
+    assert (_kind(rig), _beat(rig, member_id, 1)) == ("classic", ErrorCode.NONE)
+    assert not rig.join("m1").error_code
+    assert _kind(rig) == "consumer"
+
+
+def test_g21_a_join_that_waits_is_told_to_come_again() -> None:
+    rig = Rig(config=_CONFIG)
+    _stable(rig)
+    waiting = _join(rig)  # a second member waits until the first has joined again
+    assert waiting not in rig.answers
+    rig.join("m1")
+    assert rig.answers[waiting].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def _mixed(rig: Rig) -> tuple[FakeMember, str]:
+    """A consumer group of `m1` and a member of the classic protocol; the latter's id."""
+    first = rig.joined("m1")
+    member_id: str = rig.answers[_join(rig)].member_id
+    return first, member_id
+
+
+def test_g21_the_last_member_of_the_consumer_protocol_leaves() -> None:
+    rig = Rig(config=_CONFIG)
+    _, member_id = _mixed(rig)
+    rig.advance(44_999)
+    _beat(rig, member_id, 3)
+    rig.advance(1)  # m1 is silent
+    assert _kind(rig) == "classic"
+    group = rig.shard.group(GROUP)
+    assert group is not None
+    assert (group.state, group.generation, list(group.members)) == (GroupState.PREPARING_REBALANCE, 3, [member_id])
+    assert _beat(rig, member_id, 3) is ErrorCode.REBALANCE_IN_PROGRESS
+    rig.crash()
+    assert _kind(rig) == "classic"
+    assert rig.answers[_join(rig, member_id)].generation_id == 4
+
+
+def test_g21_a_downgrade_that_is_not_allowed() -> None:
+    rig = Rig(config=replace(_CONFIG, downgrade=False))
+    _, member_id = _mixed(rig)
+    token = rig.token()
+    rig.run(rig.shard.leave_group(token, LeaveGroupRequest(GROUP, (MemberIdentity("m1"),)), rig.now_ms))
+    assert rig.answers[token].members[0].error_code == ErrorCode.NONE
+    assert (_kind(rig), list(rig.group.members)) == ("consumer", [member_id])
+
+
+def test_a_member_that_does_not_join_again_is_expelled() -> None:
+    rig = Rig(config=_CONFIG)
+    first, member_id = _mixed(rig)
+    settle(first)
+    assert not _synced(rig, member_id, 3)
+    second = rig.joined("m2")
+    for _ in range(12):
+        assert _beat(rig, member_id, 3) is ErrorCode.REBALANCE_IN_PROGRESS
+        rig.advance(5_000)
+        first.beat()
+        second.beat()
+    assert set(rig.group.members) == {"m1", "m2"}
+
+
+def test_a_member_that_does_not_fetch_its_assignment_is_expelled() -> None:
+    rig = Rig(config=_CONFIG)
+    first, member_id = _mixed(rig)
+    for _ in range(12):
+        assert _beat(rig, member_id, 3) is not ErrorCode.UNKNOWN_MEMBER_ID
+        rig.advance(5_000)
+        first.beat()
+    assert set(rig.group.members) == {"m1"}
+
+
+def _synced(rig: Rig, member_id: str, generation: int) -> int:
+    token = rig.token()
+    request = SyncGroupRequest(GROUP, generation, member_id, None, "consumer", "range", ())
+    rig.run(rig.shard.sync_group(token, request, rig.now_ms))
+    error: int = rig.answers[token].error_code
+    return error
