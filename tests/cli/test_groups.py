@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import re
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 from ottla import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from ottla.testing import Broker
 from tests.cli.conftest import Ottla
+from tests.cli.processes import line_of, ottla_process
 
 _HOUR_MS = 3_600_000
 #: Of the first record; the others follow, an hour each.
@@ -290,3 +294,51 @@ def test_g18_who_shall_be_removed_has_to_be_said(ottla: Ottla) -> None:
         assert said.err == "ottla: say which members: --member ID, --instance ID, or --all\n"
     said = ottla("groups", "remove-members", "nobodys", "--all")
     assert said.err == "ottla: GROUP_ID_NOT_FOUND: Group nobodys not found; `ottla groups list` shows which there are\n"
+
+
+# -- watching
+
+
+def test_g23_a_rebalance_is_watched(ottla_broker: Broker, topic: str) -> None:
+    group = f"w-{topic}"
+    where = {"OTTLA_BOOTSTRAP": ottla_broker.bootstrap_servers}
+    settings = {"bootstrap.servers": ottla_broker.bootstrap_servers, "group.id": group, "heartbeat.interval.ms": 100}
+
+    def member(name: str) -> Consumer:
+        consumer = Consumer({**settings, "group.instance.id": name})
+        consumer.subscribe([topic])
+        return consumer
+
+    with ottla_process("groups", "watch", group, "--every", "0.05", "--json", environment=where) as watching:
+
+        def next_where(wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+            while True:
+                said: dict[str, Any] = json.loads(line_of(watching.stdout))
+                assert said["group"] == group
+                if wanted(said):
+                    return said
+
+        next_where(lambda said: said["event"] == "there is no such group yet")
+        with member("one") as one:
+            while len(one.assignment()) < 2:
+                one.poll(0.1)
+            assert next_where(lambda said: said["event"] == "joined")["who"] == "one"
+            assert next_where(lambda said: said["event"] == "stable")["members"] == 1
+            with member("two") as two:
+                while not (len(one.assignment()) == len(two.assignment()) == 1):
+                    one.poll(0.05)
+                    two.poll(0.05)
+                moved = next_where(lambda said: said["event"] == "stable" and said["members"] == 2)
+                assert moved["moves"] == [{"partition": f"{topic}-1", "before": "one", "after": "two"}]
+                assert moved["took_s"] is None or set(moved["still_s"]) == {"one", "two"}
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(60) == 130
+
+
+def test_g23_watching_ends_by_itself_and_is_not_done_too_often(ottla: Ottla, group: str) -> None:
+    said = ottla("groups", "watch", group, "--every", "0.05", "--for", "0.2")
+    assert (said.code, said.err) == (0, "")
+    assert re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3}  Empty, no members\n", said.out)
+    assert ottla("groups", "watch", group, "--every", "0").err == (
+        "ottla: --every 0.0 is too often; 0.05 s is the least\n"
+    )

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer as LibrdkafkaConsumer
 
 from ottla import Admin, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from ottla.cli.main import main
+from tests.cli.processes import line_with, ottla_process
 from tests.interop.apache import run_tool
 from tests.recording.librdkafka import member_of
 
@@ -155,3 +156,35 @@ def test_g18_a_group_of_the_consumer_protocol_is_described_alike(
     assert row[6] == row[8] == f"{topic}:0,1"
     assert member["assignment"] == member["target"] == [f"{topic}-0", f"{topic}-1"]
     assert (member["member"], member["epoch"]) == (member_id, generation)
+
+
+def test_g23_a_rebalance_of_foreign_members_is_watched(any_broker: str, fresh: Fresh) -> None:
+    """Against Apache Kafka it shows what DescribeGroups gives."""
+    topic, group = fresh("watched"), fresh("watched-group")
+    with Admin({"bootstrap.servers": any_broker}) as admin:
+        admin.create_topics([NewTopic(topic, 2)])
+    settings = {"bootstrap.servers": any_broker, "group.id": group, "heartbeat.interval.ms": 200}
+    members: list[Any] = []
+
+    def join(name: str) -> None:
+        members.append(LibrdkafkaConsumer({**settings, "client.id": name, "group.instance.id": name}))
+        members[-1].subscribe([topic])
+        while [len(each.assignment()) for each in members] != [2 // len(members)] * len(members):
+            for each in members:
+                each.poll(0.05)
+
+    with ottla_process("groups", "watch", group, "--json", "--every", "0.1", "--bootstrap", any_broker) as watching:
+
+        def stable(count: int) -> dict[str, Any]:
+            while True:
+                said: dict[str, Any] = json.loads(line_with(watching.stdout, '"stable"'))
+                if said["members"] == count:
+                    return said
+
+        join("one")
+        stable(1)
+        join("two")
+        (move,) = stable(2)["moves"]
+        assert (move["before"], move["after"]) == ("one", "two")
+    for each in members:
+        each.close()
