@@ -22,6 +22,13 @@ def changing_owner(
     return added & revoked
 
 
+def held_back(subscriptions: Mapping[str, Subscription], given: Mapping[str, Assignment]) -> set[TopicPartition]:
+    """The partitions that some member owns, that some member wants, and that `given` gives to nobody."""
+    wanted = frozenset(topic for said in subscriptions.values() for topic in said.topics)
+    owned = {tp for said in subscriptions.values() for tp in said.owned_partitions if tp.topic in wanted}
+    return owned.difference(*(assignment.partitions for assignment in given.values()))
+
+
 def hold_back(subscriptions: Mapping[str, Subscription], target: Mapping[str, Assignment]) -> dict[str, Assignment]:
     """`target` without the partitions that another member still owns. That member gives them up and joins again, and
     the next rebalance hands them over."""

@@ -219,11 +219,19 @@ class Rig:
 
     # a member of a classic group
 
-    def join(self, generation: int, *, leader: bool = False, member_id: str = "me", skip: bool = False) -> None:
-        """JoinGroup is answered."""
+    def join(
+        self,
+        generation: int,
+        *,
+        leader: bool = False,
+        member_id: str = "me",
+        skip: bool = False,
+        others: tuple[JoinGroupResponseMember, ...] = (),
+    ) -> None:
+        """JoinGroup is answered; a leader hears of the `others`."""
         request = self.message(ApiKey.JOIN_GROUP)
         chosen = request.protocols[0]
-        members = (JoinGroupResponseMember(member_id, None, chosen.metadata),) if leader else ()
+        members = (JoinGroupResponseMember(member_id, None, chosen.metadata), *others) if leader else ()
         answer = JoinGroupResponse(
             generation_id=generation,
             protocol_type="consumer",

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from ottla.assign import Assignor, RangeAssignor
+from ottla.assign import Assignor, CooperativeStickyAssignor, RangeAssignor, StickyAssignor
 from ottla.base.types import TopicPartition
 from ottla.client.config.consumer import consumer_config
 from ottla.client.core.consumer.core import ConsumerCore
@@ -55,6 +55,7 @@ class World:
         self.checks = Checks(self)
         initial_delay_ms = self.rng.choice([0, 300])
         self.is_cooperative = self.rng.random() < 0.5
+        self._is_sticky = seed % 2 == 1
         self.counts = {"t": self.rng.randint(1, 5), "u": self.rng.randint(1, 3)}
         self.coordinator: Coordinator | ConsumerCoordinator = (
             Coordinator(initial_delay_ms) if protocol == "classic" else ConsumerCoordinator(self.counts)
@@ -63,6 +64,12 @@ class World:
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
         self._names = count()
+
+    def assignor(self) -> Assignor:
+        """What all members divide with; each has one of its own."""
+        if self._is_sticky:
+            return CooperativeStickyAssignor() if self.is_cooperative else StickyAssignor()
+        return CooperativeRoundRobin() if self.is_cooperative else RangeAssignor()
 
     # time
 
@@ -262,7 +269,7 @@ class Member:
         if world.protocol == "classic":
             given |= {"session.timeout.ms": int(_SESSION_S * 1000), "heartbeat.interval.ms": 500}
         config = consumer_config(given | ({"group.instance.id": instance} if instance else {}))
-        strategy: list[Assignor] = [CooperativeRoundRobin() if world.is_cooperative else RangeAssignor()]
+        strategy = [world.assignor()]
         decoding = Decoding(check_crcs=True, read_committed=False, key=None, value=None)
         self.core = ConsumerCore(config, strategy, decoding, random.Random(name), member_id=f"m{name}")
         self._wires = {channel: Wire(self, channel) for channel in Channel}

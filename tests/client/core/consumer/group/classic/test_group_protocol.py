@@ -72,7 +72,8 @@ def test_a7_subscriptions_and_assignments_travel_through_their_bytes() -> None:
     assert (subscriptions["m1"].generation_id, subscriptions["m1"].rack_id) == (7, "rack")
     assert set(subscriptions["m1"].owned_partitions) == set(owned)
     given = {
-        a.member_id: read_assignment(a.assignment) for a in assign_all(WithData(), snapshot(t=2, s=1), subscriptions)
+        a.member_id: read_assignment(a.assignment)
+        for a in assign_all(WithData(), snapshot(t=2, s=1), subscriptions).assignments
     }
     assert set(given["m1"].partitions) == {TopicPartition("s", 0), TopicPartition("t", 0), TopicPartition("t", 1)}
     assert given["m2"] == Assignment((), b"hello")

@@ -2,14 +2,16 @@
 
 import pytest
 
-from ottla.assign import Assignment
+from ottla.assign import Assignment, CooperativeStickyAssignor
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.era import Call
-from ottla.client.core.consumer.group.classic.group_protocol import encode_one
+from ottla.client.core.consumer.group.classic.group_protocol import encode_one, read_assignment, subscription_protocols
 from ottla.client.core.consumer.group.classic.states import State
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
+from ottla.wire.messages.heartbeat import HeartbeatResponse
+from ottla.wire.messages.join_group import JoinGroupResponseMember
 from tests.client.core.consumer.rig import Rig, partitions, snapshot
 
 A = TopicPartition("t", 0)
@@ -100,3 +102,46 @@ def test_a_follower_does_not_count_partitions() -> None:
     rig.learn(snapshot(t=5))
     assert rig.core.rejoin_reason is None
     assert rig.core.positions.assignment == partitions("t", 0)
+
+
+def leader_that_holds_back() -> Rig:
+    """A cooperative leader beside a static member that owns both partitions: one is on its way to the leader."""
+    rig = Rig({**_GROUP, "partition.assignment.strategy": "cooperative-sticky"}, known=snapshot(t=2))
+    rig.subscribe("t")
+    rig.poll()
+    both = [TopicPartition("t", 0), TopicPartition("t", 1)]
+    (said,) = subscription_protocols([CooperativeStickyAssignor()], frozenset({"t"}), both, 4, None)
+    rig.join(5, leader=True, others=(JoinGroupResponseMember("static", "i", said.metadata),))
+    rig.refresh(Call.LEAD)
+    given = {a.member_id: read_assignment(a.assignment) for a in rig.message(ApiKey.SYNC_GROUP).assignments}
+    assert given == {"me": Assignment(()), "static": Assignment((A,))}
+    rig.sync()
+    rig.poll()
+    assert rig.core.state is State.STABLE
+    return rig
+
+
+def test_g15_a_partition_that_its_owner_never_gives_up_is_divided_again_after_the_rebalance_timeout() -> None:
+    """The owner is static. It dies before it gives the partition up, comes back within its session, and gets what it
+    was assigned: it has nothing to give up any more, and the group is not rebalanced for it."""
+    rig = leader_that_holds_back()
+    for _ in range(2):
+        rig.wait(140)
+        rig.poll()
+        assert rig.core.rejoin_reason is None
+    rig.wait(21)
+    assert rig.core.rejoin_reason == "partitions were held back for a member, and it has not given them up"
+
+
+def test_g15_the_leader_does_not_look_again_if_the_next_generation_came_in_time() -> None:
+    rig = leader_that_holds_back()
+    rig.wait(3)
+    rig.answer(ApiKey.HEARTBEAT, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    rig.poll()
+    rig.join(6, leader=True)
+    rig.refresh(Call.LEAD)
+    rig.sync(A, TopicPartition("t", 1))
+    for _ in range(4):
+        rig.poll()
+        rig.wait(140)
+    assert rig.core.rejoin_reason is None

@@ -5,7 +5,7 @@ it returns that is no assignment. It does not end the client.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ottla.assign import (
     Assignment,
@@ -18,6 +18,7 @@ from ottla.assign import (
     find,
 )
 from ottla.assign.checking import InvalidAssignmentError, check
+from ottla.assign.cooperative import held_back
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.client.core.metadata import ClusterSnapshot
@@ -108,13 +109,21 @@ def read_subscriptions(members: Iterable[JoinGroupResponseMember]) -> dict[str, 
     return found
 
 
+class Division(NamedTuple):
+    """What a leader has decided: the assignments of all members, and whether a partition is held back that its owner
+    has to give up first (KIP-429)."""
+
+    assignments: tuple[SyncGroupRequestAssignment, ...]
+    holds_back: bool
+
+
 def assign_all(
     assignor: Assignor,
     snapshot: ClusterSnapshot,
     subscriptions: Mapping[str, Subscription],
     protocol: RebalanceProtocol = RebalanceProtocol.EAGER,
-) -> tuple[SyncGroupRequestAssignment, ...]:
-    """The work of a leader that uses the rebalance `protocol`: the assignments of all members. Raises AssignorError."""
+) -> Division:
+    """The work of a leader that uses the rebalance `protocol`. Raises AssignorError."""
     topics = {
         name: tuple(
             PartitionInfo(number, tuple(filter(None, (_rack(snapshot, replica) for replica in info.replicas))))
@@ -123,10 +132,11 @@ def assign_all(
         for name, topic in snapshot.topics.items()
     }
 
-    def divide() -> tuple[SyncGroupRequestAssignment, ...]:
+    def divide() -> Division:
         answer = assignor.assign(Cluster(topics), subscriptions)
         assigned = check(assignor, Cluster(topics), subscriptions, answer, protocol)
-        return tuple(SyncGroupRequestAssignment(member, encode_one(given)) for member, given in assigned.items())
+        encoded = tuple(SyncGroupRequestAssignment(member, encode_one(given)) for member, given in assigned.items())
+        return Division(encoded, bool(held_back(subscriptions, assigned)))
 
     return _guarded(assignor, "assign()", divide)
 

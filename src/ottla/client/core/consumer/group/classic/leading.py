@@ -17,23 +17,42 @@ class Leading:
         self.topics: frozenset[str] = frozenset()
         #: The partition counts that the assignment was made from. If metadata has others, the leader joins again.
         self._counts: Mapping[str, int] | None = None
+        #: Until when the owners of partitions that were held back have to give them up (KIP-429): that begins the next
+        #: generation. None if nothing was held back.
+        self.owners_have_until_s: float | None = None
 
     def begin(self, subscriptions: Mapping[str, Subscription]) -> None:
         """This member leads: it was elected, or it was the leader before its restart and still is."""
         self._subscriptions = subscriptions
         self.topics = frozenset(topic for said in subscriptions.values() for topic in said.topics)
         self._counts = None
+        self.owners_have_until_s = None
 
     def forget(self) -> None:
         """This member does not lead any more."""
         self.begin({})
 
     def divide(
-        self, assignor: Assignor, snapshot: ClusterSnapshot, protocol: RebalanceProtocol
+        self, assignor: Assignor, snapshot: ClusterSnapshot, protocol: RebalanceProtocol, owners_have_until_s: float
     ) -> tuple[SyncGroupRequestAssignment, ...]:
         """The assignments of all members. Raises AssignorError."""
         self._counts = self._counts_in(snapshot)
-        return assign_all(assignor, snapshot, self._subscriptions, protocol)
+        division = assign_all(assignor, snapshot, self._subscriptions, protocol)
+        if division.holds_back:
+            self.owners_have_until_s = owners_have_until_s
+        return division.assignments
+
+    def owners_are_late(self, now_s: float) -> bool:
+        """Whether it is time to divide again because of partitions that were held back. Says so once.
+
+        Their owner is a static member that died before it gave them up, and came back within its session: it has what
+        it was assigned, nothing to give up, and the coordinator does not rebalance the group for it (KIP-345). Apache
+        Kafka's clients wait for the next rebalance then.
+        """
+        late = self.owners_have_until_s is not None and now_s >= self.owners_have_until_s
+        if late:
+            self.owners_have_until_s = None
+        return late
 
     def came_back(self, snapshot: ClusterSnapshot) -> None:
         """A static leader has come back, and has not divided the partitions. Until it knows more, it assumes, as Apache

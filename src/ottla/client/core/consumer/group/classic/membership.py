@@ -174,6 +174,10 @@ class ClassicMembership(Membership[ClassicMember]):
         times = [self._heartbeats.advance(now_s)]
         if self._state is State.JOINING:
             times.append(self._join_at_s)
+        if self._state is State.STABLE:
+            if self._leading.owners_are_late(now_s):
+                self.rejoin("partitions were held back for a member, and it has not given them up")
+            times.append(self._leading.owners_have_until_s)
         return times
 
     # giving up and taking, in the user's poll
@@ -326,7 +330,8 @@ class ClassicMembership(Membership[ClassicMember]):
         shared = self._shared
         if self._state is State.LEADING and self._assignor is not None:
             try:
-                assignments = self._leading.divide(self._assignor, shared.snapshot, self._protocol)
+                until_s = now_s + shared.config.max_poll_interval_ms / 1000
+                assignments = self._leading.divide(self._assignor, shared.snapshot, self._protocol, until_s)
             except AssignorError as error:
                 self._broken(error, now_s)
                 return
