@@ -8,12 +8,20 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from ottla.broker.runtime.coordinators import apply_to_group
 from ottla.broker.storage import DirectoryStorage
+from ottla.coordinator.group.config import GroupConfig
+from ottla.coordinator.group.shard import GroupShard
 from ottla.log.config import LogConfig
 from ottla.log.partition import PartitionLog
+from ottla.log.replay import replay
 from ottla.testing import Broker
+from ottla.wire.apis import ApiKey
+from ottla.wire.hashing import coordinator_partition
+from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, Member
 from ottla.wire.records import decode_batch
 from ottla.wire.special_timestamp import SpecialTimestamp
+from tests.coordinator.group.consumer.conversation import SETTINGS, Conversation
 from tests.interop.apache import ApacheKafka
 from tests.interop.pipeline import run_pipeline
 from tests.log.batches import NOW_MS, batch, idempotent
@@ -162,6 +170,69 @@ def test_apache_kafka_goes_on_with_the_whole_data_directory(tmp_path: Path, endi
     assert back.returncode == 1
     assert "is Apache Kafka's (__cluster_metadata-0/quorum-state)" in back.stderr
     assert "Traceback" not in back.stderr
+
+
+@pytest.mark.parametrize("ending", ["stopped", "killed"])
+def test_g17_apache_kafka_goes_on_with_a_consumer_group_and_we_with_its_log(tmp_path: Path, ending: str) -> None:
+    """Members, epochs and assignments stay: no member notices who coordinates its group."""
+    own = {**SETTINGS, "offsets.topic.num.partitions": "4"}
+    with Broker(own, data_dir=tmp_path / "data") as broker:
+        talk = Conversation("takeover", broker.port)
+        talk.join("m1")
+        talk.join("m2", instance="i2")
+        talk.beat("m1", 2, owned={"t": (0, 1, 2, 3)})
+        talk.beat("m1", 2, owned={"t": (0, 1)})
+        talk.beat("m2", 3, owned={}, instance="i2")
+        talk.commit("m1", 3, 7, 0)
+        talk.join("m3", regex="u~")
+        talk.beat_until(lambda answer: answer.member_epoch > 4, "m3", 4, owned={})
+        before = _group(talk)
+        assert "Reconciling" in before[0]
+        if ending == "killed":
+            broker.kill()
+        else:
+            broker.stop()
+
+    with ApacheKafka(tmp_path, SETTINGS) as kafka:
+        talk.connect(kafka.port)
+        assert _group(talk) == before
+        assert not talk.beat("m1", 3, owned={"t": (0, 1)}).error_code
+        talk.beat("m3", -1)
+        talk.classic_join("")
+        talk.classic_join("M0")
+        after = talk.send(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, ConsumerGroupDescribeRequest((talk.group_id,))).groups[0]
+        talk.close()
+        kafka.kill9()
+
+    partition = coordinator_partition(talk.group_id, 4)
+    found = _shard(kafka, partition).describe_consumer_group(talk.group_id)
+    assert (found.group_epoch, found.assignment_epoch) == (after.group_epoch, after.assignment_epoch)
+    assert sorted(_facts(each) for each in found.members) == sorted(_facts(each) for each in after.members)
+
+
+def _group(talk: Conversation) -> list[str]:
+    """What the broker says of the group, and of its offsets."""
+    talk.transcript.clear()
+    talk.describe()
+    talk.fetch("m1", 3, 0, 1)
+    return list(talk.transcript)
+
+
+def _shard(kafka: ApacheKafka, partition: int) -> GroupShard:
+    """Our coordinator of a partition that Apache Kafka has written."""
+    tp = TP._replace(topic="__consumer_offsets", partition=partition)
+    log = PartitionLog.open(tp, DirectoryStorage(kafka.data_dir / str(tp)), LogConfig(), NOW_MS, clean=False)
+    shard = GroupShard(GroupConfig(), lambda name: None)
+    for one in replay(log):
+        apply_to_group(shard, one, NOW_MS)
+    log.close()
+    return shard
+
+
+def _facts(member: Member) -> tuple[object, ...]:
+    """A member without its topics, whose names are in the metadata."""
+    names = tuple(sorted(member.subscribed_topic_names))
+    return (*member[:6], names, member.subscribed_topic_regex, member.member_type)
 
 
 def _topic_ids(admin: AdminClient) -> dict[str, str]:

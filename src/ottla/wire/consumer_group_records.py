@@ -65,7 +65,21 @@ class ConsumerGroupMemberMetadataValue(NamedTuple):
     subscribed_topic_regex: str | None = None
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
+    #: Tagged field 0, see `_member_value`.
     classic_member_metadata: ClassicMemberMetadata | None = None
+
+
+class _Member(NamedTuple):
+    """A `ConsumerGroupMemberMetadataValue` without its tagged field."""
+
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    subscribed_topic_names: tuple[str, ...] = ()
+    subscribed_topic_regex: str | None = None
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = None
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(NamedTuple):
@@ -186,7 +200,7 @@ declare(
     flexible_from=0,
 )
 declare(
-    ConsumerGroupMemberMetadataValue,
+    _Member,
     (
         _nullable("instance_id"),
         _nullable("rack_id"),
@@ -196,7 +210,6 @@ declare(
         _nullable("subscribed_topic_regex"),
         Field("rebalance_timeout_ms", "int32"),
         _nullable("server_assignor"),
-        Field("classic_member_metadata", ClassicMemberMetadata, null_first=0, null_last=LATEST, tag=0),
     ),
     flexible_from=0,
 )
@@ -264,7 +277,57 @@ def encode_key(key: Key) -> bytes:
 
 def encode_value(value: Value) -> bytes:
     """A record's value."""
+    if isinstance(value, ConsumerGroupMemberMetadataValue):
+        return b"\0\0" + _member_bytes(value)
     return b"\0\0" + encode(value, 0)
+
+
+_NO_TAG: Final = ClassicMemberMetadata()
+
+
+def _member_bytes(value: ConsumerGroupMemberMetadataValue) -> bytes:
+    """Kafka's form of a tagged struct that may be null: a byte, 0 for null and 1 for a struct that follows.
+
+    Where the tag is missing Kafka takes an empty struct, and so a member of the classic protocol. So null is written.
+    """
+    classic = value.classic_member_metadata
+    plain = encode(_Member(*value[:8]), 0)
+    if classic == _NO_TAG:
+        return plain
+    content = b"\0" if classic is None else b"\1" + encode(classic, 0)
+    return plain[:-1] + b"\1\0" + _uvarint(len(content)) + content
+
+
+def _member_value(data: Buffer) -> ConsumerGroupMemberMetadataValue:
+    """The value whose struct begins at 2. Tags of a later Kafka are passed over."""
+    plain = decode(_Member, 0, data, 2)
+    classic: ClassicMemberMetadata | None = _NO_TAG
+    at = 2 + len(encode(plain, 0)) - 1  # there is only one way to write the fields before the tags
+    count, at = _read_uvarint(data, at)
+    for _ in range(count):
+        tag, at = _read_uvarint(data, at)
+        size, at = _read_uvarint(data, at)
+        if tag == 0:
+            classic = decode(ClassicMemberMetadata, 0, data[at + 1 : at + size]) if data[at] else None
+        at += size
+    return ConsumerGroupMemberMetadataValue(*plain, classic)
+
+
+def _uvarint(value: int) -> bytes:
+    said = bytearray()
+    while value > 0x7F:
+        said.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*said, value))
+
+
+def _read_uvarint(data: Buffer, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while data[at] & 0x80:
+        value |= (data[at] & 0x7F) << shift
+        shift += 7
+        at += 1
+    return value | data[at] << shift, at + 1
 
 
 def decode_key(key: Buffer) -> Key:
@@ -287,5 +350,7 @@ def decode_value(key: Key, value: Buffer) -> Value | None:
     version = int.from_bytes(value[:2], "big", signed=True) if len(value) > 1 else -1
     if version != 0:
         raise CorruptDataError(f"{cls.__name__} v{version}: this version reads 0")
+    if cls is ConsumerGroupMemberMetadataValue:
+        return _member_value(value)
     found: Value = decode(cls, 0, value, 2)
     return found

@@ -33,6 +33,8 @@ _log = logging.getLogger(__name__)
 
 #: `metadata.version` 4.0-IV3. Our records are those of that version.
 _METADATA_VERSION: Final = 25
+#: `group.version` 1: an Apache Kafka that takes the directory over offers the consumer protocol, too (KIP-848).
+_GROUP_VERSION: Final = FeatureLevelRecord("group.version", 1)
 
 
 class Change:
@@ -79,6 +81,7 @@ class ClusterMetadata:
         """
         now_ms = self._clock.now_ms()
         deleted: set[bytes] = set()
+        knows_groups = False
         try:
             for batch in replay(self._log):
                 for value in (record.value for record in batch.records if record.value is not None):
@@ -86,12 +89,16 @@ class ClusterMetadata:
                     self._apply(value, change, now_ms)
                     if isinstance(change, RemoveTopicRecord):
                         deleted.add(change.topic_id)
+                    knows_groups = knows_groups or change == _GROUP_VERSION
         except CorruptDataError as fault:
             raise StorageError(
                 f"the metadata log (__cluster_metadata-0) is damaged: {fault}; put the directory back from a copy"
             ) from fault
         if self._log.end_offset == 0:
-            self._append((FeatureLevelRecord("metadata.version", _METADATA_VERSION),))
+            self._append((FeatureLevelRecord("metadata.version", _METADATA_VERSION), _GROUP_VERSION))
+        elif not knows_groups:  # it was made by an earlier version
+            with suppress(StorageError):  # the disk is full; nobody needs it here, so the next start will do
+                self._append((_GROUP_VERSION,))
         with suppress(StorageError):  # what a killed process has written may not be on the device yet
             self._flush()
         return frozenset(deleted)

@@ -73,10 +73,16 @@ class Conversation:
         self._generated: dict[str, str] = {}
         self._correlation_ids = itertools.count()
         self._connection = socket.create_connection(("127.0.0.1", port), timeout=_READY_TIMEOUT_S)
-        self._find_coordinator()
+        self._find_coordinator(self.group_id)
         self._make("t", 4)
         self._make("u", 2)
         self._warm_up()
+
+    def connect(self, port: int) -> None:
+        """Talk to another broker from now on, about the same group."""
+        self._connection.close()
+        self._connection = socket.create_connection(("127.0.0.1", port), timeout=_READY_TIMEOUT_S)
+        self._find_coordinator(self.group_id)
 
     def close(self) -> None:
         """End the connection."""
@@ -310,15 +316,14 @@ class Conversation:
             data += part
         return data
 
-    def _find_coordinator(self) -> None:
-        request = FindCoordinatorRequest(key_type=0, coordinator_keys=(self.group_id,))
-        describe = ConsumerGroupDescribeRequest((self.group_id,))
+    def _find_coordinator(self, group_id: str) -> None:
+        """Wait until the coordinator of this group answers, whether there is such a group or not."""
+        request = FindCoordinatorRequest(key_type=0, coordinator_keys=(group_id,))
+        describe = ConsumerGroupDescribeRequest((group_id,))
         until = time.monotonic() + _READY_TIMEOUT_S
-        while (
-            self.send(ApiKey.FIND_COORDINATOR, 4, request).coordinators[0].error_code != ErrorCode.NONE
-            or self.send(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, describe).groups[0].error_code
-            != ErrorCode.GROUP_ID_NOT_FOUND
-        ):
+        while self.send(ApiKey.FIND_COORDINATOR, 4, request).coordinators[0].error_code != ErrorCode.NONE or self.send(
+            ApiKey.CONSUMER_GROUP_DESCRIBE, 0, describe
+        ).groups[0].error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
             assert time.monotonic() < until, "no coordinator"
             self._wait()
 
