@@ -214,7 +214,11 @@ class FakeKafka:
 
     def _metadata(self, asked: Asked) -> MetadataResponse:
         request: MetadataRequest = asked.message
-        names = list(self.topics) if request.topics is None else [t.name or "" for t in request.topics]
+        names = (
+            list(self.topics)
+            if request.topics is None
+            else [self._name(t.name or "", t.topic_id) for t in request.topics]
+        )
         for name in names:
             if name not in self.topics and request.allow_auto_topic_creation and self.auto_create:
                 self.create(name)

@@ -497,11 +497,4 @@ BLOCKING: list[Callable[[str], None]] = [
     admin_deletes_records,
     admin_looks_after_topics,
 ]
-#: Journeys of a member of a group, which take `protocol`.
-OF_BOTH_PROTOCOLS = [
-    g9_who_does_not_poll_in_time_leaves_the_group_and_is_told_so,
-    g11_a_pattern_takes_in_new_topics,
-    g13_a_rebalance_callback_may_commit,
-    o4_positions_are_committed_in_every_way,
-]
 ASYNCIO = [c4_asyncio_reads_and_writes, c4_a_cancelled_call_harms_nothing, c4_a_transaction_around_a_block]

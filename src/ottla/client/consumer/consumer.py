@@ -162,8 +162,8 @@ class AsyncConsumer:
         return self._core.positions.assignment
 
     def subscription(self) -> frozenset[str]:
-        """The topics that are subscribed; with a pattern, those that match."""
-        return self._core.subscription.topics
+        """The topics that are subscribed; with a pattern, those that match; if the broker matches it, those read."""
+        return self._core.topics
 
     # reading
 

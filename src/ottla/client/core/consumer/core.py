@@ -80,6 +80,12 @@ class ConsumerCore(Core):
         return self.membership.state
 
     @property
+    def topics(self) -> frozenset[str]:
+        """The topics that are subscribed. If the broker matches the pattern, those of which this member has a part."""
+        subscription = self.subscription
+        return subscription.topics if subscription.broker_pattern is None else self.membership.topics
+
+    @property
     def rejoin_reason(self) -> str | None:
         """Why the next poll joins again; None if it need not."""
         return self.membership.rejoin_reason

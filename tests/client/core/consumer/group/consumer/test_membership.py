@@ -271,6 +271,7 @@ def test_g20_the_broker_matches_a_subscription_pattern() -> None:
     rig.learn(snapshot(t=2))
     reconcile(rig)
     assert rig.core.positions.assignment == {A}
+    assert rig.core.topics == {"t"}
     rig.beat(1, target=False)
     rig.subscribe("u")
     said = rig.message(BEAT)
