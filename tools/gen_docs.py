@@ -19,6 +19,7 @@ from ottla.client.core.consumer.group.classic import states as classic_membershi
 from ottla.client.core.consumer.group.consumer import states as consumer_membership
 from ottla.client.core.producer import answers, transaction_state
 from ottla.coordinator.group.classic.state import TRANSITIONS, GroupState
+from ottla.coordinator.group.consumer import states as consumer_group
 from ottla.coordinator.txn import states
 from ottla.spark.options import SINK_OPTIONS, SOURCE_OPTIONS
 
@@ -108,6 +109,8 @@ def automata_page() -> str:
     ]
     for title, file, diagram in (
         ("Classic consumer group", "coordinator/group/classic/state.py", "\n".join(group)),
+        ("Consumer group (KIP-848)", "coordinator/group/consumer/states.py", consumer_group.diagram()),
+        ("Member of a consumer group", "coordinator/group/consumer/states.py", consumer_group.member_diagram()),
         ("Transaction", "coordinator/txn/states.py", states.diagram()),
         ("Transactional producer", "client/core/producer/transaction_state.py", transaction_state.diagram()),
         (

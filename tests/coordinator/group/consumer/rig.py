@@ -13,7 +13,7 @@ from ottla.assign.server import ServerAssignor
 from ottla.coordinator.decision import AssignPartitions, CancelTimer, Decision, LogRecord, SetTimer
 from ottla.coordinator.group.config import GroupConfig, GroupSettings
 from ottla.coordinator.group.consumer.group import ConsumerGroup
-from ottla.coordinator.group.consumer.states import GroupState
+from ottla.coordinator.group.consumer.states import MEMBER_TRANSITIONS, TRANSITIONS, GroupState, MemberState
 from ottla.coordinator.group.consumer.topics import Topic
 from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.group.shard import GroupShard
@@ -115,7 +115,9 @@ class Rig:
             return
         for record in decision.records:
             self.log.append(record)
+            before = self._states()
             self.shard.apply(record, self.now_ms)
+            self._check_states(before, self._states())
         for reply in decision.replies:
             assert reply.token not in self.answers, "answered twice"
             self.answers[reply.token] = reply.response
@@ -128,6 +130,24 @@ class Rig:
         for effect in decision.effects:
             assert isinstance(effect, AssignPartitions)
             self.jobs.append(effect)
+
+    def _states(self) -> tuple[GroupState | None, dict[str, MemberState]]:
+        group = self.shard.consumer_groups.find(GROUP)
+        if group is None:
+            return None, {}
+        return group.state, {member_id: member.state for member_id, member in group.members.items()}
+
+    def _check_states(
+        self,
+        before: tuple[GroupState | None, dict[str, MemberState]],
+        after: tuple[GroupState | None, dict[str, MemberState]],
+    ) -> None:
+        """Every step is one of the tables'."""
+        if before[0] is not None and after[0] is not None and before[0] is not after[0]:
+            assert after[0] in TRANSITIONS[before[0]], (before[0], after[0])
+        for member_id, state in after[1].items():
+            was = before[1].get(member_id, state)
+            assert state is was or state in MEMBER_TRANSITIONS[was], (member_id, was, state)
 
     def advance(self, delta_ms: int) -> None:
         """Let time pass, firing timers at their times."""

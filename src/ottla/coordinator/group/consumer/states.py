@@ -34,13 +34,12 @@ class GroupState(Enum):
     STABLE = "Stable"
 
 
-#: The automaton of a group: which state may follow which. `docs/automata.md` draws it from here.
-#: One decision may write several records, so that states between are not always seen.
+#: The automaton of a group: which state may follow which, record by record. `docs/automata.md` draws it from here.
 TRANSITIONS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
-    GroupState.EMPTY: frozenset({GroupState.ASSIGNING, GroupState.RECONCILING, GroupState.STABLE}),
-    GroupState.ASSIGNING: frozenset({GroupState.EMPTY, GroupState.RECONCILING, GroupState.STABLE}),
+    GroupState.EMPTY: frozenset({GroupState.ASSIGNING, GroupState.RECONCILING}),
+    GroupState.ASSIGNING: frozenset({GroupState.EMPTY, GroupState.RECONCILING}),
     GroupState.RECONCILING: frozenset({GroupState.EMPTY, GroupState.ASSIGNING, GroupState.STABLE}),
-    GroupState.STABLE: frozenset({GroupState.EMPTY, GroupState.ASSIGNING, GroupState.RECONCILING}),
+    GroupState.STABLE: frozenset({GroupState.ASSIGNING, GroupState.RECONCILING}),
 }
 
 
@@ -64,7 +63,30 @@ class MemberState(IntEnum):
 
 _NUMBERS: Final = frozenset(int(each) for each in MemberState)
 
-#: The automaton of a member. Every state may follow every known one: a target can change between two heartbeats.
+#: The automaton of a member. A target can change between two heartbeats, so each known state may follow each other.
 MEMBER_TRANSITIONS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
     state: frozenset(MemberState) - {state, MemberState.UNKNOWN} for state in MemberState
 }
+
+#: Why a member goes into a state.
+_BECAUSE: Final[Mapping[MemberState, str]] = {
+    MemberState.STABLE: "has its part",
+    MemberState.UNREVOKED_PARTITIONS: "must give up",
+    MemberState.UNRELEASED_PARTITIONS: "others still have some",
+}
+
+
+def diagram() -> str:
+    """The group's automaton for `docs/automata.md`."""
+    lines = ["stateDiagram-v2", f"    [*] --> {GroupState.EMPTY.value}"]
+    for state, after in TRANSITIONS.items():
+        lines += [f"    {state.value} --> {each.value}" for each in GroupState if each in after]
+    return "\n".join(lines)
+
+
+def member_diagram() -> str:
+    """A member's automaton for `docs/automata.md`."""
+    lines = ["stateDiagram-v2", f"    [*] --> {MemberState.STABLE.name}"]
+    for state, after in MEMBER_TRANSITIONS.items():
+        lines += [f"    {state.name} --> {each.name} : {_BECAUSE[each]}" for each in MemberState if each in after]
+    return "\n".join(lines)
