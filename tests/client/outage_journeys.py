@@ -68,11 +68,11 @@ def copy_through(servers: str, outages: Outages) -> None:
             for _ in range(20):  # there is always something to copy
                 source.send("in", b"%d" % sent)
                 sent += 1
-            _copy(consumer, producer, next(attempts))
+            copy_once(consumer, producer, next(attempts))
             outages.step()
         source.flush(_WAIT_S)
         while _copied(consumer) < sent:
-            _copy(consumer, producer, next(attempts))
+            copy_once(consumer, producer, next(attempts))
     assert _read(servers, "out") == {n: list(range(n, sent, PARTITIONS)) for n in range(PARTITIONS)}
     note_logs(history, servers, {"in": 1, "out": PARTITIONS})
     note_positions(history, servers, "copy")
@@ -99,7 +99,7 @@ def _copied(consumer: Consumer) -> int:
     return consumer.position(tp, _WAIT_S) if consumer.assignment() else 0
 
 
-def _copy(consumer: RecordingConsumer, producer: RecordingProducer, attempt: int) -> None:
+def copy_once(consumer: RecordingConsumer, producer: RecordingProducer, attempt: int) -> None:
     """One poll, one transaction; a transaction that fails is aborted and its records are read again.
 
     The number of the attempt stands in what it writes: so it is known which of them was committed.

@@ -59,12 +59,7 @@ class RecordingConsumer(aiokafka.AIOKafkaConsumer):  # type: ignore[misc]
 
     def __init__(self, *topics: str, history: History, who: str, **configs: Any) -> None:
         super().__init__(**configs)
-        self._reading = Reading(
-            history,
-            who,
-            configs.get("group_id"),
-            read_committed=configs.get("isolation_level") == "read_committed",
-        )
+        self._reading = Reading.of(history, who, configs)
         if topics:
             self.subscribe(topics, listener=_Listener(self, self._reading))
 
@@ -76,11 +71,11 @@ class RecordingConsumer(aiokafka.AIOKafkaConsumer):  # type: ignore[misc]
 
     def assign(self, partitions: list[Any]) -> None:
         super().assign(partitions)
-        self._reading.moved(dict.fromkeys((TopicPartition(*tp) for tp in partitions), -1))
+        self._reading.placed(partitions)
 
     async def seek_to_beginning(self, *partitions: Any) -> bool:
         done: bool = await super().seek_to_beginning(*partitions)
-        self._reading.moved(dict.fromkeys((TopicPartition(*tp) for tp in partitions or self.assignment()), -1))
+        self._reading.placed(partitions or self.assignment())
         return done
 
     async def getmany(self, *partitions: Any, **more: Any) -> dict[Any, list[Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any, Self
 
 from ottla.base.types import TopicPartition
 from ottla.testing.history import ConsumerNotes, History, ProducerNotes, Read
@@ -66,6 +67,17 @@ class Reading:
         self._commits = 0
         #: What a commit without offsets commits, without the control records behind it.
         self.next: dict[TopicPartition, int] = {}
+
+    @classmethod
+    def of(cls, history: History, who: str, configs: Mapping[str, object]) -> Self:
+        """For clients whose settings are keyword arguments, and which read what is not committed unless told."""
+        group = configs.get("group_id")
+        read_committed = configs.get("isolation_level") == "read_committed"
+        return cls(history, who, None if group is None else str(group), read_committed=read_committed)
+
+    def placed(self, partitions: Iterable[Any]) -> None:
+        """The client goes on somewhere else in these partitions (its own named tuples)."""
+        self.moved(dict.fromkeys((TopicPartition(*tp) for tp in partitions), -1))
 
     def polled(self, reads: Iterable[Read]) -> None:
         """These records were returned."""
