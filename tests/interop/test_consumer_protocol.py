@@ -48,7 +48,6 @@ _CONFIG = {
 class Node(NamedTuple):
     """A broker that can be ended, in order or by kill -9, and started again."""
 
-    converts_groups: bool
     bootstrap: str
     stop: Callable[[], object]
     kill: Callable[[], object]
@@ -60,11 +59,11 @@ def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """A node whose groups are quick, and may change their protocol in both directions."""
     if request.param == "ottla":
         with Broker(_CONFIG) as ours:
-            yield Node(False, ours.bootstrap_servers, ours.stop, ours.kill, ours.restart)
+            yield Node(ours.bootstrap_servers, ours.stop, ours.kill, ours.restart)
         return
     request.getfixturevalue("apache_jars")
     with ApacheKafka(tmp_path_factory.mktemp("consumer-protocol"), _CONFIG) as theirs:
-        yield Node(True, theirs.bootstrap, theirs.stop, theirs.kill9, theirs.start)
+        yield Node(theirs.bootstrap, theirs.stop, theirs.kill9, theirs.start)
 
 
 @pytest.fixture
@@ -204,10 +203,8 @@ def test_g20_members_live_through_a_restart_of_the_coordinator(is_killed: bool, 
 
 
 @pytest.mark.parametrize("protocol", ["consumer", "classic"])
-def test_g20_one_group_of_java_librdkafka_and_ours(protocol: str, team: Team, kafka: Node) -> None:
+def test_g20_one_group_of_java_librdkafka_and_ours(protocol: str, team: Team) -> None:
     """Also of both protocols: the first of ours always speaks the consumer protocol."""
-    if protocol == "classic":
-        _need_conversion(kafka)
     team.ours("ours")
     team.settle()
     team.librdkafka("librdkafka", protocol=protocol, **_classic_range(protocol))
@@ -226,18 +223,12 @@ def test_g20_one_group_of_java_librdkafka_and_ours(protocol: str, team: Team, ka
     team.judge()
 
 
-def _need_conversion(kafka: Node) -> None:
-    if not kafka.converts_groups:
-        pytest.skip("our broker keeps the kind of a group that has members (G21)")
-
-
 def _classic_range(protocol: str) -> dict[str, object]:
     return {"partition_assignment_strategy": "range"} if protocol == "classic" else {}
 
 
 @pytest.mark.parametrize(("before", "after"), [("classic", "consumer"), ("consumer", "classic")])
-def test_g21_a_group_changes_its_protocol_member_by_member(before: str, after: str, team: Team, kafka: Node) -> None:
-    _need_conversion(kafka)
+def test_g21_a_group_changes_its_protocol_member_by_member(before: str, after: str, team: Team) -> None:
     for name in "abc":
         team.ours(name, protocol=before)
     team.settle()
