@@ -54,6 +54,19 @@ def test_a6_what_json_says_is_what_previous_reads(ottla: Ottla, tmp_path: Path) 
     assert "from its owner, and the next one hands it over" in said.out
 
 
+def test_a10_a_consumer_group_on_paper(ottla: Ottla) -> None:
+    group = ("assign", "-t", "t0:4", "--protocol", "consumer", "-m", "C0", "-m", "C1")
+    data = ottla(*group, "--add", "C2", "--json").data
+    assert data["strategy"] == "uniform (on the broker)"
+    assert sorted(map(len, data["assignment"].values())) == [1, 1, 2]
+    (moved,) = (each for each in data["partitions"] if each["move"] == "balance")
+    assert moved["members"] == ["C2"]
+    assert moved["moved_because"].endswith("gave it up first, and generation 3 handed it over")
+    assert (data["sticky"]["kept"], data["sticky"]["must_move"]) == (3, 1)
+    ranged = ottla(*group, "--strategy", "range", "--json").data
+    assert ranged["assignment"] == {"C0": ["t0-0", "t0-1"], "C1": ["t0-2", "t0-3"]}
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -69,6 +82,11 @@ def test_a6_what_json_says_is_what_previous_reads(ottla: Ottla, tmp_path: Path) 
         (("-t", "t0:1", "-m", "C0", "--rack", "C1=a"), "--rack: there is no member C1 (C0)"),
         (("-t", "t0:1", "-m", "C0", "--rack", "C0"), "'C0' is not MEMBER=RACK"),
         (("-t", "t0:1", "-m", "C0", "-s", "rang"), "there is no assignor 'rang'; there are range, roundrobin, sticky"),
+        (("-t", "t0:1", "-m", "C0", "--protocol", "new"), "--protocol: 'new' is neither classic nor consumer"),
+        (
+            ("-t", "t0:1", "-m", "C0", "--protocol", "consumer", "-s", "sticky"),
+            "'sticky' on the broker; there are uniform, range",
+        ),
         (("-t", "t0:1", "-m", "C0", "-s", "no.such:Thing"), "the assignor no.such:Thing cannot be made: No module"),
         (("-t", "t0:1", "-m", "C0", "-s", "json:JSONDecoder"), "json:JSONDecoder is no assignor"),
         (("-t", "t0:1", "-m", "C0", "-s", "tests.cli.test_assign:Forgetful"), "is wrong: it gave t0-0 to nobody"),
@@ -142,6 +160,13 @@ def test_a_live_group_is_rehearsed_and_left_alone(ottla: Ottla, ottla_broker: Br
         assert killed["assignment"] == {"B": [f"cli-assign-{number}" for number in range(4)]}
         again = ottla("groups", "describe", "cli-assign", "--json").data
         assert again["members"] == [member]
+    with Consumer({**servers, "group.id": "cli-assign-848", "group.protocol": "consumer"}) as consumer:
+        consumer.subscribe(["cli-assign"])
+        while len(consumer.assignment()) < 4:
+            consumer.poll(0.1)
+        data = ottla("assign", "--group", "cli-assign-848", "--add", "one-more", "--json").data
+        assert data["strategy"] == "uniform (on the broker)"
+        assert sorted(map(len, data["assignment"].values())) == [2, 2]
     empty = ottla("assign", "--group", "cli-assign")
     assert empty.code == 1
     assert "the group cli-assign has no members now (Empty)" in empty.err

@@ -14,7 +14,7 @@ from ottla.assign.rehearsal import Rehearsal, Step, by_owner
 from ottla.assign.types import Cluster, Subscription, member_order
 from ottla.base.types import TopicPartition
 
-_STICKY = frozenset({"sticky", "cooperative-sticky"})
+_STICKY = frozenset({"sticky", "cooperative-sticky", "uniform (on the broker)"})
 
 
 class Move(Enum):
@@ -186,6 +186,7 @@ class _Reasons:
             "roundrobin": self._by_round_robin,
             "sticky": self._by_stickiness,
             "cooperative-sticky": self._by_stickiness,
+            "uniform (on the broker)": self._by_stickiness,
         }
 
     def placement(

@@ -22,6 +22,8 @@ from ottla.cli.common import (
     print_rows,
 )
 
+CLASSIC, CONSUMER = "classic", "consumer"
+
 if TYPE_CHECKING:
     from ottla import TopicPartition
     from ottla.assign.explain import Explanation
@@ -57,8 +59,19 @@ Group = Annotated[
 Explain = Annotated[bool, typer.Option("--explain", help="Say for each partition why it is where it is.")]
 
 
+Protocol = Annotated[
+    str | None,
+    typer.Option(
+        "--protocol",
+        help="classic, or consumer (KIP-848): then --strategy is uniform, range or your own, as on the broker. "
+        "By default classic, or that of the live group.",
+    ),
+]
+
+
 def assign(
     strategy: Strategy = None,
+    protocol: Protocol = None,
     topics: Topics = None,
     member: Members = None,
     rack: Racks = None,
@@ -81,6 +94,8 @@ def assign(
 
     Example: `ottla assign --topics t0:2,t1:2 --member C0 --member C1 --kill C1 --explain`
     """
+    if protocol not in (None, CLASSIC, CONSUMER):
+        raise CommandError(f"--protocol: {protocol!r} is neither classic nor consumer")
     if group is not None:
         if topics or member or previous or rack:
             raise CommandError(
@@ -89,10 +104,10 @@ def assign(
             )
         from ottla.cli.assign.live import live_group
 
-        began = live_group(group, strategy, bootstrap, config)
+        began = live_group(group, strategy, protocol, bootstrap, config)
         kill = [_one_of(began, name) for name in kill or ()]
     else:
-        began = _on_paper(strategy, topics or [], member or [], rack or [], previous)
+        began = _on_paper(strategy, protocol, topics or [], member or [], rack or [], previous)
     try:
         explained, rehearsed = _rehearse(began, kill or [], add or [])
     except InvalidAssignmentError as error:
@@ -108,7 +123,12 @@ def assign(
 
 
 def _on_paper(
-    strategy: str | None, topics: Sequence[str], member: Sequence[str], rack: Sequence[str], before: Path | None
+    strategy: str | None,
+    protocol: str | None,
+    topics: Sequence[str],
+    member: Sequence[str],
+    rack: Sequence[str],
+    before: Path | None,
 ) -> PaperGroup:
     from ottla.assign import Cluster
 
@@ -124,7 +144,8 @@ def _on_paper(
     for name, where in paper.racks_of(rack, members).items():
         members[name] = members[name]._replace(rack_id=where)
     generation_id = old.generation_id if old is not None else 0
-    return PaperGroup(strategy or "cooperative-sticky", Cluster.of(counts), members, generation_id)
+    strategy = strategy or ("uniform" if protocol == CONSUMER else "cooperative-sticky")
+    return PaperGroup(strategy, Cluster.of(counts), members, generation_id, protocol == CONSUMER)
 
 
 def _one_of(began: PaperGroup, name: str) -> str:
@@ -141,7 +162,7 @@ def _rehearse(began: PaperGroup, kill: Iterable[str], add: Sequence[str]) -> tup
     from ottla.assign.explain import explain
     from ottla.assign.rehearsal import Rehearsal
 
-    make = paper.assignor_of(began.strategy)
+    make = paper.assignor_of(began)
     rehearsed = Rehearsal(make, began.cluster, began.generation_id)
     everything = tuple(began.cluster.topics)
 

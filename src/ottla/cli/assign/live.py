@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.assign import BUILT_IN, Cluster, PartitionInfo
+from ottla.assign import Cluster, PartitionInfo
 from ottla.cli.assign.paper import PaperGroup, PaperMember
 from ottla.cli.common import CommandError, admin_config
 
 
-def live_group(group: str, strategy: str | None, bootstrap: str, config: Sequence[str] | None) -> PaperGroup:
+def live_group(
+    group: str, strategy: str | None, protocol: str | None, bootstrap: str, config: Sequence[str] | None
+) -> PaperGroup:
     """The group as it is now. Raises CommandError if there is none that could be rehearsed."""
     from ottla import Admin
     from ottla.client.admin.types import CONSUMER
@@ -20,9 +22,9 @@ def live_group(group: str, strategy: str | None, bootstrap: str, config: Sequenc
             raise CommandError(f"there is no group {group}; `ottla groups list` shows which there are")
         if not found.members:
             raise CommandError(f"the group {group} has no members now ({found.state}); describe some with --member")
-        if strategy is None and found.type == CONSUMER:
-            text = f"{group} is a consumer group (KIP-848), whose assignor {found.protocol!r} runs on the broker"
-            raise CommandError(f"{text}: say with --strategy which of {', '.join(BUILT_IN)} to compare it with")
+        is_consumer_group = (protocol or found.type) == CONSUMER
+        if strategy is None and is_consumer_group != (found.type == CONSUMER):
+            raise CommandError(f"{group} is a {found.type} group: say with --strategy what to compare it with")
         if strategy is None and not found.protocol:
             raise CommandError(f"the group {group} is being rebalanced ({found.state}): try again, or give --strategy")
         wanted = {topic for member in found.members for topic in member.topics}
@@ -48,4 +50,5 @@ def live_group(group: str, strategy: str | None, bootstrap: str, config: Sequenc
         )
         for member in found.members
     }
-    return PaperGroup(strategy or found.protocol, cluster, members, 1)
+    ids = {name: topic.topic_id for name, topic in described.items()}
+    return PaperGroup(strategy or found.protocol, cluster, members, 1, is_consumer_group, ids)

@@ -6,9 +6,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from ottla.assign import BUILT_IN, Assignor, BaseAssignor, Cluster, find
+from ottla.assign.server import BUILT_IN as SERVER_BUILT_IN
+from ottla.assign.server import ServerAssignor
+from ottla.assign.server.on_paper import OnPaper
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.cli.common import CommandError
@@ -30,6 +33,9 @@ class PaperGroup(NamedTuple):
     cluster: Cluster
     members: dict[str, PaperMember]
     generation_id: int = 0
+    #: Whether it is a consumer group (KIP-848), whose assignor runs on the broker; and its topics' ids, if known.
+    is_consumer_group: bool = False
+    topic_ids: Mapping[str, bytes] = {}
 
 
 def topics_of(texts: Sequence[str]) -> dict[str, int]:
@@ -77,24 +83,42 @@ def racks_of(texts: Sequence[str], members: Mapping[str, object]) -> dict[str, s
     return found
 
 
-def assignor_of(strategy: str) -> Callable[[], Assignor]:
-    """The built-in assignor of that name, or `package.module:Class`, which is imported. Raises CommandError."""
-    module_name, separator, class_name = strategy.partition(":")
-    if not separator:
+def assignor_of(group: PaperGroup) -> Callable[[], Assignor]:
+    """The group's built-in assignor, or `package.module:Class`, which is imported. Raises CommandError."""
+    strategy = group.strategy
+    if group.is_consumer_group:
+        return lambda: OnPaper(_server_assignor(strategy), group.topic_ids)
+    if ":" not in strategy:
         try:
             find(strategy)
         except ConfigError:
             text = f"there is no assignor {strategy!r}; there are {', '.join(BUILT_IN)}"
             raise CommandError(f"{text}, and your own as package.module:Class") from None
         return lambda: find(strategy)
+    if not isinstance(_imported(strategy), BaseAssignor | Assignor):
+        raise CommandError(f"{strategy} is no assignor: it has not the methods of ottla.assign.Assignor")
+    return lambda: cast(Assignor, _imported(strategy))
+
+
+def _server_assignor(strategy: str) -> ServerAssignor:
+    if ":" not in strategy:
+        if strategy not in SERVER_BUILT_IN:
+            text = f"there is no assignor {strategy!r} on the broker; there are {', '.join(SERVER_BUILT_IN)}"
+            raise CommandError(f"{text}, and your own as package.module:Class")
+        return SERVER_BUILT_IN[strategy]()
+    made = _imported(strategy)
+    if not isinstance(made, ServerAssignor):
+        raise CommandError(f"{strategy} is no assignor: it has not the methods of ottla.assign.server.ServerAssignor")
+    return made
+
+
+def _imported(strategy: str) -> object:
+    module_name, _, class_name = strategy.partition(":")
     try:
-        made = getattr(import_module(module_name), class_name)
-        if not isinstance(made(), BaseAssignor | Assignor):
-            raise CommandError(f"{strategy} is no assignor: it has not the methods of ottla.assign.Assignor")
+        made: object = getattr(import_module(module_name), class_name)()
     except (ImportError, AttributeError, TypeError) as error:
         raise CommandError(f"the assignor {strategy} cannot be made: {error}") from error
-    make: Callable[[], Assignor] = made
-    return make
+    return made
 
 
 def previous(path: Path, topics: Mapping[str, object]) -> PaperGroup:
