@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, Producer
+from confluent_kafka import ConsumerGroupState, ConsumerGroupType, Producer
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -18,9 +18,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from ottla.testing import Broker
+from ottla import TopicPartition
+from ottla.testing import Broker, History
 from tests.coordinator.group.consumer.conversation import SETTINGS
 from tests.interop.apache import ApacheKafka, run_tool, start_tool
+from tests.recording.final import assert_good, note_logs, note_positions
+from tests.recording.librdkafka import RecordingConsumer, RecordingProducer
 
 pytestmark = pytest.mark.interop
 
@@ -48,8 +51,22 @@ def _topic(bootstrap: str, name: str, partitions: int) -> str:
     return name
 
 
-def _produce(bootstrap: str, topic: str, count: int, partitions: int) -> None:
+@pytest.fixture
+def history() -> History:
+    """What a test's clients do and are told; the tests of groups give it to the checkers."""
+    return History()
+
+
+def _judge(history: History, bootstrap: str, topic: str, partitions: int, group: str) -> None:
+    note_logs(history, bootstrap, {topic: partitions})
+    note_positions(history, bootstrap, group)
+    assert_good(history)
+
+
+def _produce(bootstrap: str, topic: str, count: int, partitions: int, history: History | None = None) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
+    if history is not None:
+        producer = RecordingProducer({"bootstrap.servers": bootstrap}, history, "producer")
     for number in range(count):
         producer.produce(topic, b"%d" % number, partition=number % partitions)
     assert producer.flush(_WAIT_S) == 0
@@ -58,9 +75,10 @@ def _produce(bootstrap: str, topic: str, count: int, partitions: int) -> None:
 class Reader:
     """A consumer of the new protocol, and all that it has read."""
 
-    def __init__(self, bootstrap: str, group: str, *topics: str, **more: Any) -> None:
+    def __init__(self, history: History, bootstrap: str, group: str, *topics: str, **more: Any) -> None:
         settings = {"bootstrap.servers": bootstrap, "group.id": group, "group.protocol": "consumer"}
-        self.consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False, **more})
+        own = {"auto.offset.reset": "earliest", "enable.auto.commit": False}
+        self.consumer = RecordingConsumer({**settings, **own, **more}, history, f"reader {id(self)}")
         self.consumer.subscribe(list(topics))
         self.read: list[bytes] = []
 
@@ -82,10 +100,10 @@ def _until(done: Callable[[], bool], *readers: Reader) -> None:
             reader.poll()
 
 
-def test_g19_librdkafka_joins_shares_and_leaves(bootstrap: str, fresh: Fresh) -> None:
+def test_g19_librdkafka_joins_shares_and_leaves(bootstrap: str, fresh: Fresh, history: History) -> None:
     topic, group = _topic(bootstrap, fresh("cg"), 6), fresh("group")
-    _produce(bootstrap, topic, 300, 6)
-    first, second = Reader(bootstrap, group, topic), Reader(bootstrap, group, topic)
+    _produce(bootstrap, topic, 300, 6, history)
+    first, second = Reader(history, bootstrap, group, topic), Reader(history, bootstrap, group, topic)
     _until(lambda: len(first.partitions) == len(second.partitions) == 3, first, second)
     assert not first.partitions & second.partitions
     _until(lambda: len({*first.read, *second.read}) == 300, first, second)
@@ -102,44 +120,51 @@ def test_g19_librdkafka_joins_shares_and_leaves(bootstrap: str, fresh: Fresh) ->
     committed = first.consumer.committed(first.consumer.assignment(), _WAIT_S)
     assert [each.offset for each in committed] == [50] * 6
     first.consumer.close()
+    history.drained(group, [TopicPartition(topic, number) for number in range(6)])
+    _judge(history, bootstrap, topic, 6, group)
     assert admin.delete_consumer_groups([group])[group].result(_WAIT_S) is None
 
 
-def test_g19_librdkafka_subscribes_by_a_regular_expression(bootstrap: str, fresh: Fresh) -> None:
+def test_g19_librdkafka_subscribes_by_a_regular_expression(bootstrap: str, fresh: Fresh, history: History) -> None:
     name = fresh("cgr")
     _topic(bootstrap, f"{name}-a", 2)
-    reader = Reader(bootstrap, fresh("group"), f"^{name}-.*")
+    reader = Reader(history, bootstrap, fresh("group"), f"^{name}-.*")
     _until(lambda: len(reader.partitions) == 2, reader)
     reader.consumer.close()
 
 
-def test_g11_partitions_that_come_are_read(bootstrap: str, fresh: Fresh) -> None:
+def test_g11_partitions_that_come_are_read(bootstrap: str, fresh: Fresh, history: History) -> None:
     topic = _topic(bootstrap, fresh("cgp"), 2)
-    reader = Reader(bootstrap, fresh("group"), topic)
+    group = fresh("group")
+    reader = Reader(history, bootstrap, group, topic)
     _until(lambda: len(reader.partitions) == 2, reader)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_partitions([NewPartitions(topic, 5)])[topic].result(_WAIT_S)
     _until(lambda: len(reader.partitions) == 5, reader)
     reader.consumer.close()
+    _judge(history, bootstrap, topic, 5, group)
 
 
-def test_g15_a_static_member_comes_back_to_its_partitions(bootstrap: str, fresh: Fresh) -> None:
+def test_g15_a_static_member_comes_back_to_its_partitions(bootstrap: str, fresh: Fresh, history: History) -> None:
     topic, group = _topic(bootstrap, fresh("cgs"), 4), fresh("group")
-    first = Reader(bootstrap, group, topic, **{"group.instance.id": "i1"})
-    second = Reader(bootstrap, group, topic, **{"group.instance.id": "i2"})
+    first = Reader(history, bootstrap, group, topic, **{"group.instance.id": "i1"})
+    second = Reader(history, bootstrap, group, topic, **{"group.instance.id": "i2"})
     _until(lambda: len(first.partitions) == len(second.partitions) == 2, first, second)
     had = second.partitions
     second.consumer.close()
-    again = Reader(bootstrap, group, topic, **{"group.instance.id": "i2"})
+    again = Reader(history, bootstrap, group, topic, **{"group.instance.id": "i2"})
     _until(lambda: again.partitions == had, first, again)
     assert len(first.partitions) == 2
     first.consumer.close()
     again.consumer.close()
+    _judge(history, bootstrap, topic, 4, group)
 
 
-def test_a_members_assignor_is_the_one_it_asks_for(bootstrap: str, fresh: Fresh, apache_jars: str) -> None:
+def test_a_members_assignor_is_the_one_it_asks_for(
+    bootstrap: str, fresh: Fresh, apache_jars: str, history: History
+) -> None:
     topic, group = _topic(bootstrap, fresh("cga"), 3), fresh("group")
-    reader = Reader(bootstrap, group, topic, **{"group.remote.assignor": "range"})
+    reader = Reader(history, bootstrap, group, topic, **{"group.remote.assignor": "range"})
     _until(lambda: len(reader.partitions) == 3, reader)
     describe = ["--bootstrap-server", bootstrap, "--describe", "--group", group]
     told = run_tool("consumer.group.ConsumerGroupCommand", *describe, "--state").stdout
