@@ -78,8 +78,8 @@ MAX_OPENED_RECORDS: Final = 200_000
 MAX_RECORD_ERRORS: Final = 10_000
 
 #: Members and partitions of a consumer group whose target assignment is computed within a request. A larger one is
-#: computed in a thread: 10,000 take some ten milliseconds of the event loop.
-MAX_INLINE_ASSIGNMENT: Final = 10_000
+#: computed in a thread: 4,000 take some twenty milliseconds of the event loop, with their records.
+MAX_INLINE_ASSIGNMENT: Final = 4_000
 
 #: Names of topics that are matched with a group's regular expressions in one turn of the event loop; a name and a
 #: pattern usually take a microsecond.

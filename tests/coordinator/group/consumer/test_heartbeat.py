@@ -6,10 +6,17 @@ from typing import Any
 
 import pytest
 
+from ottla.base.limits import MAX_INLINE_ASSIGNMENT
 from ottla.coordinator.group.config import GroupConfig
 from ottla.coordinator.group.consumer.states import GroupState, MemberState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 from tests.coordinator.group.consumer.rig import GROUP, Metadata, Rig, join_request, settle
 
 
@@ -252,3 +259,59 @@ def test_an_append_that_fails_changes_nothing() -> None:
     assert list(rig.group.members) == ["m1"]
     assert member.beat().member_epoch == 2
     assert not rig.join("m2").error_code
+
+
+def test_a_large_group_is_divided_beside_the_loop() -> None:
+    rig = Rig(Metadata(words=MAX_INLINE_ASSIGNMENT))
+    member = rig.joined("m1")
+    (job,) = rig.jobs
+    assert (member.epoch, member.partitions, rig.state()) == (1, [], GroupState.ASSIGNING)
+    member.beat()
+    assert len(rig.jobs) == 1  # one at a time
+    second = rig.joined("m2")
+    rig.run(rig.shard.assigned(job, job.assignor.assign(job.spec), rig.now_ms))
+    assert (rig.group.target_epoch, rig.group.epoch) == (2, 3)
+    member.beat()  # has its part of the target before, and asks for the next one
+    assert (member.epoch, len(member.partitions)) == (2, MAX_INLINE_ASSIGNMENT)
+    rig.run(rig.shard.assigned(rig.jobs[1], rig.jobs[1].assignor.assign(rig.jobs[1].spec), rig.now_ms))
+    settle(member, second)
+    assert len(member.partitions) == len(second.partitions) == MAX_INLINE_ASSIGNMENT // 2
+
+
+def test_a_target_that_comes_too_late_counts_for_nobody_who_is_gone() -> None:
+    rig = Rig(Metadata(words=MAX_INLINE_ASSIGNMENT))
+    member = rig.joined("m1")
+    (job,) = rig.jobs
+    computed = job.assignor.assign(job.spec)
+    member.leave()
+    rig.run(rig.shard.assigned(job, computed, rig.now_ms))
+    assert (rig.group.target, rig.state()) == ({}, GroupState.EMPTY)
+    rig.crash()
+    assert not rig.shard.assigned(job, computed, rig.now_ms).records
+
+
+def _txn(rig: Rig, member_id: str, epoch: int, partition: int = 0, topic: str = "words") -> ErrorCode:
+    token = rig.token()
+    one = TxnOffsetCommitRequestPartition(partition, 5, 0, "")
+    topics = (TxnOffsetCommitRequestTopic(topic, (one,)),)
+    request = TxnOffsetCommitRequest("tx", GROUP, 7, 0, epoch, member_id, None, topics)
+    decision = rig.shard.commit_transactional_offsets(token, request, rig.now_ms)
+    if decision.records:
+        rig.run(rig.shard.append_failed(decision, ErrorCode.NONE))  # whether it is accepted is all that is asked
+    else:
+        rig.run(decision)
+    answer: TxnOffsetCommitResponse = rig.answers[token]
+    return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+
+def test_t11_offsets_in_a_transaction_carry_the_members_epoch() -> None:
+    rig = Rig()
+    first, second = rig.joined("m1"), rig.joined("m2")
+    settle(first, second)
+    assert _txn(rig, "", -1) is ErrorCode.NONE  # a producer before KIP-447 says nothing of a member
+    assert _txn(rig, "m1", 3) is ErrorCode.NONE
+    assert _txn(rig, "m1", 2) is ErrorCode.NONE  # it has the partition since epoch 2
+    assert _txn(rig, "m1", 2, partition=2) is ErrorCode.ILLEGAL_GENERATION  # which is the other's
+    assert _txn(rig, "m2", 2, partition=2) is ErrorCode.ILLEGAL_GENERATION  # it has it since epoch 3
+    assert _txn(rig, "m1", 4) is ErrorCode.ILLEGAL_GENERATION
+    assert _txn(rig, "m9", 3) is ErrorCode.UNKNOWN_MEMBER_ID

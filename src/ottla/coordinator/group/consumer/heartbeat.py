@@ -10,7 +10,7 @@ What the group subscribes to also changes when topics do. That is seen here, at 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ from ottla.coordinator.group.consumer.records import (
 from ottla.coordinator.group.consumer.regexes import RegexChange, update_regex
 from ottla.coordinator.group.consumer.room import REVOKE, Draft
 from ottla.coordinator.group.consumer.states import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH, MemberState
-from ottla.coordinator.group.consumer.subscriptions import after, topic_names
+from ottla.coordinator.group.consumer.subscriptions import Subscriptions, after, topic_names
 from ottla.coordinator.group.consumer.target import MemberTarget, update_target
 from ottla.coordinator.group.context import RequestContext
 from ottla.wire.errors import ErrorCode
@@ -238,7 +238,8 @@ class Subscribed(NamedTuple):
     """The group's epoch after a heartbeat's first step, and how its members subscribe."""
 
     epoch: int
-    kind: SubscriptionType
+    #: Looks at all topics, so it is asked only when there is a target to compute.
+    kind: Callable[[], SubscriptionType]
 
 
 def update_subscriptions(draft: Draft, member: Member, updated: Member, *, bump: bool) -> Subscribed:
@@ -248,11 +249,16 @@ def update_subscriptions(draft: Draft, member: Member, updated: Member, *, bump:
     seen = (topics.version, group.epoch)
     replaced = group.static_member(updated.instance_id)
     gone = replaced if replaced is not None else group.members.get(member.member_id)
-    now = after(group, () if gone is None else (gone,), (updated,))
-    kind = now.kind(len(group.members) + (gone is None))
+
+    def now() -> Subscriptions:
+        return after(group, () if gone is None else (gone,), (updated,))
+
+    def kind() -> SubscriptionType:
+        return now().kind(len(group.members) + (gone is None))
+
     if not bump and soft.seen == seen:
         return Subscribed(group.epoch, kind)
-    metadata_hash = draft.room.hashes.of_group(now.topics())
+    metadata_hash = draft.room.hashes.of_group(now().topics())
     epoch = group.epoch
     if bump or metadata_hash != group.metadata_hash:
         epoch += 1

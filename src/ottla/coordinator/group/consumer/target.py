@@ -7,7 +7,7 @@ heartbeats go on with the target before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from ottla.assign.server import (
@@ -41,7 +41,7 @@ class MemberTarget(NamedTuple):
     target: Target
 
 
-def update_target(draft: Draft, epoch: int, member: Member, kind: SubscriptionType) -> MemberTarget:
+def update_target(draft: Draft, epoch: int, member: Member, kind: Callable[[], SubscriptionType]) -> MemberTarget:
     """The target for `member`, computed anew when the group's epoch has gone beyond the target's.
 
     RefusedError (UNKNOWN_SERVER_ERROR) when one of Kafka's assignors finds no assignment.
@@ -52,7 +52,7 @@ def update_target(draft: Draft, epoch: int, member: Member, kind: SubscriptionTy
         return last
     name = preferred_assignor(draft, member)
     assignor = draft.room.assignors[name]
-    spec = group_spec(draft.room, group, member, kind)
+    spec = group_spec(draft.room, group, member, kind())
     if not _runs_inline(assignor, spec):
         draft.room.soft(group.group_id).assigning = epoch
         draft.effects.append(AssignPartitions(group.group_id, epoch, assignor, spec))
