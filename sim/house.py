@@ -260,10 +260,10 @@ class House:
         node = None if self.app is None else self.app.node
         if node is None:
             return
-        for tp, starts in self.losses.hanging.items():
+        for tp in list(self.losses.offsets):
             partition = node.partitions.find(*tp)
             for each in [] if partition is None else partition.log.active_producers():
-                if each.transaction_start_offset in starts:
+                if self.losses.is_hanging(tp, each.producer_id, each.transaction_start_offset):
                     self.note(
                         "hanging", f"{tp}: the transaction of {each.producer_id}/{each.producer_epoch} is aborted"
                     )

@@ -53,8 +53,9 @@ class Losses:
         self.unsettled: set[str] = set()
         #: Offsets of all batches that are gone, or that the broker refuses to read.
         self.offsets: defaultdict[TopicPartition, set[int]] = defaultdict(set)
-        #: Where transactions begin that have lost their markers: nobody will end them there.
-        self.hanging: defaultdict[TopicPartition, set[int]] = defaultdict(set)
+        #: Transactions that have lost their markers, by producer id and where they begin: nobody will end them there.
+        #: -1: at a batch that was gone before.
+        self._hanging: defaultdict[TopicPartition, set[tuple[int, int]]] = defaultdict(set)
 
     def add(self, tp: TopicPartition, before: Sequence[Entry], gone: Sequence[Entry]) -> None:
         """Some batches of `before` are `gone`."""
@@ -66,9 +67,14 @@ class Losses:
         for marker, batches in ended(before):
             if marker.base_offset in offsets:
                 self.unsettled.update(record.uid for batch in batches for record in records_of([batch]))
-                self.hanging[tp].update(
-                    [batch.base_offset for batch in batches if batch.base_offset not in offsets][:1]
-                )
+                starts = [batch.base_offset for batch in batches if batch.base_offset not in offsets]
+                self._hanging[tp].add((marker.header.producer_id, min(starts, default=-1)))
+
+    def is_hanging(self, tp: TopicPartition, producer_id: int, start_offset: int) -> bool:
+        """Whether a producer's transaction that begins there has lost its marker."""
+        known = self._hanging.get(tp, set())
+        began_in_gap = (producer_id, -1) in known and start_offset in self.offsets.get(tp, ())
+        return start_offset >= 0 and ((producer_id, start_offset) in known or began_in_gap)
 
     def refuse(self, tp: TopicPartition, ranges: Iterable[OffsetRange]) -> None:
         """The broker has told that it refuses to read these offsets. Some of their batches may be sound."""

@@ -53,6 +53,21 @@ def test_a_marker_belongs_to_the_batches_before_it() -> None:
     ]
 
 
+def test_a_marker_that_is_gone_leaves_its_transaction_open_wherever_that_begins() -> None:
+    losses, rest = Losses(), [_entry(1, "b"), _marker(2, 7), _marker(3, 8)]
+    log = [_entry(0, "a", producer_id=7), *rest]
+    losses.add(_TP, log, log[:1])
+    assert not losses.is_hanging(_TP, 7, 0)
+    losses.add(_TP, rest, rest[1:2])
+    assert losses.is_hanging(_TP, 7, 0)
+    assert not losses.is_hanging(_TP, 7, -1), "no transaction is open"
+    assert not losses.is_hanging(_TP, 7, 1), "this one has begun at a batch that is there"
+    assert not losses.is_hanging(_TP, 8, 0), "its marker is there"
+    losses = Losses()
+    losses.add(_TP, log, log[2:3])
+    assert losses.is_hanging(_TP, 7, 0)
+
+
 def test_a_record_that_is_gone_is_excused_and_no_other() -> None:
     losses = Losses()
     left = [_entry(0, "a"), _entry(1, "b"), _entry(2, "c")]
@@ -87,4 +102,5 @@ def test_a_transaction_that_lost_its_marker_hangs_until_the_operator_ends_it() -
     losses = Losses()
     before = [_entry(0, "a", producer_id=7), _marker(1, 7)]
     losses.add(_TP, before, before[1:])
-    assert (losses.unsettled, losses.hanging[_TP]) == ({"a"}, {0})
+    assert losses.unsettled == {"a"}
+    assert losses.is_hanging(_TP, 7, 0)

@@ -53,7 +53,7 @@ def _history_start(segments: Sequence[Segment], offset: int) -> int:
         if segment.base_offset < offset:
             end = _position_of(segment, offset)
             if end > wanted_bytes:
-                start = segment.offset_index.position_before(end - wanted_bytes)
+                start = segment.position_before(end - wanted_bytes)
                 return next(
                     (header.base_offset for header in _headers_between(segment, start, end)), segment.base_offset
                 )
@@ -66,7 +66,7 @@ def _headers_back(segments: Sequence[Segment], offset: int) -> Iterator[BatchHea
     for segment in reversed(segments):
         end = _position_of(segment, offset) if segment.base_offset < offset else 0
         while end > 0:
-            start = segment.offset_index.position_before(max(end - _STEP_BYTES, 0))
+            start = segment.position_before(max(end - _STEP_BYTES, 0))
             yield from reversed(_headers_between(segment, start, end))
             end = start
 
@@ -83,7 +83,7 @@ def _headers_between(segment: Segment, start: int, end: int) -> list[BatchHeader
 
 def _position_of(segment: Segment, offset: int) -> int:
     """Where the batches before `offset` end. What comes after may be unchecked, and may not be batches."""
-    position = segment.offset_index.lookup(offset).position
+    position = segment.position_to(offset)
     try:
         for at, header in segment.walk(position):
             if header.base_offset >= offset:

@@ -9,7 +9,7 @@ again in any case. A closed segment's file is read at its first use, and `unload
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from operator import le, lt
 from struct import Struct
@@ -139,19 +139,29 @@ class OffsetIndex(_Index):
         """The last entry, or the segment's start."""
         return self._entry(self.entries - 1)
 
-    def lookup(self, offset: int) -> OffsetPosition:
-        """The last entry whose offset is at most `offset`, or the segment's start."""
-        buffer, size = self._loaded(), self.entry_bytes
-        relative = offset - self.base_offset
-        slot = bisect_right(range(len(buffer) // size), relative, key=lambda n: _I32.unpack_from(buffer, n * size)[0])
-        return self._entry(slot - 1)
-
-    def offset_at(self, position: int) -> int | None:
-        """An offset that lies at `position` or after it (the nearest indexed one), or None."""
+    def upward_from(self, position: int) -> Iterator[OffsetPosition]:
+        """The entries of batches at `position` or after it, nearest first."""
         buffer, size = self._loaded(), self.entry_bytes
         count = len(buffer) // size
         slot = bisect_left(range(count), position, key=lambda n: _I32.unpack_from(buffer, n * size + 4)[0])
-        return None if slot == count else self._entry(slot).offset
+        return map(self._entry, range(slot, count))
+
+    def downward_from(self, offset: int) -> Iterator[OffsetPosition]:
+        """The entries whose offset is at most `offset`, nearest first; the segment's start comes last."""
+        return map(self._entry, range(self._slots_to(offset) - 1, -2, -1))
+
+    def downward_from_position(self, position: int) -> Iterator[OffsetPosition]:
+        """The entries of batches that begin at `position` or before it, likewise."""
+        buffer, size = self._loaded(), self.entry_bytes
+        slots = bisect_right(
+            range(len(buffer) // size), position, key=lambda n: _I32.unpack_from(buffer, n * size + 4)[0]
+        )
+        return map(self._entry, range(slots - 1, -2, -1))
+
+    def _slots_to(self, offset: int) -> int:
+        buffer, size = self._loaded(), self.entry_bytes
+        relative = offset - self.base_offset
+        return bisect_right(range(len(buffer) // size), relative, key=lambda n: _I32.unpack_from(buffer, n * size)[0])
 
     def truncate_to(self, offset: int) -> None:
         """Forget entries of `offset` and above."""
@@ -180,14 +190,6 @@ class OffsetIndex(_Index):
         entries = list(_OFFSET_ENTRY.iter_unpack(self._loaded()))
         if not (_ascend([each[0] for each in entries]) and _ascend([each[1] for each in entries])):
             raise CorruptDataError(f"{self.name}: its entries are out of order")
-
-    def position_before(self, position: int) -> int:
-        """The start of the last indexed batch that begins at `position` or before it; 0 when there is none."""
-        buffer, size = self._loaded(), self.entry_bytes
-        slot = bisect_right(
-            range(len(buffer) // size), position, key=lambda n: _I32.unpack_from(buffer, n * size + 4)[0]
-        )
-        return self._entry(slot - 1).position
 
     def _entry(self, slot: int) -> OffsetPosition:
         if slot < 0:

@@ -323,7 +323,7 @@ class PartitionLog:
         if not self._segments.has_aborted(segment):
             return ()
         # An offset at or after the slice's end. The nearest indexed one will do: a few aborts too many do no harm.
-        upper = segment.offset_index.offset_at(end_position)
+        upper = segment.offset_behind(end_position)
         if upper is None:
             upper = self._segments.following_base(segment)
         return self._segments.aborted(segment, offset, self.end_offset if upper is None else upper)

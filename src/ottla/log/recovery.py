@@ -28,23 +28,15 @@ from itertools import pairwise, zip_longest
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ottla.base.errors import StorageError
 from ottla.log.config import LogConfig
 from ottla.log.damage import Cut, OffsetRange, read_damage, write_damage
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.history import add_history
 from ottla.log.inspection import Inspection, has_fitting_indexes, inspect, load_txn_index
+from ottla.log.leftovers import tidy, without_failed_rolls
 from ottla.log.names import (
     DAMAGED_OFFSETS,
-    DELETED,
-    LOG,
-    OFFSET_INDEX,
     PARTITION_METADATA,
-    STALE,
-    SWAP,
-    TIME_INDEX,
-    TXN_INDEX,
-    base_offset,
 )
 from ottla.log.producers import ProducerState
 from ottla.log.salvage import reached_offset, split_behind_damage
@@ -132,8 +124,8 @@ def load(
     log_start_offset = log_start_offset or 0
     if (not names or names == [PARTITION_METADATA]) and recovery_point <= log_start_offset:
         return _new(storage, config, now_ms, log_start_offset, outside)
-    bases, orphans = _tidy(storage, names)
-    segments = _without_failed_rolls(storage, [Segment.load(storage, base, config, now_ms) for base in bases])
+    bases, orphans = tidy(storage, names)
+    segments = without_failed_rolls(storage, [Segment.load(storage, base, config, now_ms) for base in bases])
     first_offset = segments[0].base_offset if segments else log_start_offset
     plan = _plan(segments, frozenset(names), clean, recovery_point, outside)
     snapshots = Snapshots(storage)
@@ -265,48 +257,6 @@ def _witnessed(
     )
 
 
-def _tidy(storage: Storage, names: list[str]) -> tuple[tuple[int, ...], frozenset[int]]:
-    """Remove what is left of interrupted work.
-
-    Returns the base offsets of the segments, ascending, and those of segments which have only indexes left although
-    nobody was deleting them.
-    """
-    swapped = [name for name in names if name.endswith(SWAP)]
-    if swapped:
-        raise StorageError(
-            f"{swapped[0]}: Apache Kafka was stopped in the middle of a compaction; start and stop it once more"
-        )
-    bases = sorted(base for base in (base_offset(name, LOG) for name in names) if base is not None)
-    known = {None, *bases}
-    orphans: set[int] = set()
-    for name in names:
-        found = {base_offset(name, suffix) for suffix in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX)} - known
-        if found or name.endswith(STALE):
-            orphans |= {each for each in found if each is not None}
-            storage.delete(name)
-    return tuple(bases), frozenset(orphans - {base_offset(name, LOG + DELETED) for name in names})
-
-
-def _without_failed_rolls(storage: Storage, segments: Sequence[Segment]) -> tuple[Segment, ...]:
-    """Remove empty segments that begin before the end of the segment in front of them.
-
-    The disk refused something in the middle of a roll, and then took appends again, to the old segment. That segment
-    must not be cut where the empty one begins: all of its batches are acknowledged.
-    """
-    kept: list[Segment] = []
-    leftovers: list[Segment] = []
-    for segment in segments:
-        failed = segment.size_bytes == 0 and bool(kept) and _reaches(kept[-1], segment.base_offset)
-        (leftovers if failed else kept).append(segment)
-    delete_segments(storage, leftovers)
-    return tuple(kept)
-
-
-def _reaches(segment: Segment, offset: int) -> bool:
-    """Whether the segment has a batch with this offset, or a later one."""
-    return any(header.last_offset >= offset for _, header in segment.sound_headers(0, ANY_OFFSET))
-
-
 class _Plan(NamedTuple):
     """What to do with each segment, by base offset."""
 
@@ -432,7 +382,7 @@ class _Walk:
         # A segment that was copied from after damage is checked as a whole.
         from_offset = self._plan.scans.get(segment.base_offset, segment.base_offset)
         if from_offset > segment.base_offset:
-            self._replay(segment, segment.offset_index.lookup(from_offset - 1).position)
+            self._replay(segment, segment.position_to(from_offset - 1))
         trusted_offset = self._known.trusted_offset
         for position, header in segment.recover(
             from_offset, flushed_offset, limit_offset, trusted_offset=trusted_offset
@@ -463,15 +413,18 @@ class _Walk:
             rest = split_behind_damage(self._storage, segment, end_offset, limit_offset, self._config, self._now_ms)
             if rest is not None:
                 limit_offset = rest.base_offset
-        # At the end of the log `load` finds out what is missing. After a compaction segments may end early.
-        if end_offset < limit_offset < ANY_OFFSET and (damaged or not self._config.compacts):
-            return _Step(end_offset, damaged=(OffsetRange(end_offset, limit_offset),), rest=rest)
+        if not end_offset < limit_offset < ANY_OFFSET:
+            return _Step(end_offset, rest=rest)  # at the end of the log `load` finds out what is missing
+        missing = OffsetRange(end_offset, limit_offset)
+        if damaged or not self._config.compacts:
+            return _Step(end_offset, damaged=(missing,), rest=rest)
+        self._gaps.append(missing)  # after a compaction segments may end early
         return _Step(end_offset, rest=rest)
 
     def _replay(self, segment: Segment, end_position: int) -> None:
         """Apply the batches before `end_position` that the producers' state does not hold yet. They are not checked."""
         segment.load_indexes()
-        position = segment.offset_index.lookup(self._producers.end_offset).position
+        position = segment.position_to(self._producers.end_offset)
         for at, header in segment.sound_headers(position, ANY_OFFSET):
             if at >= end_position:
                 return

@@ -207,7 +207,7 @@ class Segment:
 
         CorruptDataError when there are bytes on the way that are no batch.
         """
-        position = self.offset_index.lookup(offset).position
+        position = self.position_to(offset)
         log, size_bytes = self.log, self.size_bytes
         while position < size_bytes:
             chunk = log.read(position, _LOOK_BYTES)
@@ -221,6 +221,33 @@ class Segment:
                 raise CorruptDataError(f"segment {self.base_offset}: no batch at position {position} of {size_bytes}")
             position += at
         return None
+
+    def position_to(self, offset: int) -> int:
+        """Position of the last indexed batch that ends at `offset` or before it; 0 when there is none."""
+        return self._sound(self.offset_index.downward_from(offset))
+
+    def position_before(self, position: int) -> int:
+        """The start of the last indexed batch that begins at `position` or before it; 0 when there is none."""
+        return self._sound(self.offset_index.downward_from_position(position))
+
+    def offset_behind(self, position: int) -> int | None:
+        """An offset that lies at `position` or after it (the nearest indexed one), or None."""
+        headers = map(self._header_of, self.offset_index.upward_from(position))
+        return next((header.last_offset for header in headers if header is not None), None)
+
+    def _sound(self, entries: Iterator[OffsetPosition]) -> int:
+        return next(each.position for each in entries if each.position == 0 or self._header_of(each) is not None)
+
+    def _header_of(self, entry: OffsetPosition) -> BatchHeader | None:
+        """The header of the entry's batch; None when there is none: no checksum covers an index.
+
+        The batch may end before the entry's offset: Apache Kafka once made one entry for several batches.
+        """
+        try:
+            header = parse_header(self.log.read(entry.position, HEADER_BYTES), 0)
+        except CorruptDataError:
+            return None
+        return header if self.base_offset <= header.base_offset <= header.last_offset <= entry.offset else None
 
     def batch_bytes_at(self, position: int) -> int:
         """Size of the batch that begins at `position`."""

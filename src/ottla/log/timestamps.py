@@ -20,7 +20,7 @@ def find_timestamp(segments: Iterable[Segment], timestamp_ms: int, from_offset: 
         # No record up to the entry's offset has a later timestamp than the entry, and none before its batch has the
         # same one.
         before = segment.time_index.lookup(timestamp_ms).offset
-        position = segment.offset_index.lookup(max(before, from_offset)).position
+        position = segment.position_to(max(before, from_offset))
         for at, header in segment.walk(position):
             if header.max_timestamp_ms >= timestamp_ms and header.last_offset >= from_offset:
                 found = _first_record(segment, at, header, timestamp_ms, from_offset)
