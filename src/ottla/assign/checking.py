@@ -51,13 +51,14 @@ def check(
     `protocol` is the one that the leader uses. Raises InvalidAssignmentError.
     """
     given = _checked_form(answer, subscriptions)
-    _check_what_exists(given, cluster, subscriptions)
+    existing = frozenset(cluster.partitions(frozenset[str]().union(*(said.topics for said in subscriptions.values()))))
+    _check_what_exists(given, cluster, subscriptions, existing)
     if getattr(assignor, "one_owner", True):
         _check_one_owner(given)
         if protocol is RebalanceProtocol.COOPERATIVE:
             _check_given_up(given, subscriptions)
     if getattr(assignor, "every_partition", True):
-        _check_every_partition(given, cluster, subscriptions)
+        _check_every_partition(given, subscriptions, existing)
     return given
 
 
@@ -78,11 +79,13 @@ def _checked_form(answer: object, subscriptions: Mapping[str, Subscription]) -> 
 
 
 def _check_what_exists(
-    given: Mapping[str, Assignment], cluster: Cluster, subscriptions: Mapping[str, Subscription]
+    given: Mapping[str, Assignment],
+    cluster: Cluster,
+    subscriptions: Mapping[str, Subscription],
+    existing: frozenset[TopicPartition],
 ) -> None:
-    existing = frozenset(cluster.partitions(topic for said in subscriptions.values() for topic in said.topics))
     for member, assignment in given.items():
-        wanted = frozenset(subscriptions[member].topics)
+        wanted = subscriptions[member].topics
         for tp in assignment.partitions:
             if isinstance(tp, TopicPartition) and tp in existing and tp.topic in wanted:
                 continue
@@ -127,9 +130,11 @@ def _check_given_up(given: Mapping[str, Assignment], subscriptions: Mapping[str,
 
 
 def _check_every_partition(
-    given: Mapping[str, Assignment], cluster: Cluster, subscriptions: Mapping[str, Subscription]
+    given: Mapping[str, Assignment],
+    subscriptions: Mapping[str, Subscription],
+    existing: frozenset[TopicPartition],
 ) -> None:
-    left = set(cluster.partitions(topic for said in subscriptions.values() for topic in said.topics))
+    left = set(existing)
     for assignment in given.values():
         left.difference_update(assignment.partitions)
     # What somebody owns may be held back until it is given up. In a group that is moving to the cooperative protocol

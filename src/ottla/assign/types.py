@@ -50,11 +50,7 @@ class Cluster(NamedTuple):
     def partitions(self, topics: Iterable[str]) -> tuple[TopicPartition, ...]:
         """Every partition of those `topics` that are known, sorted by topic and number."""
         known = sorted({topic for topic in topics if topic in self.topics}, key=java_order)
-        return tuple(
-            TopicPartition(topic, info.partition)
-            for topic in known
-            for info in sorted(self.topics[topic], key=lambda info: info.partition)
-        )
+        return tuple(TopicPartition(topic, info.partition) for topic in known for info in sorted(self.topics[topic]))
 
 
 class Subscription(NamedTuple):
