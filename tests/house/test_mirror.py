@@ -17,7 +17,6 @@ _ONLY_VALUES = "values alone, which do nothing"
 _ELSEWHERE: dict[str, tuple[str, ...] | str] = {
     # every call of the admin client goes the same way; what each of them does is shown on brokers
     "admin/group_offsets.py": ("admin/test_faults.py", "group_admin_journeys.py"),
-    "admin/groups.py": ("admin/test_faults.py", "group_admin_journeys.py"),
     "admin/topics.py": ("admin/test_calls.py", "admin/test_faults.py"),
     "admin/transactions.py": ("admin/test_faults.py", "transaction_journeys.py"),
     "admin/types.py": _ONLY_VALUES,
