@@ -35,7 +35,7 @@ class HouseNemesis(Nemesis):
             self._kill_client,
             self._start_twin,
         )
-        if self._world.kind.loses_power:
+        if self._world.loses_power:
             return (*faults, self._lose_power, self._lose_power, self._break_disk, self._slow_disk)
         if self._world.kind.damages_files:
             return (*faults, self._damage_file, self._damage_file, self._damage_file)

@@ -25,6 +25,7 @@ from sim.known import known
 from sim.loop import START_S, DeadlockError, LivelockError, SimLoop, run
 from sim.nemesis import Nemesis
 from sim.network import Network, Weather
+from sim.protocols import Protocols, of_the_broker
 from sim.served import Served
 from sim.users.process import Process
 from sim.users.producers import PlainProducer
@@ -57,6 +58,8 @@ class Kind(Enum):
     BROKER_TRANSACTIONS = "broker-transactions"
     BROKER_GROUPS = "broker-groups"
     BROKER_PIPELINE = "broker-pipeline"
+    #: Groups or pipelines whose members speak the consumer protocol; some of these machines lose their power.
+    BROKER_CONSUMER_GROUPS = "broker-consumer-groups"
     #: Any of these users, and a machine that loses its power.
     BROKER_POWER = "broker-power"
     #: All of these but pipelines, and files that are damaged between two lives of the broker.
@@ -67,9 +70,10 @@ class Kind(Enum):
         """Whether the broker is the real one."""
         return self.value.startswith("broker-")
 
-    @property
-    def loses_power(self) -> bool:
+    def loses_power(self, rng: random.Random) -> bool:
         """Whether the machine stops now and then, and its disk refuses."""
+        if self is Kind.BROKER_CONSUMER_GROUPS:
+            return rng.random() < 0.3
         return self is Kind.BROKER_POWER
 
     @property
@@ -83,7 +87,13 @@ class Kind(Enum):
             return rng.choice((Kind.PLAIN, Kind.TRANSACTIONS, Kind.GROUPS, Kind.PIPELINE))
         if self is Kind.BROKER_DAMAGE:
             return rng.choice((Kind.PLAIN, Kind.TRANSACTIONS, Kind.GROUPS))
+        if self is Kind.BROKER_CONSUMER_GROUPS:
+            return rng.choice((Kind.GROUPS, Kind.GROUPS, Kind.PIPELINE))
         return Kind(self.value.removeprefix("broker-"))
+
+    def protocols(self, rng: random.Random) -> Protocols:
+        """What its groups' members speak."""
+        return of_the_broker(rng) if self is Kind.BROKER_CONSUMER_GROUPS else Protocols()
 
 
 class Plan(NamedTuple):
@@ -134,6 +144,9 @@ class World:
         self.faults: dict[int, float] = {}
         #: Which users live there.
         self.people = kind.people(self.stream("people"))
+        self.loses_power = kind.loses_power(self.stream("power"))
+        #: How the members of groups are members.
+        self.protocols = kind.protocols(self.stream("protocols"))
         self.loop = SimLoop(self.stream("loop"))
         self.history = History(self.loop)
         rng = self.stream("world")
@@ -166,7 +179,8 @@ class World:
         if self.kind.real:
             house = House(self.loop, self.network, self.history, draw)
             house.has_damage = self.kind.damages_files
-            if self.kind.loses_power:
+            house.config.update(self.protocols.broker)
+            if self.loses_power:
                 # only plain records may be lost: what a transaction or a group has lost, no checker could explain
                 flush = draw.choice(("1", "1", "3", None)) if self.people is Kind.PLAIN else "1"
                 house.flush_before_answers(flush)

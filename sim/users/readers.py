@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ottla.base.types import TopicPartition
 from ottla.client.consumer.consumer import AsyncConsumer
 from ottla.client.core.consumer.offset_reset import OffsetReset
+from ottla.client.core.consumer.subscription import SubscriptionPattern, Wanted
 from ottla.client.errors import (
     ClientError,
     CommitFailedError,
@@ -16,6 +17,7 @@ from ottla.client.errors import (
     KafkaError,
     MaxPollIntervalExceededError,
     RequestTimeoutError,
+    UnreleasedInstanceIdError,
 )
 from ottla.testing.history.facts import Assigned, Polled, Read, Revoked, Sought
 from sim.seam import make_consumer
@@ -80,6 +82,7 @@ class Reading(Process):
             "partition.assignment.strategy": self.world.strategy,
             **more,
         }
+        protocol = self.world.protocols.change(config, self.world.stream(f"{self.who} {len(self.clients)} protocol"))
         consumer = make_consumer(config, self.world.loop, self.rng, self._reset, self.crashed)
         self.clients.append(consumer)
 
@@ -97,8 +100,12 @@ class Reading(Process):
             if self.rng.random() < self.world.mistakes:
                 raise MistakeError(what)
 
+        wanted: Wanted = topics if self.pattern is None else self.pattern
+        if protocol == "consumer" and self.pattern is not None and self.rng.random() < 0.5:
+            wanted = SubscriptionPattern(self.pattern.pattern)
+        self.note("joins", f"{protocol}, {wanted}")
         consumer.subscribe(
-            topics if self.pattern is None else self.pattern,
+            wanted,
             on_assigned=lambda partitions: told("assigned", list(partitions)),
             on_revoked=lambda partitions: told("revoked", list(partitions)),
             on_lost=lambda partitions: told("lost", list(partitions)),
@@ -129,6 +136,10 @@ class Reading(Process):
             found = await self._polled(consumer, timeout_s)
         except _POLL_AGAIN as error:
             self.note("poll raised", repr(error))
+            return []
+        except UnreleasedInstanceIdError as error:  # it was killed, and its session is not over
+            self.note("poll raised", repr(error))
+            await super().pause(0.2)
             return []
         except CorruptRecordsError as error:
             behind = self.world.served.behind_loss(error.partition, error.offset)

@@ -104,6 +104,9 @@ class Decision(NamedTuple):
     timers: tuple[Timer, ...] = ()
     transactional: TransactionalWrite | None = None
     effects: tuple[Effect, ...] = ()
+    #: Later records build on these. Then they hold as soon as they are in the log, also when the device has not taken
+    #: them and the requests are answered with an error.
+    cumulative: bool = False
 
 
 NOTHING = Decision()

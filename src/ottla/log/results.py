@@ -41,6 +41,7 @@ class RecordError(NamedTuple):
 class Appended(NamedTuple):
     """An append's answer: what a Produce response says about one partition."""
 
+    #: -1 if the batch is not in the log. With an error, it is there, and the device has not taken it yet.
     base_offset: int
     last_offset: int
     #: -1 unless the topic stamps records itself (`message.timestamp.type=LogAppendTime`).

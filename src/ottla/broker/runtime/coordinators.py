@@ -69,7 +69,7 @@ class Coordinators(Generic[S]):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if runner is None:
             return ErrorCode.NOT_COORDINATOR
-        if runner.state is ShardState.UNLOADED:
+        if runner.state is ShardState.UNLOADED or not runner.is_sure():
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if runner.state is ShardState.LOADING else runner
 

@@ -127,6 +127,7 @@ class Partitions:
         """Append a batch; UNKNOWN_TOPIC_OR_PARTITION when this node does not lead `tp`.
 
         Where `flush.messages` asks for a sync, it is done before this returns: a coordinator goes on from what is sure.
+        When the sync fails, the answer has the error, and the offset at which the batch is nevertheless.
         """
         partition = self._partitions.get(tp)
         if partition is None:
@@ -135,9 +136,12 @@ class Partitions:
             appended = partition.log.append(
                 records, now_ms=self._clock.now_ms(), origin=origin, leader_epoch=partition.leader_epoch
             )
-            self._sync(partition)
         except StorageError as fault:
             return _failed(self.faults.report(tp, fault), fault)
+        try:
+            self._sync(partition)
+        except StorageError as fault:
+            return appended._replace(error=self.faults.report(tp, fault), message=str(fault))
         if appended.error is ErrorCode.NONE:
             partition.appended(len(records))
         return appended
@@ -172,6 +176,17 @@ class Partitions:
         if appended.error is ErrorCode.NONE:
             partition.appended(MARKER_BATCH_BYTES)
         return appended
+
+    def is_synced(self, tp: TopicPartition) -> bool:
+        """Try to sync what `flush.messages` asks for. Whether nothing of it is left."""
+        partition = self._partitions.get(tp)
+        try:
+            if partition is not None:
+                partition.log.synced.sync_due()
+        except StorageError as fault:
+            self.faults.report(tp, fault)
+            return False
+        return True
 
     def _sync(self, partition: Partition) -> None:
         try:

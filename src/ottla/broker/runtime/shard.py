@@ -3,7 +3,9 @@
 Theory of operation. Every input of a shard (a request, a timer, a marker, the outcome of an effect) is a call that
 returns a Decision. The runner takes one input at a time and in order, even if carrying out one input causes the next.
 It appends the decision's records as one batch to the shard's partition, gives each record to `apply`, and only then
-answers and sets timers. When the append fails, the shard says what to answer.
+answers and sets timers. When the append fails, the shard says what to answer. When the records are in the log and only
+the device refuses them, a shard whose records build on each other takes them over all the same: its memory is what the
+log says. Then it takes the next request only when the device has them.
 
 While a shard's log is being read it takes no request, and the caller answers COORDINATOR_LOAD_IN_PROGRESS. Inputs that
 nobody waits for are kept until the shard is loaded. The log is read in slices (`runtime.slices`), at the start and
@@ -27,7 +29,7 @@ from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.timers import Timers
 from ottla.coordinator.decision import CancelTimer, Decision, Effect, LogRecord, SetTimer
 from ottla.log.replay import ReplayedBatch, replay
-from ottla.log.results import Origin
+from ottla.log.results import Appended, Origin
 from ottla.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, encode_batch
@@ -94,6 +96,13 @@ class ShardRunner(Generic[S]):
         self._waiting: dict[int, asyncio.Future[object]] = {}
         #: How often the log was read again since the last request that succeeded.
         self._fresh_starts = 0
+        #: The shard has taken over records that the device has not taken yet: nobody may hear of them.
+        self._is_unsure = False
+
+    def is_sure(self) -> bool:
+        """Whether the device has taken what the shard knows; if not, it is asked once more."""
+        self._is_unsure = self._is_unsure and not self._runtime.partitions.is_synced(self.tp)
+        return not self._is_unsure
 
     def submit(self, call: Callable[[int, int], Decision]) -> "asyncio.Future[object]":
         """Run a request: `call(token, now_ms)`; the future gives its response. Ask `Coordinators.find` first."""
@@ -211,9 +220,14 @@ class ShardRunner(Generic[S]):
     def _carry_out(self, decision: Decision) -> None:
         follow_up = None
         if decision.records:
-            error = self._append(decision)
-            if error is not ErrorCode.NONE:
-                decision = self.shard.append_failed(decision, error)
+            appended = self._append(decision)
+            if appended.error is not ErrorCode.NONE:
+                failed = self.shard.append_failed(decision, appended.error)
+                if decision.cumulative and appended.base_offset >= 0:
+                    self._is_unsure = True
+                    follow_up = self._apply(decision)
+                    failed = failed._replace(timers=(*decision.timers, *failed.timers))
+                decision = failed
             else:
                 follow_up = self._apply(decision)
         for reply in decision.replies:
@@ -242,7 +256,7 @@ class ShardRunner(Generic[S]):
 
         self._runtime.timers.set((*self.tp, *key), delay_ms, fired)
 
-    def _append(self, decision: Decision) -> ErrorCode:
+    def _append(self, decision: Decision) -> Appended:
         now_ms = self._runtime.clock.now_ms()
         producer = decision.transactional
         batch = encode_batch(
@@ -254,7 +268,7 @@ class ShardRunner(Generic[S]):
         appended = self._runtime.partitions.append(self.tp, batch, origin=Origin.COORDINATOR)
         if appended.error not in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR):  # the latter was reported already
             _log.warning("%s: append failed: %s %s", self.tp, appended.error.name, appended.message)
-        return appended.error
+        return appended
 
     def _apply(self, decision: Decision) -> Decision:
         now_ms = self._runtime.clock.now_ms()

@@ -121,7 +121,7 @@ class ConsumerGroups:
             return NOTHING
         present = [member_id for member_id in job.spec.members if member_id in group.members]
         records = target_records(group, present, computed, job.epoch, now_ms)
-        return self._appending.prepare(Decision(tuple(records)), None, lambda _: NOTHING)
+        return self._appending.prepare(Decision(tuple(records), cumulative=True), None, lambda _: NOTHING)
 
     # -- what the shard asks of every kind
 
@@ -202,6 +202,7 @@ class ConsumerGroups:
             (*draft.replies, Reply(token, response)),
             tuple(draft.timers),
             effects=tuple(draft.effects),
+            cumulative=True,
         )
 
         def failure(error: ErrorCode) -> Decision:
@@ -215,7 +216,7 @@ class ConsumerGroups:
     def _decide_alone(self, draft: Draft, key: tuple[str, ...]) -> Decision:
         """The draft of a timer, which is tried again when the append fails."""
         retry = Decision(timers=(SetTimer(key, self.room.config.append_retry_ms),))
-        decision = Decision(tuple(draft.records), tuple(draft.replies), tuple(draft.timers))
+        decision = Decision(tuple(draft.records), tuple(draft.replies), tuple(draft.timers), cumulative=True)
         return self._appending.prepare(decision, draft.target, lambda _: retry)
 
 
