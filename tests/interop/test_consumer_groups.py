@@ -160,6 +160,29 @@ def test_g15_a_static_member_comes_back_to_its_partitions(bootstrap: str, fresh:
     _judge(history, bootstrap, topic, 4, group)
 
 
+def test_g21_members_of_both_protocols_share(bootstrap: str, fresh: Fresh, history: History) -> None:
+    """A group of librdkafka's members goes from the classic protocol to the new one, and back."""
+    topic, group = _topic(bootstrap, fresh("cgm"), 4), fresh("group")
+    _produce(bootstrap, topic, 40, 4, history)
+    old = Reader(history, bootstrap, group, topic, **{"group.protocol": "classic", "session.timeout.ms": 6_000})
+    _until(lambda: len(old.partitions) == 4, old)
+    new = Reader(history, bootstrap, group, topic)
+    _until(lambda: len(old.partitions) == len(new.partitions) == 2, old, new)
+    assert not old.partitions & new.partitions
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    assert _type(admin, group) is ConsumerGroupType.CONSUMER
+    new.consumer.close()
+    _until(lambda: len(old.partitions) == 4, old)
+    assert _type(admin, group) is ConsumerGroupType.CLASSIC
+    assert {int(value) for value in (*old.read, *new.read)} == set(range(40))
+    old.consumer.close()
+
+
+def _type(admin: AdminClient, group: str) -> ConsumerGroupType:
+    (listed,) = [each for each in admin.list_consumer_groups().result(_WAIT_S).valid if each.group_id == group]
+    return listed.type
+
+
 def test_a_members_assignor_is_the_one_it_asks_for(
     bootstrap: str, fresh: Fresh, apache_jars: str, history: History
 ) -> None:

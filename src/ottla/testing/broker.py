@@ -19,6 +19,11 @@ TEST_DEFAULTS: Final[Mapping[str, str]] = {
     # A group in a test has all its members at once.
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
+    # Members of consumer groups hear of a change twice a second, and each change is acted upon at once.
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.session.timeout.ms": "1000",
     # 50 partitions each would be a hundred directories that no test needs.
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
