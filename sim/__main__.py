@@ -9,6 +9,7 @@ A world with an anomaly prints its table of events, and the command that runs it
 
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -20,12 +21,16 @@ from sim.worldfile import WorldFileError, load
 
 def main() -> int:
     """The command. Returns 1 if there was an anomaly, 2 if it was asked for what cannot be."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the report is kept, and no process stays
     try:
         path = os.environ.get("WORLD")
         return _again(Path(path)) if path else campaign(os.environ)
     except (WorldFileError, ReportError, ValueError) as fault:
         print(fault, file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("stopped before the first world", file=sys.stderr)
+        return 128 + signal.SIGINT
 
 
 def _again(path: Path) -> int:

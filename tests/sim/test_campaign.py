@@ -159,3 +159,17 @@ def test_the_command_says_what_it_was_asked_wrongly(variable: str, told: str) ->
     assert ended.returncode == 2
     assert ended.stderr.startswith(told)
     assert ended.stderr.count("\n") == 1
+
+
+def test_a_campaign_that_is_terminated_leaves_its_report_and_no_process(tmp_path: Path) -> None:
+    environment = {**os.environ, "SEED": "1", "SEEDS": "100000", "JOBS": "2", "REPORT": str(tmp_path / "report.json")}
+    command = [sys.executable, "-m", "sim"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, cwd=ROOT, stdout=pipe, stderr=pipe, text=True) as run:
+        assert run.stdout is not None
+        assert "2 processes" in run.stdout.readline()
+        run.terminate()
+        _, errors = run.communicate(timeout=300)  # ends when the last of its processes has closed its end
+    assert errors.startswith("stopped")
+    assert "Traceback" not in errors
+    assert load(tmp_path / "report.json") is not None
