@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 from confluent_kafka import Consumer
 
-from ottla import Admin, AsyncAdmin, KafkaError, NewTopic, TopicPartition
+from ottla import Admin, AsyncAdmin, KafkaError, NewTopic, OffsetAndMetadata, TopicPartition
 from ottla.client.admin.types import GroupDescription
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -123,8 +123,16 @@ async def test_g18_members_of_the_consumer_protocol_are_removed(any_broker: str,
             return {each.member_id for each in (await admin.describe_groups([group]))[group].members}
 
         assert await left() == {one, two, three}
+        with pytest.raises(KafkaError) as refused:
+            await admin.alter_group_offsets(group, {TopicPartition(topic, 0): OffsetAndMetadata(3)})
+        assert refused.value.code == ErrorCode.UNKNOWN_MEMBER_ID
         assert set(await admin.remove_members(group, [three], instances=["one"])) == {one, three}
         assert await left() == {two}
         assert await admin.remove_members(group) == [two]
         assert (await admin.describe_groups([group]))[group].state == "Empty"
+        tp = TopicPartition(topic, 0)
+        await admin.alter_group_offsets(group, {tp: OffsetAndMetadata(3)})
+        assert (await admin.list_group_offsets(group))[tp].offset == 3
+        await admin.delete_group_offsets(group, [tp])
+        assert await admin.list_group_offsets(group) == {}
         await admin.delete_groups([group])
