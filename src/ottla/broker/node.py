@@ -181,7 +181,6 @@ def _group_config(config: BrokerConfig) -> GroupConfig:
         offset_metadata_max_bytes=config.int("offset.metadata.max.bytes"),
         offsets_retention_ms=config.int("offsets.retention.minutes") * 60_000,
         offsets_retention_check_interval_ms=config.int("offsets.retention.check.interval.ms"),
-        consumer_enabled="consumer" in config.list("group.coordinator.rebalance.protocols"),
         consumer_session_timeout_ms=config.int("group.consumer.session.timeout.ms"),
         consumer_heartbeat_interval_ms=config.int("group.consumer.heartbeat.interval.ms"),
         consumer_assignment_interval_ms=config.int("group.consumer.assignment.interval.ms"),

@@ -31,8 +31,6 @@ class GroupConfig:
     offsets_retention_check_interval_ms: int = 10 * _MINUTE_MS
     #: How long to wait before an append that failed in a timer is tried again.
     append_retry_ms: int = 1_000
-    #: `group.coordinator.rebalance.protocols` names `consumer`.
-    consumer_enabled: bool = True
     #: `group.consumer.session.timeout.ms`, `group.consumer.heartbeat.interval.ms`,
     #: `group.consumer.assignment.interval.ms` (KIP-1263): what holds for a group without settings of its own.
     consumer_session_timeout_ms: int = 45_000
