@@ -108,6 +108,15 @@ def _of_the_broker() -> dict[str, Mutant]:
             Kind.BROKER_GROUPS, frozenset({"commit-regression"}), cluster.any_generation_commits(), first_seed=15
         ),
         "any-generation-commits-to-the-broker": Mutant(Kind.BROKER_PIPELINE, _TWICE, cluster.any_generation_commits()),
+        "hands-over-at-once": Mutant(
+            Kind.BROKER_CONSUMER_GROUPS, frozenset({"two-owners"}), broker.hands_over_at_once(), first_seed=3
+        ),
+        "any-epoch-commits": Mutant(
+            Kind.BROKER_CONSUMER_GROUPS,
+            frozenset({"commit-regression"}),
+            broker.any_epoch_commits(),
+            first_seed=13,
+        ),
         "reads-beyond-open-transactions": Mutant(
             Kind.BROKER_GROUPS, frozenset({"aborted-read"}), broker.reads_beyond_open_transactions()
         ),

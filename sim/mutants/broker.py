@@ -7,12 +7,15 @@ from unittest.mock import patch
 
 from ottla.broker.runtime.shard import ShardRunner
 from ottla.coordinator.decision import Decision
+from ottla.coordinator.group.consumer import reconcile
+from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.txn import init_producer_id
 from ottla.coordinator.txn.metadata import TransactionMetadata, prepare_init
 from ottla.log import producers
 from ottla.log.flush import FlushPlan
 from ottla.log.partition import PartitionLog
 from ottla.log.segment import Segment
+from ottla.wire.errors import ErrorCode
 
 
 @contextmanager
@@ -74,4 +77,18 @@ def syncs_nothing() -> Iterator[None]:
         """Nothing."""
 
     with patch.object(FlushPlan, "sync", sync):
+        yield
+
+
+@contextmanager
+def hands_over_at_once() -> Iterator[None]:
+    """A consumer group gives a partition to its new owner before the old one has said that it gave it up."""
+    with patch.object(reconcile, "_still_owns", lambda partitions, goal: False):
+        yield
+
+
+@contextmanager
+def any_epoch_commits() -> Iterator[None]:
+    """A consumer group accepts commits whatever the member's epoch is, and whether or not it is a member."""
+    with patch.object(ConsumerGroup, "check_commit", lambda self, commit: ErrorCode.NONE):
         yield

@@ -112,6 +112,13 @@ def _assigned(history: History, who: str, words: list[str]) -> None:
     history.consumer(who, group=_GROUP).assigned([tp], generation=int(more["gen"]), instance_id=more.get("as"))
 
 
+def _revoked(history: History, who: str, words: list[str]) -> None:
+    more = _options(words)
+    tp = TopicPartition("t", int(more.get("partition", "0")))
+    generation, lost = int(more.get("gen", "1")), more.get("lost") == "yes"
+    history.consumer(who, group=_GROUP).revoked([tp], generation=generation, lost=lost)
+
+
 def _seeks(history: History, who: str, words: list[str]) -> None:
     history.consumer(who).sought(dict([_place(words[0])]))
 
@@ -151,9 +158,7 @@ _CLIENT: Final[Mapping[str, Callable[[History, str, list[str]], None]]] = {
     "polls": _polls,
     "dirty-polls": _dirty,
     "assigned": _assigned,
-    "revoked": _noted(
-        lambda history, who, _: history.consumer(who, group=_GROUP).revoked([TopicPartition("t", 0)], generation=1)
-    ),
+    "revoked": _revoked,
     "seeks": _seeks,
     "commits": _commits,
     "calls": _noted(lambda history, who, call: history.producer(who).called(call, "flush")),

@@ -51,6 +51,33 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
       + c2 assigned gen -1
         """,
     ),
+    "of a new member, before the old one has given it up": (
+        "two-owners",
+        """
+        c1 assigned gen 3
+        c2 assigned gen 5
+      - c1 revoked gen 5
+      + c1 revoked gen 4
+        """,
+    ),
+    "of a new member, and the old one was given more": (
+        "two-owners",
+        """
+        c1 assigned gen 3
+      + c1 revoked gen 3
+        c2 assigned gen 4
+        c1 assigned gen 6 partition 1
+        """,
+    ),
+    "of a new member, and the old one has heard late that it lost its own": (
+        "two-owners",
+        """
+        c1 assigned gen 3
+        c2 assigned gen 5
+      - c1 revoked gen 6
+      + c1 revoked gen 6 lost yes
+        """,
+    ),
     "an old generation commits": (
         "commit-regression",
         """

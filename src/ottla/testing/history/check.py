@@ -43,7 +43,7 @@ ANOMALIES: Final[Mapping[str, str]] = {
     "nonmonotonic-poll": "a consumer that kept its partition went back",
     "poll-skip": "a consumer that kept its partition left out records",
     "unseen": "a group has read to the end, and none of its members was given a record",
-    "two-owners": "two members own a partition in one generation",
+    "two-owners": "two members own a partition in one generation (or member epoch)",
     "commit-regression": "a commit of an older generation came after one of a newer one; or a committed offset is gone",
     "commit-ahead": "a group has committed an offset beyond records that none of its members was given",
     "unfenced-commit": "a transaction got a group's offsets without the member's generation",

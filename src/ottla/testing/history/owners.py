@@ -1,27 +1,70 @@
 """The checker of assignments: two-owners."""
 
+from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ottla.base.types import TopicPartition
 from ottla.testing.history.anomaly import Anomaly
 from ottla.testing.history.evidence import Evidence
-from ottla.testing.history.facts import Assigned
+from ottla.testing.history.facts import Assigned, Killed, Revoked
+
+
+@dataclass(slots=True)
+class _Ownership:
+    """A member has had a partition from one generation to another, as far as it is known."""
+
+    member: str
+    who: str
+    first: int
+    last: int
 
 
 def two_owners(evidence: Evidence) -> Iterator[Anomaly]:
-    """Two members were given a partition in the same generation (or member epoch, KIP-848).
+    """Two members had a partition in the same generation (or member epoch, KIP-848).
+
+    A member has a partition from the generation in which it was given to it up to the one in which it gave it up
+    (`Revoked`); both count. In between it had it in each generation in which it was given something else. Where it was
+    `lost`, or the member was killed, the generation in which it last had it is not known, and what was told before
+    counts.
 
     Excused: a static member that comes back as another client; clients that do not tell the generation. That a
     member of an older generation goes on for a while, because it has not heard of its expulsion, is no anomaly; its
     commits are refused.
     """
-    owner: dict[tuple[str, int, TopicPartition], tuple[str, str]] = {}
+    for (group, tp), found in _ownerships(evidence).items():
+        found.sort(key=lambda each: each.first)
+        widest = found[0]
+        for each in found[1:]:
+            if each.first <= widest.last and each.member != widest.member:
+                text = f"{group}: {tp} belongs to {widest.who} and to {each.who} in generation {each.first}"
+                yield Anomaly("two-owners", text, (widest.who, each.who))
+            if each.last >= widest.last:
+                widest = each
+
+
+def _ownerships(evidence: Evidence) -> dict[tuple[str, TopicPartition], list[_Ownership]]:
+    """Who had which partition, in the order of the history."""
+    found: defaultdict[tuple[str, TopicPartition], list[_Ownership]] = defaultdict(list)
+    has: defaultdict[str, dict[tuple[str, TopicPartition], _Ownership]] = defaultdict(dict)
     for event in evidence.events:
-        if isinstance(event.fact, Assigned) and event.fact.generation >= 0:
-            told = event.fact
-            member = told.instance_id or event.who
-            for tp in told.partitions:
-                other, who = owner.setdefault((told.group, told.generation, tp), (member, event.who))
-                if other != member:
-                    text = f"{told.group}: {tp} belongs to {who} and to {event.who} in generation {told.generation}"
-                    yield Anomaly("two-owners", text, (who, event.who))
+        mine = has[event.who]
+        match event.fact:
+            case Assigned(group, generation, partitions) as told if generation >= 0:
+                for tp in partitions:
+                    owner = _Ownership(told.instance_id or event.who, event.who, generation, generation)
+                    mine[group, tp] = owner
+                    found[group, tp].append(owner)
+                for (its_group, _), owner in mine.items():
+                    if its_group == group:
+                        owner.last = max(owner.last, generation)
+            case Revoked(group, generation, partitions) as told:
+                for tp in partitions:
+                    ended = mine.pop((group, tp), None)
+                    if ended is not None and not told.lost:
+                        ended.last = max(ended.last, generation)
+            case Killed():
+                mine.clear()
+            case _:
+                pass
+    return found
