@@ -55,6 +55,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "5000",
 }
 _READY_TIMEOUT_S: Final = 30.0
 
