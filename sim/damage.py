@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ottla.base.errors import CorruptDataError
 from ottla.broker.metadata.end_mark import EndMark
 from ottla.broker.metadata.names import METADATA_TOPIC
+from ottla.log.checkpoint import CLEAN_SHUTDOWN_MARKER
 from ottla.log.names import LOG
 from ottla.wire.batch import check_integrity, find_whole_batch, parse_header
 from sim.cluster.log import Entry
@@ -22,7 +23,11 @@ from sim.disk import SimDisk
 #: Where a batch's CRC is behind it: length, leader epoch, magic byte, CRC. Before it is the base offset, which no CRC
 #: covers, in Apache Kafka's files as in ours: a changed one is not found.
 _BASE_OFFSET_BYTES = 8
+#: Own files of the data directory whose content says nothing: one is there or not, the other is locked.
+_SAYS_NOTHING = (CLEAN_SHUTDOWN_MARKER, ".lock")
 _ANY_OFFSET = 2**63 - 1
+#: How often one of the directory's own files is drawn: beside the partitions' they are few.
+_OWN = 0.15
 
 
 class Damage(NamedTuple):
@@ -42,6 +47,11 @@ class Damage(NamedTuple):
         """Whether a sentence says where to look: the file, or at least the partition."""
         return self.name in text or (bool(self.folder) and self.folder in text)
 
+    @property
+    def must_be_told(self) -> bool:
+        """Whether a start has to name the file, whatever it goes on with: one of the directory's own files."""
+        return not self.folder and self.name not in _SAYS_NOTHING
+
     def hurts(self, folder: str, offset: int) -> bool:
         """Whether the bytes of the batch with this offset were changed."""
         if self.folder != folder or not self.name.endswith(LOG) or not self.flipped:
@@ -54,7 +64,9 @@ class Damage(NamedTuple):
 
 def do_damage(disk: SimDisk, rng: random.Random, *, clean: bool) -> Damage | None:
     """Remove, empty, cut or change a drawn file; None if the drawn one is left as it is."""
-    folder, name = rng.choice(disk.files())
+    files = disk.files()
+    own = [each for each in files if not each[0]]
+    folder, name = rng.choice(own if own and rng.random() < _OWN else files)
     before = disk.content(folder, name)
     how = rng.choice(("removed", "emptied", "cut", "flipped"))
     is_metadata = folder == f"{METADATA_TOPIC}-0" and name.endswith(LOG)

@@ -15,6 +15,7 @@ from ottla.broker.metadata.names import GROUP_TOPIC, TRANSACTION_TOPIC
 from ottla.broker.ports.topics import NewTopic
 from ottla.log.checkpoint import RECOVERY_POINT_CHECKPOINT, decode_offsets
 from ottla.log.names import LOG
+from ottla.log.results import ActiveProducer
 from ottla.wire.errors import ErrorCode
 from sim.check import Anomaly, LogRecord, Told, records_of
 from sim.cluster.coordinators import positions_in
@@ -71,6 +72,10 @@ class House:
         self.has_damage = False
         self.damages: list[Damage] = []
         self.losses = Losses()
+        self._cluster_id: str | None = None
+        self._has_refused = False
+        #: Transactions that nobody will end: partition, producer id, where they begin.
+        self._hanging: set[tuple[TopicPartition, int, int]] = set()
 
     def flush_before_answers(self, messages: str | None) -> None:
         """Let `log.flush.interval.messages` be so many. With 1, no loss of power takes what was acknowledged."""
@@ -185,6 +190,7 @@ class House:
         with listening() as heard:
             await self._start_or_mend(damage)
         self._told(heard)
+        self._judge_own(damage, heard)
         hurt = self._explain(before, heard)
         if hurt:
             self.note("put back", ", ".join(map(str, hurt)))
@@ -195,13 +201,16 @@ class House:
                 await self._start()
             self._told(heard)
         else:
+            self._find_hanging()
             self._end_hanging()
         self.network.thaw(MACHINE)
 
     async def _start_or_mend(self, damage: Damage | None) -> None:
+        self._has_refused = False
         try:
             await self._start()
         except StorageError as refusal:
+            self._has_refused = True
             self.note("refused to start", str(refusal))
             if damage is None or not damage.is_named_in(str(refusal)):
                 self.anomalies.append(Anomaly("silent-damage", f"{damage}: no file is named in: {refusal}"))
@@ -212,6 +221,17 @@ class House:
             self.disk.rng = self.rng
             self.disk.change(damage.folder, damage.name, damage.before)
             await self._start()
+
+    def _judge_own(self, damage: Damage | None, heard: Heard) -> None:
+        """A damaged file of the directory's own is named, and the cluster is the one that it was."""
+        found = None if self.app is None or self.app.node is None else self.app.node.identity.cluster_id
+        self._cluster_id = self._cluster_id or found
+        if found != self._cluster_id:
+            text = f"{damage}: the broker says it is of cluster {found}, and was of {self._cluster_id}"
+            self.anomalies.append(Anomaly("silent-damage", text))
+        told = any(damage.name in line for line in heard.lines) if damage is not None else True
+        if damage is not None and damage.must_be_told and not told and not self._has_refused:
+            self.anomalies.append(Anomaly("silent-damage", f"{damage}: no line names the file"))
 
     def _told(self, heard: Heard) -> None:
         for line in heard.lines:
@@ -242,6 +262,7 @@ class House:
             if gone:
                 self.note("batches lost", f"{tp}: {len(gone)} from {gone[0].base_offset} on")
         if not hurt:
+            self.losses.begin()
             for tp, there in before.items():
                 if tp.topic not in INTERNAL:
                     self.losses.add(tp, there, missing(there, self._entries(tp)))
@@ -255,26 +276,42 @@ class House:
     def _was_hurt(self, tp: TopicPartition, offset: int) -> bool:
         return any(damage.hurts(str(tp), offset) for damage in self.damages)
 
+    def _find_hanging(self) -> None:
+        """Which transactions are open, and were before, or have lost their markers with this start."""
+        now = set()
+        for tp, each in self._open_transactions():
+            is_new = self.losses.is_hanging(tp, each.producer_id, each.transaction_start_offset)
+            place = (tp, each.producer_id, each.transaction_start_offset)
+            if is_new or place in self._hanging:
+                now.add(place)
+        self._hanging = now
+
     def _end_hanging(self) -> None:
         """The operator aborts what has lost its marker: `ottla transactions abort --partition`."""
+        for tp, each in self._open_transactions():
+            if self.app is None or self.app.node is None:
+                return
+            if (tp, each.producer_id, each.transaction_start_offset) in self._hanging:
+                self.note("hanging", f"{tp}: the transaction of {each.producer_id}/{each.producer_epoch} is aborted")
+                self.app.node.partitions.append_marker(
+                    tp,
+                    producer_id=each.producer_id,
+                    producer_epoch=each.producer_epoch,
+                    commit=False,
+                    coordinator_epoch=max(each.coordinator_epoch, 0),
+                    transaction_version=0,
+                )
+
+    def _open_transactions(self) -> list[tuple[TopicPartition, ActiveProducer]]:
         node = None if self.app is None else self.app.node
-        if node is None:
-            return
-        for tp in list(self.losses.offsets):
-            partition = node.partitions.find(*tp)
-            for each in [] if partition is None else partition.log.active_producers():
-                if self.losses.is_hanging(tp, each.producer_id, each.transaction_start_offset):
-                    self.note(
-                        "hanging", f"{tp}: the transaction of {each.producer_id}/{each.producer_epoch} is aborted"
-                    )
-                    node.partitions.append_marker(
-                        tp,
-                        producer_id=each.producer_id,
-                        producer_epoch=each.producer_epoch,
-                        commit=False,
-                        coordinator_epoch=max(each.coordinator_epoch, 0),
-                        transaction_version=0,
-                    )
+        parts = [] if node is None else [node.partitions.find(*tp) for tp in list(self.losses.offsets)]
+        return [
+            (part.log.tp, each)
+            for part in parts
+            if part is not None
+            for each in part.log.active_producers()
+            if each.transaction_start_offset >= 0
+        ]
 
     def _die(self) -> None:
         self.loop.kill(self.host)

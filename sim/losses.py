@@ -53,13 +53,14 @@ class Losses:
         self.unsettled: set[str] = set()
         #: Offsets of all batches that are gone, or that the broker refuses to read.
         self.offsets: defaultdict[TopicPartition, set[int]] = defaultdict(set)
-        #: Transactions that have lost their markers, by producer id and where they begin: nobody will end them there.
-        #: -1: at a batch that was gone before.
+        #: Transactions whose markers the last start has lost, by producer id and where they begin: nobody will end them
+        #: there. -1: at a batch that is gone, too.
         self._hanging: defaultdict[TopicPartition, set[tuple[int, int]]] = defaultdict(set)
 
     def add(self, tp: TopicPartition, before: Sequence[Entry], gone: Sequence[Entry]) -> None:
         """Some batches of `before` are `gone`."""
         offsets = {entry.base_offset for entry in gone}
+        self._hanging[tp] -= {each for each in self._hanging[tp] if each[1] in offsets}
         for entry in gone:
             self.offsets[tp].update(range(entry.base_offset, entry.last_offset + 1))
             if not entry.header.is_control:
@@ -70,8 +71,13 @@ class Losses:
                 starts = [batch.base_offset for batch in batches if batch.base_offset not in offsets]
                 self._hanging[tp].add((marker.header.producer_id, min(starts, default=-1)))
 
+    def begin(self) -> None:
+        """Another start: offsets that were lost before may have been used again."""
+        for known in self._hanging.values():
+            known -= {each for each in known if each[1] < 0}
+
     def is_hanging(self, tp: TopicPartition, producer_id: int, start_offset: int) -> bool:
-        """Whether a producer's transaction that begins there has lost its marker."""
+        """Whether the last start has lost the marker of a producer's transaction that begins there."""
         known = self._hanging.get(tp, set())
         began_in_gap = (producer_id, -1) in known and start_offset in self.offsets.get(tp, ())
         return start_offset >= 0 and ((producer_id, start_offset) in known or began_in_gap)

@@ -94,6 +94,7 @@ def _of_the_broker() -> dict[str, Mutant]:
             Kind.BROKER_POWER, frozenset({"lost-write"}), power.acknowledges_before_the_sync()
         ),
         "tells-nothing": Mutant(Kind.BROKER_DAMAGE, frozenset({"silent-damage"}), damage.tells_nothing()),
+        "believes-any-cluster": Mutant(Kind.BROKER_DAMAGE, frozenset({"silent-damage"}), damage.believes_any_cluster()),
         "cuts-the-metadata": Mutant(
             Kind.BROKER_DAMAGE, frozenset({"lost-write", "unexpected-exception"}), damage.cuts_the_metadata()
         ),

@@ -10,6 +10,7 @@ from ottla.broker.disk import Disk
 from ottla.broker.metadata.cluster import ClusterMetadata
 from ottla.broker.runtime import partitions
 from ottla.log.recovery import Findings
+from ottla.log.storage import Storage
 
 
 @contextmanager
@@ -35,4 +36,15 @@ def cuts_the_metadata() -> Iterator[None]:
         """As if nothing were lost."""
 
     with patch.object(app, "refuse_damage", refuse), patch.object(ClusterMetadata, "mend_producer_ids", mend):
+        yield
+
+
+@contextmanager
+def believes_any_cluster() -> Iterator[None]:
+    """What `meta.properties` held is forgotten."""
+
+    def forgotten(storage: Storage) -> None:
+        """As if there were no manifest."""
+
+    with patch.object(app, "sealed_properties", forgotten):
         yield

@@ -135,13 +135,14 @@ async def test_every_damaged_checkpoint_is_told(
     await _stopped(tmp_path)
     _DAMAGE[how](tmp_path / name)
     await _check_start(tmp_path, 3)
-    assert f"{name} is " in caplog.text or (name, how) == ("ottla-manifest", "gone")
+    assert f"{name} is " in caplog.text
 
 
 async def test_no_new_cluster_is_made_beside_data(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     await _stopped(tmp_path)
     before = (tmp_path / "meta.properties").read_text()
     (tmp_path / "meta.properties").unlink()
+    (tmp_path / "ottla-manifest").unlink()
     with pytest.raises(StorageError, match=r"meta\.properties is gone, but the directory holds a cluster"):
         await AsyncBroker(_ONE, data_dir=tmp_path).start()
     assert not (tmp_path / "meta.properties").exists()
@@ -149,6 +150,40 @@ async def test_no_new_cluster_is_made_beside_data(tmp_path: Path, caplog: pytest
     async with AsyncBroker({**_ONE, "cluster.id": cluster.partition("=")[2]}, data_dir=tmp_path):
         assert cluster in (tmp_path / "meta.properties").read_text()
         assert "meta.properties was gone" in caplog.text
+
+
+async def test_every_changed_byte_of_the_clusters_id_is_found(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Clients would take the cluster for another one."""
+    await _killed(tmp_path)
+    file = tmp_path / "left" / "meta.properties"
+    sound = file.read_bytes()
+    for at in range(len(sound)):
+        file.write_bytes(sound[:at] + bytes((sound[at] ^ 1,)) + sound[at + 1 :])
+        caplog.clear()
+        broker = AsyncBroker(_ONE, data_dir=tmp_path / "left")
+        try:
+            async with broker:
+                assert f"cluster.id={broker.node.identity.cluster_id}\n".encode() in sound
+                assert "meta.properties is not as the broker has left it" in caplog.text
+        except StorageError as refusal:
+            assert "meta.properties says cluster.id=" in str(refusal)
+            assert "remove the file, and it is made again as it was" in str(refusal)
+            file.unlink()
+            async with broker:
+                assert "meta.properties is gone: made again" in caplog.text
+        assert file.read_bytes() == sound
+
+
+async def test_ids_that_were_changed_on_purpose_are_taken(tmp_path: Path) -> None:
+    await _stopped(tmp_path)
+    file = tmp_path / "meta.properties"
+    file.write_text("version=1\ncluster.id=another\nnode.id=1\n")
+    with pytest.raises(StorageError, match=r"cluster\.id=another and node\.id=1, but this is the directory of cluster"):
+        await AsyncBroker(_ONE, data_dir=tmp_path).start()
+    (tmp_path / "ottla-manifest").unlink()
+    for _ in range(2):
+        async with AsyncBroker(_ONE, data_dir=tmp_path) as broker:
+            assert broker.node.identity.cluster_id == "another"
 
 
 @pytest.mark.parametrize("folder", ["t-0", "__consumer_offsets-0"])

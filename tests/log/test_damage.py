@@ -266,3 +266,25 @@ def test_a_last_log_of_zeros_is_a_hole_and_no_reason_not_to_start(clean: bool) -
     content = storage.files[names[-1] + ".log"].content
     content[:] = bytes(len(content))
     _hole(_again(storage, log, clean=clean), int(names[-1]), _BATCHES)
+
+
+def test_a_damaged_marker_keeps_no_partition_from_opening() -> None:
+    """The simulator's find (broker-damage 136287759): the index of aborts was gone, and the markers were read again."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    append_in_transaction(log, 0)
+    end(log, commit=True)
+    append_in_transaction(log, 1, producer_id=8)
+    end(log, commit=True, producer_id=8)
+    log.close()
+    size = len(every_batch(log)[0])
+    storage.files[f"{0:020}.log"].content[size + 60] ^= 8  # how many records the marker has
+    for name in [each for each in storage.names() if each.endswith(".snapshot")]:
+        storage.delete(name)
+    found = open_log(storage.after_kill(), clean=True, recovery_point=log.recovery_point)
+    aborted = found.read(0, 1_000, isolation=Isolation.READ_COMMITTED).aborted
+    assert [each.first_offset for each in aborted or ()] == [0]
+    assert found.last_stable_offset == found.end_offset == 4
+    assert found.findings.mended[-1] == (
+        f"{0:020}.log: the transaction marker at offset 1 is damaged: its transaction counts as aborted here"
+    )

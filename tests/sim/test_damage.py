@@ -71,6 +71,13 @@ def test_a_refusal_must_name_the_file_or_its_partition() -> None:
     assert not log.is_named_in("something is wrong")
 
 
+def test_the_directorys_own_files_must_be_named_whatever_they_cost() -> None:
+    assert Damage("", "meta.properties", "flipped", b"x").must_be_told
+    assert Damage("", "ottla-manifest", "removed", b"x").must_be_told
+    assert not Damage("", ".kafka_cleanshutdown", "removed", b"x").must_be_told
+    assert not Damage("t-0", "leader-epoch-checkpoint", "removed", b"x").must_be_told
+
+
 def test_the_brokers_log_is_heard_although_logging_is_disabled() -> None:
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)

@@ -21,6 +21,7 @@ from ottla.broker.metadata.names import METADATA_TOPIC
 from ottla.broker.metadata.properties import load_or_create
 from ottla.broker.node import Node, expect_coordinators, load_coordinators, make_node
 from ottla.broker.runtime.directories import must_hold_no_partitions
+from ottla.broker.runtime.manifest import sealed_properties
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.timers import Timers
 from ottla.broker.runtime.upkeep import Upkeep
@@ -136,7 +137,11 @@ class BrokerApp:
     def _recover(self) -> Node:
         config, clock, disk = self._config, self._clock, self._disk
         properties = load_or_create(
-            disk, self._rng, node_id=config.int("node.id"), cluster_id=config.text("cluster.id")
+            disk,
+            self._rng,
+            node_id=config.int("node.id"),
+            cluster_id=config.text("cluster.id"),
+            sealed=sealed_properties(disk.own_files()),
         )
         folder = f"{METADATA_TOPIC}-0"
         is_whole = refuse_damage(disk, folder)

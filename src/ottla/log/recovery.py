@@ -28,6 +28,7 @@ from itertools import pairwise, zip_longest
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from ottla.base.errors import CorruptDataError
 from ottla.log.config import LogConfig
 from ottla.log.damage import Cut, OffsetRange, read_damage, write_damage
 from ottla.log.epochs import LeaderEpochs
@@ -203,6 +204,7 @@ def _go_on_behind_loss(
         walked.cuts,
         (*walked.damaged, OffsetRange(walked.end_offset, flushed_offset)),
         walked.gaps,
+        walked.unreadable,
     )
 
 
@@ -253,7 +255,10 @@ def _witnessed(
     return replace(
         findings,
         losses=losses(outside, seen, walked.end_offset, findings.damaged),
-        mended=mended(outside, epochs, snapshots, plan.lost_aborts, walked.segments, extent),
+        mended=(
+            *mended(outside, epochs, snapshots, plan.lost_aborts, walked.segments, extent),
+            *walked.unreadable,
+        ),
     )
 
 
@@ -300,6 +305,8 @@ class _Walked(NamedTuple):
     damaged: tuple[OffsetRange, ...]
     #: Offsets missing behind unflushed segments of a log that is compacted.
     gaps: tuple[OffsetRange, ...] = ()
+    #: Sentences on transaction markers that cannot be read.
+    unreadable: tuple[str, ...] = ()
 
 
 class _Step(NamedTuple):
@@ -334,6 +341,7 @@ class _Walk:
         self._producers = producers
         self._epochs = epochs
         self._gaps: list[OffsetRange] = []
+        self._unreadable: list[str] = []
 
     def run(self, segments: Sequence[Segment]) -> _Walked:
         """Go over `segments`. Returns those that remain, where the log ends, and what was found."""
@@ -355,7 +363,7 @@ class _Walk:
                 waiting.clear()
         cuts = (*(cut for segment in kept for cut in segment.cuts), *removed)
         damaged = tuple(hole for step in steps for hole in step.damaged)
-        return _Walked(tuple(kept), end_offset, cuts, damaged, tuple(self._gaps))
+        return _Walked(tuple(kept), end_offset, cuts, damaged, tuple(self._gaps), tuple(self._unreadable))
 
     def _pass(self, segment: Segment, limit_offset: int) -> _Step:
         """Go over one segment. The next segment begins at `limit_offset`."""
@@ -443,7 +451,14 @@ class _Walk:
             return
         if is_emptied(header):
             return
-        committed, coordinator_epoch = parse_end_txn_marker(segment.log.read(position, header.size_bytes))
+        try:
+            committed, coordinator_epoch = parse_end_txn_marker(segment.log.read(position, header.size_bytes))
+        except CorruptDataError:
+            committed, coordinator_epoch = False, -1
+            self._unreadable.append(
+                f"{segment.log_name}: the transaction marker at offset {offset} is damaged: its "
+                "transaction counts as aborted here"
+            )
         ended = producers.apply_marker(
             header, offset, committed=committed, coordinator_epoch=coordinator_epoch, now_ms=self._now_ms
         )

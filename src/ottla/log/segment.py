@@ -113,8 +113,13 @@ class Segment:
     def log(self) -> File:
         """The log file, opened on first use."""
         if self._log is None:
-            self._log = self._storage.open(file_name(self.base_offset, LOG))
+            self._log = self._storage.open(self.log_name)
         return self._log
+
+    @property
+    def log_name(self) -> str:
+        """The log file's name."""
+        return file_name(self.base_offset, LOG)
 
     def check(self, names: frozenset[str]) -> OffsetPosition | None:
         """The offset index's last entry; None if an index is missing or its ends cannot belong to this segment.

@@ -7,6 +7,8 @@ TRANSACTION_TOPIC: Final = "__transaction_state"
 #: The topic of share groups. There are no share groups here; the name is only reserved.
 SHARE_TOPIC: Final = "__share_group_state"
 METADATA_TOPIC: Final = "__cluster_metadata"
+#: The file that says which cluster and node the data directory belongs to.
+META_PROPERTIES: Final = "meta.properties"
 INTERNAL_TOPICS: Final = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
 
 

@@ -3,17 +3,18 @@
 import logging
 import random
 import uuid
+from contextlib import suppress
 from typing import NamedTuple
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import topic_id_bytes, topic_id_text
 from ottla.broker.disk import Disk
+from ottla.broker.metadata.names import META_PROPERTIES as _FILE
 from ottla.broker.metadata.names import METADATA_TOPIC
 from ottla.log.names import LOG
 
 _log = logging.getLogger(__name__)
 
-_FILE = "meta.properties"
 #: Files that Apache Kafka leaves in a directory that it has formatted or used: its quorum's vote, its first metadata.
 _QUORUM_STATE = ("__cluster_metadata-0", "quorum-state")
 _FIRST_METADATA = "bootstrap.checkpoint"
@@ -37,11 +38,15 @@ class MetaProperties(NamedTuple):
         return ("\n".join(lines) + "\n").encode()
 
 
-def load_or_create(disk: Disk, rng: random.Random, *, node_id: int, cluster_id: str | None) -> MetaProperties:
+def load_or_create(
+    disk: Disk, rng: random.Random, *, node_id: int, cluster_id: str | None, sealed: str | None = None
+) -> MetaProperties:
     """The directory's properties; a new directory gets the ids given, or fresh ones.
 
-    Raises StorageError when the directory belongs to another node or cluster, or to Apache Kafka. Kafka's metadata log
-    holds a quorum's records, and only a quorum can continue it: a directory can move to Apache Kafka, but not back.
+    `sealed` is what the file held when the broker saw it last. If it is gone or damaged, it is made again from that.
+    Raises StorageError when the file names another cluster or node than it did then, or when the directory belongs to
+    another node or cluster, or to Apache Kafka. Kafka's metadata log holds a quorum's records, and only a quorum can
+    continue it: a directory can move to Apache Kafka, but not back.
     """
     mark = _mark_of_apache_kafka(disk)
     if mark is not None:
@@ -51,6 +56,8 @@ def load_or_create(disk: Disk, rng: random.Random, *, node_id: int, cluster_id: 
         )
     files = disk.own_files()
     content = files.read(_FILE)
+    if sealed is not None and content != sealed.encode():
+        content = _mend(disk, rng, content, sealed)
     if content is None:
         _may_be_made_again(disk, cluster_id)
         made = MetaProperties(cluster_id or topic_id_text(new_uuid(rng)), node_id, new_uuid(rng))
@@ -62,6 +69,24 @@ def load_or_create(disk: Disk, rng: random.Random, *, node_id: int, cluster_id: 
     if cluster_id not in (None, found.cluster_id):
         raise StorageError(f"{disk} belongs to cluster {found.cluster_id}, not {cluster_id}")
     return found
+
+
+def _mend(disk: Disk, rng: random.Random, content: bytes | None, sealed: str) -> bytes:
+    """Make the file again as it was; StorageError when it is whole and says something else."""
+    path, was = f"{disk}/{_FILE}", _decode("", sealed.encode(), rng)
+    found = None
+    with suppress(StorageError):
+        found = None if content is None else _decode(path, content, rng)
+    if found is not None and found[:2] != was[:2]:
+        raise StorageError(
+            f"{path} says cluster.id={found.cluster_id} and node.id={found.node_id}, but this is the directory of "
+            f"cluster {was.cluster_id} and node {was.node_id}: remove the file, and it is made again as it was; or, if "
+            "it was changed on purpose, remove ottla-manifest"
+        )
+    what = "is gone" if content is None else "is not as the broker has left it"
+    _log.warning("%s %s: made again with cluster.id=%s", path, what, was.cluster_id)
+    disk.own_files().write(_FILE, sealed.encode())
+    return sealed.encode()
 
 
 def _may_be_made_again(disk: Disk, cluster_id: str | None) -> None:

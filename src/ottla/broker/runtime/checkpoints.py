@@ -7,11 +7,13 @@ other files: where a log begins, from its leader-epoch-checkpoint; what is durab
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ottla.base.errors import CorruptDataError
 from ottla.base.types import TopicPartition
+from ottla.broker.metadata.names import META_PROPERTIES
 from ottla.broker.runtime.manifest import (
     MANIFEST,
     Manifest,
@@ -67,15 +69,17 @@ class Checkpoints:
     `write` may run in another thread. A thread that comes late does not overwrite newer contents.
     """
 
-    def __init__(self, storage: Storage) -> None:
-        """`storage` is the data directory."""
+    def __init__(self, storage: Storage, *, is_used: bool = False) -> None:
+        """`storage` is the data directory; `is_used` says that a broker has been here before."""
         self._storage = storage
+        self._is_used = is_used
         #: Whether the last broker stopped in order. The marker is removed now, and the removal synced, so that even
         #: after a loss of power the next start does not find it: that start would check nothing.
         self.clean = storage.read(CLEAN_SHUTDOWN_MARKER) is not None
         storage.delete(CLEAN_SHUTDOWN_MARKER)
         storage.sync_names()
         self._manifest = self._read_manifest()
+        self._seal_properties()
         #: Names of files that cannot be used.
         self.unusable: set[str] = set()
         self.recovery_points = self._read(RECOVERY_POINT_CHECKPOINT)
@@ -127,11 +131,12 @@ class Checkpoints:
         now = {name: checksum(content) for name, content in contents.items()}
         before = {name: self._manifest.checksums.get(name) or (checksum(self._storage.read(name)),) for name in now}
         aborts = {each.tp: each.aborts for each in plan.offsets if each.aborts}
-        self._write_manifest(Manifest({name: either(before[name], now[name]) for name in now}, aborts))
+        properties = self._manifest.properties
+        self._write_manifest(Manifest({name: either(before[name], now[name]) for name in now}, aborts, properties))
         for name, content in contents.items():
             self._storage.write(name, content)
         self._named = plan.named
-        self._manifest = Manifest({name: (each,) for name, each in now.items()}, aborts)
+        self._manifest = Manifest({name: (each,) for name, each in now.items()}, aborts, properties)
 
     def _write_manifest(self, manifest: Manifest) -> None:
         self._storage.write(MANIFEST, encode_manifest(manifest))
@@ -142,6 +147,12 @@ class Checkpoints:
         if self._written:
             self._write_manifest(self._manifest)  # without what the files held before
         self._storage.write(CLEAN_SHUTDOWN_MARKER, encode_clean_shutdown())
+
+    def _seal_properties(self) -> None:
+        """Know what `meta.properties` holds from now on. It was looked at before."""
+        content = self._storage.read(META_PROPERTIES)
+        if content is not None and content.decode() != self._manifest.properties:
+            self._write_manifest(replace(self._manifest, properties=content.decode()))
 
     def _read(self, name: str) -> Mapping[TopicPartition, int]:
         content = self._storage.read(name)
@@ -161,14 +172,19 @@ class Checkpoints:
     def _read_manifest(self) -> Manifest:
         content = self._storage.read(MANIFEST)
         try:
-            return Manifest() if content is None else decode_manifest(content)
+            if content is not None:
+                return decode_manifest(content)
+            fault = "is gone" if self._is_used else ""
         except CorruptDataError as damage:
+            fault = f"is damaged ({damage})"
+        if fault:
             _log.warning(
-                "%s is damaged (%s): that the checkpoints are as the broker has left them cannot be checked",
+                "%s %s: that the directory's other files are as the broker has left them cannot be checked; it is made "
+                "again",
                 MANIFEST,
-                damage,
+                fault,
             )
-            return Manifest()
+        return Manifest()
 
 
 def _contents(offsets: Iterable[PartitionOffsets]) -> Iterator[tuple[str, bytes]]:

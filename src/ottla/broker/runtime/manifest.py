@@ -2,6 +2,7 @@
 
 Kafka's checkpoints have no checksum: a digit that changed in the offset where a log begins would drop records, or bring
 deleted ones back. A `.txnindex` has none either: if it is changed, or gone, readers are shown aborted records.
+`meta.properties` has none: with another cluster id, clients would take this cluster for another one.
 Apache Kafka ignores this file.
 
 The files cannot be replaced together. So before one is replaced, the manifest holds the checksums of its old and of its
@@ -10,11 +11,13 @@ new content; a death in between is no damage.
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.base.errors import CorruptDataError
 from ottla.base.types import TopicPartition
+from ottla.log.storage import Storage
 from ottla.log.txn_index import AbortsSeal
 from ottla.wire.crc import crc32c
 
@@ -33,6 +36,8 @@ class Manifest:
     checksums: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     #: What the `.txnindex` of each segment must hold, by base offset.
     aborts: Mapping[TopicPartition, Mapping[int, AbortsSeal]] = field(default_factory=dict)
+    #: The content of `meta.properties`; None when it is not known.
+    properties: str | None = None
 
     def fault_of(self, name: str, content: bytes | None) -> str | None:
         """What is wrong with a file; None when it is as it was left, or when nothing is known of it."""
@@ -59,6 +64,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
             "version": _VERSION,
             "checksums": {name: list(each) for name, each in manifest.checksums.items()},
             "aborts": aborts,
+            "properties": manifest.properties,
         }
     ).encode()
     return f"{crc32c(body)}\n".encode() + body
@@ -78,7 +84,16 @@ def decode_manifest(content: bytes) -> Manifest:
             TopicPartition(topic, number): {base: AbortsSeal(*seal) for base, *seal in seals}
             for topic, number, *seals in found["aborts"]
         },
+        found.get("properties"),
     )
+
+
+def sealed_properties(storage: Storage) -> str | None:
+    """What `meta.properties` held when the broker saw it last; None when that is not known."""
+    content = storage.read(MANIFEST)
+    with suppress(CorruptDataError):  # told by who reads the rest
+        return None if content is None else decode_manifest(content).properties
+    return None
 
 
 def either(before: Iterable[int], now: int) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ from ottla.base.types import TopicPartition
 from ottla.broker.config import BrokerConfig
 from ottla.broker.disk import Disk, Space
 from ottla.broker.metadata.image import MetadataImage, TopicImage
+from ottla.broker.metadata.names import METADATA_TOPIC
 from ottla.broker.runtime.checkpoints import CheckpointPlan, Checkpoints, PartitionOffsets
 from ottla.broker.runtime.directories import mark_deleted, must_be_free, remove_partition, set_strays_aside
 from ottla.broker.runtime.faults import DiskFaults
@@ -106,7 +107,7 @@ class Partitions:
         self._clock = clock
         self._disk = disk
         self._rng = rng
-        self._checkpoints = Checkpoints(disk.own_files())
+        self._checkpoints = Checkpoints(disk.own_files(), is_used=bool(disk.entries(f"{METADATA_TOPIC}-0")))
         #: Every fault of the disk is reported here.
         self.faults = DiskFaults(clock)
         self.syncs = Syncs(self.faults, clock, self.find)
