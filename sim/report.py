@@ -8,11 +8,13 @@ import os
 import subprocess
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as default
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ottla.base.errors import OttlaError
+from sim.fields import FieldError, count, document, field, list_of, mapping, one_of, optional, seconds, text, whole
 from sim.world import Kind
 
 #: Another form of the file, or another meaning of a figure, has another version.
@@ -56,8 +58,8 @@ class Report:
     #: So many seeds are done, from the first one on; all runs together took so many seconds.
     done: int = 0
     seconds: float = 0.0
-    kinds: dict[Kind, Counter[str]] = field(default_factory=dict)
-    failures: list[Failure] = field(default_factory=list)
+    kinds: dict[Kind, Counter[str]] = default(default_factory=dict)
+    failures: list[Failure] = default(default_factory=list)
 
     @property
     def total(self) -> Counter[str]:
@@ -102,31 +104,49 @@ class Report:
 def load(path: Path) -> Report | None:
     """The report in a file; None if there is none. Raises ReportError."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = document(path)
     except FileNotFoundError:
         return None
     except OSError as fault:
         raise ReportError(f"the report {path} cannot be read: {fault.strerror}") from None
-    except ValueError:
-        raise ReportError(f"{path} is no report: it is not JSON. Name another file, or remove it") from None
+    except FieldError as wrong:
+        raise ReportError(f"{path} is no report: {wrong}. Name another file, or remove it") from None
     if not isinstance(content, dict) or content.get("version") != _VERSION:
         raise ReportError(f"{path} is no report of version {_VERSION}. Name another file, or remove it")
     try:
         return _report(content)
-    except (KeyError, TypeError, ValueError) as fault:
-        raise ReportError(f"{path} is no report: {fault!r}. Name another file, or remove it") from None
+    except FieldError as wrong:
+        raise ReportError(f"{path} is no report: {wrong}. Name another file, or remove it") from None
 
 
 def _report(content: Mapping[str, Any]) -> Report:
-    most, kind = content["most"], content["kind"]
-    asked = Asked(int(content["first"]), None if most is None else int(most), None if kind is None else Kind(kind))
+    asked = Asked(
+        field(content, "first", whole),
+        field(content, "most", optional(count)),
+        field(content, "kind", optional(one_of(Kind))),
+    )
+    kinds = field(content, "kinds", mapping)
     return Report(
         asked,
-        str(content["commit"]),
-        int(content["done"]),
-        float(content["seconds"]),
-        {Kind(name): Counter(found) for name, found in content["kinds"].items()},
-        [Failure(**failure) for failure in content["failures"]],
+        field(content, "commit", text),
+        field(content, "done", count),
+        field(content, "seconds", seconds),
+        {one_of(Kind)(name): Counter(_figures(field(kinds, name, mapping))) for name in kinds},
+        [_failure(each) for each in field(content, "failures", list_of(mapping))],
+    )
+
+
+def _figures(found: Mapping[str, Any]) -> dict[str, int]:
+    return {name: field(found, name, count) for name in found}
+
+
+def _failure(each: Mapping[str, Any]) -> Failure:
+    return Failure(
+        field(each, "kind", text),
+        field(each, "seed", whole),
+        field(each, "anomalies", list_of(text)),
+        field(each, "again", text),
+        field(each, "file", optional(text)),
     )
 
 

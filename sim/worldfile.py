@@ -7,13 +7,15 @@ from typing import Any, NamedTuple
 
 from ottla.base.errors import OttlaError
 from ottla.testing.history import History as Facts
+from sim.fields import FieldError, count, document, field, list_of, one_of, optional, seconds, text, whole
 from sim.history import table
-from sim.world import Kind, Plan, Verdict
+from sim.world import FAULTS_S, Kind, Plan, Verdict
 
 #: Where these files go, in the current directory.
 FOLDER = Path("sim-failures")
 #: Another form of the file, or another meaning of a plan, has another version.
 _VERSION = 1
+_OTHERWISE = "The seed runs the world again, too (make sim SEED=93 KIND=plain)"
 
 
 class WorldFileError(OttlaError):
@@ -51,7 +53,7 @@ def save(verdict: Verdict, folder: Path = FOLDER) -> Path:
 def load(path: Path) -> Again:
     """What a file says is to be run. WorldFileError when it cannot be read."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = document(path)
     except FileNotFoundError:
         raise WorldFileError(
             f"there is no world file {path}: a failing world leaves one in {FOLDER}/, and its seed runs it again, too "
@@ -59,10 +61,10 @@ def load(path: Path) -> Again:
         ) from None
     except OSError as fault:
         raise WorldFileError(f"the world file {path} cannot be read: {fault.strerror}") from None
-    except ValueError:
-        raise WorldFileError(f"{path} is no world file: it is not JSON") from None
+    except FieldError as wrong:
+        raise WorldFileError(f"{path} is no world file: {wrong}. {_OTHERWISE}") from None
     if not isinstance(content, dict) or "version" not in content:
-        raise WorldFileError(f"{path} is no world file: it has no version")
+        raise WorldFileError(f"{path} is no world file: it has no version. {_OTHERWISE}")
     if content["version"] != _VERSION:
         raise WorldFileError(
             f"{path} is a world file of version {content['version']}, and this simulator reads version {_VERSION}: "
@@ -73,12 +75,12 @@ def load(path: Path) -> Again:
 
 def _again(path: Path, content: Mapping[str, Any]) -> Again:
     try:
-        only = content["only"]
-        plan = Plan(
-            None if only is None else frozenset(int(number) for number in only),
-            float(content["faults_s"]),
-            frozenset(str(name) for name in content["absent"]),
-        )
-        return Again(int(content["seed"]), Kind(content["kind"]), plan)
-    except (KeyError, TypeError, ValueError) as fault:
-        raise WorldFileError(f"{path} is no world file: {fault}") from None
+        only = field(content, "only", optional(list_of(count)))
+        faults_s = field(content, "faults_s", seconds)
+        if faults_s > FAULTS_S:
+            raise FieldError(f"'faults_s' has to be {FAULTS_S:.0f} at most: no world has faults for longer")
+        absent = field(content, "absent", list_of(text))
+        plan = Plan(None if only is None else frozenset(only), faults_s, frozenset(absent))
+        return Again(field(content, "seed", whole), field(content, "kind", one_of(Kind)), plan)
+    except FieldError as wrong:
+        raise WorldFileError(f"{path} is no world file: {wrong}. {_OTHERWISE}") from None

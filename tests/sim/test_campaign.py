@@ -86,13 +86,40 @@ def test_a_campaign_does_not_go_on_with_other_code() -> None:
         campaign({"REPORT": str(path)})
 
 
+_REPORT = {
+    "version": 1,
+    "commit": "c",
+    "first": 1,
+    "most": 1,
+    "kind": None,
+    "done": 0,
+    "seconds": 0,
+    "kinds": {},
+    "failures": [],
+}
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [
         ("[]", "is no report of version 1"),
         ('{"version": 7}', "is no report of version 1"),
-        ('{"version": 1}', "is no report: KeyError"),
-        (json.dumps({"version": 1, "most": 1, "first": 1, "kind": "odd"}), "is no report: ValueError"),
+        ("[" * 200_000, "is no report: it is not JSON"),
+        ('{"version": 1}', "is no report: it has no 'first'. Name another file, or remove it"),
+        (json.dumps(_REPORT | {"kind": "odd"}), "is no report: 'kind' has to be a kind of world, not 'odd'"),
+        (json.dumps(_REPORT | {"done": -5}), "is no report: 'done' has to be a whole number, 0 or more"),
+        (json.dumps(_REPORT | {"seconds": "x"}), "is no report: 'seconds' has to be a number of seconds"),
+        (json.dumps(_REPORT | {"kinds": []}), "is no report: 'kinds' has to be an object, in braces"),
+        (json.dumps(_REPORT | {"kinds": {"plain": 5}}), "is no report: 'plain' has to be an object, in braces"),
+        (
+            json.dumps(_REPORT | {"kinds": {"plain": {"worlds": "x"}}}),
+            "is no report: 'worlds' has to be a whole",
+        ),
+        (
+            json.dumps(_REPORT | {"failures": [5]}),
+            "is no report: 'failures' has to be a list, of which each",
+        ),
+        (json.dumps(_REPORT | {"failures": [{"kind": "plain"}]}), "is no report: it has no 'seed'"),
     ],
 )
 def test_a_file_that_is_no_report_is_told_in_a_sentence(content: str, told: str) -> None:

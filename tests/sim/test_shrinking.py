@@ -74,17 +74,27 @@ def test_a_user_who_is_left_out_does_nothing() -> None:
     assert [event for event in verdict.history.events if event.who.startswith("r0.")]
 
 
+_WORLD = {"version": 1, "seed": 1, "kind": "plain", "only": None, "faults_s": 1, "absent": []}
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
         ("garbage", "is no world file: it is not JSON"),
         ("[]", "is no world file: it has no version"),
         ('{"version": 2}', "is a world file of version 2, and this simulator reads version 1: run it with the commit"),
-        ('{"version": 1, "seed": 1}', "is no world file: 'only'"),
+        ('{"version": 1, "seed": 1}', "is no world file: it has no 'only'"),
+        ("[" * 200_000, "is no world file: it is not JSON"),
         (
-            json.dumps({"version": 1, "seed": 1, "kind": "odd", "only": None, "faults_s": 1, "absent": []}),
-            "is no world file: 'odd' is not a valid Kind",
+            json.dumps(_WORLD | {"kind": "odd"}),
+            "is no world file: 'kind' has to be a kind of world, not 'odd'",
         ),
+        (json.dumps(_WORLD | {"seed": 1.5}), "is no world file: 'seed' has to be a whole number"),
+        (json.dumps(_WORLD | {"seed": float("inf")}), "is no world file: 'seed' has to be a whole number"),
+        (json.dumps(_WORLD | {"faults_s": float("inf")}), "is no world file: 'faults_s' has to be a number of seconds"),
+        (json.dumps(_WORLD | {"faults_s": 1e9}), "is no world file: 'faults_s' has to be 90 at most"),
+        (json.dumps(_WORLD | {"absent": "p0"}), "is no world file: 'absent' has to be a list"),
+        (json.dumps(_WORLD | {"only": ["a"]}), "is no world file: 'only' has to be a list, of which each is a whole"),
     ],
 )
 def test_a_file_that_is_no_world_is_told_in_a_sentence(tmp_path: Path, content: str, problem: str) -> None:

@@ -202,6 +202,29 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
         log 0:a 1:b 2:c
         """,
     ),
+    "acknowledged without an offset, and nobody was given it": (
+        "unseen",
+        """
+        p sends a
+        p ack a ?
+      - c polls
+      + c polls 7:a
+        drained
+        """,
+    ),
+    "acknowledged without an offset, and aborted": (
+        "unseen",
+        """
+        p begins T
+        p sends a in T
+        p ack a ?
+      - p ends T
+      - p committed T
+      + p aborts T
+      + p aborted T
+        drained
+        """,
+    ),
     "never read by anybody": (
         "unseen",
         """

@@ -142,6 +142,7 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
         p ack a 0
       + p ends T
         c polls 0:a
+      - p ends T
         p aborts T
         p unsure T
         log 0:a

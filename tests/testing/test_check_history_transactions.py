@@ -17,6 +17,7 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
         p sends b in T
         p ack a 0
         p ack b 1
+        p ends T
         p killed
       - log 0:a 1:b!
       + log 0:a! 1:b!
@@ -127,9 +128,64 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
         """
         p sends a in T
         p ack a 0
-        p aborts T
       - p aborted T
       + p unsure T
+        log 0:a
+        """,
+    ),
+    "asked to abort, nobody was told, and it is there": (
+        "aborted-read",
+        """
+        p sends a in T
+        p ack a 0
+        p aborts T
+        p unsure T
+      - log 0:a
+      + log 0:a!
+        """,
+    ),
+    "asked to abort, told that it is committed, and it is there": (
+        "aborted-read",
+        """
+        p sends a in T
+        p ack a 0
+      - p aborts T
+      + p ends T
+        p committed T
+        log 0:a
+        """,
+    ),
+    "asked to abort after a commit that nobody knows of, and it is there": (
+        "aborted-read",
+        """
+        p sends a in T
+        p ack a 0
+      + p ends T
+        p aborts T
+        p unsure T
+        log 0:a
+        """,
+    ),
+    "killed before it asked for an end, and it is there": (
+        "aborted-read",
+        """
+        p begins T
+        p sends a in T
+        p ack a 0
+        p killed
+      - log 0:a
+      + log 0:a!
+        """,
+    ),
+    "killed before it asked for an end, and its driver has asked": (
+        "aborted-read",
+        """
+        p begins T
+        p sends a in T
+        p ack a 0
+        p killed
+      + driver ends T
+      + driver committed T
         log 0:a
         """,
     ),

@@ -40,6 +40,64 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
       + log 5:a
         """,
     ),
+    "sent twice, acknowledged twice without an offset, and there once": (
+        "lost-write",
+        """
+        p sends a
+        p ack a ?
+        p sends a
+        p ack a ?
+      - log 0:a
+      + log 0:a 1:a
+        """,
+    ),
+    "sent once, and acknowledged twice without an offset": (
+        "lost-write",
+        """
+        p sends a
+        p ack a ?
+        p ack a ?
+      - log
+      + log 0:a
+        """,
+    ),
+    "aborted and committed, acknowledged without an offset, and only committed ones were read back": (
+        "lost-write",
+        """
+        p sends a in T
+        p ack a ?
+        p aborts T
+        p aborted T
+        p sends a in U
+        p ack a ?
+        p ends U
+        p committed U
+      - log committed-only
+      + log 2:a committed-only
+        """,
+    ),
+    "failed for sure, sent again, and both are there": (
+        "duplicate",
+        """
+        p sends a
+      - p fails a
+      + p unknown a
+        p sends a
+        p ack a 1
+        log 0:a 1:a
+        """,
+    ),
+    "failed for sure, sent again, and consumers were given both": (
+        "duplicate",
+        """
+        p sends a
+        p fails a
+        p sends a
+        p ack a 1
+      - c polls 0:a 1:a
+      + c polls 1:a
+        """,
+    ),
     "acknowledged, and retention has not come so far": (
         "lost-write",
         """

@@ -36,7 +36,7 @@ ANOMALIES: Final[Mapping[str, str]] = {
     "torn-transaction": "only a part of a transaction is committed",
     "stuck-lso": "a transaction never ends, so that read_committed consumers never get beyond it",
     "aborted-read": "a consumer was given a record that is not committed (G1a), or a transaction is committed "
-    "that its user was told is aborted",
+    "that its user was told is aborted, or that nobody has asked to commit",
     "precommitted-read": "a read_committed consumer was given a record before anybody asked for the commit",
     "intermediate-read": "read_committed readers were given a part of a transaction, and read past the rest (G1b)",
     "vanished-read": "a consumer was given a record that is not in the log",

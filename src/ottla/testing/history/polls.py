@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ottla.base.types import TopicPartition
 from ottla.testing.history.anomaly import Anomaly
 from ottla.testing.history.evidence import Evidence
-from ottla.testing.history.facts import Assigned, Polled, Revoked, Sought
+from ottla.testing.history.facts import Acknowledged, Assigned, Drained, Polled, Revoked, Sought
 
 
 class _Last(NamedTuple):
@@ -71,9 +71,11 @@ def unseen(evidence: Evidence) -> Iterator[Anomaly]:
     if not evidence.drained:
         return
     seen: defaultdict[str, set[tuple[TopicPartition, int]]] = defaultdict(set)
+    uids: defaultdict[str, set[str]] = defaultdict(set)
     for _, polled in evidence.polls:
         if polled.group is not None:
             seen[polled.group].update((tp, offset) for tp, offset, _ in polled.records)
+            uids[polled.group].update(uid for _, _, uid in polled.records)
     for drained in evidence.drained:
         for tp in drained.partitions:
             log = evidence.logs.get(tp)
@@ -81,3 +83,16 @@ def unseen(evidence: Evidence) -> Iterator[Anomaly]:
                 if (record.visible or not drained.read_committed) and (tp, record.offset) not in seen[drained.group]:
                     text = f"no member of {drained.group} was given {record.uid} at {tp}@{record.offset}"
                     yield Anomaly("unseen", text, (record.uid, *evidence.senders(record.uid)))
+        for who, told in _nowhere(evidence, drained):
+            if told.uid not in uids[drained.group]:
+                text = f"no member of {drained.group} was given {told.uid}, acknowledged in {told.tp} without an offset"
+                yield Anomaly("unseen", text, (told.uid, who))
+
+
+def _nowhere(evidence: Evidence, drained: Drained) -> Iterator[tuple[str, Acknowledged]]:
+    """The records that were acknowledged without an offset in partitions that the group has read and no test has."""
+    for event, told in evidence.acknowledged:
+        if told.offset < 0 and told.tp in drained.partitions:
+            log = evidence.logs.get(told.tp)
+            if (log is None or log.fact is None) and evidence.must_be_visible(told.uid):
+                yield event.who, told

@@ -1,22 +1,24 @@
 """Checkers of transactions: torn-transaction, stuck-lso, and ends that are not what their users were told."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from ottla.testing.history.anomaly import Anomaly
 from ottla.testing.history.evidence import Evidence
-from ottla.testing.history.facts import Began, Event, Log
+from ottla.testing.history.facts import Began, Ended, Ending, Event, Log
 
 
 def whole_transactions(evidence: Evidence) -> Iterator[Anomaly]:
     """All records of a transaction are committed, or none; and as its user was told.
 
     A part of it: torn-transaction; or lost-write if the user was told "committed". Anything of it although the user
-    was told "aborted": aborted-read. Excused: records whose send has failed for sure; those that may be in a
-    partition that was not read back, or were deleted. A record that was sent in several transactions only has to be
-    there if one is committed.
+    was told "aborted", or nobody has asked for a commit: aborted-read. Excused: records whose send has failed for
+    sure; those that may be in a partition that was not read back, or were deleted. A record that was sent in several
+    transactions only has to be there if one is committed.
     """
     visible = {record.uid for log in evidence.known_logs for record in log.records if record.visible}
     absent = _Absent(evidence)
+    unasked = _unasked(evidence)
     for txn, uids in evidence.records_of.items():
         sent = [uid for uid in uids if not evidence.has_failed(uid)]
         alone = [uid for uid in sent if len(evidence.sends[uid]) == 1]
@@ -29,8 +31,34 @@ def whole_transactions(evidence: Evidence) -> Iterator[Anomaly]:
             yield Anomaly("lost-write", f"{txn} was committed, and {_few(missing)} of it is not there", about)
         elif outcome == "aborted" and there:
             yield Anomaly("aborted-read", f"{txn} was aborted, and {_few(there)} of it is committed", about)
+        elif txn in unasked and any(uid in visible for uid in alone):
+            only = "only an abort of it was asked for" if unasked[txn] else "nobody has asked for its end"
+            few = _few([uid for uid in alone if uid in visible])
+            yield Anomaly("aborted-read", f"{txn}: {few} of it is committed, and {only}", about)
         elif there and missing:
             yield Anomaly("torn-transaction", f"{txn}: {_few(there)} is committed, {_few(missing)} is not", about)
+
+
+def _unasked(evidence: Evidence) -> dict[str, bool]:
+    """The transactions that nobody has asked to commit → whether somebody has asked to abort them.
+
+    Only those whose ends the test notes: it has noted that it asked, or else that the transaction began, and no end.
+    """
+    asked: defaultdict[str, set[bool]] = defaultdict(set)
+    noted: set[str] = set()
+    for event in evidence.events:
+        match event.fact:
+            case Began(txn=txn):
+                noted.add(txn)
+            case Ending(txn=txn, commit=commit):
+                asked[txn].add(commit)
+            case Ended(txn=txn):
+                asked[txn]  # noted afterwards, perhaps: what was asked for is not known
+            case _:
+                pass
+    found = {txn: True for txn, ways in asked.items() if ways == {False}}
+    found.update(dict.fromkeys(noted - asked.keys(), False))
+    return found
 
 
 class _Absent:

@@ -1,6 +1,6 @@
 """Checkers of what was written: lost-write, refused-write, duplicate, nonmonotonic-send, unknown-record."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -19,7 +19,7 @@ def lost_write(evidence: Evidence) -> Iterator[Anomaly]:
     partition.
     """
     given = _given(evidence)
-    places: dict[TopicPartition, set[str]] = {}
+    without = _Without(evidence)
     for event, told in evidence.acknowledged:
         place = f"{told.tp}@{told.offset}"
         log = evidence.logs.get(told.tp)
@@ -35,12 +35,28 @@ def lost_write(evidence: Evidence) -> Iterator[Anomaly]:
             elif there is not None and there.uid != told.uid:
                 text = f"{told.uid} was acknowledged at {place}, but {there.uid} is there"
                 yield Anomaly("lost-write", text, (told.uid, event.who))
-        else:
-            if told.tp not in places:
-                places[told.tp] = {record.uid for record in log.records}
-            if told.uid not in places[told.tp] and not _may_lack(evidence, log, told):
-                text = f"{told.uid} was acknowledged in {told.tp} without an offset, and the log does not have it"
-                yield Anomaly("lost-write", text, (told.uid, event.who))
+        elif without.is_missing(log, told) and not _may_lack(evidence, log, told):
+            text = f"{told.uid} was acknowledged in {told.tp} without an offset, and the log does not have it"
+            yield Anomaly("lost-write", text, (told.uid, event.who))
+
+
+class _Without:
+    """Records that were acknowledged without an offset: each send of one needs a place in the log of its own."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
+        self._told = Counter((told.tp, told.uid) for _, told in evidence.acknowledged)
+        self._copies: dict[TopicPartition, Counter[str]] = {}
+
+    def is_missing(self, log: PartitionLog, told: Acknowledged) -> bool:
+        """Whether the log has fewer of the record than were acknowledged. A send that was told of twice counts once."""
+        if log.tp not in self._copies:
+            self._copies[log.tp] = Counter(record.uid for record in log.records)
+        sends = self._evidence.sends.get(told.uid, ())
+        if log.fact is not None and log.fact.committed_only:
+            sends = [send for send in sends if self._evidence.outcome_of(send) == "committed"]
+        needed = min(self._told[log.tp, told.uid], max(1, len(sends)))
+        return self._copies[log.tp][told.uid] < needed
 
 
 @dataclass(slots=True)
@@ -87,8 +103,9 @@ def refused_write(evidence: Evidence) -> Iterator[Anomaly]:
 def duplicate(evidence: Evidence) -> Iterator[Anomaly]:
     """A record is there more often than it was sent (idempotence, KIP-98).
 
-    A record that the user sent again may be there as often; of its visible copies, as often as it was sent without an
-    abort. `exactly_once` finds an input of a pipeline that became two outputs.
+    A record that the user sent again may be there as often, but for the sends that have certainly failed; of its
+    visible copies, as often as it was sent without an abort. `exactly_once` finds an input of a pipeline that became
+    two outputs.
     """
     places: defaultdict[str, list[str]] = defaultdict(list)
     visible: defaultdict[str, int] = defaultdict(int)
@@ -100,9 +117,12 @@ def duplicate(evidence: Evidence) -> Iterator[Anomaly]:
         if len(found) == 1:
             continue
         sends = evidence.sends.get(uid, ())
-        most_visible = sum(evidence.outcome_of(send) != "aborted" for send in sends)
-        if len(found) > max(1, len(sends)) or visible[uid] > max(1, most_visible):
-            text = f"{uid} is at {' and at '.join(found)}, and was sent {_times(len(sends))}"
+        failed = evidence.failed.get(uid, 0)
+        most = len(sends) - failed
+        most_visible = min(most, sum(evidence.outcome_of(send) != "aborted" for send in sends))
+        if len(found) > max(1, most) or visible[uid] > max(1, most_visible):
+            but = f", of which {failed} failed for sure" if failed else ""
+            text = f"{uid} is at {' and at '.join(found)}, and was sent {_times(len(sends))}{but}"
             yield Anomaly("duplicate", text, (uid, *evidence.senders(uid)))
 
 
