@@ -133,6 +133,10 @@ class Verdict:
         return self.history.digest
 
 
+#: Half of the worlds keep the strategy that they had before there were these.
+_OTHER_STRATEGIES = (None, None, None, "sticky", "cooperative-sticky", "cooperative-sticky,range")
+
+
 class World:
     """One world. Make it, and call `run` once."""
 
@@ -159,6 +163,8 @@ class World:
         self.stopped_at_s = 0.0
         #: `partition.assignment.strategy` of all consumers.
         self.strategy = rng.choice(("range", "roundrobin", "range,roundrobin"))
+        if (other := self.stream("strategy").choice(_OTHER_STRATEGIES)) is not None:
+            self.strategy = other
         #: How slowly users work: their pauses are so many times longer.
         self.pace = {Kind.PLAIN: 1.0, Kind.TRANSACTIONS: 1.0, Kind.GROUPS: 2.0, Kind.PIPELINE: 4.0}[self.people]
         #: The chance that a consumer's callback raises.

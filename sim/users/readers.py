@@ -16,6 +16,7 @@ from ottla.client.errors import (
     FencedInstanceIdError,
     KafkaError,
     MaxPollIntervalExceededError,
+    RebalanceInProgressError,
     RequestTimeoutError,
     UnreleasedInstanceIdError,
 )
@@ -245,7 +246,7 @@ class Reader(Reading):
             return
         try:
             await consumer.commit()
-        except (CommitFailedError, RequestTimeoutError) as error:
+        except (CommitFailedError, RebalanceInProgressError, RequestTimeoutError) as error:
             self.note("commit raised", repr(error))
         except KafkaError as error:
             if not error.retriable:
