@@ -307,7 +307,7 @@ def mixed(talk: Conversation) -> None:
     talk.commit("M0", 4, 5, 2)
     talk.commit("M0", 2, 5, 2)
     talk.commit("M0", 3, 5, 2, version=7)
-    talk.join("m2")
+    talk.join("m2", "u")
     talk.beat("m1", 3, owned={"t": (0, 1)})
     talk.classic_beat("M0", 3)
     talk.classic_sync("M0", 3)
