@@ -109,7 +109,7 @@ async def test_a_broker_does_not_start_on_half_of_its_metadata(tmp_path: Path) -
     await _filled(tmp_path)
     log = tmp_path / "__cluster_metadata-0" / f"{0:020}.log"
     log.write_bytes(log.read_bytes()[:-3])
-    with pytest.raises(StorageError, match=rf"{log}: the metadata log ends at offset 1"):
+    with pytest.raises(StorageError, match=rf"{log}: the metadata log ends at offset \d+, "):
         await AsyncBroker(data_dir=tmp_path).start()
 
 

@@ -174,6 +174,20 @@ async def test_every_changed_byte_of_the_clusters_id_is_found(tmp_path: Path, ca
         assert file.read_bytes() == sound
 
 
+async def test_a_manifest_that_is_made_again_seals_what_is_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The simulator's find (broker-damage 303981662): the next kill -9 and another digit, and no line."""
+    await _stopped(tmp_path / "running")
+    (tmp_path / "running" / "ottla-manifest").unlink()
+    async with AsyncBroker(_ONE, data_dir=tmp_path / "running"):
+        shutil.copytree(tmp_path / "running", tmp_path / "left")
+    _DAMAGE["higher"](tmp_path / "left" / LOG_START_OFFSET_CHECKPOINT)
+    caplog.clear()
+    await _check_start(tmp_path / "left", 3)
+    assert f"{LOG_START_OFFSET_CHECKPOINT} is not as the broker has left it" in caplog.text
+
+
 async def test_ids_that_were_changed_on_purpose_are_taken(tmp_path: Path) -> None:
     await _stopped(tmp_path)
     file = tmp_path / "meta.properties"
@@ -363,7 +377,7 @@ async def test_nothing_is_told_of_a_directory_in_order(tmp_path: Path, caplog: p
         ("partition.metadata", "gone", "partition.metadata was gone"),
         ("partition.metadata", "garbage", "partition.metadata was damaged"),
         (f"{10:020}.snapshot", "garbage", f"{10:020}.snapshot: damaged"),
-        (f"{0:020}.index", "gone", "the indexes of 1 segment(s)"),
+        (f"{0:020}.index", "gone", f"the indexes of 1 segment(s) were damaged and are made again: {0:020}.index"),
     ],
 )
 async def test_small_files_are_made_again_and_told(

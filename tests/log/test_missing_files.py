@@ -350,7 +350,7 @@ def test_a_newest_log_file_that_is_empty_after_kill_is_told(flushed: int) -> Non
     storage.files[newest].content.clear()
     found = open_log(storage.after_kill(), SMALL, recovery_point=log.recovery_point)
     base = int(newest[:20])
-    assert found.findings.losses == (f"the log file that begins at offset {base} is empty, and so it ends there",)
+    assert found.findings.losses == (f"{base:020}.log is empty, and so the log ends at offset {base}",)
 
 
 def test_a_log_whose_records_are_all_deleted_has_lost_nothing() -> None:
@@ -446,3 +446,35 @@ def test_an_emptied_segment_of_a_compacted_log_is_told_after_kill(flushed_into: 
     again = open_log(storage.after_kill(), compacted, recovery_point=int(emptied[:-4]) + flushed_into)
     assert again.findings.unexplained == (OffsetRange(int(emptied[:-4]), int(following[:-4])),)
     assert again.end_offset == _BATCHES
+
+
+def test_a_file_that_a_start_has_made_behind_a_hole_is_no_loss() -> None:
+    storage, log = _stopped()
+    *_, newest = _logs(storage)
+    del storage.files[newest].content[_SIZE:]
+    left = storage.after_kill()
+    found = _again(left, log)
+    assert found.findings.damaged == (OffsetRange(int(newest[:-4]) + 1, _BATCHES),)
+    for _ in range(2):
+        left = left.after_kill()
+        found = _again(left, log, clean=False)
+        assert (found.findings.files, found.findings.losses) == ((newest,), ())
+
+
+def test_an_index_knows_of_batches_behind_the_end_of_its_log() -> None:
+    """After kill -9 behind a flush that no checkpoint tells of: the log file was cut between two batches."""
+    config = replace(SMALL, segment_bytes=100_000)
+    storage = MemoryStorage()
+    log = open_log(storage, config)
+    _write(log, 0, 8)
+    log.flush()
+    name = f"{0:020}.log"
+    assert open_log(storage.after_kill(), config).findings.losses == ()
+    del storage.files[name].content[5 * _SIZE :]
+    for each in [each for each in storage.names() if each.endswith(".snapshot")]:
+        storage.delete(each)  # it knows of them, too
+    found = open_log(storage.after_kill(), config)
+    assert found.end_offset == 5
+    assert found.findings.losses == ("there was a record at offset 7, and the log ends at 5",)
+    storage.write(f"{0:020}.index", bytes((0, 0, 0, 9, 0, 0, 0, _SIZE)))  # it is damaged: it leads into the log
+    assert open_log(storage.after_kill(), config).findings.losses == ()

@@ -35,10 +35,7 @@ from ottla.log.epochs import LeaderEpochs
 from ottla.log.history import add_history
 from ottla.log.inspection import Inspection, has_fitting_indexes, inspect, load_txn_index
 from ottla.log.leftovers import tidy, without_failed_rolls
-from ottla.log.names import (
-    DAMAGED_OFFSETS,
-    PARTITION_METADATA,
-)
+from ottla.log.names import DAMAGED_OFFSETS, LOG, PARTITION_METADATA, file_name
 from ottla.log.producers import ProducerState
 from ottla.log.salvage import reached_offset, split_behind_damage
 from ottla.log.segment import ANY_OFFSET, Segment, delete_segments
@@ -59,6 +56,8 @@ class Findings:
     rebuilt: tuple[int, ...] = ()
     #: Flushed offsets that are gone.
     damaged: tuple[OffsetRange, ...] = ()
+    #: For each of these ranges, the log file that held its first record; where no file is left, the one there was once.
+    files: tuple[str, ...] = ()
     #: Offsets missing between two sound segments: compacted once, or left out by another broker's recovery.
     unexplained: tuple[OffsetRange, ...] = ()
     #: Sentences on records that are gone although nothing says that they were on the device.
@@ -130,7 +129,7 @@ def load(
     first_offset = segments[0].base_offset if segments else log_start_offset
     plan = _plan(segments, frozenset(names), clean, recovery_point, outside)
     snapshots = Snapshots(storage)
-    seen = look(bases, orphans, epochs, snapshots, None if clean else segments, recovery_point)
+    seen = look(bases, orphans, epochs, snapshots, None if clean else segments, recovery_point, plan.indexed_offset)
     producers = _load_producers(snapshots, segments, first_offset, plan.trusted_offset, now_ms)
     # After a clean stop the last snapshot was taken at the end of the log.
     flushed_offset = max(recovery_point, producers.end_offset) if clean else recovery_point
@@ -237,7 +236,9 @@ def _findings(walked: "_Walked", plan: "_Plan", known: _Known, start_offset: int
             unexplained.append(gap)
     damaged = tuple(sorted(each for each in holes if each.end_offset > start_offset))
     rebuilt = tuple(base for base, seen in plan.inspected.items() if seen.rebuilt)
-    return Findings(walked.cuts, rebuilt, damaged, tuple(unexplained))
+    bases = {*known.lost, *(segment.base_offset for segment in walked.segments)}
+    files = (max((each for each in bases if each <= first), default=first) for first, _ in damaged)
+    return Findings(walked.cuts, rebuilt, damaged, tuple(file_name(each, LOG) for each in files), tuple(unexplained))
 
 
 def _witnessed(
@@ -273,12 +274,14 @@ class _Plan(NamedTuple):
     trusted_offset: int
     #: Indexes of aborted transactions that are gone or damaged.
     lost_aborts: tuple[str, ...]
+    #: See `witnesses`.
+    indexed_offset: int
 
 
 def _plan(
     segments: Sequence[Segment], names: frozenset[str], clean: bool, recovery_point: int, outside: Outside
 ) -> _Plan:
-    scans, inspected, lost_aborts = {}, {}, []
+    scans, inspected, lost_aborts, indexed_offset = {}, {}, [], -1
     trusted_offset = ANY_OFFSET if clean else recovery_point
     for segment, following in zip_longest(segments, segments[1:]):
         base, limit_offset = segment.base_offset, ANY_OFFSET if following is None else following.base_offset
@@ -290,10 +293,15 @@ def _plan(
             inspected[base] = inspect(segment, names, limit_offset)
         else:
             scans[base] = max(recovery_point, base)
+            last = segment.check(names)
+            if last is not None and last.position >= max(segment.size_bytes, 1):
+                indexed_offset = last.offset
             if not has_fitting_indexes(segment, names):
                 segment.rebuild_indexes()  # no finding: after a crash indexes need not fit
         segment.close()
-    return _Plan(MappingProxyType(scans), MappingProxyType(inspected), trusted_offset, tuple(lost_aborts))
+    return _Plan(
+        MappingProxyType(scans), MappingProxyType(inspected), trusted_offset, tuple(lost_aborts), indexed_offset
+    )
 
 
 class _Walked(NamedTuple):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ottla.log.damage import OffsetRange
 from ottla.log.epochs import LeaderEpochs
+from ottla.log.names import LOG, file_name
 from ottla.log.segment import ANY_OFFSET, Segment
 from ottla.log.snapshot import Snapshots
 from ottla.log.txn_index import AbortsSeal
@@ -52,6 +53,8 @@ class Seen(NamedTuple):
     snapshot_offset: int = -1
     #: The newest log file, which is empty, begins behind all that was flushed; -1 when it is not so.
     empty_base: int = -1
+    #: The last entry of the newest log file's offset index, if it leads beyond the file's end; else -1.
+    indexed_offset: int = -1
 
 
 def look(
@@ -61,6 +64,7 @@ def look(
     snapshots: Snapshots,
     unflushed: Sequence[Segment] | None,
     recovery_point: int,
+    indexed_offset: int,
 ) -> Seen:
     """Look at the files. `unflushed` are the segments, after an end that was not clean."""
     empty_base, newest = -1, unflushed[-1] if unflushed else None
@@ -69,7 +73,7 @@ def look(
     if newest is not None and newest.size_bytes == 0 and newest.base_offset >= behind:
         empty_base = newest.base_offset
     epoch_offset = epochs.entries[-1][1] if epochs.entries else -1
-    return Seen(bases, orphans, epoch_offset, max(snapshots.offsets(), default=-1), empty_base)
+    return Seen(bases, orphans, epoch_offset, max(snapshots.offsets(), default=-1), empty_base, indexed_offset)
 
 
 def losses(outside: Outside, seen: Seen, end_offset: int, holes: Collection[OffsetRange]) -> tuple[str, ...]:
@@ -78,7 +82,7 @@ def losses(outside: Outside, seen: Seen, end_offset: int, holes: Collection[Offs
     if outside.is_known and not seen.bases and not holes:
         found.append("there is no log file, although the partition was made before")
     found += [
-        f"the log file that begins at offset {base} is gone, its indexes are there"
+        f"{file_name(base, LOG)} is gone, its indexes are there"
         for base in sorted(seen.orphans)
         if not any(first <= base < end for first, end in holes)
     ]
@@ -87,8 +91,11 @@ def losses(outside: Outside, seen: Seen, end_offset: int, holes: Collection[Offs
         found.append(f"there was a record at offset {seen.epoch_offset}, and the log ends at {end_offset}")
     elif seen.snapshot_offset > end_offset:
         found.append(f"there was a record at offset {seen.snapshot_offset - 1}, and the log ends at {end_offset}")
-    elif 0 < seen.empty_base == end_offset:
-        found.append(f"the log file that begins at offset {end_offset} is empty, and so it ends there")
+    elif seen.indexed_offset >= end_offset:
+        found.append(f"there was a record at offset {seen.indexed_offset}, and the log ends at {end_offset}")
+    elif 0 < seen.empty_base == end_offset and not any(end == end_offset for _, end in holes):
+        # An earlier start has made the file behind a hole, and perhaps nothing was written since.
+        found.append(f"{file_name(end_offset, LOG)} is empty, and so the log ends at offset {end_offset}")
     return tuple(found)
 
 

@@ -7,7 +7,6 @@ other files: where a log begins, from its leader-epoch-checkpoint; what is durab
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -79,12 +78,12 @@ class Checkpoints:
         storage.delete(CLEAN_SHUTDOWN_MARKER)
         storage.sync_names()
         self._manifest = self._read_manifest()
-        self._seal_properties()
         #: Names of files that cannot be used.
         self.unusable: set[str] = set()
         self.recovery_points = self._read(RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = self._read(LOG_START_OFFSET_CHECKPOINT)
         self._read(HIGH_WATERMARK_CHECKPOINT)
+        self._seal()
         #: What the `.txnindex` of each segment must hold.
         self.aborts = self._manifest.aborts
         #: The partitions that the files name.
@@ -148,11 +147,14 @@ class Checkpoints:
             self._write_manifest(self._manifest)  # without what the files held before
         self._storage.write(CLEAN_SHUTDOWN_MARKER, encode_clean_shutdown())
 
-    def _seal_properties(self) -> None:
-        """Know what `meta.properties` holds from now on. It was looked at before."""
+    def _seal(self) -> None:
+        """Where the manifest does not know what a file holds, it knows it from now on. All were looked at before."""
         content = self._storage.read(META_PROPERTIES)
         if content is not None and content.decode() != self._manifest.properties:
-            self._write_manifest(replace(self._manifest, properties=content.decode()))
+            found = {name: (checksum(self._storage.read(name)),) for name in _INSTEAD}
+            self._write_manifest(
+                Manifest(found | dict(self._manifest.checksums), self._manifest.aborts, content.decode())
+            )
 
     def _read(self, name: str) -> Mapping[TopicPartition, int]:
         content = self._storage.read(name)

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, StorageError
@@ -26,6 +26,7 @@ from ottla.broker.runtime.syncs import Syncs
 from ottla.broker.topic_config import TopicConfig
 from ottla.log.checkpoint import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from ottla.log.config import LogConfig
+from ottla.log.names import OFFSET_INDEX, file_name
 from ottla.log.partition import PartitionLog
 from ottla.log.recovery import Findings
 from ottla.log.results import Appended, Origin
@@ -39,6 +40,8 @@ T = TypeVar("T")
 
 #: Of a partition that is made now, nobody knows anything.
 _NEW = Outside()
+#: How many files a line names.
+_MOST_NAMES: Final = 10
 
 
 class Watcher(Protocol):
@@ -389,15 +392,23 @@ def _tell(tp: TopicPartition, findings: Findings) -> None:
     for cut in findings.cuts:
         _log.warning("%s/%s", tp, cut)
     if findings.rebuilt:
-        _log.warning("%s: the indexes of %d segment(s) were damaged and are made again", tp, len(findings.rebuilt))
+        names = [file_name(base, OFFSET_INDEX) for base in findings.rebuilt]
+        _log.warning(
+            "%s: the indexes of %d segment(s) were damaged and are made again: %s%s",
+            tp,
+            len(names),
+            ", ".join(names[:_MOST_NAMES]),
+            ", …" if len(names) > _MOST_NAMES else "",
+        )
     for gap in findings.unexplained:
         _log.warning("%s: there are no records at offsets %s; readers go on behind them", tp, gap)
-    for hole in findings.damaged:
+    for hole, name in zip(findings.damaged, findings.files, strict=True):
         _log.error(
             "%s: the records at offsets %s were written to disk and are gone; reading there is refused "
-            "(CORRUPT_MESSAGE). Stop the broker and put the log file back, or delete the records before offset %d",
+            "(CORRUPT_MESSAGE). Stop the broker and put %s back, or delete the records before offset %d",
             tp,
             hole,
+            name,
             hole.end_offset,
         )
 
