@@ -70,6 +70,20 @@ def test_the_events_are_as_they_were_noted() -> None:
     assert facts.Log(TP, (LogRecord(0, "a"), LogRecord(2, "z", False)), 0, 4, 4) in [event.fact for event in events]
 
 
+def test_a_uid_of_bytes_is_told_in_a_sentence(tmp_path: Path) -> None:
+    history = History(_clock())
+    history.producer("p").sent(b"a")  # type: ignore[arg-type]
+    with pytest.raises(HistoryError, match=r"Sent of 'p' cannot be written: .*A uid is a text: decode the bytes"):
+        history.write(tmp_path / "h.jsonl")
+
+
+def test_a_text_that_is_no_utf8_comes_back_from_its_file(tmp_path: Path) -> None:
+    history, path = History(_clock()), tmp_path / "h.jsonl"
+    history.producer("p").sent(b"\xff".decode(errors="surrogateescape"))
+    history.write(path)
+    assert History.read(path).events == history.events
+
+
 def test_a_given_time_is_taken() -> None:
     history = History(_clock())
     history.add("p", facts.Sent("a"), at_s=1.5)

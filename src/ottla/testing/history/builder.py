@@ -118,7 +118,7 @@ class History:
     # files
 
     def write(self, path: str | Path) -> None:
-        """Write lines of JSON. OSError when the file cannot be written."""
+        """Write lines of JSON. OSError when the file cannot be written, HistoryError when a uid is no text."""
         with Path(path).open("w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in encode(self.events))
 

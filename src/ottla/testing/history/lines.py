@@ -20,7 +20,7 @@ class HistoryError(OttlaError, ValueError):
 
 
 def encode(events: Iterable[Event]) -> Iterator[str]:
-    """The lines of a history, without their ends."""
+    """The lines of a history, without their ends. HistoryError when an event has bytes, say, instead of a text."""
     yield json.dumps({_KEY: VERSION})
     for event in events:
         fact = event.fact
@@ -29,7 +29,24 @@ def encode(events: Iterable[Event]) -> Iterator[str]:
             value = getattr(fact, name)
             if default is MISSING or value != default:
                 content[name] = _plain(value)
-        yield json.dumps(content, ensure_ascii=False, allow_nan=False)
+        yield _line(content)
+
+
+def _line(content: dict[str, Any]) -> str:
+    """An event as JSON. HistoryError for what its line cannot hold."""
+    try:
+        line = json.dumps(content, ensure_ascii=False, allow_nan=False)
+        line.encode()
+    except UnicodeEncodeError:
+        return json.dumps(
+            content, allow_nan=False
+        )  # half of a pair of surrogates, say: in ASCII it is no byte of its own
+    except (TypeError, ValueError) as fault:
+        kind, who = content["fact"], content["who"]
+        raise HistoryError(
+            f"{kind} of {who!r} cannot be written: {fault}. A uid is a text: decode the bytes of a value, or use repr()"
+        ) from None
+    return line
 
 
 def decode(lines: Iterable[str]) -> Iterator[Event]:
