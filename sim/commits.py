@@ -1,5 +1,7 @@
 """Tells the history which offsets the real broker's coordinators have committed, for whom, and in which generation.
 
+It also tells when a group's generations begin again.
+
 The records of a commit do not say who made it. So the shards are asked: what they decide counts once it is in their
 log.
 """
@@ -10,30 +12,39 @@ from typing import Any
 from ottla.base.types import TopicPartition
 from ottla.broker.runtime.coordinators import Coordinators
 from ottla.coordinator.decision import Decision
+from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.shard import GroupShard
-from ottla.testing.history.facts import Committed
+from ottla.testing.history.facts import Committed, GroupBegan
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from ottla.wire.offsets_records import record_type
 
-Note = Callable[[str, str, Committed], object]
+Note = Callable[[str, str, Committed | GroupBegan], object]
+#: The types of the records that say a group's generation, or member epoch.
+_GENERATIONS = (2, 3)
 
 
-def watch(groups: Coordinators[GroupShard], note: Note) -> None:
-    """Note every commit that these shards carry out from now on; also the shards that they make later."""
+def watch(groups: Coordinators[GroupShard], note: Note, generations: dict[str, int]) -> None:
+    """Note every commit that these shards carry out from now on; also the shards that they make later.
+
+    `generations` are those of groups as they were told last, in this life of the broker or the one before.
+    """
     make = groups._make_shard
 
     def made(tp: TopicPartition) -> GroupShard:
-        return _watched(make(tp), note)
+        return _watched(make(tp), note, generations)
 
     groups._make_shard = made
     for runner in groups._runners.values():
         runner._make_shard = made
-        _watched(runner.shard, note)
+        _watched(runner.shard, note, generations)
 
 
-def _watched(shard: GroupShard, note: Note) -> GroupShard:
+def _watched(shard: GroupShard, note: Note, generations: dict[str, int]) -> GroupShard:
     decided: list[Committed] = []
+    lives: list[bool] = []
     commit, append_failed, apply = shard.commit_offsets, shard.append_failed, shard.apply
+    loaded = shard.loaded
 
     def commit_offsets(token: int, request: OffsetCommitRequest, now_ms: int, **more: Any) -> Decision:
         decision = commit(token, request, now_ms, **more)
@@ -51,11 +62,33 @@ def _watched(shard: GroupShard, note: Note) -> GroupShard:
             note("offsets committed", f"{each.group} {each.member_id}/{each.generation}: {places}", each)
         decided.clear()
         apply(*args)
+        if lives and record_type(args[0].key) in _GENERATIONS:
+            told()
+
+    def told() -> None:
+        for group in _begun_again(shard, generations):
+            note("group begins again", group, GroupBegan(group))
+
+    def has_loaded(now_ms: int) -> Decision:
+        lives.append(True)  # what was replayed is looked at as a whole: most of it was told before
+        told()
+        return loaded(now_ms)
 
     shard.commit_offsets = commit_offsets  # type: ignore[method-assign]
     shard.append_failed = failed  # type: ignore[method-assign]
     shard.apply = applied  # type: ignore[method-assign, assignment]
+    shard.loaded = has_loaded  # type: ignore[method-assign]
     return shard
+
+
+def _begun_again(shard: GroupShard, before: dict[str, int]) -> list[str]:
+    """Groups whose generation is lower than it was. `before` is brought up to date."""
+    now = {}
+    for name, group in shard._groups.items():
+        now[name] = group.epoch if isinstance(group, ConsumerGroup) else getattr(group, "generation", 0)
+    begun = [name for name, generation in now.items() if generation < before.get(name, generation)]
+    before.update(now)
+    return begun
 
 
 def _member(request: OffsetCommitRequest) -> tuple[str, int]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
+from functools import partial
 
 from ottla.base.errors import StorageError
 from ottla.base.types import TopicPartition
@@ -64,6 +65,7 @@ class House:
         self._dead: list[BrokerApp] = []
         #: Records that a loss of power has taken, by value; and what must not have gone with it.
         self.lost: set[str] = set()
+        self._generations: dict[str, int] = {}
         self.anomalies: list[Anomaly] = []
         self._before: dict[TopicPartition, list[LogRecord]] = {}
         #: Whether everything is on the device before it is acknowledged.
@@ -124,7 +126,7 @@ class House:
         checkpointed = decode_offsets(content) if content and not self.has_damage else {}
         await app.start()
         if app.node is not None:
-            watch(app.node.groups, lambda what, text, data: self.history.add("broker", what, text, data))
+            watch(app.node.groups, partial(self.history.add, "broker"), self._generations)
         await app.loaded()
         self.note("ready", f"life {self.life}")
         self._compare(checkpointed)

@@ -30,7 +30,8 @@ class Protocols(NamedTuple):
 
 
 def of_the_broker(rng: random.Random) -> Protocols:
-    """Members of the consumer protocol (KIP-848), whose sessions the broker's keys set."""
+    """Members of the consumer protocol (KIP-848), whose sessions the broker's keys set; or of both protocols, so that
+    groups change theirs (`group.consumer.migration.policy` is bidirectional)."""
     session_ms = rng.choice((2_000, 6_000))
     broker: dict[str, tuple[str, ...] | str] = {
         "group.consumer.session.timeout.ms": str(session_ms),
@@ -40,4 +41,4 @@ def of_the_broker(rng: random.Random) -> Protocols:
         "group.consumer.assignment.interval.ms": rng.choice(("0", "1000")),
         "group.consumer.assignors": rng.choice((("uniform", "range"), ("range", "uniform"))),
     }
-    return Protocols(("consumer",), broker)
+    return Protocols(rng.choice((("consumer",), ("consumer",), ("classic", "consumer"))), broker)

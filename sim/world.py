@@ -58,7 +58,7 @@ class Kind(Enum):
     BROKER_TRANSACTIONS = "broker-transactions"
     BROKER_GROUPS = "broker-groups"
     BROKER_PIPELINE = "broker-pipeline"
-    #: Groups or pipelines whose members speak the consumer protocol; some of these machines lose their power.
+    #: Groups or pipelines whose members speak the consumer protocol, or either one; some machines lose their power.
     BROKER_CONSUMER_GROUPS = "broker-consumer-groups"
     #: Any of these users, and a machine that loses its power.
     BROKER_POWER = "broker-power"

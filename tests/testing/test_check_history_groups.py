@@ -78,6 +78,23 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
       + c1 revoked gen 6 lost yes
         """,
     ),
+    "of two members, and the group was deleted in between": (
+        "two-owners",
+        """
+        c1 assigned gen 3
+      + began
+        c2 assigned gen 3
+        c1 revoked gen 4
+        """,
+    ),
+    "a commit of a first generation, and the group was deleted before": (
+        "commit-regression",
+        """
+        c2 commits 1 gen 2
+      + began
+        c1 commits 2 gen 1
+        """,
+    ),
     "an old generation commits": (
         "commit-regression",
         """

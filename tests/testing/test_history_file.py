@@ -46,6 +46,7 @@ def _example() -> History:
     reader.returned("commit 1", KeyError("x"))
     reader.revoked([TP], lost=True)
     reader.killed()
+    history.group_began("g")
     history.log(TP, [LogRecord(2, "z", False), (0, "a")], high_watermark=4, last_stable_offset=4)
     history.positions("g", {TP: 1})
     history.drained("g", [TP])

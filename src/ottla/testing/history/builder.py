@@ -20,6 +20,7 @@ from ottla.testing.history.facts import (
     Event,
     Fact,
     Failed,
+    GroupBegan,
     Killed,
     Log,
     LogRecord,
@@ -38,6 +39,8 @@ from ottla.testing.history.lines import HistoryError, decode, encode
 
 #: Whose events the final state is.
 FINAL_STATE = "final state"
+#: Who notes what happened to a group.
+_BROKER = "the broker"
 
 
 class History:
@@ -114,6 +117,10 @@ class History:
     ) -> None:
         """The group has read these partitions from their beginning to their end (see `Drained`)."""
         self.add(FINAL_STATE, Drained(group, tuple(sorted(partitions)), read_committed, transforms))
+
+    def group_began(self, group: str) -> None:
+        """The group begins again with its first generation: it was deleted, or an empty one got another protocol."""
+        self.add(_BROKER, GroupBegan(group))
 
     # files
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
 from ottla.testing.history.anomaly import Anomaly
-from ottla.testing.history.evidence import NEVER, Evidence
+from ottla.testing.history.evidence import LIFE_OF_A_GROUP, NEVER, Evidence
 from ottla.testing.history.facts import Called, Committed, Ended, Ending, OffsetsSent, Polled, Sought
 
 _Place = tuple[str, TopicPartition]
@@ -103,8 +103,8 @@ def commit_regression(evidence: Evidence) -> Iterator[Anomaly]:
             before = newest.before(commit.began)
             if before is not None and commit.generation < before.generation:
                 text = (
-                    f"{group}: {tp}@{commit.offset} of generation {commit.generation} "
-                    f"after {before.offset} of generation {before.generation}"
+                    f"{group}: {tp}@{commit.offset} of generation {commit.generation % LIFE_OF_A_GROUP} "
+                    f"after {before.offset} of generation {before.generation % LIFE_OF_A_GROUP}"
                 )
                 yield Anomaly("commit-regression", text, (commit.by, before.by))
             newest.add(commit)
@@ -129,8 +129,11 @@ def _commits(evidence: Evidence) -> Mapping[_Place, list[_Commit]]:
                 certain = told.outcome == "committed"
                 began = index if told.call is None else calls.get(told.call, index)
                 by = told.member_id or event.who
+                generation = told.generation
+                if generation >= 0:
+                    generation += evidence.before_generation_0(told.group, index)
                 for tp, offset in told.offsets.items():
-                    commit = _Commit(offset, told.generation, by, began, index if certain else NEVER, certain)
+                    commit = _Commit(offset, generation, by, began, index if certain else NEVER, certain)
                     found[told.group, tp].append(commit)
             case OffsetsSent() as sent:
                 in_txn[sent.txn].append(sent)

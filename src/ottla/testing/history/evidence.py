@@ -14,6 +14,7 @@ from ottla.testing.history.facts import (
     Ended,
     Event,
     Failed,
+    GroupBegan,
     Killed,
     Log,
     LogRecord,
@@ -25,6 +26,8 @@ from ottla.testing.history.facts import (
 
 #: Where in the history; of what never happened.
 NEVER: Final = 1 << 62
+#: More than any generation: what lies between the generations of a group before it was deleted and those after it.
+LIFE_OF_A_GROUP: Final = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,8 @@ class Evidence:
         self.drained: Final[list[Drained]] = []
         #: Groups with members that subscribe.
         self.groups: Final[set[str]] = set()
+        #: Where in the history a group began again with its first generation.
+        self.began_again: Final[defaultdict[str, list[int]]] = defaultdict(list)
         self.logs: Final[dict[TopicPartition, PartitionLog]] = {}
         self._read()
         self._told_logs()
@@ -98,6 +103,8 @@ class Evidence:
                     self.polls.append((event, polled))
                 case Assigned(group=group):
                     self.groups.add(group)
+                case GroupBegan(group=group):
+                    self.began_again[group].append(index)
                 case Killed():
                     self.killed[event.who] = index
                 case Positions() as positions:
@@ -108,6 +115,10 @@ class Evidence:
                     self.logs[log.tp] = PartitionLog(log.tp, log, sorted(log.records))
                 case _:
                     pass
+
+    def before_generation_0(self, group: str, index: int) -> int:
+        """What to add to a generation that a group had at this moment, so that all of its generations are in order."""
+        return bisect_right(self.began_again.get(group, ()), index) * LIFE_OF_A_GROUP
 
     def _told_logs(self) -> None:
         """The logs of partitions that nobody has read back: what producers and consumers were told of them."""

@@ -173,6 +173,13 @@ class Committed:
     call: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class GroupBegan:
+    """A group begins again with its first generation: it was deleted, or an empty one got another protocol."""
+
+    group: str
+
+
 # of any client
 
 
@@ -253,6 +260,7 @@ Fact = (
     | Revoked
     | Sought
     | Committed
+    | GroupBegan
     | Called
     | Returned
     | Killed

@@ -18,6 +18,8 @@ class _Ownership:
     who: str
     first: int
     last: int
+    #: What is added to generations (`Evidence.before_generation_0`) since it was given the partition.
+    base: int
 
 
 def two_owners(evidence: Evidence) -> Iterator[Anomaly]:
@@ -37,7 +39,8 @@ def two_owners(evidence: Evidence) -> Iterator[Anomaly]:
         widest = found[0]
         for each in found[1:]:
             if each.first <= widest.last and each.member != widest.member:
-                text = f"{group}: {tp} belongs to {widest.who} and to {each.who} in generation {each.first}"
+                generation = each.first - each.base
+                text = f"{group}: {tp} belongs to {widest.who} and to {each.who} in generation {generation}"
                 yield Anomaly("two-owners", text, (widest.who, each.who))
             if each.last >= widest.last:
                 widest = each
@@ -47,22 +50,24 @@ def _ownerships(evidence: Evidence) -> dict[tuple[str, TopicPartition], list[_Ow
     """Who had which partition, in the order of the history."""
     found: defaultdict[tuple[str, TopicPartition], list[_Ownership]] = defaultdict(list)
     has: defaultdict[str, dict[tuple[str, TopicPartition], _Ownership]] = defaultdict(dict)
-    for event in evidence.events:
+    for index, event in enumerate(evidence.events):
         mine = has[event.who]
         match event.fact:
             case Assigned(group, generation, partitions) as told if generation >= 0:
+                base = evidence.before_generation_0(group, index)
+                at = base + generation
                 for tp in partitions:
-                    owner = _Ownership(told.instance_id or event.who, event.who, generation, generation)
+                    owner = _Ownership(told.instance_id or event.who, event.who, at, at, base)
                     mine[group, tp] = owner
                     found[group, tp].append(owner)
                 for (its_group, _), owner in mine.items():
-                    if its_group == group:
-                        owner.last = max(owner.last, generation)
+                    if (its_group, owner.base) == (group, base):
+                        owner.last = max(owner.last, at)
             case Revoked(group, generation, partitions) as told:
                 for tp in partitions:
                     ended = mine.pop((group, tp), None)
                     if ended is not None and not told.lost:
-                        ended.last = max(ended.last, generation)
+                        ended.last = max(ended.last, ended.base + generation)
             case Killed():
                 mine.clear()
             case _:

@@ -34,11 +34,14 @@ from tests.client.core.consumer.rig import Rig
 # --- the end of a membership ---
 
 
-@pytest.mark.parametrize("code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
+@pytest.mark.parametrize(
+    "code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND]
+)
 def test_g12_who_is_expelled_has_lost_what_it_had_and_joins_again_with_epoch_0(code: ErrorCode) -> None:
     rig, heard = member(A)
     rig.wait(1.0)
     rig.beat(0, code=code, target=False)
+    assert not rig.raised(), "the user hears that its partitions are lost"
     assert rig.core.state is State.OUT
     assert rig.core.holds_back
     assert rig.core.member.last == ConsumerGroupMetadata("g", 1, "me"), "its offsets are refused"
@@ -156,6 +159,14 @@ def test_an_answer_of_the_membership_before_changes_nothing() -> None:
 # --- what is refused for good ---
 
 
+def test_g21_a_classic_group_that_may_not_change_its_protocol_is_told_to_who_joins() -> None:
+    """A member that is told so was expelled, and others have made the group anew: it joins, and then it knows."""
+    rig, _ = joining()
+    rig.beat(0, code=ErrorCode.GROUP_ID_NOT_FOUND, target=False)
+    [error] = rig.raised()
+    assert "group.consumer.migration.policy" in str(error)
+
+
 @pytest.mark.parametrize(
     ("code", "kind", "advice"),
     [
@@ -165,7 +176,6 @@ def test_an_answer_of_the_membership_before_changes_nothing() -> None:
         (ErrorCode.INVALID_REQUEST, KafkaError, "does not accept"),
         (ErrorCode.INVALID_REGULAR_EXPRESSION, InvalidRegularExpressionError, "RE2"),
         (ErrorCode.GROUP_AUTHORIZATION_FAILED, KafkaError, "READ"),
-        (ErrorCode.GROUP_ID_NOT_FOUND, KafkaError, "group.consumer.migration.policy"),
         (ErrorCode.UNSUPPORTED_VERSION, UnsupportedVersionError, "group.protocol=classic"),
         (ErrorCode.UNKNOWN_SERVER_ERROR, KafkaError, "group g"),
     ],

@@ -155,6 +155,10 @@ class ConsumerMembership(Membership[ConsumerMember]):
                 shared.find_coordinator()
             case Next.START_OVER:
                 self._expelled(Call.CONSUMER_HEARTBEAT, code, now_s)
+            case Next.FAIL if code is ErrorCode.GROUP_ID_NOT_FOUND and self.member.in_generation:
+                # it was expelled, and members of the classic protocol have made the group anew: whether they let it
+                # join again, the answer to epoch 0 says
+                self._expelled(Call.CONSUMER_HEARTBEAT, code, now_s)
             case Next.COMPLAIN:
                 shared.fail(refusal(code, message, shared))
             case Next.FAIL:
