@@ -12,9 +12,10 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from ottla.base.errors import CorruptDataError
+from ottla.base.types import TopicPartition
 from ottla.broker.metadata.end_mark import EndMark
 from ottla.broker.metadata.names import METADATA_TOPIC
-from ottla.log.checkpoint import CLEAN_SHUTDOWN_MARKER
+from ottla.log.checkpoint import CLEAN_SHUTDOWN_MARKER, RECOVERY_POINT_CHECKPOINT, decode_offsets
 from ottla.log.names import LOG
 from ottla.wire.batch import check_integrity, find_whole_batch, parse_header
 from sim.cluster.log import Entry
@@ -28,6 +29,9 @@ _SAYS_NOTHING = (CLEAN_SHUTDOWN_MARKER, ".lock")
 _ANY_OFFSET = 2**63 - 1
 #: How often one of the directory's own files is drawn: beside the partitions' they are few.
 _OWN = 0.15
+#: How often a log file is cut exactly between two batches, and how often the base offset of its last batch is changed.
+_EXACT = 0.3
+_LAST_BASE = 0.2
 
 
 class Damage(NamedTuple):
@@ -80,13 +84,22 @@ def do_damage(disk: SimDisk, rng: random.Random, *, clean: bool) -> Damage | Non
             disk.change(folder, name, b"")
         case "cut" if len(before) > 1:
             at = rng.randrange(1, len(before))
+            ends = sorted(_ends(before) - {len(before)})
+            if name.endswith(LOG) and ends and rng.random() < _EXACT:
+                at = rng.choice(ends)
             if name.endswith(LOG) and not is_metadata and at in _ends(before):
-                return None  # a log that ends with a whole batch: see docs
+                end_offset = max(entry.last_offset for _, entry in sound_entries(before[:at])) + 1
+                if not _shows_a_cut(disk, folder, name, end_offset, clean=clean):
+                    return None  # a log that ends with a whole batch: see docs
             disk.change(folder, name, before[:at])
         case "flipped" if before:
             positions = {rng.randrange(len(before)) for _ in range(rng.choice((1, 3)))}
+            if name.endswith(LOG) and rng.random() < _LAST_BASE:
+                positions = {
+                    max((at for at, _ in sound_entries(before)), default=0) + rng.randrange(_BASE_OFFSET_BYTES)
+                }
             if name.endswith(LOG) and not is_metadata:
-                positions -= _base_offsets(before)
+                positions -= _base_offsets(before, but_last=not _is_internal(folder))
             content = bytearray(before)
             for at in positions:
                 content[at] ^= rng.randrange(1, 256)
@@ -128,8 +141,27 @@ def _ends(content: bytes) -> frozenset[int]:
     return frozenset(position + len(entry.payload) for position, entry in sound_entries(content))
 
 
-def _base_offsets(content: bytes) -> set[int]:
-    return {position + at for position, _ in sound_entries(content) for at in range(_BASE_OFFSET_BYTES)}
+def _base_offsets(content: bytes, *, but_last: bool) -> set[int]:
+    """Where the base offsets of the batches are; `but_last`: a start finds that of the last one."""
+    starts = [position for position, _ in sound_entries(content)]
+    return {start + at for start in (starts[:-1] if but_last else starts) for at in range(_BASE_OFFSET_BYTES)}
+
+
+def _is_internal(folder: str) -> bool:
+    return folder.startswith("__")
+
+
+def _shows_a_cut(disk: SimDisk, folder: str, name: str, end_offset: int, *, clean: bool) -> bool:
+    """Whether a start can find that a log file ends between two batches, at this offset: other files know of more."""
+    if _is_internal(folder):
+        return False  # it may have been compacted
+    if clean or name != max(each for at, each in disk.files() if at == folder and each.endswith(LOG)):
+        return True
+    topic, _, number = folder.rpartition("-")
+    with suppress(CorruptDataError):
+        known = decode_offsets(disk.own_files().read(RECOVERY_POINT_CHECKPOINT) or b"")
+        return end_offset < known.get(TopicPartition(topic, int(number)), 0)
+    return False
 
 
 class Heard(logging.Handler):

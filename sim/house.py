@@ -248,7 +248,7 @@ class House:
         """
         hurt = []
         for tp, there in before.items():
-            internal, after = tp.topic in INTERNAL, self._entries(tp)
+            internal, after = tp.topic in INTERNAL, self._served(tp)
             strange = [] if internal else new_records(there, after)
             for record in strange:
                 text = f"{record.uid} is at {tp}@{record.offset}, where it was not before the start"
@@ -267,7 +267,7 @@ class House:
             self.losses.begin()
             for tp, there in before.items():
                 if tp.topic not in INTERNAL:
-                    self.losses.add(tp, there, missing(there, self._entries(tp)))
+                    self.losses.add(tp, there, missing(there, self._served(tp)))
                     partition = (
                         None if self.app is None or self.app.node is None else self.app.node.partitions.find(*tp)
                     )
@@ -389,8 +389,14 @@ class House:
                 self.anomalies.append(Anomaly("unreadable-log", text))
             # What was saved from a damaged file is in the next one too, and counts there.
             base = int(name.removesuffix(LOG))
-            entries = [entry for entry in entries if entry.base_offset < base or not self.has_damage] + found
+            entries = [entry for entry in entries if entry.last_offset < base or not self.has_damage] + found
         return entries
+
+    def _served(self, tp: TopicPartition) -> list[Entry]:
+        """The batches that the broker lets anybody read: none in what it has told to be gone."""
+        partition = None if self.app is None or self.app.node is None else self.app.node.partitions.find(*tp)
+        holes = () if partition is None else partition.log.findings.damaged
+        return [e for e in self._entries(tp) if not any(first <= e.base_offset < end for first, end in holes)]
 
     def judge(self, facts: Sequence[Told]) -> list[Anomaly]:
         """What the checkers find, less what damaged files explain."""

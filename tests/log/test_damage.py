@@ -288,3 +288,27 @@ def test_a_damaged_marker_keeps_no_partition_from_opening() -> None:
     assert found.findings.mended[-1] == (
         f"{0:020}.log: the transaction marker at offset 1 is damaged: its transaction counts as aborted here"
     )
+
+
+@pytest.mark.parametrize("recovery_point", [0, 1, 3])
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("interval", [0, 4_096])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_changed_base_offset_of_the_last_batch_is_found(
+    count: int, interval: int, clean: bool, recovery_point: int
+) -> None:
+    """No CRC covers it. Nothing goes on behind an offset that never was, and nothing is gone without a word."""
+    storage, config = MemoryStorage(), LogConfig(index_interval_bytes=interval)
+    log = open_log(storage, config)
+    for _ in range(count):
+        append(log, batch())
+    log.close()
+    for at in range(8):
+        for bits in (1, 2, 128):
+            left = storage.after_kill()
+            left.files[f"{0:020}.log"].content[(count - 1) * len(batch()) + at] ^= bits
+            found = open_log(left, config, clean=clean, recovery_point=count if clean else min(recovery_point, count))
+            assert found.end_offset <= count
+            told = [each.first_offset for each in found.findings.damaged]
+            told += [each.first_offset for each in found.findings.cuts]
+            assert count - 1 in told

@@ -8,6 +8,8 @@ from collections import Counter
 
 import pytest
 
+from ottla.base.types import TopicPartition
+from ottla.log.checkpoint import RECOVERY_POINT_CHECKPOINT, encode_offsets
 from sim.damage import Damage, do_damage, listening, sound_entries
 from sim.disk import SimDisk
 from sim.running import one
@@ -101,3 +103,25 @@ def test_worlds_that_have_found_something(seed: int) -> None:
     """Producer ids given twice behind a metadata log that lost its end; sound batches cut behind a changed header; a
     changed index entry that led a reader to bytes that are no batch, for ever."""
     assert one(seed, Kind.BROKER_DAMAGE).names == ()
+
+
+def test_cuts_between_batches_are_drawn_where_a_start_finds_them() -> None:
+    """After a clean stop everywhere; after kill -9 below the recovery point, and in older files."""
+
+    def cuts(recovery_point: int, name: str = _LOG, *, clean: bool) -> set[int]:
+        found = set()
+        for seed in range(400):
+            disk = SimDisk()
+            disk.own_files().write(RECOVERY_POINT_CHECKPOINT, encode_offsets({TopicPartition("t", 0): recovery_point}))
+            disk.open_folder("t-0").write(_LOG, _content(4))
+            disk.open_folder("t-0").write(name, _content(4))
+            damage = do_damage(disk, random.Random(seed), clean=clean)
+            if damage is not None and damage.name == _LOG and damage.how == "cut":
+                kept = len(disk.content("t-0", _LOG)) * 4
+                found |= {kept // len(_content(4))} if kept % len(_content(4)) == 0 else set()
+        return found
+
+    assert cuts(0, clean=True) == {1, 2, 3}
+    assert cuts(0, clean=False) == set()
+    assert cuts(3, clean=False) == {1, 2}
+    assert cuts(0, f"{4:020}.log", clean=False) == {1, 2, 3}

@@ -285,7 +285,7 @@ class Segment:
         StorageError when those bytes are messages of Apache Kafka before 0.11: they are old, and not damaged.
         """
         lowest_offset, limit_offset = self.base_offset, min(limit_offset, self.base_offset + _RELATIVE_MAX + 1)
-        begun = False
+        begun = position == 0  # a file begins with the offset in its name
         try:
             for at, header in self.walk(position):
                 if not lowest_offset <= header.base_offset <= header.last_offset < limit_offset:
@@ -394,7 +394,8 @@ class Segment:
         self.offset_index.truncate_to(from_offset)
         self.time_index.truncate_to(from_offset)
         self.max_timestamp_ms, self.max_timestamp_offset = self.time_index.last()
-        position = start = self.offset_index.last().position
+        indexed_offset, start = self.offset_index.last()
+        position = start
         lowest_offset = 0 if start else self.base_offset
         self._since_index_bytes = 0
         with self.log.map() as view:
@@ -403,8 +404,11 @@ class Segment:
                 if header is None or not lowest_offset <= header.base_offset <= header.last_offset < limit_offset:
                     break
                 # See `sound_headers`.
-                if header.base_offset > lowest_offset and limit_offset == ANY_OFFSET and position > start:
+                begun = position > start or start == 0
+                if header.base_offset > lowest_offset and limit_offset == ANY_OFFSET and begun:
                     break
+                if not begun and header.last_offset != indexed_offset:
+                    break  # the whole file is looked at then
                 lowest_offset = header.last_offset + 1
                 if position == start and start > 0:
                     self._since_index_bytes = header.size_bytes
