@@ -12,6 +12,7 @@ from threading import Thread
 
 import pytest
 
+from ottla import Consumer, Producer
 from ottla.cli.main import main
 from ottla.testing import Broker
 from tests.cli.conftest import Ottla
@@ -85,6 +86,32 @@ def test_records_go_in_and_out_in_every_form(ottla: Ottla, tmp_path: Path) -> No
     (listed,) = ottla("transactions", "list", "--pattern", "cli-b-.*", "--json").data
     assert (listed["transactional_id"], listed["state"]) == ("cli-b-tx", "CompleteCommit")
     assert ottla("transactions", "describe", "cli-b-tx", "--json").data[0]["state"] == "CompleteCommit"
+
+
+@pytest.mark.parametrize(
+    "protocol", [{"group.protocol": "consumer"}, {"partition.assignment.strategy": "cooperative-sticky"}], ids=str
+)
+def test_a_member_that_gets_its_partitions_later_reads_them_before_it_ends(
+    protocol: dict[str, str], tmp_path: Path, ottla: Ottla
+) -> None:
+    """Its first assignment is empty, because another member must give up a partition first."""
+    with Broker(data_dir=tmp_path / "data") as broker:
+        bootstrap = ("--bootstrap", broker.bootstrap_servers)
+        assert ottla("topics", "create", "x", "-p", "2", *bootstrap).code == 0
+        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            for partition in (0, 1):
+                producer.send("x", b"record", partition=partition)
+        settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "g", **protocol}
+        with Consumer({**settings, "enable.auto.commit": False}) as other:
+            other.subscribe(["x"], on_assigned=other.pause)
+            while len(other.assignment()) < 2:
+                other.poll(0.1)
+            more = [each for key, value in protocol.items() for each in ("-o", f"{key}={value}")]
+            with ottla_process("consume", "x", "--group", "g", "--until-end", *more, *bootstrap) as consume:
+                while consume.poll() is None:
+                    assert not other.poll(0.1)
+                out, err = consume.communicate()
+                assert (out, err, consume.returncode) == ("record\n", "", 0)
 
 
 def test_records_come_from_a_pipe_with_a_name(ottla: Ottla, tmp_path: Path) -> None:

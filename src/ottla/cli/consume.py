@@ -101,10 +101,18 @@ def _refuse_single_partitions(topics: list[str]) -> None:
 
 
 def _at_end(consumer: Consumer, watch: Watch, ends: dict[TopicPartition, int] | None) -> bool:
-    """Whether everything that existed at the start has been printed. In a group: of the partitions assigned now."""
+    """Whether everything that existed at the start has been printed. In a group: by its members together.
+
+    An assignment may be empty for a moment, or lack a partition that another member is still to give up. So it counts
+    only when the group has given out every partition.
+    """
     assigned = consumer.assignment()
     if ends is not None:
         return all(consumer.position(tp) >= ends[tp] for tp in assigned)
-    if watch.assigned and not assigned:
+    if not watch.assigned or any(consumer.current_lag(tp) != 0 for tp in assigned):
+        return False
+    if not watch.all_are_given_out(consumer.group_metadata().member_id, frozenset(assigned)):
+        return False
+    if not assigned:
         say("The group's other members read every partition.")
-    return watch.assigned and all(consumer.current_lag(tp) == 0 for tp in assigned)
+    return True

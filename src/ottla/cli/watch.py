@@ -17,6 +17,8 @@ _ASK_EVERY_S = 3.0
 ANSWER_WITHIN_MS = 3_000
 #: A new group waits for its members anyway (group.initial.rebalance.delay.ms). After this time something else is wrong.
 _MEMBERS_AFTER_S = 6.0
+#: The state of a group, in either protocol, in which each member has what it was given.
+_STABLE = "Stable"
 
 
 class Watch:
@@ -50,6 +52,23 @@ class Watch:
     def on_assigned(self, _partitions: Sequence[TopicPartition]) -> None:
         """The group has given this member its partitions."""
         self.assigned = True
+
+    def all_are_given_out(self, member_id: str, assigned: frozenset[TopicPartition]) -> bool:
+        """Whether each partition has a member that has it, and nothing is to move. False while nobody answers.
+
+        `assigned` is what this member has. The coordinator may have given it more, of which it has not heard yet.
+        """
+        from ottla.client.errors import ClientError
+
+        if self._group is None:
+            return True
+        try:
+            described = self._admin.describe_groups([self._group])[self._group]
+        except ClientError:
+            return False  # `heard_nothing` tells the user
+        given = {member.member_id: member.partitions for member in described.members}
+        heard = assigned.issuperset(given.get(member_id, ()))
+        return described.state == _STABLE and heard and set().union(*given.values()).issuperset(self._partitions)
 
     def heard(self) -> None:
         """Records came."""
