@@ -137,6 +137,16 @@ class House:
         assert self.app.node is not None
         await self.app.node.topics.create_all([NewTopic(name, partitions, {})])
 
+    async def add_partition(self, name: str, partitions: int) -> bool:
+        """Let the topic have so many partitions. Whether it has them."""
+        node = None if self.app is None else self.app.node
+        if node is None:
+            return False
+        refused = await node.topics.grow_all({name: partitions})
+        if not refused:
+            self.note("partition added", f"{name} has {partitions}")
+        return not refused
+
     def calm(self) -> None:
         """The faults are over; what the machine's clock says stays."""
         self._end_hanging()

@@ -22,7 +22,7 @@ class HouseNemesis(Nemesis):
         self._busy = False
 
     def _possible(self) -> Sequence[Fault]:
-        faults = (
+        faults: tuple[Fault, ...] = (
             self._kill_house,
             self._kill_house,
             self._freeze_house,
@@ -35,6 +35,8 @@ class HouseNemesis(Nemesis):
             self._kill_client,
             self._start_twin,
         )
+        if self._world.protocols.broker:
+            faults = (*faults, self._add_partition)
         if self._world.loses_power:
             return (*faults, self._lose_power, self._lose_power, self._break_disk, self._slow_disk)
         if self._world.kind.damages_files:
@@ -116,6 +118,17 @@ class HouseNemesis(Nemesis):
         await self._for(rng, 3.0)
         disk.full = False
         self._note("disk has room", "")
+        self._busy = False
+
+    async def _add_partition(self, rng: random.Random) -> None:
+        """No fault, but the members of groups have to share more than before."""
+        partitions = self._world.partitions
+        topic = rng.choice(self._world.topics)
+        if self._busy or partitions[topic] >= 4:
+            return
+        self._busy = True
+        if await self._house.add_partition(topic, partitions[topic] + 1):
+            partitions[topic] += 1
         self._busy = False
 
     async def _part_house(self, rng: random.Random) -> None:

@@ -158,6 +158,8 @@ class World:
         self.served, self._nemesis = self._brokers(rng)
         self.topics: list[str] = []
         self.partitions: dict[str, int] = {}
+        #: How many of them users may name: those that the topic had from the beginning.
+        self.numbered: dict[str, int] = {}
         self.processes: list[Process] = []
         self.users_stopped = False
         self.stopped_at_s = 0.0
@@ -280,7 +282,7 @@ class World:
     async def add_topic(self, name: str, partitions: int, *, input_topic: bool = True) -> None:
         """Create a topic. Users write to input topics, and read them."""
         await self.served.create_topic(name, partitions)
-        self.partitions[name] = partitions
+        self.partitions[name] = self.numbered[name] = partitions
         if input_topic:
             self.topics.append(name)
 

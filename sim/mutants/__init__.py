@@ -114,9 +114,9 @@ def _of_the_broker() -> dict[str, Mutant]:
         ),
         "any-epoch-commits": Mutant(
             Kind.BROKER_CONSUMER_GROUPS,
-            frozenset({"commit-regression"}),
+            frozenset({"commit-regression", "duplicate"}),
             broker.any_epoch_commits(),
-            first_seed=13,
+            first_seed=21,
         ),
         "reads-beyond-open-transactions": Mutant(
             Kind.BROKER_GROUPS, frozenset({"aborted-read"}), broker.reads_beyond_open_transactions()

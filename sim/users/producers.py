@@ -34,7 +34,7 @@ class PlainProducer(Process):
 
     async def _send(self, producer: AsyncProducer, uid: str) -> None:
         topic = self.rng.choice(self.world.topics)
-        partition = self.rng.choice((None, *range(self.world.partitions[topic])))
+        partition = self.rng.choice((None, *range(self.world.numbered[topic])))
         key = self.rng.choice((None, b"a", b"b")) if partition is None else None
         value = uid.encode() + _PADDING[: self.rng.choice((1, 20, 100, 300))]
         self.note("send", uid, Sent(uid, producer=str(len(self.clients))))

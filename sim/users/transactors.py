@@ -147,7 +147,7 @@ class Transactor(Transactional):
             for _ in range(self.rng.choice((1, 2, 4, 10))):
                 self._record += 1
                 topic = self.rng.choice(self.world.topics)
-                partition = self.rng.randrange(self.world.partitions[topic])
+                partition = self.rng.randrange(self.world.numbered[topic])
                 await self.send(producer, topic, f"{self.who}.{len(self.clients)}-{self._record}", txn, partition)
                 if self.rng.random() < 0.05:
                     await self.pause(self.rng.choice((0.1, 3.0)))
