@@ -312,3 +312,36 @@ def test_a_changed_base_offset_of_the_last_batch_is_found(
             told = [each.first_offset for each in found.findings.damaged]
             told += [each.first_offset for each in found.findings.cuts]
             assert count - 1 in told
+
+
+def test_a_changed_batch_opens_no_transaction() -> None:
+    """The simulator's find (broker-damage 955123518): readers of committed records were held up for ever."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    append_in_transaction(log, 0)
+    end(log, commit=True)
+    log.close()
+    storage.files[f"{0:020}.log"].content[50] ^= 8  # the producer's id
+    for name in [each for each in storage.names() if each.endswith(".snapshot")]:
+        storage.delete(name)
+    found = open_log(storage.after_kill(), clean=True, recovery_point=log.recovery_point)
+    assert found.last_stable_offset == found.end_offset == 2
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("recovery_point", [0, 3])
+def test_a_changed_header_before_an_empty_file_makes_no_failed_roll_of_it(clean: bool, recovery_point: int) -> None:
+    """The simulator's find (broker-damage 955123511): the file went, its hole too, and the log ended at 6094868."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    for _ in range(3):
+        append(log, batch())
+    log.close()
+    storage.files[f"{0:020}.log"].content[2 * len(batch()) + 24] ^= 0x5D  # its last offset delta
+    left = storage.after_kill()
+    assert open_log(left, recovery_point=3).findings.damaged == (OffsetRange(2, 3),)
+    left = left.after_kill()
+    found = open_log(left, clean=clean, recovery_point=recovery_point)
+    assert f"{3:020}.log" in left.names()
+    assert found.end_offset == 3
+    assert found.findings.damaged == (OffsetRange(2, 3),) or found.findings.cuts

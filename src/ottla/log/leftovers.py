@@ -1,11 +1,13 @@
 """What interrupted work has left in a partition's directory: removed before anything else is looked at."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
-from ottla.base.errors import StorageError
+from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.names import DELETED, LOG, OFFSET_INDEX, STALE, SWAP, TIME_INDEX, TXN_INDEX, base_offset
 from ottla.log.segment import ANY_OFFSET, Segment, delete_segments
 from ottla.log.storage import Storage
+from ottla.wire.batch import check_integrity
 
 
 def tidy(storage: Storage, names: list[str]) -> tuple[tuple[int, ...], frozenset[int]]:
@@ -46,5 +48,10 @@ def without_failed_rolls(storage: Storage, segments: Sequence[Segment]) -> tuple
 
 
 def _reaches(segment: Segment, offset: int) -> bool:
-    """Whether the segment has a batch with this offset, or a later one."""
-    return any(header.last_offset >= offset for _, header in segment.sound_headers(0, ANY_OFFSET))
+    """Whether the segment has a whole batch with this offset, or a later one. A changed header may say anything."""
+    for at, header in segment.sound_headers(0, ANY_OFFSET):
+        if header.last_offset >= offset:
+            with suppress(CorruptDataError):
+                check_integrity(segment.log.read(at, header.size_bytes), 0, header)
+                return True
+    return False

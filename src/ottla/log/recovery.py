@@ -43,7 +43,7 @@ from ottla.log.snapshot import Snapshots
 from ottla.log.storage import Storage
 from ottla.log.txn_index import AbortedTxn
 from ottla.log.witnesses import Outside, Seen, look, losses, mended, start_of
-from ottla.wire.batch import BatchHeader, is_emptied, parse_end_txn_marker
+from ottla.wire.batch import BatchHeader, check_integrity, is_emptied, parse_end_txn_marker
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,12 +438,20 @@ class _Walk:
         return _Step(end_offset, rest=rest)
 
     def _replay(self, segment: Segment, end_position: int) -> None:
-        """Apply the batches before `end_position` that the producers' state does not hold yet. They are not checked."""
+        """Apply the batches before `end_position` that the producers' state does not hold yet.
+
+        Of a changed batch nothing is believed: its header could open a transaction that nobody ends.
+        """
         segment.load_indexes()
         position = segment.position_to(self._producers.end_offset)
         for at, header in segment.sound_headers(position, ANY_OFFSET):
             if at >= end_position:
                 return
+            if header.producer_id >= 0 and not header.is_control and header.base_offset >= self._producers.end_offset:
+                try:
+                    check_integrity(segment.log.read(at, header.size_bytes), 0, header)
+                except CorruptDataError:
+                    continue
             self._apply(segment, at, header)
 
     def _apply(self, segment: Segment, position: int, header: BatchHeader) -> None:
