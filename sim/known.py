@@ -21,7 +21,17 @@ def known(anomaly: Anomaly, events: list[Event]) -> str | None:
         # not a bug of a client: OffsetFetch has no leader epoch, so a coordinator that was deposed and has not heard of
         # it answers from its memory. Its reader goes back to records whose outputs are committed
         return "offsets-of-a-deposed-coordinator"
+    if anomaly.name == "commit-regression" and _of_one_consumer_member(anomaly, events):
+        # not a bug of a client: the coordinator of a consumer group takes a commit of an older epoch from a member that
+        # has had the partition since then (KIP-1251), so one that was late on its way undoes the member's newer one
+        return "late-commit-of-the-same-member"
     return None
+
+
+def _of_one_consumer_member(anomaly: Anomaly, events: list[Event]) -> bool:
+    """Whether both commits are of one member, in a world whose groups know member epochs."""
+    joins = any(event.what == "joins" and event.text.startswith("consumer") for event in events)
+    return joins and len(anomaly.about) == 2 and len(set(anomaly.about)) == 1
 
 
 _OF_A_LATE_END = frozenset(

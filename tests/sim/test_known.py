@@ -85,3 +85,11 @@ def test_an_input_that_a_deposed_coordinator_told_again_is_known() -> None:
     for other in (Outdated("x0.1", TP, 8, 9), Outdated("x0.1", TP, 5, 7), Outdated("x1.1", TP, 5, 8)):
         assert known(_TWICE, _events(other)) is None
     assert known(replace(_TWICE, name="lost-write"), told) is None
+
+
+def test_a_late_commit_of_the_same_member_is_known_where_groups_know_member_epochs() -> None:
+    regression = Anomaly("commit-regression", "g: t-0@3 of generation 4 after 5 of generation 5", ("m1", "m1"))
+    joins = Event(0.0, "r0.1", "joins", "consumer, ['t']")
+    assert known(regression, [joins]) == "late-commit-of-the-same-member"
+    assert known(regression, [joins._replace(text="classic, ['t']")]) is None
+    assert known(replace(regression, about=("m1", "m2")), [joins]) is None, "another member is fenced"

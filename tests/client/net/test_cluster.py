@@ -152,6 +152,17 @@ async def test_topics_are_tracked_until_they_are_given_up(watchdog: Watchdog) ->
         assert {topic.name for topic in broker.asked(ApiKey.METADATA)[-1].topics} == {"b"}
 
 
+async def test_a_topic_that_is_given_up_stays_known_while_all_topics_are_followed(watchdog: Watchdog) -> None:
+    """A pattern is matched with all topics. One that no partition is read of must go on matching."""
+    async with watchdog(), ScriptedBroker({"a": 1, "b": 1}) as broker, cluster_of(broker) as cluster:
+        cluster.all_topics = True
+        await cluster.start()
+        cluster.track(["a"])
+        await cluster.refreshed()
+        cluster.untrack(["a"])
+        assert set(cluster.snapshot.topics) == {"a", "b"}
+
+
 async def test_a_topic_that_is_given_up_while_it_is_asked_for_stays_unknown(watchdog: Watchdog) -> None:
     async with watchdog(), ScriptedBroker({"t": 1}) as broker, cluster_of(broker) as cluster:
         await cluster.start()

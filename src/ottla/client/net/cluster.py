@@ -274,14 +274,18 @@ class Cluster:
         return bool(added)
 
     def untrack(self, topics: Iterable[str], *, by: object = None) -> None:
-        """`by` does not need these topics any more: forget those that nobody else has tracked."""
+        """`by` does not need these topics any more: forget those that nobody else has tracked.
+
+        While all topics are followed none is forgotten: a pattern has to find what it matches.
+        """
         gone = self._topics & set(topics)
         self._needed.get(by, set()).difference_update(gone)
         gone = gone.difference(*self._needed.values())
         if gone:
             self._topics -= gone
             self._to_create -= gone
-            self.learn(self.snapshot.without(gone))
+            if not self.all_topics:
+                self.learn(self.snapshot.without(gone))
 
     def learn_topics(self, topic_ids: Collection[bytes]) -> None:
         """Ask once for the topics that have these ids, which nobody tracks yet; does not wait."""
@@ -423,7 +427,7 @@ class Cluster:
         self._last_error = None
         snapshot = self.snapshot.updated(response, whole=topics is None)
         self._to_create -= snapshot.topics.keys()
-        if topics is not None:  # some may have been untracked while the answer was on its way
+        if topics is not None and not self.all_topics:  # some may have been untracked while the answer was on its way
             snapshot = snapshot.without(snapshot.topics.keys() & topics - self._topics)
         self.learn(snapshot)
 
