@@ -328,6 +328,25 @@ def test_a_changed_batch_opens_no_transaction() -> None:
     assert found.last_stable_offset == found.end_offset == 2
 
 
+@pytest.mark.parametrize("delta", [1, 5])
+def test_after_a_clean_stop_a_changed_last_offset_in_the_newest_batch_is_a_hole(delta: int) -> None:
+    """Taken at its word, the log went on behind the wrong offset: it left offsets out, or used some a second time."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    append(log, batch())
+    append(log, batch(3))
+    log.close()
+    at = len(batch()) + 23
+    content = storage.files[f"{0:020}.log"].content
+    assert content[at : at + 4] == (2).to_bytes(4, "big")
+    content[at : at + 4] = delta.to_bytes(4, "big")
+    found = open_log(storage.after_kill(), clean=True, recovery_point=4)
+    assert found.findings.damaged == (OffsetRange(1, 4),)
+    assert found.end_offset == 4
+    assert found.read(1, 1000).error is ErrorCode.CORRUPT_MESSAGE
+    assert append(found, batch()).base_offset == 4
+
+
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("recovery_point", [0, 3])
 def test_a_changed_header_before_an_empty_file_makes_no_failed_roll_of_it(clean: bool, recovery_point: int) -> None:

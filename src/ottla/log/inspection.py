@@ -1,8 +1,9 @@
 """Looks whether the files of a flushed segment fit together: a cheap look first, a thorough one if they do not.
 
 A disk or a person may have cut a file. The cheap look compares the files: the last index entry must lead to a batch of
-the log; the batches from there on must end where the file ends and where the next segment begins; and no timestamp of
-theirs may be later than the time index says. That costs a read or two. When something does not fit, both indexes are
+the log; the batches from there on must end where the file ends and where the next segment begins; no timestamp of theirs
+may be later than the time index says; and the CRC of a log's last batch must be right, because its header says where the
+log goes on. That costs a read or two. When something does not fit, both indexes are
 made again from the headers of all batches, and the result says whether batches are missing.
 """
 
@@ -13,7 +14,7 @@ from ottla.base.errors import CorruptDataError
 from ottla.log.index import OffsetPosition
 from ottla.log.segment import ANY_OFFSET, Segment
 from ottla.log.txn_index import AbortsSeal
-from ottla.wire.batch import check_integrity
+from ottla.wire.batch import BatchHeader, check_integrity
 
 
 class Inspection(NamedTuple):
@@ -52,11 +53,13 @@ def _rebuild(segment: Segment, limit_offset: int) -> tuple[int, int]:
     """
     gapless = limit_offset == ANY_OFFSET
     end_offset, position = segment.rebuild_indexes(limit_offset, gapless=gapless)
-    last = deque(segment.sound_headers(0, limit_offset, gapless=gapless), 1) if position < segment.size_bytes else ()
+    last = (
+        deque(segment.sound_headers(0, limit_offset, gapless=gapless), 1)
+        if gapless or position < segment.size_bytes
+        else ()
+    )
     for at, header in last:
-        try:
-            check_integrity(segment.log.read(at, header.size_bytes), 0, header)
-        except CorruptDataError:
+        if not _is_whole(segment, at, header):
             return segment.rebuild_indexes(header.base_offset, gapless=gapless)
     return end_offset, position
 
@@ -87,14 +90,26 @@ def _indexed_offset(segment: Segment, last: OffsetPosition) -> int:
 
 def _end_of_sound(segment: Segment, last: OffsetPosition, indexed_offset: int, limit_offset: int) -> int | None:
     """The offset after the last batch, or None when log and indexes do not fit together."""
-    end_offset, end, newest_ms = segment.base_offset, last.position, -1
+    end_offset, end, newest_ms, final = segment.base_offset, last.position, -1, None
     for position, header in segment.sound_headers(last.position, limit_offset, gapless=limit_offset == ANY_OFFSET):
         if position == last.position > 0 and header.base_offset > last.offset:
             return None
         end_offset, end = header.last_offset + 1, position + header.size_bytes
         newest_ms = max(newest_ms, header.max_timestamp_ms)
+        final = position, header
     fits = end == segment.size_bytes and end_offset > indexed_offset and newest_ms <= segment.max_timestamp_ms
+    if fits and limit_offset == ANY_OFFSET and final is not None and not _is_whole(segment, *final):
+        return None  # the log would go on behind a last offset that nothing vouches for
     return end_offset if fits else None
+
+
+def _is_whole(segment: Segment, position: int, header: BatchHeader) -> bool:
+    """Whether the batch is what its CRC says."""
+    try:
+        check_integrity(segment.log.read(position, header.size_bytes), 0, header)
+    except CorruptDataError:
+        return False
+    return True
 
 
 def load_txn_index(segment: Segment, names: frozenset[str], limit_offset: int, seal: AbortsSeal | None) -> bool:
