@@ -1,10 +1,10 @@
 """Looks whether the files of a flushed segment fit together: a cheap look first, a thorough one if they do not.
 
-A disk or a person may have cut a file. The cheap look compares the files: the last index entry must lead to a batch of
-the log; the batches from there on must end where the file ends and where the next segment begins; no timestamp of theirs
-may be later than the time index says; and the CRC of a log's last batch must be right, because its header says where the
-log goes on. That costs a read or two. When something does not fit, both indexes are
-made again from the headers of all batches, and the result says whether batches are missing.
+A disk or a person may have cut a file. The cheap look compares the files: the last index entry must lead to a batch
+of the log; the batches from there on must end where the file ends and where the next segment begins; no timestamp of
+theirs may be later than the time index says; and the CRC of a log's last batch must be right, because its header says
+where the log goes on. That costs a read or two. When something does not fit, both indexes are made again from the
+headers of all batches, and the result says whether batches are missing.
 """
 
 from collections import deque
