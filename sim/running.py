@@ -125,11 +125,16 @@ def worlds(first: int, count: int | None, kind: Kind | None) -> Iterator[tuple[i
 def run_all(wanted: Iterator[tuple[int, Kind]], jobs: int, until: float | None) -> Iterator[Summary]:
     """The summary of each world, in the order in which they were wanted. After `until` no more worlds are begun."""
     if jobs == 1:
+        disabled = logging.root.manager.disable
         _begin()
-        for seed, kind in wanted:
-            if until is not None and time.monotonic() > until:
-                return
-            yield one(seed, kind)
+        try:
+            for seed, kind in wanted:
+                if until is not None and time.monotonic() > until:
+                    return
+                yield one(seed, kind)
+        finally:  # this process goes on, and what it has to say is said again
+            logging.disable(disabled)
+            gc.unfreeze()
         return
     asked: list[tuple[int, Kind]] = []
     done: dict[tuple[int, Kind], Summary] = {}

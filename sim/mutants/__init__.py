@@ -34,7 +34,7 @@ def mutants() -> dict[str, Mutant]:
 def _of_clients() -> dict[str, Mutant]:
     """Bugs of the clients."""
     return {
-        "epoch-raised-in-doubt": Mutant(Kind.PLAIN, _TWICE, sequencing.epoch_raised_in_doubt(), first_seed=150),
+        "epoch-raised-in-doubt": Mutant(Kind.PLAIN, _TWICE, sequencing.epoch_raised_in_doubt(), first_seed=370),
         "retried-with-a-new-sequence": Mutant(Kind.PLAIN, _TWICE, sequencing.retried_with_a_new_sequence()),
         "twenty-in-flight": Mutant(Kind.PLAIN, _TWICE, sequencing.twenty_in_flight()),
         "core-stops": Mutant(Kind.PLAIN, frozenset({"unexpected-exception"}), clients.core_stops()),
@@ -94,9 +94,14 @@ def _of_the_broker() -> dict[str, Mutant]:
             Kind.BROKER_POWER, frozenset({"lost-write"}), power.acknowledges_before_the_sync()
         ),
         "tells-nothing": Mutant(Kind.BROKER_DAMAGE, frozenset({"silent-damage"}), damage.tells_nothing()),
-        "believes-any-cluster": Mutant(Kind.BROKER_DAMAGE, frozenset({"silent-damage"}), damage.believes_any_cluster()),
+        "believes-any-cluster": Mutant(
+            Kind.BROKER_DAMAGE, frozenset({"silent-damage"}), damage.believes_any_cluster(), first_seed=120
+        ),
         "cuts-the-metadata": Mutant(
-            Kind.BROKER_DAMAGE, frozenset({"lost-write", "unexpected-exception"}), damage.cuts_the_metadata()
+            Kind.BROKER_DAMAGE,
+            frozenset({"lost-write", "unexpected-exception"}),
+            damage.cuts_the_metadata(),
+            first_seed=136,
         ),
         "dedup-window-of-four": Mutant(Kind.BROKER_PLAIN, _TWICE, broker.dedup_window_of_four()),
         "marks-before-it-decides": Mutant(

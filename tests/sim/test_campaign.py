@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -74,6 +75,7 @@ def test_a_campaign_that_was_stopped_goes_on(capsys: pytest.CaptureFixture[str])
     assert again is not None
     assert {**again.total, "processor ms": 0} == {**whole.total, "processor ms": 0}
     assert "1 of them are done already (report.json)" in capsys.readouterr().out
+    assert logging.root.manager.disable == 0  # other tests of this process read what is logged
     assert campaign({"REPORT": str(path)}) == 0  # nothing is left to do: it only shows the table
     with pytest.raises(ReportError, match="is the report of another campaign: 4 worlds of kind plain from seed 7 on"):
         campaign({**half, "SEED": "8"})
