@@ -14,7 +14,7 @@ _T: dict[str, tuple[int, ...]] = {"t": (0, 1, 2, 3)}
 
 
 def _has_assignment(answer: Any) -> bool:
-    return answer.assignment is not None
+    return answer.assignment is not None or answer.error_code != 0  # after an error none comes
 
 
 def alone(talk: Conversation) -> None:
