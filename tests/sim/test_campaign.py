@@ -198,7 +198,6 @@ def test_a_campaign_that_is_terminated_leaves_its_report_and_no_process(tmp_path
         assert run.stdout is not None
         assert "2 processes" in run.stdout.readline()
         run.terminate()
-        _, errors = run.communicate(timeout=300)  # ends when the last of its processes has closed its end
-    assert errors.startswith("stopped")
-    assert "Traceback" not in errors
+        _, errors = run.communicate()  # ends when the last of its processes has closed its end
+    assert (errors, run.returncode) == ("stopped\n", 143)
     assert load(tmp_path / "report.json") is not None
