@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ottla.base.errors import ConfigError
 from ottla.spark.errors import PipelineError
 from ottla.spark.ids import slot_id
 from ottla.spark.ledger import BatchKey, Handle, Plan, SlotMarker
@@ -259,7 +260,7 @@ class World:
             process.request = process.steps.send(answer)
         except StopIteration:
             process.alive = False
-        except (PipelineError, TaskFailedError) as error:
+        except (PipelineError, TaskFailedError, ConfigError) as error:
             process.alive = False
             process.failed = error
             if process.owner is not None and isinstance(error, TaskFailedError):
