@@ -329,17 +329,22 @@ class Conversation:
             self._wait()
 
     def _warm_up(self) -> None:
-        """Nothing tells when the coordinator knows of new topics: let a member of another group wait for them."""
-        group_id, self.group_id = self.group_id, "w" + self._suffix
-        self.join("m1", "t", "u")
-        self.beat_until(lambda _: self._knows_all(), "m1", 2)
-        self.group_id = group_id
+        """Nothing tells when this group's coordinator knows of new topics: join until it does, then forget the group.
+
+        It must be this very group: another one may belong to a shard that hears of the topics earlier.
+        """
+        until = time.monotonic() + _READY_TIMEOUT_S
+        while self._join_warm() < 6:
+            assert time.monotonic() < until, "the coordinator does not hear of the topics"
+            self._wait()
+        self.beat("warm", -1)
+        self.delete_group()
         self.transcript.clear()
 
-    def _knows_all(self) -> bool:
-        request = ConsumerGroupDescribeRequest((self.group_id,))
-        (group,) = self.send(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, request).groups
-        return sum(len(each.partitions) for each in group.members[0].target_assignment.topic_partitions) == 6
+    def _join_warm(self) -> int:
+        """How many partitions of `t` and `u` the coordinator has for a member."""
+        assignment = self.join("warm", "t", "u").assignment
+        return sum(len(each.partitions) for each in assignment.topic_partitions) if assignment else 0
 
     # -- words
 
