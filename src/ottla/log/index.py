@@ -181,14 +181,15 @@ class OffsetIndex(_Index):
         if count == 0:
             return OffsetPosition(self.base_offset, 0)
         (offset, position), (first_offset, first_position) = _OFFSET_ENTRY.unpack(last), _OFFSET_ENTRY.unpack(first)
-        if offset < 0 or (count > 1 and (offset <= first_offset or position <= first_position)):
+        if min(offset, position) < 0 or (count > 1 and (offset <= first_offset or position <= first_position)):
             raise CorruptDataError(f"{self.name}: last entry {offset} -> {position} is out of order")
         return OffsetPosition(self.base_offset + offset, position)
 
     def check_order(self) -> None:
-        """Read every entry; CorruptDataError unless each follows the one before it."""
+        """Read every entry; CorruptDataError unless each follows the one before it, and the first the file's start."""
         entries = list(_OFFSET_ENTRY.iter_unpack(self._loaded()))
-        if not (_ascend([each[0] for each in entries]) and _ascend([each[1] for each in entries])):
+        ascends = _ascend([each[0] for each in entries]) and _ascend([each[1] for each in entries])
+        if not ascends or (entries and min(entries[0]) < 0):
             raise CorruptDataError(f"{self.name}: its entries are out of order")
 
     def _entry(self, slot: int) -> OffsetPosition:

@@ -44,6 +44,8 @@ class MemoryFile:
 
     def read(self, position: int, length_bytes: int) -> bytes:
         self.owner.check("read", self.name)
+        if position < 0:
+            raise StorageError(f"{self.name}: Invalid argument")
         return bytes(self.content[position : position + length_bytes])
 
     @contextmanager

@@ -442,7 +442,6 @@ class _Walk:
 
         Of a changed batch nothing is believed: its header could open a transaction that nobody ends.
         """
-        segment.load_indexes()
         position = segment.position_to(self._producers.end_offset)
         for at, header in segment.sound_headers(position, ANY_OFFSET):
             if at >= end_position:

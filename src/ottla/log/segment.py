@@ -198,7 +198,10 @@ class Segment:
     # ---- reading
 
     def load_indexes(self) -> None:
-        """Have every index entry in memory; indexes that are not in order are made again from the log."""
+        """Have every index entry in memory; indexes that are not in order are made again from the log.
+
+        Every search in them does this first: among entries that are out of order it could find any position.
+        """
         if self.offset_index.is_loaded and self.time_index.is_loaded:
             return
         try:
@@ -229,14 +232,17 @@ class Segment:
 
     def position_to(self, offset: int) -> int:
         """Position of the last indexed batch that ends at `offset` or before it; 0 when there is none."""
+        self.load_indexes()
         return self._sound(self.offset_index.downward_from(offset))
 
     def position_before(self, position: int) -> int:
         """The start of the last indexed batch that begins at `position` or before it; 0 when there is none."""
+        self.load_indexes()
         return self._sound(self.offset_index.downward_from_position(position))
 
     def offset_behind(self, position: int) -> int | None:
         """An offset that lies at `position` or after it (the nearest indexed one), or None."""
+        self.load_indexes()
         headers = map(self._header_of, self.offset_index.upward_from(position))
         return next((header.last_offset for header in headers if header is not None), None)
 
