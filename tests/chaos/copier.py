@@ -11,11 +11,10 @@ import itertools
 import signal
 import sys
 import threading
-from pathlib import Path
 
+from ottla.testing import StreamedHistory
 from tests.client.outage_journeys import copy_once
 from tests.recording.ours import RecordingConsumer, RecordingProducer
-from tests.recording.streamed import StreamedHistory
 
 GROUP = "copiers"
 
@@ -25,7 +24,7 @@ def main() -> None:
     bootstrap, name, life, path = sys.argv[1:]
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    history, base = StreamedHistory(Path(path)), {"bootstrap.servers": bootstrap}
+    base = {"bootstrap.servers": bootstrap}
     reading = {
         "group.id": GROUP,
         "enable.auto.commit": False,
@@ -36,6 +35,7 @@ def main() -> None:
         "max.poll.records": 20,
     }
     with (
+        StreamedHistory(path) as history,
         RecordingProducer(base | {"transactional.id": name}, history, f"{name} life {life} out") as producer,
         RecordingConsumer(base | reading, history, f"{name} life {life} in") as consumer,
     ):

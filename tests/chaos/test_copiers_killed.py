@@ -16,7 +16,6 @@ from tests.chaos.copier import GROUP
 from tests.chaos.outages import Outages, chaos_seeds, drawn
 from tests.recording.final import assert_good, note_logs, note_positions
 from tests.recording.ours import RecordingProducer
-from tests.recording.streamed import merged
 
 pytestmark = pytest.mark.chaos
 
@@ -38,13 +37,16 @@ class Copier:
         self.lives += 1
         command = [sys.executable, "-m", "tests.chaos.copier", self._bootstrap, self.name, str(self.lives)]
         self._process = subprocess.Popen(
-            [*command, str(self.files[-1])], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*command, str(self._file(self.lives))], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
-    @property
-    def files(self) -> list[Path]:
-        """What each life has noted."""
-        return [self._folder / f"{self.name}-{life}.jsonl" for life in range(1, self.lives + 1)]
+    def histories(self) -> list[History]:
+        """What each life has noted: the last one to its end, the others as far as they came."""
+        *killed, last = (self._file(life) for life in range(1, self.lives + 1))
+        return [*(History.read(path, unfinished=True) for path in killed), History.read(last)]
+
+    def _file(self, life: int) -> Path:
+        return self._folder / f"{self.name}-{life}.jsonl"
 
     def kill(self, history: History) -> None:
         """kill -9 as soon as it copies, and a new life."""
@@ -112,7 +114,8 @@ def test_t11_copiers_that_are_killed_copy_every_record_once(broker: Broker, tmp_
             pass
     for copier in copiers.values():
         copier.finish()
-    together = merged(history, [path for copier in copiers.values() for path in copier.files])
+    lives = [life for copier in copiers.values() for life in copier.histories()]
+    together = History.merged([history, *lives])
     note_logs(together, bootstrap, _PARTITIONS)
     note_positions(together, bootstrap, GROUP)
     together.drained(GROUP, _INPUTS, transforms=True)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.types import TopicPartition
-from ottla.testing.history import Event, Fact, History, HistoryError, LogRecord, facts
+from ottla.testing.history import Event, Fact, History, HistoryError, LogRecord, StreamedHistory, facts
 from ottla.testing.history.lines import decode, encode
 
 TP = TopicPartition("orders", 0)
@@ -123,18 +123,43 @@ def test_any_history_is_the_same_after_lines(events: list[Event]) -> None:
     assert list(decode(encode(events))) == events
 
 
-_FIRST = '{"ottla-history": 1}'
+_FIRST, _KILLED = '{"ottla-history": 2}', '{"at_s": 1, "who": "p", "fact": "Killed"}'
 _WRONG = {
-    "nothing": ([], 'line 1: this is no history: the first line of one is {"ottla-history": 1}. Name a file'),
+    "nothing": ([], 'line 1: this is no history: the first line of one is {"ottla-history": 2}. Name a file'),
     "text": (["Dear diary"], "line 1: this is no history"),
     "other JSON": (['{"version": 3}'], "line 1: this is no history"),
     "a newer one": (
-        ['{"ottla-history": 2}'],
-        "line 1: the history has version 2, and this Ottla reads version 1: read it with the Ottla that wrote it",
+        ['{"ottla-history": 3}'],
+        "line 1: the history has version 3, and this Ottla reads version 2: read it with the Ottla that wrote it",
+    ),
+    "an older one": (
+        ['{"ottla-history": 1}', _KILLED],
+        "line 1: the history has version 1, and this Ottla reads version 2: read it with the Ottla that wrote it",
     ),
     "cut": (
         [_FIRST, '{"at_s": 1, "who": "p", "fa'],
         "line 2: not JSON (column 25: ",
+    ),
+    "cut between two lines": (
+        [_FIRST, _KILLED],
+        "line 2: the history breaks off here: the last line of one says how many events it has. The file was",
+    ),
+    "cut behind the first line": ([_FIRST], "line 1: the history breaks off here"),
+    "with a line less": (
+        [_FIRST, _KILLED, '{"ottla-history-events": 2}'],
+        "line 3: the history had 2 events, and 1 event is in the file: were lines lost, or changed by hand?",
+    ),
+    "with a line more": (
+        [_FIRST, _KILLED, _KILLED, '{"ottla-history-events": 1}'],
+        "line 4: the history had 1 event, and 2 events are in the file",
+    ),
+    "two in one file": (
+        [_FIRST, '{"ottla-history-events": 0}', "", _FIRST],
+        "line 4: the history has ended before: one file holds one history",
+    ),
+    "an end that is none": (
+        [_FIRST, '{"ottla-history-events": "all"}'],
+        "line 2: 'ottla-history-events' of the last line has to be a whole number, not 'all'",
     ),
     "too deep": ([_FIRST, "[" * 100_000], "line 2: not JSON"),
     "a number": ([_FIRST, "7"], "line 2: an event is a JSON object, in braces"),
@@ -190,6 +215,68 @@ def test_what_is_no_history_is_told_in_a_sentence(story: str, tmp_path: Path) ->
         History.read(path)
     assert str(told.value).startswith(f"{path}, {problem}")
     assert "\n" not in str(told.value)
+
+
+def test_a_file_that_was_cut_anywhere_is_no_whole_history_and_its_beginning_can_be_read(tmp_path: Path) -> None:
+    history, path = History(events=_example().events[:10]), tmp_path / "h.jsonl"
+    history.write(path)
+    whole = path.read_bytes()
+    first, *lines = whole.splitlines(keepends=True)
+    assert whole.decode().isascii() is False, "a cut within a character is among them"
+    for size in range(len(whole) - 1):  # without its last byte, a line feed, it is whole
+        path.write_bytes(whole[:size])
+        with pytest.raises(HistoryError):
+            History.read(path)
+        left, there = size - len(first), 0
+        for line in lines[:-1]:
+            left -= len(line)
+            there += left >= -1  # an event is there if nothing but its line feed is missing
+        assert History.read(path, unfinished=True).events == history.events[:there]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"Dear diary", "line 1: this is no history"),
+        (f"{_FIRST}\nDear diary\n".encode(), "line 2: not JSON"),
+        (f'{_FIRST}\n{{"ottla-history-events": 1}}\n'.encode(), "line 2: the history had 1 event, and no events are"),
+        (f"{_FIRST}\n".encode() + b"\xff\n", "it is not UTF-8"),
+    ],
+)
+def test_what_is_read_as_unfinished_is_a_history_all_the_same(content: bytes, problem: str, tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(HistoryError, match=problem):
+        History.read(path, unfinished=True)
+
+
+def test_a_streamed_history_is_in_its_file_at_once_and_whole_when_it_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    with StreamedHistory(path, _clock()) as history:
+        for count, event in enumerate(_example().events, 1):
+            history.add(event.who, event.fact)
+            assert len(History.read(path, unfinished=True).events) == count
+        with pytest.raises(HistoryError, match="breaks off"):
+            History.read(path)
+    assert History.read(path).events == history.events == _example().events
+    history.close()
+    assert History.read(path).events == history.events
+    with pytest.raises(HistoryError, match=r"h\.jsonl is closed, and p notes Sent: close it as the last"):
+        history.producer("p").sent("late")
+
+
+def test_a_uid_that_cannot_be_streamed_is_told_at_once(tmp_path: Path) -> None:
+    told = pytest.raises(HistoryError, match="Sent of 'p' cannot be written")
+    with StreamedHistory(tmp_path / "h.jsonl") as history, told:
+        history.producer("p").sent(b"a")  # type: ignore[arg-type]
+    assert History.read(tmp_path / "h.jsonl").events == ()
+
+
+def test_histories_are_merged_by_time() -> None:
+    one, other = History(iter((0.0, 2.0)).__next__), History(iter((1.0, 3.0)).__next__)
+    for history in (one, other, one, other):
+        history.producer("p" if history is one else "q").sent("a")
+    assert [event.who for event in History.merged([one, other]).events] == ["p", "q", "p", "q"]
 
 
 def test_a_file_of_bytes_is_no_history(tmp_path: Path) -> None:

@@ -13,10 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ottla.testing.broker import Broker, BrokerError
-    from ottla.testing.history import Anomaly, History, HistoryError, check_history
+    from ottla.testing.history import Anomaly, History, HistoryError, StreamedHistory, check_history
     from ottla.testing.in_loop import AsyncBroker
 
-__all__ = ["Anomaly", "AsyncBroker", "Broker", "BrokerError", "History", "HistoryError", "check_history"]
+__all__ = [
+    "Anomaly",
+    "AsyncBroker",
+    "Broker",
+    "BrokerError",
+    "History",
+    "HistoryError",
+    "StreamedHistory",
+    "check_history",
+]
 
 _HOMES = {
     "Broker": "broker",
@@ -25,6 +34,7 @@ _HOMES = {
     "Anomaly": "history",
     "History": "history",
     "HistoryError": "history",
+    "StreamedHistory": "history",
     "check_history": "history",
 }
 

@@ -17,6 +17,7 @@ from ottla.testing.history.builder import ConsumerNotes, History, ProducerNotes
 from ottla.testing.history.check import ANOMALIES, check_history
 from ottla.testing.history.facts import Event, Fact, LogRecord, Read
 from ottla.testing.history.lines import HistoryError
+from ottla.testing.history.streamed import StreamedHistory
 
 __all__ = [
     "ANOMALIES",
@@ -29,5 +30,6 @@ __all__ = [
     "LogRecord",
     "ProducerNotes",
     "Read",
+    "StreamedHistory",
     "check_history",
 ]

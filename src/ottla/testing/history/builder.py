@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -130,19 +130,37 @@ class History:
             file.writelines(f"{line}\n" for line in encode(self.events))
 
     @classmethod
-    def read(cls, path: str | Path) -> Self:
-        """The history of a file that `write` made.
+    def read(cls, path: str | Path, *, unfinished: bool = False) -> Self:
+        """The history of a file that `write` made, or a `StreamedHistory`.
 
-        HistoryError when it is none, or of another version; OSError when the file cannot be read.
+        HistoryError when it is none, of another version, or not whole; OSError when the file cannot be read.
+        `unfinished` takes what a process that was killed has left: without the end, and without an event that it had
+        not written to its end.
         """
         try:
-            with Path(path).open(encoding="utf-8") as file:
-                return cls(events=decode(file))
+            with Path(path).open("rb") as file:
+                return cls(events=decode(_texts(file, unfinished=unfinished), unfinished=unfinished))
         except UnicodeDecodeError:
             wrong = "this is no history: it is not UTF-8. Name a file that History.write() made"
             raise HistoryError(f"{path}: {wrong}") from None
         except HistoryError as wrong:
             raise HistoryError(f"{path}, {wrong}") from None
+
+    @classmethod
+    def merged(cls, histories: Iterable["History"]) -> Self:
+        """One history of those of several processes, by their times: their clocks have to be one, as on one machine."""
+        return cls(events=sorted((event for each in histories for event in each.events), key=lambda event: event.at_s))
+
+
+def _texts(lines: Iterable[bytes], *, unfinished: bool) -> Iterator[str]:
+    """The lines of a file. One that is cut within a character can only be the last: it is none."""
+    for line in lines:
+        try:
+            yield line.decode()
+        except UnicodeDecodeError:
+            if unfinished and not line.endswith(b"\n"):
+                return
+            raise
 
 
 class _Notes:

@@ -1,4 +1,7 @@
-"""A history as lines of JSON: the first names the form and its version, each other one is an event."""
+"""A history as lines of JSON: the first names the form and its version, the last says how many events there are.
+
+Each line between them is an event. A file that was cut, at whatever place, so has no last line or a wrong one.
+"""
 
 import json
 import math
@@ -8,11 +11,13 @@ from typing import Any, Final, get_args, get_type_hints
 
 from ottla.base.errors import OttlaError
 from ottla.base.types import TopicPartition
+from ottla.base.words import counted
 from ottla.testing.history.facts import CommitOutcome, Event, Fact, LogRecord, Read, TransactionOutcome
 
 #: Another meaning of a fact, or another form of a line, has another version. A new fact has not.
-VERSION: Final = 1
+VERSION: Final = 2
 _KEY: Final = "ottla-history"
+_END: Final = "ottla-history-events"
 
 
 class HistoryError(OttlaError, ValueError):
@@ -20,16 +25,34 @@ class HistoryError(OttlaError, ValueError):
 
 
 def encode(events: Iterable[Event]) -> Iterator[str]:
-    """The lines of a history, without their ends. HistoryError when an event has bytes, say, instead of a text."""
-    yield json.dumps({_KEY: VERSION})
+    """The lines of a whole history, without their ends. HistoryError as `line_of`."""
+    yield first_line()
+    count = 0
     for event in events:
-        fact = event.fact
-        content: dict[str, Any] = {"at_s": event.at_s, "who": event.who, "fact": type(fact).__name__}
-        for name, (_, default) in _FIELDS[type(fact).__name__].items():
-            value = getattr(fact, name)
-            if default is MISSING or value != default:
-                content[name] = _plain(value)
-        yield _line(content)
+        yield line_of(event)
+        count += 1
+    yield last_line(count)
+
+
+def first_line() -> str:
+    """The line that a history begins with."""
+    return json.dumps({_KEY: VERSION})
+
+
+def last_line(count: int) -> str:
+    """The line that a history of so many events ends with."""
+    return json.dumps({_END: count})
+
+
+def line_of(event: Event) -> str:
+    """The line of an event. HistoryError when it has bytes, say, instead of a text."""
+    fact = event.fact
+    content: dict[str, Any] = {"at_s": event.at_s, "who": event.who, "fact": type(fact).__name__}
+    for name, (_, default) in _FIELDS[type(fact).__name__].items():
+        value = getattr(fact, name)
+        if default is MISSING or value != default:
+            content[name] = _plain(value)
+    return _line(content)
 
 
 def _line(content: dict[str, Any]) -> str:
@@ -49,18 +72,42 @@ def _line(content: dict[str, Any]) -> str:
     return line
 
 
-def decode(lines: Iterable[str]) -> Iterator[Event]:
-    """The events of lines. HistoryError, with the number of the line, when one is none."""
+def decode(lines: Iterable[str], *, unfinished: bool = False) -> Iterator[Event]:
+    """The events of lines. HistoryError, with the number of the line, when one is none, or when they are not all there.
+
+    `unfinished`: their writer was killed, perhaps. The last line may be missing, and the line before be cut: what does
+    not end in a line feed, and is no event, is left out.
+    """
     numbered = enumerate(lines, 1)
-    _, first = next(numbered, (1, ""))
+    number, first = next(numbered, (1, ""))
+    if unfinished and first_line().startswith(first):
+        return
     _check_version(first)
+    count = 0
     for number, line in numbered:
         if not line.strip():
             continue
         try:
-            yield _event(_object(line))
+            content = _object(line)
+            if _END in content:
+                _check_count(content, count)
+                break
+            event = _event(content)
         except _WrongError as wrong:
+            if unfinished and not line.endswith("\n"):
+                return
             raise HistoryError(f"line {number}: {wrong}") from None
+        yield event
+        count += 1
+    else:
+        if not unfinished:
+            raise HistoryError(
+                f"line {number}: the history breaks off here: the last line of one says how many events it has. The "
+                "file was cut, or its writer was killed: History.read(path, unfinished=True) takes what is there"
+            )
+    for number, line in numbered:
+        if line.strip():
+            raise HistoryError(f"line {number}: the history has ended before: one file holds one history")
 
 
 class _WrongError(Exception):
@@ -74,13 +121,22 @@ def _check_version(first: str) -> None:
         version = None
     if version is None:
         raise HistoryError(
-            f'line 1: this is no history: the first line of one is {{"{_KEY}": {VERSION}}}. '
+            f"line 1: this is no history: the first line of one is {first_line()}. "
             "Name a file that History.write() made"
         )
     if version != VERSION:
         raise HistoryError(
             f"line 1: the history has version {version}, and this Ottla reads version {VERSION}: "
             "read it with the Ottla that wrote it, or run the test again"
+        )
+
+
+def _check_count(content: Mapping[str, Any], count: int) -> None:
+    told = _taken(content, _END, _whole, "the last line")
+    if told != count:
+        raise _WrongError(
+            f"the history had {counted(told, 'event')}, and {counted(count, 'event')} "
+            f"{'is' if count == 1 else 'are'} in the file: were lines lost, or changed by hand?"
         )
 
 
