@@ -66,13 +66,13 @@ def _of_the_cluster() -> dict[str, Mutant]:
         "unclean-election": Mutant(Kind.PLAIN, frozenset({"lost-write"}), cluster.unclean_election(), first_seed=48),
         "no-aborted-list": Mutant(Kind.GROUPS, frozenset({"aborted-read"}), cluster.no_aborted_list()),
         "reads-open-transactions": Mutant(
-            Kind.GROUPS, frozenset({"aborted-read", "vanished-read"}), cluster.reads_open_transactions()
+            Kind.GROUPS, frozenset({"aborted-read", "vanished-read"}), cluster.reads_open_transactions(), first_seed=14
         ),
         "any-generation-commits": Mutant(
             Kind.GROUPS,
             frozenset({"commit-regression", "unseen"}),
             cluster.any_generation_commits(),
-            first_seed=75,
+            first_seed=90,
         ),
         "half-of-the-markers": Mutant(
             Kind.TRANSACTIONS, frozenset({"stuck-lso", "lost-write"}), cluster.half_of_the_markers()
@@ -93,7 +93,9 @@ def _of_the_broker() -> dict[str, Mutant]:
         "acknowledges-before-the-sync": Mutant(
             Kind.BROKER_POWER, frozenset({"lost-write"}), power.acknowledges_before_the_sync()
         ),
-        "tells-nothing": Mutant(Kind.BROKER_DAMAGE, frozenset({"silent-damage"}), damage.tells_nothing()),
+        "tells-nothing": Mutant(
+            Kind.BROKER_DAMAGE, frozenset({"silent-damage"}), damage.tells_nothing(), first_seed=12
+        ),
         "believes-any-cluster": Mutant(
             Kind.BROKER_DAMAGE, frozenset({"silent-damage"}), damage.believes_any_cluster(), first_seed=120
         ),
@@ -111,9 +113,11 @@ def _of_the_broker() -> dict[str, Mutant]:
             Kind.BROKER_TRANSACTIONS, frozenset({"lost-write", "torn-transaction"}), broker.raises_no_epoch()
         ),
         "broker-takes-any-generation": Mutant(
-            Kind.BROKER_GROUPS, frozenset({"commit-regression"}), cluster.any_generation_commits(), first_seed=15
+            Kind.BROKER_GROUPS, frozenset({"commit-regression"}), cluster.any_generation_commits(), first_seed=64
         ),
-        "any-generation-commits-to-the-broker": Mutant(Kind.BROKER_PIPELINE, _TWICE, cluster.any_generation_commits()),
+        "any-generation-commits-to-the-broker": Mutant(
+            Kind.BROKER_PIPELINE, _TWICE, cluster.any_generation_commits(), first_seed=24
+        ),
         "hands-over-at-once": Mutant(
             Kind.BROKER_CONSUMER_GROUPS, frozenset({"two-owners"}), broker.hands_over_at_once(), first_seed=3
         ),
@@ -127,7 +131,7 @@ def _of_the_broker() -> dict[str, Mutant]:
             Kind.BROKER_GROUPS, frozenset({"aborted-read"}), broker.reads_beyond_open_transactions()
         ),
         "keeps-a-torn-tail": Mutant(
-            Kind.BROKER_POWER, frozenset({"lost-write", "unreadable-log"}), broker.keeps_a_torn_tail()
+            Kind.BROKER_POWER, frozenset({"lost-write", "unreadable-log"}), broker.keeps_a_torn_tail(), first_seed=18
         ),
         "syncs-nothing": Mutant(
             Kind.BROKER_POWER, frozenset({"lost-write", "lost-flushed", "unreadable-log"}), broker.syncs_nothing()

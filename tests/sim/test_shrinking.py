@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,14 +16,7 @@ from sim.shrink import shrink
 from sim.world import Kind, Plan, Verdict, World
 from sim.worldfile import Again, WorldFileError, load, save
 
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """What the clients log of faults is no news."""
-    before = logging.root.manager.disable
-    logging.disable(logging.ERROR)
-    yield
-    logging.disable(before)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 @pytest.fixture

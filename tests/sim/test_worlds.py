@@ -1,35 +1,23 @@
-"""Worlds: one seed is one history, in any process; the short run; and the checkers can fail."""
+"""Worlds: one seed is one history, in any process; and the short run."""
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 
-from sim.mutants import mutants
 from sim.running import one
 from sim.world import Kind, Plan, World
 from tests.house.tree import ROOT
+
+pytestmark = pytest.mark.usefixtures("quiet")
 
 #: Always the same: a drawn seed that fails would stop somebody whose change is not the cause. `make sim` draws.
 _SEEDS = range(6)
 #: Faults for a third of the usual time: what is tested here shows soon.
 _SHORT = Plan(faults_s=30.0)
-#: A bug that was put in is found within so many worlds.
-_MOST_SEEDS = 500
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """What the clients log of faults is no news."""
-    before = logging.root.manager.disable
-    logging.disable(logging.ERROR)
-    yield
-    logging.disable(before)
 
 
 @pytest.mark.parametrize("kind", Kind)
@@ -72,14 +60,3 @@ def test_one_seed_is_one_history_in_any_process() -> None:
     ]
     assert outputs[0] == outputs[1]
     assert len(set(outputs[0].splitlines())) == 3 * len(Kind)
-
-
-@pytest.mark.parametrize("name", mutants())
-def test_a_bug_that_is_put_in_is_caught(name: str) -> None:
-    mutant = mutants()[name]
-    with mutant.bug:
-        for seed in range(mutant.first_seed, mutant.first_seed + _MOST_SEEDS):
-            found = {anomaly.name for anomaly in World(seed, mutant.kind, _SHORT).run().anomalies}
-            if found & mutant.caught_as:
-                return
-    pytest.fail(f"{name}: no {' or '.join(sorted(mutant.caught_as))} in {_MOST_SEEDS} worlds")
