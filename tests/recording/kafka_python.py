@@ -53,8 +53,9 @@ class RecordingConsumer(kafka.KafkaConsumer):  # type: ignore[misc]
         super().__init__(**configs)
         self._reading = Reading.of(history, who, configs)
         for topic in topics:
-            # It hears of the topic before it joins. A leader of kafka-python 3.0.12 that joins again because of a topic it
-            # has just heard of can lose its assignment: if a poll times out meanwhile, the next one sees nothing to do.
+            # It hears of the topic before it joins. A leader of kafka-python 3.0.12 that joins again because of a
+            # topic it has just heard of can lose its assignment: if a poll times out meanwhile, the next one sees
+            # nothing to do.
             self.partitions_for_topic(topic)
         if topics:
             self.subscribe(topics, listener=_Listener(self, self._reading))
