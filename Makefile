@@ -6,7 +6,7 @@ PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 PARALLEL := -n 2 --dist loadfile
 # SHORT=1 makes "make sim" about a minute long, if nothing says how long it is to be.
-SIM_SHORT := $(if $(SHORT),$(if $(SEED)$(HOURS)$(REPORT),,300))
+SIM_SHORT := $(if $(SHORT),$(if $(SEED)$(HOURS)$(REPORT)$(WORLD),,300))
 NOT_SLOW := $(if $(SHORT), and not slow,)
 
 .PHONY: help setup setup-interop demo picture test check interop chaos sim models bench docs docs-check requirements wheel clean

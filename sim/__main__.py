@@ -15,9 +15,12 @@ import sys
 from pathlib import Path
 
 from sim.campaign import campaign, tell
-from sim.report import ReportError
+from sim.report import ReportError, commit
 from sim.running import one
 from sim.worldfile import WorldFileError, load
+
+#: What says which worlds a campaign runs, and how. A world of a file has all of it in the file.
+_OF_A_CAMPAIGN = ("SEED", "SEEDS", "HOURS", "KIND", "JOBS", "REPORT")
 
 
 def main() -> int:
@@ -41,14 +44,25 @@ def _terminated(number: int, frame: object) -> None:
 
 def _again(path: Path) -> int:
     """Run the world of a file again."""
+    given = [name for name in _OF_A_CAMPAIGN if os.environ.get(name)]
+    if given:
+        raise ValueError(f"WORLD runs the one world of its file: leave out {' and '.join(given)}, or WORLD")
     again = load(path)
     logging.disable(logging.ERROR)
-    summary = one(*again)
+    summary = one(again.seed, again.kind, again.plan)
     if not summary.names:
-        print(f"{path}: no anomaly. Either it is mended, or the code has changed so much that this is another world.")
+        print(f"{path}: no anomaly. {why_not(again.commit, commit())}")
         return 0
     tell(summary, f"make sim WORLD={path}")
     return 1
+
+
+def why_not(then: str | None, now: str) -> str:
+    """What it means that the world of a file has no anomaly: `then` the file was made, and `now` are the commits."""
+    if then == now and now != "unknown" and not now.endswith("-dirty"):
+        return f"The same code ({now}) has found one. Who has not changed the file has found a fault of the simulator."
+    code = "" if then in (None, now) else f"It was found by the code of commit {then}, and this is {now}. "
+    return f"{code}Either it is mended, or the code has changed so much that this is another world."
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 
+from ottla.base.words import counted
 from sim import figures
 from sim.report import Asked, Failure, Report, ReportError, commit, load
 from sim.running import Summary, run_all, shrunk, worlds
@@ -35,14 +36,14 @@ def campaign(environment: Mapping[str, str]) -> int:
     report = _begun(path, environment)
     found = report.total["anomalies"]
     if not report.is_complete:
-        print(f"{report.asked}; {jobs} {'process' if jobs == 1 else 'processes'}; commit {report.commit}", flush=True)
+        print(f"{report.asked}; {counted(jobs, 'process', 'processes')}; commit {report.commit}", flush=True)
         if report.done:
-            print(f"{report.done} of them are done already ({path})", flush=True)
+            print(f"{report.done:,} of them {'is' if report.done == 1 else 'are'} done already ({path})", flush=True)
         _run(report, jobs, hours, path)
         found = report.total["anomalies"]
     print(f"\n{figures.speed(report.total, report.seconds)}\n{figures.line(report.total)}\n")
     print(figures.table(report.kinds))
-    print(f"\n{found} with anomalies{':' if found else ''}")
+    print(f"\n{figures.with_anomalies(found)}{':' if found else ''}")
     for failure in report.failures:
         names = ", ".join(f"{name} x{number}" for name, number in Counter(failure.anomalies).items())
         print(f"  {failure.kind} {failure.seed}: {names}; again: {failure.again}; file: {failure.file or 'none'}")

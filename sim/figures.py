@@ -6,6 +6,7 @@ Every figure is a whole number that is counted in one world, so the figures of s
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from ottla.base.words import counted
 from ottla.testing.history.facts import Acknowledged, Assigned, Committed, Ended, Killed, Polled, Sent, Unknown
 from sim.history import Event
 from sim.network import Cut
@@ -82,12 +83,17 @@ def line(found: Mapping[str, int]) -> str:
     """The figures in one line, for who waits."""
     number = Counter(found)
     kills = number["clients killed"] + number["brokers killed"] + number["power lost"]
-    ended = ", ".join(f"{number[outcome]} {outcome}" for outcome in _OUTCOMES)
+    ended = ", ".join(f"{number[outcome]:,} {outcome}" for outcome in _OUTCOMES)
     return (
-        f"{number['worlds']} worlds, {number['virtual ms'] / 3_600_000:.1f} virtual hours, {kills} kills, "
-        f"{number['cut']} connections cut ({number['half-closed']} half-closed), transactions: {ended}; "
-        f"{number['rebalances']} rebalances, {number['anomalies']} with anomalies"
+        f"{counted(number['worlds'], 'world')}, {number['virtual ms'] / 3_600_000:.1f} virtual hours, "
+        f"{counted(kills, 'kill')}, {counted(number['cut'], 'connection')} cut ({number['half-closed']:,} half-closed)"
+        f"; transactions: {ended}; {counted(number['rebalances'], 'rebalance')}, {with_anomalies(number['anomalies'])}"
     )
+
+
+def with_anomalies(number: int) -> str:
+    """How many worlds have anomalies."""
+    return f"{counted(number, 'world')} with anomalies"
 
 
 def table(kinds: Mapping[Kind, Mapping[str, int]]) -> str:

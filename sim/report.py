@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ottla.base.errors import OttlaError
+from ottla.base.words import counted
 from sim.fields import FieldError, count, document, field, list_of, mapping, one_of, optional, seconds, text, whole
 from sim.world import Kind
 
@@ -33,7 +34,7 @@ class Asked(NamedTuple):
     kind: Kind | None
 
     def __str__(self) -> str:
-        worlds = "worlds" if self.most is None else f"{self.most} world{'s' if self.most > 1 else ''}"
+        worlds = "worlds" if self.most is None else counted(self.most, "world")
         return f"{worlds}{f' of kind {self.kind.value}' if self.kind else ''} from seed {self.first} on"
 
 

@@ -9,6 +9,7 @@ from ottla.base.errors import OttlaError
 from ottla.testing.history import History as Facts
 from sim.fields import FieldError, count, document, field, list_of, one_of, optional, seconds, text, whole
 from sim.history import table
+from sim.report import commit
 from sim.world import FAULTS_S, Kind, Plan, Verdict
 
 #: Where these files go, in the current directory.
@@ -28,6 +29,8 @@ class Again(NamedTuple):
     seed: int
     kind: Kind
     plan: Plan
+    #: The commit of the code that made the file (`sim.report.commit`). Files of before do not say it.
+    commit: str | None = None
 
 
 def save(verdict: Verdict, folder: Path = FOLDER) -> Path:
@@ -35,6 +38,7 @@ def save(verdict: Verdict, folder: Path = FOLDER) -> Path:
     plan = verdict.plan
     content = {
         "version": _VERSION,
+        "commit": commit(),
         "seed": verdict.seed,
         "kind": verdict.kind.value,
         "only": None if plan.only is None else sorted(plan.only),
@@ -81,6 +85,7 @@ def _again(path: Path, content: Mapping[str, Any]) -> Again:
             raise FieldError(f"'faults_s' has to be {FAULTS_S:.0f} at most: no world has faults for longer")
         absent = field(content, "absent", list_of(text))
         plan = Plan(None if only is None else frozenset(only), faults_s, frozenset(absent))
-        return Again(field(content, "seed", whole), field(content, "kind", one_of(Kind)), plan)
+        made_by = field(content, "commit", text) if "commit" in content else None
+        return Again(field(content, "seed", whole), field(content, "kind", one_of(Kind)), plan, made_by)
     except FieldError as wrong:
         raise WorldFileError(f"{path} is no world file: {wrong}. {_OTHERWISE}") from None

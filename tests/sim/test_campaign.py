@@ -74,7 +74,7 @@ def test_a_campaign_that_was_stopped_goes_on(capsys: pytest.CaptureFixture[str])
     again = load(path)
     assert again is not None
     assert {**again.total, "processor ms": 0} == {**whole.total, "processor ms": 0}
-    assert "1 of them are done already (report.json)" in capsys.readouterr().out
+    assert "1 of them is done already (report.json)" in capsys.readouterr().out
     assert logging.root.manager.disable == 0  # other tests of this process read what is logged
     assert campaign({"REPORT": str(path)}) == 0  # nothing is left to do: it only shows the table
     with pytest.raises(ReportError, match="is the report of another campaign: 4 worlds of kind plain from seed 7 on"):
@@ -164,7 +164,7 @@ def test_failures_are_kept_in_the_report() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "told"),
+    ("variables", "told"),
     [
         ("SEED=x", "SEED has to be a whole number, such as SEED=93, not 'x'"),
         ("SEEDS=0", "SEEDS has to be a whole number above 0, not '0'"),
@@ -174,14 +174,15 @@ def test_failures_are_kept_in_the_report() -> None:
         ("KIND=odd", "KIND is one of plain, transactions, "),
         ("WORLD=nowhere.json", "there is no world file nowhere.json: a failing world leaves one in sim-failures/"),
         ("WORLD=tests", "the world file tests cannot be read: Is a directory"),
+        ("WORLD=w.json SEED=1 KIND=plain", "WORLD runs the one world of its file: leave out SEED and KIND, or WORLD"),
+        ("WORLD=w.json REPORT=r.json", "WORLD runs the one world of its file: leave out REPORT, or WORLD"),
         ("REPORT=tests", "the report tests cannot be read: Is a directory"),
         ("REPORT=nowhere/r.json", "the report nowhere/r.json cannot be written: No such file or directory"),
         ("REPORT=README.md", "README.md is no report: it is not JSON. Name another file, or remove it"),
     ],
 )
-def test_the_command_says_what_it_was_asked_wrongly(variable: str, told: str) -> None:
-    name, _, value = variable.partition("=")
-    environment = {**os.environ, name: value}
+def test_the_command_says_what_it_was_asked_wrongly(variables: str, told: str) -> None:
+    environment = {**os.environ, **dict(variable.split("=") for variable in variables.split())}
     ended = subprocess.run(
         [sys.executable, "-m", "sim"], env=environment, cwd=ROOT, capture_output=True, text=True, check=False
     )

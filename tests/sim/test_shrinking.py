@@ -10,8 +10,10 @@ import pytest
 
 from ottla.testing.history import History as Facts
 from ottla.testing.history import check_history
+from sim.__main__ import why_not
 from sim.loop import START_S
 from sim.mutants import mutants
+from sim.report import commit
 from sim.shrink import shrink
 from sim.world import Kind, Plan, Verdict, World
 from sim.worldfile import Again, WorldFileError, load, save
@@ -40,8 +42,8 @@ def test_a_failing_world_is_made_smaller_and_fails_in_the_same_way(failing: Verd
     assert len(smallest.history.events) < len(failing.history.events)
     assert set(smallest.faults) < set(failing.faults)
     again = load(save(smallest, tmp_path))
-    assert again == Again(failing.seed, failing.kind, smallest.plan)
-    assert World(*again).run().digest == smallest.digest
+    assert again == Again(failing.seed, failing.kind, smallest.plan, commit())
+    assert World(again.seed, again.kind, again.plan).run().digest == smallest.digest
     facts = Facts.read(tmp_path / f"{failing.kind.value}-{failing.seed}.jsonl")
     assert failing.anomalies[0].name in {anomaly.name for anomaly in check_history(facts)}
 
@@ -85,6 +87,7 @@ _WORLD = {"version": 1, "seed": 1, "kind": "plain", "only": None, "faults_s": 1,
         (json.dumps(_WORLD | {"seed": float("inf")}), "is no world file: 'seed' has to be a whole number"),
         (json.dumps(_WORLD | {"faults_s": float("inf")}), "is no world file: 'faults_s' has to be a number of seconds"),
         (json.dumps(_WORLD | {"faults_s": 1e9}), "is no world file: 'faults_s' has to be 90 at most"),
+        (json.dumps(_WORLD | {"commit": 7}), "is no world file: 'commit' has to be a text"),
         (json.dumps(_WORLD | {"absent": "p0"}), "is no world file: 'absent' has to be a list"),
         (json.dumps(_WORLD | {"only": ["a"]}), "is no world file: 'only' has to be a list, of which each is a whole"),
     ],
@@ -94,3 +97,23 @@ def test_a_file_that_is_no_world_is_told_in_a_sentence(tmp_path: Path, content: 
     path.write_text(content)
     with pytest.raises(WorldFileError, match=problem):
         load(path)
+
+
+def test_a_file_from_before_worlds_named_their_commit_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "w.json"
+    path.write_text(json.dumps(_WORLD))
+    assert load(path) == Again(1, Kind.PLAIN, Plan(None, 1.0, frozenset()), None)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "told"),
+    [
+        ("aa", "bb", "It was found by the code of commit aa, and this is bb. Either it is mended, or the code has"),
+        (None, "bb", "Either it is mended, or the code has changed so much that this is another world."),
+        ("aa-dirty", "aa-dirty", "Either it is mended, or"),
+        ("unknown", "unknown", "Either it is mended, or"),
+        ("aa", "aa", "The same code (aa) has found one."),
+    ],
+)
+def test_a_world_that_fails_no_more_says_whose_code_has_found_it(then: str | None, now: str, told: str) -> None:
+    assert why_not(then, now).startswith(told)
