@@ -225,10 +225,11 @@ class Rig:
         *,
         leader: bool = False,
         member_id: str = "me",
+        mixed: bool = False,
         skip: bool = False,
         others: tuple[JoinGroupResponseMember, ...] = (),
     ) -> None:
-        """JoinGroup is answered; a leader hears of the `others`."""
+        """JoinGroup is answered; a leader hears of the `others`, and nobody leads a `mixed` group."""
         request = self.message(ApiKey.JOIN_GROUP)
         chosen = request.protocols[0]
         members = (JoinGroupResponseMember(member_id, None, chosen.metadata), *others) if leader else ()
@@ -236,7 +237,7 @@ class Rig:
             generation_id=generation,
             protocol_type="consumer",
             protocol_name=chosen.name,
-            leader=member_id if leader else "other",
+            leader="" if mixed else member_id if leader else "other",
             member_id=member_id,
             members=members,
             skip_assignment=skip,

@@ -171,6 +171,63 @@ def test_g12_what_a_cooperative_member_kept_is_lost_when_the_group_drops_it(api:
     assert rig.message(ApiKey.JOIN_GROUP).member_id == ("me" if api is ApiKey.SYNC_GROUP else "")
 
 
+def test_g21_who_a_mixed_group_had_forgotten_and_lets_in_again_has_lost_what_it_kept() -> None:
+    rig, heard = member(cooperative=True, config={"enable.auto.commit": True})
+    rig.state(A).seek(7)
+    beat(rig, ErrorCode.REBALANCE_IN_PROGRESS)
+    rig.poll()
+    rig.join(4, mixed=True)  # the session was over, and others have had the partition in generations 2 and 3
+    rig.sync(B)
+    rig.poll()
+    assert not rig.asked(ApiKey.OFFSET_COMMIT), "the coordinator would take it, and undo a commit of the other"
+    assert heard.said == []
+    rig.run_all_callbacks()
+    assert heard.said == [("lost", [A])]
+    rig.wait(1.0)
+    assert rig.message(ApiKey.JOIN_GROUP).member_id == "me"
+    rig.join(4, mixed=True)
+    rig.sync(B)
+    rig.poll()
+    rig.run_all_callbacks()
+    assert (heard.said[1:], rig.core.state) == ([("assigned", [B])], State.STABLE)
+
+
+def test_g21_what_is_kept_is_lost_with_the_rest_since_others_may_have_had_that_too() -> None:
+    rig, heard = Rig(_GROUP, strategy=[CooperativeRoundRobin()]), Heard()
+    heard.subscribe(rig, "t")
+    rig.become_stable(A, B)
+    beat(rig, ErrorCode.REBALANCE_IN_PROGRESS)
+    rig.poll()
+    rig.join(4, mixed=True)
+    rig.sync(B)
+    rig.poll()
+    rig.run_all_callbacks()
+    assert heard.said[1:] == [("lost", [A, B])]
+
+
+def test_g21_a_member_that_a_mixed_group_knows_yields_in_its_generation() -> None:
+    rig, heard = member(cooperative=True)
+    beat(rig, ErrorCode.REBALANCE_IN_PROGRESS)
+    rig.poll()
+    rig.join(1, mixed=True)
+    rig.sync()
+    rig.poll()
+    rig.run_callback()
+    assert heard.said == [("revoked", [A])]
+
+
+def test_g21_a_member_that_a_mixed_group_knows_goes_on_where_it_was_in_a_later_generation() -> None:
+    rig, heard = member(cooperative=True)
+    rig.state(A).seek(7)
+    beat(rig, ErrorCode.REBALANCE_IN_PROGRESS)
+    rig.poll()
+    rig.join(2, mixed=True)
+    rig.sync(A, B)
+    rig.poll()
+    rig.run_callback()
+    assert (heard.said, rig.state(A).position) == ([("assigned", [B])], 7)
+
+
 def test_g12_who_is_expelled_while_the_user_gives_up_loses_the_rest() -> None:
     rig, heard = member(cooperative=True)
     beat(rig, ErrorCode.REBALANCE_IN_PROGRESS)

@@ -182,6 +182,80 @@ def test_g20_a_target_that_is_outdated_before_it_has_begun_is_passed_over() -> N
     assert heard.said == [("assigned", [B])]
 
 
+def test_g20_a_heartbeat_that_says_everything_names_what_the_user_may_take_over_before_it_arrives() -> None:
+    rig, heard = member(A)
+    new_target(rig, 2, A, B)
+    rig.wait(1.0)
+    rig.fail(BEAT, DisconnectedError("gone"))
+    rig.wait(0.2)
+    assert [each.partitions for each in rig.message(BEAT).topic_partitions] == [(0, 1)]
+    reconcile(rig)
+    assert heard.said == [("assigned", [B])], "while the coordinator could give B away, if that did not name it"
+
+
+def test_g20_a_heartbeat_that_says_everything_names_what_the_user_takes_over_though_it_is_not_to_stay() -> None:
+    rig, heard = member()
+    new_target(rig, 2, B)
+    rig.poll()
+    assert rig.calls, "on_assigned runs, and takes its time"
+    new_target(rig, 2, C)
+    rig.wait(1.0)
+    rig.fail(BEAT, DisconnectedError("gone"))
+    rig.wait(0.2)
+    said = {each.topic_id: each.partitions for each in rig.beat(2, C).topic_partitions}
+    assert said == {topic_id("t"): (1,), topic_id("u"): (0,)}
+    reconcile(rig)
+    assert [each.partitions for each in rig.beat(2, target=False).topic_partitions] == [(1,)]
+    reconcile(rig)
+    assert heard.said == [("assigned", [B]), ("revoked", [B]), ("assigned", [C])]
+    assert [each.topic_id for each in rig.beat(2, target=False).topic_partitions] == [topic_id("u")]
+
+
+def test_g20_a_heartbeat_that_says_everything_names_topics_whose_names_are_not_known_yet() -> None:
+    rig, heard = Rig(GROUP, known=snapshot(t=2)), Heard()
+    heard.subscribe(rig, "t", "u")
+    rig.poll()
+    rig.beat(1, C)
+    rig.wait(5.0)
+    rig.fail(BEAT, DisconnectedError("gone"))
+    rig.wait(0.2)
+    assert [each.topic_id for each in rig.message(BEAT).topic_partitions] == [topic_id("u")]
+
+
+def test_g20_who_joins_anew_names_nothing() -> None:
+    rig, _ = member(A)
+    new_target(rig, 2, A, B)
+    rig.poll()
+    rig.wait(1.0)
+    rig.beat(0, code=ErrorCode.FENCED_MEMBER_EPOCH, target=False)
+    reconcile(rig)
+    rig.wait(1.0)
+    said = rig.message(BEAT)
+    assert (said.member_epoch, said.topic_partitions) == (0, ())
+
+
+def test_g20_what_was_given_and_taken_back_before_the_user_polled_is_acknowledged() -> None:
+    rig, _ = member(A)
+    new_target(rig, 2, A, B)
+    new_target(rig, 2, A)
+    reconcile(rig)
+    assert [each.partitions for each in rig.beat(2, target=False).topic_partitions] == [(0,)], "others wait for B"
+    assert rig.core.state is State.STABLE
+
+
+def test_g20_a_topic_that_is_taken_back_before_its_name_is_known_is_acknowledged() -> None:
+    rig, heard = Rig(GROUP, known=snapshot(t=2)), Heard()
+    heard.subscribe(rig, "t", "u")
+    rig.poll()
+    rig.beat(1, A, C)
+    reconcile(rig)
+    rig.beat(1, target=False)
+    rig.wait(1.0)
+    rig.beat(1, A)
+    assert [each.topic_id for each in rig.beat(1, target=False).topic_partitions] == [topic_id("t")]
+    assert rig.core.state is State.STABLE
+
+
 def test_g20_a_topic_whose_name_is_not_known_yet_waits_for_metadata_and_the_rest_does_not() -> None:
     rig, heard = Rig(GROUP, known=snapshot(t=2)), Heard()
     heard.subscribe(rig, "t", "u")

@@ -12,6 +12,9 @@ class ClassicMember(GroupMember):
         #: The assignor that the group has chosen.
         self.protocol = ""
         self.is_leader = False
+        #: Whether the group is one of the consumer protocol (KIP-848): it takes members of the classic one, too, and
+        #: names no leader.
+        self.is_in_mixed_group = False
 
     def joining(self) -> None:
         """JoinGroup is sent. Answers to earlier requests are about a generation that it ends."""
@@ -27,6 +30,7 @@ class ClassicMember(GroupMember):
         self.member_id = member_id
         self.protocol = protocol
         self.is_leader = member_id == leader
+        self.is_in_mixed_group = not leader
         self._is_in(generation_id)
 
     def forgotten(self, *, keep_member_id: bool = False) -> None:

@@ -26,6 +26,7 @@ from ottla.client.core.consumer.group.classic.leading import Leading
 from ottla.client.core.consumer.group.classic.member import ClassicMember
 from ottla.client.core.consumer.group.classic.states import Input, State, next_state
 from ottla.client.core.consumer.group.membership import Membership
+from ottla.client.core.consumer.member import NO_GENERATION
 from ottla.client.core.consumer.shared import Shared
 from ottla.client.errors import AssignorError, ClientError, FencedInstanceIdError, KafkaError, code_of
 from ottla.wire.apis import ApiKey
@@ -56,6 +57,8 @@ class ClassicMembership(Membership[ClassicMember]):
         self._assignor: Assignor | None = None
         #: The assignment from SyncGroup; whether the work of YIELDING, and that of TAKING, has begun.
         self._assigned: frozenset[TopicPartition] = frozenset()
+        #: The generation of that.
+        self._assigned_in = NO_GENERATION
         self._yields = self._takes = False
 
     # what the core asks
@@ -296,7 +299,8 @@ class ClassicMembership(Membership[ClassicMember]):
             case Next.REJOIN:
                 self._again(now_s)
             case Next.START_OVER:
-                self._dropped(call, code, now_s)
+                why = f"{call.value} was answered {code.name}"
+                self._dropped(why, now_s, keep_member_id=code is ErrorCode.ILLEGAL_GENERATION)
             case Next.FAIL:
                 self._refused(KafkaError.of(code, f"group {self._shared.group_id}"))
             case meaning:
@@ -378,12 +382,30 @@ class ClassicMembership(Membership[ClassicMember]):
         except (AssignorError, WireError) as error:
             self._broken(error, now_s)
             return
-        self._assigned = frozenset(assignment.partitions)
+        assigned = frozenset(assignment.partitions)
+        if self._was_let_in_anew(assigned):
+            why = "the coordinator had forgotten this member, and has let it in as a new one"
+            self._dropped(why, now_s, keep_member_id=True)
+            return
+        self._assigned, self._assigned_in = assigned, self.member.generation_id
         self._backoff.succeeded()
         self._not_before_s = 0.0
         self._yields = self._takes = False
         self._move(Input.SYNCED)
         self._shared.wake_poll()
+
+    def _was_let_in_anew(self, assigned: frozenset[TopicPartition]) -> bool:
+        """Whether others may have had partitions that this member has kept over its JoinGroup.
+
+        A group with members of the consumer protocol (KIP-848) lets in whoever joins by the classic one, also with the
+        id of a member whose session is over, and raises its generation. A member that it knows stays in its generation
+        as long as it has something to give up. So a later generation without a partition that this one has kept is that
+        of a new member, which must neither commit nor go on with what it read as the one before.
+        """
+        if not self.member.is_in_mixed_group or self.member.generation_id == self._assigned_in:
+            return False
+        topics = self._shared.snapshot.topics
+        return any(tp not in assigned and tp.topic in topics for tp in self._shared.positions.assignment)
 
     # what answers say of the membership
 
@@ -421,9 +443,9 @@ class ClassicMembership(Membership[ClassicMember]):
             self._lose(now_s)
         self._shared.wake_poll()
 
-    def _dropped(self, call: Call, code: ErrorCode, now_s: float) -> None:
+    def _dropped(self, why: str, now_s: float, *, keep_member_id: bool) -> None:
         self._move(Input.DROPPED)
-        self._forget(f"{call.value} was answered {code.name}", keep_member_id=code is ErrorCode.ILLEGAL_GENERATION)
+        self._forget(why, keep_member_id=keep_member_id)
         self._lose(now_s)
 
     def _lose(self, now_s: float) -> None:

@@ -3,8 +3,13 @@
 One is on its way at a time. The first one, and the first one after an error, says everything. Every other one says only
 what has changed since the last one that was answered without an error. It is sent as soon as there is something to say,
 else after the pause that the coordinator has named.
+
+The coordinator gives a partition to another member as soon as a heartbeat says partitions and leaves this one out. So
+one that says everything also names what the member has been given and has not taken over yet: the user may take it over
+while the heartbeat is on its way.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ottla.client.core import intents
@@ -31,14 +36,20 @@ class Said(NamedTuple):
     #: A pattern that the broker matches; None if there never was one, "" if there is none any more.
     pattern: str | None
     held: Held
+    #: How often the member has reconciled a target: each time is acknowledged, even if it has what it had before.
+    reconciled: int
 
 
 class Heartbeats:
     """Sends heartbeats, and knows when the next one is due."""
 
-    def __init__(self, shared: Shared, member: ConsumerMember) -> None:
+    def __init__(self, shared: Shared, member: ConsumerMember, counted_on: Callable[[], Held]) -> None:
+        """`counted_on`: what the member has or may take over, which a heartbeat that says everything names."""
         self._shared = shared
         self._member = member
+        self._counted_on = counted_on
+        #: See `Said`.
+        self.reconciled = 0
         self._backoff = shared.backoff()
         self._interval_s = _FIRST_INTERVAL_S
         #: What the coordinator knows; None if that is not certain.
@@ -85,13 +96,17 @@ class Heartbeats:
         if pattern is None and self._has_said_pattern:
             pattern = ""
         topics = () if subscription.broker_pattern is not None else tuple(sorted(subscription.topics))
-        return Said(topics, pattern, held)
+        return Said(topics, pattern, held, self.reconciled)
 
     def _send(self, said: Said) -> None:
         shared, member, known = self._shared, self._member, self._known
         self._on_its_way = said
         config = shared.config
         is_whole = known is None
+        if known is None:
+            held: Held | None = self._counted_on()
+        else:
+            held = said.held if known.reconciled != said.reconciled else None
         request = ConsumerGroupHeartbeatRequest(
             member.group_id,
             member.member_id,
@@ -102,11 +117,11 @@ class Heartbeats:
             said.topics if known is None or known.topics != said.topics else None,
             said.pattern if known is None or known.pattern != said.pattern else None,
             config.group_remote_assignor if is_whole else None,
-            said.held.for_the_wire() if known is None or known.held != said.held else None,
+            None if held is None else held.for_the_wire(),
         )
         self._has_said_pattern = self._has_said_pattern or said.pattern is not None
         timeout_ms = min(config.request_timeout_ms, _PATIENCE * self._interval_s * 1000)
-        ticket = shared.eras.of_member(Call.CONSUMER_HEARTBEAT, said.held)
+        ticket = shared.eras.of_member(Call.CONSUMER_HEARTBEAT, said.reconciled)
         least = FIRST_VERSION_WITH_PATTERN if said.pattern is not None else None
         shared.ask_coordinator(ticket, ApiKey.CONSUMER_GROUP_HEARTBEAT, request, timeout_ms=timeout_ms, least=least)
 
@@ -134,6 +149,11 @@ class Heartbeats:
         self._shared.say(intents.DEBUG, "group %s: heartbeat failed: %s", self._shared.group_id, error)
         self._shared.find_coordinator()
         self.refused(now_s)
+
+    def acknowledge(self, now_s: float) -> None:
+        """The member has reconciled its target: the next heartbeat says what it has, at once."""
+        self.reconciled += 1
+        self.soon(now_s)
 
     def soon(self, now_s: float) -> None:
         """The next heartbeat is due at once."""

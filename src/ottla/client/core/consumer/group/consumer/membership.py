@@ -41,7 +41,7 @@ class ConsumerMembership(Membership[ConsumerMember]):
 
     def __init__(self, shared: Shared, retrack: Callable[[], None]) -> None:
         super().__init__(shared, ConsumerMember(shared), retrack)
-        self._heartbeats = Heartbeats(shared, self.member)
+        self._heartbeats = Heartbeats(shared, self.member, self._counted_on)
         self._state = State.OUT
         self._backoff = shared.backoff()
         #: The earliest time to join after an expulsion.
@@ -142,7 +142,7 @@ class ConsumerMembership(Membership[ConsumerMember]):
             return
         if answer.assignment is not None:
             self._target = read_target(answer.assignment.topic_partitions)
-        if self._state is State.ACKNOWLEDGING and ticket.about == self._held:
+        if self._state is State.ACKNOWLEDGING and ticket.about == self._heartbeats.reconciled:
             self._move(Input.ACKNOWLEDGED)
         if self._state in _LOOKING:
             self._look(now_s)
@@ -193,8 +193,18 @@ class ConsumerMembership(Membership[ConsumerMember]):
             self._yields = self._takes = False
             self._move(Input.TARGET)
             self._shared.wake_poll()
+        elif unknown:
+            self._move(Input.UNKNOWN_TOPICS)
         else:
-            self._move(Input.UNKNOWN_TOPICS if unknown else Input.RECONCILED)
+            if self._state is State.RESOLVING:  # what it waited for has gone to others, who wait for this word
+                self._heartbeats.acknowledge(now_s)
+            self._move(Input.RECONCILED)
+
+    def _counted_on(self) -> Held:
+        """What this member has, is about to take over, or has been given: no other member may have it yet."""
+        if self._target is None:
+            return NOTHING
+        return (self._held or NOTHING).joined_with(self._next.by_topic_id).joined_with(self._target)
 
     def _ask_for_names(self, now_s: float) -> float | None:
         """Ask for the names of unknown topics, again and again: a broker may hear of a topic late."""
@@ -240,12 +250,13 @@ class ConsumerMembership(Membership[ConsumerMember]):
         self._move(Input.TAKEN if is_member or self._state is not State.TAKING else Input.CUT_OFF)
         if self._state is State.ACKNOWLEDGING:
             self._held = self._next
-            self._heartbeats.soon(now_s)
+            self._heartbeats.acknowledge(now_s)
         self._shared.wake_poll()
 
     # joining, leaving
 
     def _join(self, now_s: float) -> None:
+        self._next = NOTHING
         self._heartbeats.start(max(now_s, self._not_before_s))
 
     def _leaves(self) -> None:

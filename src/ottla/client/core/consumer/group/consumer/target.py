@@ -39,6 +39,19 @@ class Held(NamedTuple):
             for p in numbers & before.topics.get(topic_id, (name, frozenset()))[1]
         )
 
+    def joined_with(self, other: ByTopicId) -> "Held":
+        """With these partitions, too. Topics that have no name here get none: this is for the wire alone."""
+        topics = dict(self.topics)
+        for topic_id, numbers in other.items():
+            name, mine = topics.get(topic_id, ("", frozenset()))
+            topics[topic_id] = name, mine | numbers
+        return Held(topics)
+
+    @property
+    def by_topic_id(self) -> ByTopicId:
+        """The partitions, by topic id."""
+        return {topic_id: numbers for topic_id, (_, numbers) in self.topics.items()}
+
     def for_the_wire(self) -> tuple[TopicPartitions, ...]:
         """As a heartbeat says it."""
         return tuple(
