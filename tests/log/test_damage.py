@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.config import LogConfig
 from ottla.log.damage import OffsetRange
 from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
+from ottla.log.replay import replay
 from ottla.log.results import Isolation
 from ottla.wire.batch import check_integrity, parse_header
 from ottla.wire.batch_errors import CorruptBatchError
@@ -178,6 +180,31 @@ def test_bytes_that_are_no_batch_are_an_error_and_no_endless_search() -> None:
     storage.write(names[0] + ".timeindex", b"")
     found = _again(storage, log)
     assert found.findings.damaged == (OffsetRange(2, int(names[1])),)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("segment", [0, -1])
+def test_a_length_that_leads_out_of_the_file_is_an_error_and_no_empty_answer(segment: int, clean: bool) -> None:
+    storage, size = MemoryStorage(), len(batch())
+    config = LogConfig(segment_bytes=20 * size, index_interval_bytes=6 * size)
+    log = open_log(storage, config)
+    for _ in range(60):
+        append(log, batch())
+    log.close()
+    sound = every_batch(log)
+    name = [each for each in storage.names() if each.endswith(".log")][segment]
+    storage.files[name].content[3 * size + 8] ^= 0x10  # the highest byte of a length: 256 megabytes more
+    first = int(name.removesuffix(".log"))
+    found = open_log(storage.after_kill(), config, clean=clean, recovery_point=log.recovery_point)
+    assert found.findings.damaged == (), "a look at the ends of flushed files cannot find it"
+    for max_bytes in (1, 1_000_000):
+        assert found.read(first + 2, max_bytes).slices[0].read()[:size] == sound[first + 2]
+        for offset in (first + 3, first + 4):  # of the changed batch, and on the way over it
+            with pytest.raises(CorruptDataError, match=r"should take \d+ bytes|on the way to"):
+                found.read(offset, max_bytes)
+        assert found.read(first + 19, max_bytes).slices[0].read()[:size] == sound[first + 19]
+    with pytest.raises(StorageError, match=f"damaged at offset {first + 3}"):
+        list(replay(found))
 
 
 def test_gaps_between_sound_segments_are_told_but_no_damage() -> None:

@@ -285,7 +285,7 @@ class PartitionLog:
 
         A first batch that is larger comes whole with `min_one_batch`, and not at all without it (KIP-74).
         OFFSET_OUT_OF_RANGE below the log's start or above its end, CORRUPT_MESSAGE where flushed records are missing
-        (see `damage`). READ_COMMITTED ends at the LSO.
+        (see `damage`). CorruptDataError where bytes that are no batch are in the way. READ_COMMITTED ends at the LSO.
         """
         end, stable, start = self.high_watermark, self.last_stable_offset, self.log_start_offset
         if not start <= offset <= self.end_offset:
@@ -300,7 +300,8 @@ class PartitionLog:
         segment, position = place
         available = self._position_of(segment, limit) - position
         length = min(available, max_bytes)
-        if available > max_bytes:
+        # That the first batch is whole: never more is promised than the file has.
+        if available > max_bytes or not self._segments.is_recent(offset):
             first_bytes = segment.batch_bytes_at(position)
             if first_bytes > max_bytes:
                 length = first_bytes if min_one_batch else 0

@@ -34,7 +34,10 @@ def replay(log: PartitionLog, offset: int | None = None) -> Iterator[ReplayedBat
     log.synced.sync_due()  # a read ends where that has to be done first
     position = log.log_start_offset if offset is None else offset
     while position < log.end_offset:
-        read = log.read(position, _READ_BYTES, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True)
+        try:
+            read = log.read(position, _READ_BYTES, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True)
+        except CorruptDataError as fault:
+            raise StorageError(f"{log.tp}: the log is damaged at offset {position}: {fault}") from None
         if read.error is not ErrorCode.NONE:
             raise StorageError(f"{log.tp}: the log is damaged at offset {position}")
         chunk = b"".join(piece.read() for piece in read.slices)

@@ -228,6 +228,8 @@ class Segment:
             if at == 0:
                 raise CorruptDataError(f"segment {self.base_offset}: no batch at position {position} of {size_bytes}")
             position += at
+        if position > size_bytes:
+            raise CorruptDataError(f"segment {self.base_offset}: its last batch on the way to {offset} ends behind it")
         return None
 
     def position_to(self, offset: int) -> int:
@@ -261,8 +263,14 @@ class Segment:
         return header if self.base_offset <= header.base_offset <= header.last_offset <= entry.offset else None
 
     def batch_bytes_at(self, position: int) -> int:
-        """Size of the batch that begins at `position`."""
-        return batch_size(self.log.read(position, SIZE_BYTES))
+        """Size of the batch that begins at `position`. CorruptDataError when the file has fewer bytes."""
+        size, left = batch_size(self.log.read(position, SIZE_BYTES)), self.size_bytes - position
+        if size > left:
+            raise CorruptDataError(
+                f"segment {self.base_offset}: the batch at position {position} should take {size} bytes, "
+                f"{left} are there"
+            )
+        return size
 
     def walk(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of every whole batch from `position` on; nothing is checked beyond the header."""

@@ -76,6 +76,10 @@ class Segments:
             recent.clear()
         recent[offset] = position
 
+    def is_recent(self, offset: int) -> bool:
+        """Whether a batch with this base offset was written not long ago, by this process."""
+        return offset in self._recent
+
     def find(self, offset: int) -> tuple[Segment, int] | None:
         """The segment and position of the first batch that ends at `offset` or later; None at the end of the log."""
         position = self._recent.get(offset)
