@@ -81,6 +81,11 @@ MAX_RECORD_ERRORS: Final = 10_000
 #: computed in a thread: 4,000 take some twenty milliseconds of the event loop, with their records.
 MAX_INLINE_ASSIGNMENT: Final = 4_000
 
+#: Milliseconds between two heartbeats of a member while its consumer group settles, and as many more for each member:
+#: a group of any size sends at most 500 of them a second then, which is a twentieth of the event loop.
+SETTLING_HEARTBEAT_MS: Final = 250
+SETTLING_MS_PER_MEMBER: Final = 2
+
 #: Names of topics that are matched with a group's regular expressions in one turn of the event loop; a name and a
 #: pattern usually take a microsecond.
 MAX_NAMES_PER_MATCH: Final = 2_000

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ottla.base.clock import Clock
+from ottla.base.limits import SETTLING_HEARTBEAT_MS
 from ottla.base.types import TopicPartition
 from ottla.broker.config import BrokerConfig
 from ottla.broker.fetch_sessions import FetchSessions
@@ -184,6 +185,7 @@ def _group_config(config: BrokerConfig) -> GroupConfig:
         consumer_session_timeout_ms=config.int("group.consumer.session.timeout.ms"),
         consumer_heartbeat_interval_ms=config.int("group.consumer.heartbeat.interval.ms"),
         consumer_assignment_interval_ms=config.int("group.consumer.assignment.interval.ms"),
+        consumer_settling_heartbeat_ms=SETTLING_HEARTBEAT_MS,
         consumer_max_size=config.int("group.consumer.max.size"),
         regex_refresh_interval_ms=config.int("group.consumer.regex.refresh.interval.ms"),
         upgrade=_policy(config) in ("upgrade", "bidirectional"),

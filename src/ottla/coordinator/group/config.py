@@ -36,6 +36,8 @@ class GroupConfig:
     consumer_session_timeout_ms: int = 45_000
     consumer_heartbeat_interval_ms: int = 5_000
     consumer_assignment_interval_ms: int = 1_000
+    #: The least interval that members are told while their group settles; None: always the one above, as Apache Kafka.
+    consumer_settling_heartbeat_ms: int | None = None
     #: `group.consumer.max.size`
     consumer_max_size: int = 2**31 - 1
     #: `group.consumer.regex.refresh.interval.ms`

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ottla.base.limits import SETTLING_HEARTBEAT_MS
 from ottla.testing import Broker
 from tests.coordinator.group.consumer.conversation import SETTINGS
 from tests.coordinator.group.consumer.talks import TALKS, recorded, talk
@@ -17,9 +18,14 @@ def port() -> Iterator[int]:
         yield broker.port
 
 
+def _usual_pace(line: str) -> str:
+    """Apache Kafka says 5 s in every answer; our members are asked to come back sooner while they wait for others."""
+    return line.replace(f" every {SETTLING_HEARTBEAT_MS} ", " every 5000 ")
+
+
 @pytest.mark.parametrize("name", TALKS)
 def test_g19_our_broker_answers_as_apache_kafka(port: int, name: str) -> None:
-    assert talk(name, port) == recorded()[name]
+    assert [_usual_pace(line) for line in talk(name, port)] == recorded()[name]
 
 
 def test_every_talk_was_recorded() -> None:

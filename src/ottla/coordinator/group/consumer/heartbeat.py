@@ -19,6 +19,7 @@ from ottla.coordinator.group.consumer.errors import RefusedError
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.leave import check_not_fenced, known_member, known_static_member
 from ottla.coordinator.group.consumer.member import Assigned, Member
+from ottla.coordinator.group.consumer.pace import heartbeat_interval_ms
 from ottla.coordinator.group.consumer.reconcile import Goal, reconcile
 from ottla.coordinator.group.consumer.records import (
     current_record,
@@ -132,7 +133,7 @@ def heartbeat(draft: Draft, asked: Heartbeat) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(
         member_id=updated.member_id,
         member_epoch=updated.member_epoch,
-        heartbeat_interval_ms=draft.room.settings.heartbeat_interval_ms(group.group_id),
+        heartbeat_interval_ms=heartbeat_interval_ms(draft, updated, epoch=changed.epoch, target_epoch=target.epoch),
         assignment=_assignment(updated.assigned) if tells else None,
     )
 
