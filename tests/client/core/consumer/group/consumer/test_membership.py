@@ -69,6 +69,15 @@ def test_g20_heartbeats_follow_in_the_pauses_that_the_coordinator_names_and_say_
     assert (said.subscribed_topic_names, said.topic_partitions, said.rack_id) == (None, None, None)
 
 
+def test_g20_a_short_pause_does_not_make_the_member_impatient() -> None:
+    """A coordinator that names a fraction of a second may be busy: the answer is waited for as long as ever."""
+    rig, _ = joining()
+    assert rig.asked(BEAT)[0].timeout_ms == 15_000, "the usual pause, three times"
+    rig.beat(1, A)
+    reconcile(rig)
+    assert rig.asked(BEAT)[0].timeout_ms == 5_000, "not three times one second"
+
+
 def test_g20_a_member_without_partitions_is_told_so_and_is_stable() -> None:
     rig, heard = joining()
     rig.beat(1)

@@ -25,6 +25,8 @@ from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatR
 _FIRST_INTERVAL_S = 5.0
 #: How many pauses to wait for an answer. A session lasts for nine by default, so there is time to try again.
 _PATIENCE = 3
+#: At least so long: our coordinator names a fraction of a second while the group settles, and may be busy then.
+_LEAST_PATIENCE_S = 5.0
 #: From this version on a heartbeat can hold a pattern.
 FIRST_VERSION_WITH_PATTERN = 1
 
@@ -120,7 +122,7 @@ class Heartbeats:
             None if held is None else held.for_the_wire(),
         )
         self._has_said_pattern = self._has_said_pattern or said.pattern is not None
-        timeout_ms = min(config.request_timeout_ms, _PATIENCE * self._interval_s * 1000)
+        timeout_ms = min(config.request_timeout_ms, max(_PATIENCE * self._interval_s, _LEAST_PATIENCE_S) * 1000)
         ticket = shared.eras.of_member(Call.CONSUMER_HEARTBEAT, said.reconciled)
         least = FIRST_VERSION_WITH_PATTERN if said.pattern is not None else None
         shared.ask_coordinator(ticket, ApiKey.CONSUMER_GROUP_HEARTBEAT, request, timeout_ms=timeout_ms, least=least)
