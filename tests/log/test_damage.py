@@ -207,6 +207,23 @@ def test_a_length_that_leads_out_of_the_file_is_an_error_and_no_empty_answer(seg
         list(replay(found))
 
 
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("byte", [8, 11, 16])
+def test_a_changed_header_that_a_start_cannot_find_keeps_nobody_from_writing(byte: int, clean: bool) -> None:
+    """The highest and the lowest byte of the first batch's length; its magic."""
+    storage, config = MemoryStorage(), LogConfig(index_interval_bytes=0)
+    log = open_log(storage, config)
+    for number in range(5):
+        append(log, batch(timestamps_ms=[100 - number]))
+    log.close()
+    storage.files["00000000000000000000.log"].content[byte] ^= 0x10
+    found = open_log(storage.after_kill(), config, clean=clean, recovery_point=log.recovery_point)
+    assert found.findings.damaged == ()
+    assert append(found, batch(timestamps_ms=[50])).base_offset == 5
+    with pytest.raises(CorruptDataError):
+        found.offset_for_timestamp(SpecialTimestamp.MAX_TIMESTAMP)
+
+
 def test_gaps_between_sound_segments_are_told_but_no_damage() -> None:
     """A directory of Apache Kafka's, compacted once, or recovered by it after a loss of power."""
     storage, log, names = _stopped()

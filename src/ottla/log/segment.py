@@ -73,7 +73,7 @@ class Segment:
         #: Newest timestamp in the segment and the last offset of the first batch that has it; -1 while there is none.
         self.max_timestamp_ms = -1
         self.max_timestamp_offset = base_offset
-        #: Newest timestamp of the first batch, from which `segment.ms` counts; None until it is known.
+        #: Newest timestamp of the first batch, from which `segment.ms` counts; None until it is looked up.
         self.first_timestamp_ms: int | None = None
         self.created_ms = self.modified_ms = now_ms
         #: An index has no room for another entry.
@@ -147,7 +147,10 @@ class Segment:
             return True
         first = self.first_timestamp_ms
         if first is None:
-            first = self.first_timestamp_ms = next(self.walk(0))[1].max_timestamp_ms
+            first = -1
+            with suppress(CorruptDataError):  # a disk has changed the header
+                first = self.header_at(0).max_timestamp_ms
+            self.first_timestamp_ms = first
         waited_ms = timestamp_ms - first if first >= 0 else now_ms - self.created_ms
         return waited_ms > config.segment_ms
 
@@ -271,6 +274,11 @@ class Segment:
                 f"{left} are there"
             )
         return size
+
+    def header_at(self, position: int) -> BatchHeader:
+        """The header of the batch at `position`. CorruptDataError when there is none, or the file has fewer bytes."""
+        self.batch_bytes_at(position)
+        return parse_header(self.log.read(position, HEADER_BYTES), 0)
 
     def walk(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of every whole batch from `position` on; nothing is checked beyond the header."""

@@ -50,7 +50,7 @@ def _newest_in(segment: Segment, from_offset: int) -> TimestampOffset | None:
     if last_offset >= from_offset:
         position = segment.locate(last_offset)
         if position is not None:
-            found = _first_record(segment, position, next(segment.walk(position))[1], newest_ms, from_offset)
+            found = _first_record(segment, position, segment.header_at(position), newest_ms, from_offset)
             if found is not None:
                 return found
     # The record that the indexes name is deleted, so the batches that are left must be read.
