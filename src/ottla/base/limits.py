@@ -86,6 +86,15 @@ MAX_INLINE_ASSIGNMENT: Final = 4_000
 SETTLING_HEARTBEAT_MS: Final = 250
 SETTLING_MS_PER_MEMBER: Final = 2
 
+#: A client that asked for the coordinator of an empty group is on its way into it for at most so many milliseconds, and
+#: the group's first generation waits for a pause, and for another one when members came in it, up to a total.
+#: librdkafka comes after 50 ms, a busy machine doubles that, and half a second is still less than a rebalance costs.
+ARRIVAL_MS: Final = 1_000
+ARRIVAL_PAUSE_MS: Final = 100
+ARRIVAL_TOTAL_MS: Final = 500
+#: Groups of which a shard remembers this.
+MAX_AWAITED_GROUPS: Final = 1_000
+
 #: Names of topics that are matched with a group's regular expressions in one turn of the event loop; a name and a
 #: pattern usually take a microsecond.
 MAX_NAMES_PER_MATCH: Final = 2_000

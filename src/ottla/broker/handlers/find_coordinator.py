@@ -38,6 +38,7 @@ def _find(node: _Node, key_type: int, key: str) -> Coordinator:
     try:
         if key_type == _GROUP:
             partition = node.groups.partition_of(key)
+            _tell(node, key)
         elif key_type == _TRANSACTION:
             partition = node.transactions.partition_of(key)
         else:
@@ -48,6 +49,14 @@ def _find(node: _Node, key_type: int, key: str) -> Coordinator:
     if leader is None:
         return _refuse(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{partition} has no leader")
     return Coordinator(key, node.identity.node_id, node.identity.host, node.identity.port, 0, None)
+
+
+def _tell(node: _Node, group_id: str) -> None:
+    """Whoever asks may be about to join: the coordinator may wait for it."""
+    runner = node.groups.find(group_id)
+    if not isinstance(runner, ErrorCode):
+        shard = runner.shard
+        runner.tell(lambda now_ms: shard.coordinator_asked(group_id, now_ms))
 
 
 def _refuse(key: str, error: ErrorCode, message: str) -> Coordinator:

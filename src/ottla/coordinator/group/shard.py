@@ -17,6 +17,7 @@ from ottla.assign.server import Partitions, ServerAssignor
 from ottla.base.limits import MAX_OFFSETS_PER_LOOK, MAX_TOMBSTONE_BYTES_PER_BATCH, MAX_TOMBSTONES_PER_BATCH
 from ottla.base.require import require
 from ottla.coordinator.decision import (
+    NOTHING,
     AssignPartitions,
     Decision,
     LogRecord,
@@ -152,6 +153,11 @@ class GroupShard:
         return self._consumer.assigned(job, computed, now_ms)
 
     # -- membership by the classic protocol
+
+    def coordinator_asked(self, group_id: str, now_ms: int) -> Decision:
+        """FindCoordinator: who asks may be about to join, and an empty group waits for it a little."""
+        self._classic.coordinator_asked(group_id, now_ms)
+        return NOTHING
 
     def join_group(
         self,

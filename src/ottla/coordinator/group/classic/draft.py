@@ -38,6 +38,8 @@ class Draft:
         self.records: list[LogRecord] = []
         self.replies: list[Reply] = []
         self.timers: list[Timer] = []
+        #: Clients that may join soon; see `arrivals`.
+        self.on_their_way = 0
 
     def reply(self, token: int | None, response: object) -> None:
         """Answer a request; None means that nobody waits."""

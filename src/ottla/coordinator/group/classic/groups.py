@@ -14,6 +14,7 @@ from typing import Final
 from ottla.base.require import require
 from ottla.coordinator.decision import NOTHING, Decision, LogRecord, Reply, SetTimer, Timer
 from ottla.coordinator.group.classic import describe, join, leave, rebalance, sync
+from ottla.coordinator.group.classic.arrivals import Arrivals
 from ottla.coordinator.group.classic.draft import HEARTBEAT, JOIN, SYNC, Draft, join_error, sync_error
 from ottla.coordinator.group.classic.heartbeat import check_heartbeat, session_ended
 from ottla.coordinator.group.classic.join import Join
@@ -30,6 +31,9 @@ from ottla.wire.messages.leave_group import LeaveGroupRequest
 from ottla.wire.messages.sync_group import SyncGroupRequest
 from ottla.wire.offsets_records import GROUP_METADATA_KEY, GroupMetadataKey, decode_group_metadata_value, decode_key
 
+#: The states in which members that come now are in the group's first generation.
+_AWAITS: Final = (GroupState.EMPTY, GroupState.PREPARING_REBALANCE)
+
 
 class ClassicGroups:
     """See the module."""
@@ -41,6 +45,7 @@ class ClassicGroups:
         self._config = config
         self._groups = groups
         self._appending = appending
+        self._arrivals = Arrivals()
 
     def find(self, group_id: str) -> Group | None:
         """The classic group with this id."""
@@ -53,6 +58,12 @@ class ClassicGroups:
         if group is None:
             return describe.describe_missing(group_id, exists=group_id in self._groups, report_missing=report_missing)
         return describe.describe(group)
+
+    def coordinator_asked(self, group_id: str, now_ms: int) -> None:
+        """A client asks where the group is coordinated: it may be about to join."""
+        group = self._groups.get(group_id)
+        if group is None or (isinstance(group, Group) and group.state in _AWAITS):
+            self._arrivals.asked(group_id, now_ms)
 
     # -- requests
 
@@ -77,10 +88,15 @@ class ClassicGroups:
         if group is None:
             group = Group(request.group_id, state_timestamp_ms=now_ms)
         draft = Draft(group, self._config, now_ms)
+        draft.on_their_way = self._arrivals.on_their_way(group.group_id, now_ms)
+        if draft.on_their_way and request.member_id not in group.members:
+            draft.on_their_way -= 1
         member_id = join.new_member_id(request, context, unique_id)
         asked = Join(token, request, context, member_id, member_id_required, skip_assignment)
         join.join(draft, asked, is_new_group=is_new)
         draft.records[:0] = displaced
+        if len(draft.group.members) > len(group.members):
+            self._arrivals.joined(group.group_id)
         return self._decide(draft, lambda e: answer(token, join_error(e, request.member_id)))
 
     def _check_join(self, request: JoinGroupRequest) -> ErrorCode:

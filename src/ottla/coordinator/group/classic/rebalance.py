@@ -4,12 +4,14 @@
 of the members has passed. Members that have not joined by then are dropped; static members stay until their session
 ends. A group that was empty waits for `group.initial.rebalance.delay.ms`, and for as long again when a member comes
 meanwhile, up to the rebalance timeout. So an application that starts ten members costs one rebalance and not ten.
+Without such a delay it waits for clients that are on their way, see `arrivals`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from ottla.base.limits import ARRIVAL_PAUSE_MS, ARRIVAL_TOTAL_MS
 from ottla.coordinator.group.classic.draft import JOIN, SYNC, Draft, join_success, sync_error
 from ottla.coordinator.group.classic.records import group_record, subscribed_topics
 from ottla.coordinator.group.classic.state import TRANSITIONS, GroupState, InitialDelay
@@ -37,9 +39,8 @@ def prepare(draft: Draft, reason: str) -> None:
     draft.stop(SYNC)
     initial: InitialDelay | None = None
     if group.state is GroupState.EMPTY:
-        delay_ms = draft.config.group_initial_rebalance_delay_ms
-        initial = InitialDelay(delay_ms, max(group.rebalance_timeout_ms() - delay_ms, 0))
-        draft.start(JOIN, delay_ms)
+        initial = _initial_delay(draft)
+        draft.start(JOIN, initial.delay_ms)
     group = draft.group.with_state(GroupState.PREPARING_REBALANCE, draft.now_ms)
     draft.group = replace(group, pending_sync=frozenset(), initial_delay=initial, rebalance_reason=reason)
     if initial is not None:
@@ -50,10 +51,18 @@ def prepare(draft: Draft, reason: str) -> None:
         draft.start(JOIN, draft.group.rebalance_timeout_ms())
 
 
+def _initial_delay(draft: Draft) -> InitialDelay:
+    delay_ms = draft.config.group_initial_rebalance_delay_ms
+    if draft.on_their_way and delay_ms < ARRIVAL_PAUSE_MS:
+        return InitialDelay(ARRIVAL_PAUSE_MS, ARRIVAL_TOTAL_MS - ARRIVAL_PAUSE_MS, for_arrivals=True)
+    return InitialDelay(delay_ms, max(draft.group.rebalance_timeout_ms() - delay_ms, 0))
+
+
 def complete_if_possible(draft: Draft) -> None:
     """Complete the rebalance when nobody is missing, unless its initial delay still runs."""
-    group = draft.group
-    if group.state is GroupState.PREPARING_REBALANCE and group.initial_delay is None and group.all_joined():
+    group, initial = draft.group, draft.group.initial_delay
+    waits = initial is not None and not (initial.for_arrivals and draft.on_their_way == 0)
+    if group.state is GroupState.PREPARING_REBALANCE and not waits and group.all_joined():
         complete(draft)
 
 
@@ -74,9 +83,11 @@ def join_timer(draft: Draft) -> None:
     if initial is None or not initial.member_added or initial.remaining_ms == 0:
         complete(draft)
         return
-    delay_ms = min(draft.config.group_initial_rebalance_delay_ms, initial.remaining_ms)
+    full_ms = ARRIVAL_PAUSE_MS if initial.for_arrivals else draft.config.group_initial_rebalance_delay_ms
+    delay_ms = min(full_ms, initial.remaining_ms)
     remaining_ms = max(initial.remaining_ms - initial.delay_ms, 0)
-    draft.group = replace(draft.group, initial_delay=InitialDelay(delay_ms, remaining_ms))
+    again = InitialDelay(delay_ms, remaining_ms, for_arrivals=initial.for_arrivals)
+    draft.group = replace(draft.group, initial_delay=again)
     draft.start(JOIN, delay_ms)
 
 

@@ -54,11 +54,15 @@ CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
 
 class InitialDelay(NamedTuple):
-    """The wait of a group that was empty: `delay_ms` now, and up to `remaining_ms` more if members come."""
+    """The wait of a group that was empty: `delay_ms` now, and up to `remaining_ms` more if members come.
+
+    `for_arrivals`: it waits for clients that are on their way (see `arrivals`), and no longer than they are.
+    """
 
     delay_ms: int
     remaining_ms: int
     member_added: bool = False
+    for_arrivals: bool = False
 
 
 @dataclass(frozen=True, slots=True)
