@@ -25,4 +25,6 @@ def test_t11_a_member_that_was_expelled_is_not_nobody() -> None:
     assert rig.core.member.last == before
     rig.wait(1.0)
     rig.join(6, member_id="me again")
+    assert rig.core.member.last == before, "it has nothing in this generation yet"
+    rig.sync()
     assert rig.core.member.last == ConsumerGroupMetadata("g", 6, "me again")

@@ -17,8 +17,9 @@ class GroupMember:
         self.group_instance_id = shared.config.group_instance_id
         self.member_id = ""
         self.generation_id = NO_GENERATION
-        #: The member as it joined last, for `group_metadata()`. An expulsion does not clear it: the coordinator must
-        #: refuse the offsets of an expelled member, and it would not refuse offsets without a member id (KIP-447).
+        #: The member as it was given its partitions last, for `group_metadata()`. An expulsion does not clear it: the
+        #: coordinator must refuse the offsets of an expelled member, and it would not refuse offsets without a member
+        #: id (KIP-447).
         self.last = self.metadata
         self._eras = shared.eras
 
@@ -40,6 +41,9 @@ class GroupMember:
     def _is_in(self, generation_id: int) -> None:
         self._eras.begin()
         self.generation_id = generation_id
+
+    def has_partitions(self) -> None:
+        """What the member has now is its part in this generation."""
         self.last = self.metadata
 
     def _is_out(self) -> None:

@@ -178,6 +178,7 @@ def test_g21_who_a_mixed_group_had_forgotten_and_lets_in_again_has_lost_what_it_
     rig.poll()
     rig.join(4, mixed=True)  # the session was over, and others have had the partition in generations 2 and 3
     rig.sync(B)
+    assert rig.core.member.last.generation_id == 1, "a transaction goes on, and the coordinator must refuse its offsets"
     rig.poll()
     assert not rig.asked(ApiKey.OFFSET_COMMIT), "the coordinator would take it, and undo a commit of the other"
     assert heard.said == []

@@ -388,6 +388,7 @@ class ClassicMembership(Membership[ClassicMember]):
             self._dropped(why, now_s, keep_member_id=True)
             return
         self._assigned, self._assigned_in = assigned, self.member.generation_id
+        self.member.has_partitions()
         self._backoff.succeeded()
         self._not_before_s = 0.0
         self._yields = self._takes = False

@@ -42,6 +42,7 @@ class ConsumerMember(GroupMember):
         """The coordinator has said the member's epoch. A new epoch begins a new era."""
         if epoch != self.generation_id:
             self._is_in(epoch)
+            self.has_partitions()
 
     def forgotten(self) -> None:
         """The group goes on without this member."""
