@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ottla.base.errors import StorageError
 from ottla.base.types import TopicPartition
 from ottla.log.config import LogConfig
+from ottla.log.damage import OffsetRange
 from ottla.log.memory import CrashedError, MemoryStorage
 from ottla.log.partition import PartitionLog
 from ottla.log.results import Isolation
@@ -233,6 +234,26 @@ def test_a_log_behind_its_start_begins_anew_there() -> None:
     assert (found.log_start_offset, found.end_offset) == (10, 10)
     assert append(found, batch()).base_offset == 10
     assert storage.names()[0] == "00000000000000000010.index"
+
+
+@pytest.mark.parametrize("flushed", [True, False])
+def test_a_log_cut_before_its_start_is_no_silent_loss(flushed: bool) -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    for number in range(8):
+        append(log, idempotent(number))
+    log.delete_records_before(5)
+    if flushed:
+        log.flush()
+    content = storage.files["00000000000000000000.log"].content
+    del content[len(content) // 8 * 4 :]
+    recovery_point = 8 if flushed else 5
+    found = open_log(storage.after_kill(), log_start_offset=5, recovery_point=recovery_point)
+    assert (found.log_start_offset, found.end_offset) == (5, recovery_point)
+    if flushed:
+        assert found.findings.damaged == (OffsetRange(5, 8),)
+    else:
+        assert "end at offset 4, before its start, 5" in " ".join(found.findings.losses)
 
 
 def test_deleted_records_stay_deleted() -> None:

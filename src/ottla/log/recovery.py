@@ -190,7 +190,14 @@ def _begin_again(storage: Storage, config: LogConfig, now_ms: int, walked: "_Wal
     delete_segments(storage, list(walked.segments))
     end_offset = max(known.log_start_offset, known.flushed_offset)
     Snapshots(storage).delete_before(known.log_start_offset)
-    return walked._replace(segments=(Segment.create(storage, end_offset, config, now_ms),), end_offset=end_offset)
+    segments = (Segment.create(storage, end_offset, config, now_ms),)
+    if not walked.segments or end_offset > known.log_start_offset:
+        return walked._replace(segments=segments, end_offset=end_offset)  # told as a hole, or by `witnesses`
+    told = (
+        f"the log's files end at offset {walked.end_offset}, before its start, {end_offset}: "
+        "if there were records from there on, they are gone"
+    )
+    return walked._replace(segments=segments, end_offset=end_offset, losses=(told,))
 
 
 def _go_on_behind_loss(
@@ -255,7 +262,7 @@ def _witnessed(
     extent = OffsetRange(start_offset, walked.end_offset)
     return replace(
         findings,
-        losses=losses(outside, seen, walked.end_offset, findings.damaged),
+        losses=(*walked.losses, *losses(outside, seen, walked.end_offset, findings.damaged)),
         mended=(
             *mended(outside, epochs, snapshots, plan.lost_aborts, walked.segments, extent),
             *walked.unreadable,
@@ -315,6 +322,8 @@ class _Walked(NamedTuple):
     gaps: tuple[OffsetRange, ...] = ()
     #: Sentences on transaction markers that cannot be read.
     unreadable: tuple[str, ...] = ()
+    #: Sentences on records that may be gone.
+    losses: tuple[str, ...] = ()
 
 
 class _Step(NamedTuple):
