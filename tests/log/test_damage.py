@@ -185,11 +185,11 @@ def test_bytes_that_are_no_batch_are_an_error_and_no_endless_search() -> None:
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("segment", [0, -1])
 def test_a_length_that_leads_out_of_the_file_is_an_error_and_no_empty_answer(segment: int, clean: bool) -> None:
-    storage, size = MemoryStorage(), len(batch())
+    storage, size = MemoryStorage(), len(batch(timestamps_ms=[1_000]))
     config = LogConfig(segment_bytes=20 * size, index_interval_bytes=6 * size)
     log = open_log(storage, config)
-    for _ in range(60):
-        append(log, batch())
+    for number in range(60):
+        append(log, batch(timestamps_ms=[1_000 + number]))
     log.close()
     sound = every_batch(log)
     name = [each for each in storage.names() if each.endswith(".log")][segment]
@@ -205,6 +205,8 @@ def test_a_length_that_leads_out_of_the_file_is_an_error_and_no_empty_answer(seg
         assert found.read(first + 19, max_bytes).slices[0].read()[:size] == sound[first + 19]
     with pytest.raises(StorageError, match=f"damaged at offset {first + 3}"):
         list(replay(found))
+    with pytest.raises(CorruptDataError, match="no whole batch"):  # and not the first record of the next file
+        found.offset_for_timestamp(1_000 + first + 4)
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -1,8 +1,9 @@
 """ListOffsets by time: finds the first record at or after a time, by the time index, batch headers, and one batch."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from ottla.base.errors import CorruptDataError
 from ottla.log.results import TimestampOffset
 from ottla.log.segment import Segment
 from ottla.wire.batch import BatchHeader, TimestampType
@@ -21,7 +22,7 @@ def find_timestamp(segments: Iterable[Segment], timestamp_ms: int, from_offset: 
         # same one.
         before = segment.time_index.lookup(timestamp_ms).offset
         position = segment.position_to(max(before, from_offset))
-        for at, header in segment.walk(position):
+        for at, header in _batches(segment, position):
             if header.max_timestamp_ms >= timestamp_ms and header.last_offset >= from_offset:
                 found = _first_record(segment, at, header, timestamp_ms, from_offset)
                 if found is not None:
@@ -56,12 +57,21 @@ def _newest_in(segment: Segment, from_offset: int) -> TimestampOffset | None:
     # The record that the indexes name is deleted, so the batches that are left must be read.
     newest: TimestampOffset | None = None
     start = segment.locate(from_offset)
-    for position, header in segment.walk(segment.size_bytes if start is None else start):
+    for position, header in _batches(segment, segment.size_bytes if start is None else start):
         if header.max_timestamp_ms > (newest.timestamp_ms if newest is not None else -1):
             found = _newest_of(segment, position, header, from_offset)
             if found is not None and (newest is None or found.timestamp_ms > newest.timestamp_ms):
                 newest = found
     return newest
+
+
+def _batches(segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of every batch to the segment's end. CorruptDataError when the way does not lead there."""
+    for at, header in segment.walk(position):
+        yield at, header
+        position = at + header.size_bytes
+    if position != segment.size_bytes:
+        raise CorruptDataError(f"segment {segment.base_offset}: no whole batch at position {position}")
 
 
 def _newest_of(segment: Segment, position: int, header: BatchHeader, from_offset: int) -> TimestampOffset | None:
