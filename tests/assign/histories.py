@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ottla.assign import Cluster, PartitionInfo, RoundRobinAssignor, Subscription
 from ottla.assign.sticky.user_data import encode_assignment, encode_generation
 from ottla.base.types import TopicPartition
-from tests.assign.groups import Case
+from tests.assign.groups import Case, random_case
 
 
 class Before(NamedTuple):
@@ -118,3 +118,10 @@ def _subscription(draw: random.Random, topics: tuple[str, ...], had: Before, coo
         user_data = encode_assignment(had.partitions, had.generation_id)
         user_data = draw.choice([user_data] * 8 + [user_data[:-4], user_data[:5]])
     return Subscription(topics, user_data, (), had.generation_id if names_generation else -1)
+
+
+def case_for(assignor: str, seed: int) -> Case:
+    """A case for one of the built-in assignors: the sticky ones have a history, mostly."""
+    if "sticky" in assignor and seed % 10:
+        return case_with_history(seed, cooperative=assignor.startswith("cooperative"))
+    return random_case(seed)
