@@ -1,4 +1,4 @@
-"""kill -9 of the broker under our own clients; see `outage_journeys`."""
+"""kill -9 of the broker under our own clients; see `outage_journeys`, which gives their history to the checkers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The chaos tests' own parts: what is printed can be repeated. Nothing is killed here, so this runs with every test."""
+"""The chaos tests' own parts: what is printed can be repeated. Nothing is killed here, so this runs with every test;
+and no client does anything, so there is no history to be judged."""
 
 from __future__ import annotations
 

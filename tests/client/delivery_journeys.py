@@ -7,9 +7,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from ottla import Admin, Producer, TopicPartition
+from ottla import Admin, TopicPartition
 from tests.client.journeys import PATIENCE_S, fresh, make_topic, read_all
 from tests.house.tree import ROOT
+from tests.recording.current import Producer
 
 _COUNT, _CRASH_AT = 8, 3
 

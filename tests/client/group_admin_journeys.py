@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla import Admin, KafkaError, OffsetAndMetadata, Producer, TopicPartition
+from ottla import Admin, KafkaError, OffsetAndMetadata, TopicPartition
 from ottla.wire.errors import ErrorCode
 from tests.client.journeys import fresh, make_topic, member, partitions_of, poll_until
+from tests.recording.current import Producer
 
 
 def g18_groups_are_listed_by_state_and_by_type(servers: str) -> None:

@@ -10,18 +10,17 @@ from collections.abc import Callable
 
 import pytest
 
+import ottla
 from ottla import (
     Admin,
     AsyncConsumer,
     AsyncProducer,
-    Consumer,
     ConsumerRecord,
     Delivery,
     NewTopic,
     OffsetAndMetadata,
     OffsetReset,
     OffsetSpec,
-    Producer,
     TopicPartition,
 )
 from ottla.client.errors import (
@@ -35,6 +34,7 @@ from ottla.client.errors import (
     UnknownTopicOrPartitionError,
 )
 from tests.client.cooperative import CooperativeRoundRobin
+from tests.recording.current import Consumer, Producer
 
 PATIENCE_S = 30.0
 
@@ -69,7 +69,7 @@ def read_all(
         return found
 
 
-def poll_until(consumer: Consumer, done: Callable[[], bool]) -> list[ConsumerRecord]:
+def poll_until(consumer: ottla.Consumer, done: Callable[[], bool]) -> list[ConsumerRecord]:
     """Poll until `done`, at most PATIENCE_S of waiting; what came."""
     found: list[ConsumerRecord] = []
     for _ in range(int(PATIENCE_S / 0.05)):

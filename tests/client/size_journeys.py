@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla import Admin, Delivery, NewTopic, Producer
+from ottla import Admin, Delivery, NewTopic
 from ottla.client.errors import AbortableTransactionError, RecordTooLargeError
 from tests.client.journeys import PATIENCE_S, fresh, read_all
+from tests.recording.current import Producer
 
 _RECORDS = 300
 

@@ -5,10 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition, TransactionOutcome
+from ottla import Admin, OffsetAndMetadata, TopicPartition, TransactionOutcome
 from ottla.client.errors import CommitFailedError, FatalProducerError, IllegalStateError, ProducerFencedError
 from tests.client.journeys import BLOCKING, PATIENCE_S, fresh, make_topic, poll_until, read_all
 from tests.client.size_journeys import SIZES
+from tests.recording.current import Consumer, Producer
 
 
 def t9_only_what_was_committed_is_read(servers: str) -> None:

@@ -2,7 +2,8 @@
 
 Apache Kafka is the judge of our client; our broker is asked the same.
 
-Each test ends with the checkers of histories: nothing lost, nothing read by two members, no commit ahead.
+The tests end with the checkers of histories: nothing lost, nothing read by two members, no commit ahead. Three have no
+history, because all that they ask for is refused, or goes through the client of asyncio, which has no recorder.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from ottla.testing import Broker
 from tests.client import journeys
 from tests.interop.apache import ApacheKafka
 from tests.interop.team import Team
+from tests.recording.current import EXCUSED, judged
 
 pytestmark = pytest.mark.interop
 
@@ -93,7 +95,8 @@ _OF_BOTH_PROTOCOLS = [
 
 @pytest.mark.parametrize("journey", _OF_BOTH_PROTOCOLS, ids=lambda journey: journey.__name__)
 def test_g20_what_users_do_is_the_same_in_both_protocols(journey: Callable[[str, str], None], kafka: Node) -> None:
-    journey(kafka.bootstrap, "consumer")
+    with judged(kafka.bootstrap, ignore=EXCUSED.get(journey.__name__, ())):
+        journey(kafka.bootstrap, "consumer")
 
 
 def test_g20_members_come_and_go(team: Team) -> None:

@@ -1,4 +1,8 @@
-"""Apache Kafka's partition directories are ours and ours are Apache Kafka's (DESIGN, idea 3)."""
+"""Apache Kafka's partition directories are ours and ours are Apache Kafka's (DESIGN, idea 3).
+
+The history of the pipeline is judged across the takeover. The other tests have none: one writes batches into files,
+where no client sends them, and one is a talk of a group that reads no record.
+"""
 
 import subprocess
 import sys
@@ -23,9 +27,10 @@ from ottla.wire.records import decode_batch
 from ottla.wire.special_timestamp import SpecialTimestamp
 from tests.coordinator.group.consumer.conversation import SETTINGS, Conversation
 from tests.interop.apache import ApacheKafka
-from tests.interop.pipeline import run_pipeline
+from tests.interop.pipeline import judge_pipeline, run_pipeline
 from tests.log.batches import NOW_MS, batch, idempotent
 from tests.log.logs import TP, append, append_in_transaction, committed_offsets, end, every_batch, latest_epoch
+from tests.recording.librdkafka import RecordingProducer
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("apache_jars")]
 
@@ -131,11 +136,12 @@ def test_apache_kafka_goes_on_with_the_whole_data_directory(tmp_path: Path, endi
     """Topics, ids, settings, records, transactions, groups: what outgrows one machine moves as it is."""
     own = {"offsets.topic.num.partitions": "4", "transaction.state.log.num.partitions": "4"}
     with Broker({"group.initial.rebalance.delay.ms": "0", **own}, data_dir=tmp_path / "data") as broker:
-        run_pipeline(broker.bootstrap_servers)
+        history = run_pipeline(broker.bootstrap_servers)
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         admin.create_topics([NewTopic("kept", 3, 1, config={"retention.ms": "123456"})])["kept"].result(30)
         topic_ids = _topic_ids(admin)
-        left_open = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "left open"})
+        settings = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "left open"}
+        left_open = RecordingProducer(settings, history, "left open")
         left_open.init_transactions(30)
         left_open.begin_transaction()
         left_open.produce("out", "never", partition=0)
@@ -153,12 +159,14 @@ def test_apache_kafka_goes_on_with_the_whole_data_directory(tmp_path: Path, endi
         assert admin.describe_configs([kept])[kept].result(30)["retention.ms"].value == "123456"
         group = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "words"})
         assert group.committed([TopicPartition("in", 0)], 30)[0].offset == 50
-        heir = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "left open"})
+        settings = {"bootstrap.servers": kafka.bootstrap, "transactional.id": "left open"}
+        heir = RecordingProducer(settings, history, "heir")
         heir.init_transactions(60)  # aborts what was left, or read_committed readers would wait at it
         heir.begin_transaction()
         heir.produce("out", "after", partition=0)
         heir.commit_transaction(60)
         assert _consume(kafka, "out") == [f"LINE {number}" for number in range(50)] + ["after"]
+        judge_pipeline(history, kafka.bootstrap)
 
     ottla = [sys.executable, "-m", "ottla"]
     dumped = subprocess.run(

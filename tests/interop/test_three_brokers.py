@@ -1,5 +1,5 @@
 """Three nodes of Apache Kafka, of which one at a time is killed or hangs: leaders and coordinators move, answers come
-late or never."""
+late or never. `outage_journeys` gives the clients' history to the checkers; the demo counts for itself."""
 
 from __future__ import annotations
 

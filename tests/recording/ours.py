@@ -29,7 +29,7 @@ class RecordingProducer(Producer):
     def send(  # type: ignore[override]
         self,
         topic: str,
-        value: bytes,
+        value: bytes | None,
         *,
         source: str | None = None,
         on_delivery: OnDelivery | None = None,
@@ -84,7 +84,14 @@ class RecordingProducer(Producer):
 class RecordingConsumer(Consumer):
     """`ottla.Consumer`."""
 
-    def __init__(self, config: Mapping[str, object], history: History, who: str) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, object],
+        history: History,
+        who: str,
+        *,
+        on_reset: Callable[[OffsetReset], object] | None = None,
+    ) -> None:
         group, instance_id = config.get("group.id"), config.get("group.instance.id")
         self._reading = Reading(
             history,
@@ -93,13 +100,28 @@ class RecordingConsumer(Consumer):
             read_committed=config.get("isolation.level") == "read_committed",
             instance_id=None if instance_id is None else str(instance_id),
         )
+        self._on_reset = on_reset
+        #: Where the user has moved since the last poll: a reset that is told now may be from before.
+        self._sought: set[TopicPartition] = set()
         super().__init__(config, on_reset=self._was_reset)
 
     def __enter__(self) -> Self:
         return self
 
     def _was_reset(self, reset: OffsetReset) -> None:
-        self._reading.moved({reset.partition: reset.after})
+        self._reading.moved({reset.partition: -1 if reset.partition in self._sought else reset.after})
+        if self._on_reset is not None:
+            self._on_reset(reset)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        chosen = list(partitions)
+        super().assign(chosen)
+        self._placed(chosen)
+
+    def _placed(self, partitions: Iterable[TopicPartition]) -> None:
+        chosen = list(partitions)
+        self._sought.update(chosen)
+        self._reading.placed(chosen)
 
     def subscribe(
         self,
@@ -125,6 +147,7 @@ class RecordingConsumer(Consumer):
 
     def poll(self, timeout_s: float = 1.0) -> list[ConsumerRecord]:
         records = super().poll(timeout_s)
+        self._sought.clear()
         self._reading.polled(
             Read(TopicPartition(each.topic, each.partition), each.offset, uid(each.topic, each.value))
             for each in records
@@ -133,12 +156,18 @@ class RecordingConsumer(Consumer):
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         super().seek(partition, offset)
+        self._sought.add(partition)
         self._reading.moved({partition: offset})
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         chosen = list(partitions)
         super().seek_to_beginning(chosen)
-        self._reading.moved(dict.fromkeys(chosen or self.assignment(), -1))
+        self._placed(chosen or self.assignment())
+
+    def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        chosen = list(partitions)
+        super().seek_to_end(chosen)
+        self._placed(chosen or self.assignment())
 
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None, timeout_s: float | None = None
