@@ -3,6 +3,8 @@
     __main__         `make bench`: starts the brokers, runs the figures, prints the ratios, writes RESULTS.md
     worker           one figure in a process of its own
     broker_figures   a broker seen from outside, with librdkafka
+    group_figures    groups of eight, of a thousand, and ten thousand of them
+    group_members    members as raw requests; `wire` is their connection, `canary` another client meanwhile
     client_figures   Python clients, record by record, on one broker
     spark_figures    Spark's source and sink, ours and its own connector's
     peers            the brokers as processes

@@ -7,14 +7,14 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import assignor_figures, broker_figures, client_figures, spark_figures
+from bench import assignor_figures, broker_figures, client_figures, group_figures, spark_figures
 from bench.figure import MEGABYTES
-from bench.peers import Peer, both, memory_mb, recovery
+from bench.peers import Peer, both, memory_mb, recovery, restarted
 from bench.results import Comparison, show, write
 from bench.worker import FigureFailedError, measure
 
 _RESULTS = Path(__file__).with_name("RESULTS.md")
-_PARTS = ("broker", "clients", "spark", "assignors")
+_PARTS = ("broker", "groups", "clients", "spark", "assignors")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -43,6 +43,8 @@ def _on_brokers(parts: Sequence[str], rounds: int, scale: float) -> list[Compari
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory, both(Path(directory)) as peers:
         if "broker" in parts:
             comparisons += brokers(peers, rounds, scale)
+        if "groups" in parts:
+            comparisons.append(groups(peers, rounds, scale))
         if "clients" in parts:
             comparisons.append(clients(peers, rounds, scale))
         if "spark" in parts:
@@ -61,7 +63,7 @@ def _take(comparison: Comparison, peer: str, module: str, figure: str, bootstrap
 def brokers(peers: dict[str, Peer], rounds: int, scale: float) -> list[Comparison]:
     """Both brokers with librdkafka, then their memory, then kill -9."""
     names = tuple(peers)
-    note = "Aims: rates and acknowledged p50 1.0, transactions 3, memory 8. The group's time is a race with heartbeats."
+    note = "Aims: rates and acknowledged p50 1.0, transactions 3, memory 8."
     rates = Comparison("Broker, seen by librdkafka", names, broker_figures.unit_of, note)
     for peer in peers.values():  # a JVM gets faster for a while: that is not what is to be compared
         measure("broker_figures", "rates", peer.bootstrap, scale / 4)
@@ -75,6 +77,25 @@ def brokers(peers: dict[str, Peer], rounds: int, scale: float) -> list[Compariso
         memory.add(name, {"resident memory": memory_mb(peer.pid)})
         again.add(name, recovery(peer))
     return [rates, memory, again]
+
+
+def groups(peers: dict[str, Peer], rounds: int, scale: float) -> Comparison:
+    """Groups on both brokers; their memory for ten thousand, and a restart with all of them."""
+    comparison = Comparison("Groups", tuple(peers), group_figures.unit_of, group_figures.NOTE)
+    for peer in peers.values():
+        measure("group_figures", "classic", peer.bootstrap, scale / 10)
+    for _ in range(rounds):
+        for figure in ("eight", "classic", "consumer"):
+            for name, peer in peers.items():
+                _take(comparison, name, "group_figures", figure, peer.bootstrap, scale)
+    for name, peer in peers.items():
+        before = memory_mb(peer.pid)
+        _take(comparison, name, "group_figures", "many", peer.bootstrap, scale)
+        after = memory_mb(peer.pid)
+        comparison.add(name, {"resident memory before these groups": before, "resident memory with them": after})
+        taken = restarted(peer, lambda peer=peer: group_figures.all_there(peer.bootstrap, scale))  # type: ignore[misc]
+        comparison.add(name, {"kill -9 until all of them are described": taken})
+    return comparison
 
 
 def clients(peers: dict[str, Peer], rounds: int, scale: float) -> Comparison:

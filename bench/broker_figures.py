@@ -141,37 +141,12 @@ def transactions(bootstrap: str, scale: float) -> Values:
     return {"transactions of 10 records": times / (time.perf_counter() - start)}
 
 
-def group(bootstrap: str, _scale: float) -> Values:
-    """Eight members of a fresh group until each has its three of 24 partitions; the median of five groups.
-
-    Who joins before the first generation is decided is a race, and who is late waits for a heartbeat of 3 s: either
-    broker gives anything from 0.15 s to 3.5 s.
-    """
-    return {"group of 8 until stable": percentile([_group(bootstrap) for _ in range(5)], 0.5)}
-
-
-def _group(bootstrap: str) -> float:
-    topic = new_topic(bootstrap, 24)
-    start = time.perf_counter()
-    members: list[Any] = [Consumer({"bootstrap.servers": bootstrap, "group.id": topic}) for _ in range(8)]
-    for member in members:
-        member.subscribe([topic])
-    while any(len(member.assignment()) != 3 for member in members) and time.perf_counter() - start < _WAIT_S:
-        for member in members:
-            member.poll(0.005)
-    taken = time.perf_counter() - start
-    for member in members:
-        member.close()
-    return taken
-
-
 FIGURES: dict[str, Measure] = {
     "rates": rates,
     "producers": producers,
     "acknowledged": acknowledged,
     "end_to_end": end_to_end,
     "transactions": transactions,
-    "group": group,
 }
 
 
@@ -181,4 +156,4 @@ def unit_of(name: str) -> Unit:
         return RATE
     if name.startswith("transactions"):
         return TRANSACTIONS
-    return SECONDS if name.startswith(("group", "kill -9", "start")) else MICROSECONDS
+    return SECONDS if name.startswith(("kill -9", "start")) else MICROSECONDS

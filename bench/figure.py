@@ -20,6 +20,7 @@ class Unit(NamedTuple):
 
 RATE = Unit("records/s", True)
 TRANSACTIONS = Unit("transactions/s", True)
+GROUPS = Unit("groups/s", True)
 MICROSECONDS = Unit("µs", False)
 SECONDS = Unit("s", False)
 MILLISECONDS = Unit("ms", False)

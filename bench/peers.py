@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -84,3 +84,13 @@ def recovery(peer: Peer) -> Values:
     if producer.flush(300):
         raise TimeoutError("no acknowledgement within 300 s of the restart")
     return {"kill -9 to answering": started, "kill -9 to the first acknowledgement": time.perf_counter() - start}
+
+
+def restarted(peer: Peer, answered: Callable[[], None]) -> float:
+    """Seconds from kill -9 until `answered` returns, on the same directory."""
+    assert isinstance(peer, OttlaPeer | ApacheKafka)
+    peer.kill9()
+    start = time.perf_counter()
+    peer.restart()
+    answered()
+    return time.perf_counter() - start
