@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 
 from ottla import TopicPartition
 from ottla.testing import Broker, History
-from tests.coordinator.group.consumer.conversation import SETTINGS
+from tests.coordinator.group.talking import SETTINGS
 from tests.interop.apache import ApacheKafka, run_tool, start_tool
 from tests.recording.final import assert_good, note_logs, note_positions
 from tests.recording.librdkafka import RecordingConsumer, RecordingProducer

@@ -25,7 +25,8 @@ from ottla.wire.hashing import coordinator_partition
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, Member
 from ottla.wire.records import decode_batch
 from ottla.wire.special_timestamp import SpecialTimestamp
-from tests.coordinator.group.consumer.conversation import SETTINGS, Conversation
+from tests.coordinator.group.consumer.conversation import Conversation
+from tests.coordinator.group.talking import SETTINGS
 from tests.interop.apache import ApacheKafka
 from tests.interop.pipeline import judge_pipeline, run_pipeline
 from tests.log.batches import NOW_MS, batch, idempotent

@@ -104,3 +104,7 @@ MAX_ASSIGNOR_TIME_S: Final = 10.0
 
 #: Assignors that compute at one time. Each is a thread, and Python runs one of them at a time.
 MAX_ASSIGNOR_THREADS: Final = 4
+
+#: Calls of one assignor that are over time and have not come back, before it is not called again. Python cannot end a
+#: thread, and each keeps what it computes with.
+MAX_LOST_ASSIGNOR_CALLS: Final = 4

@@ -22,13 +22,13 @@ def test_g18_a_stable_group_is_described_with_subscriptions_and_assignments() ->
     )
 
 
-def test_g18_in_a_rebalance_only_who_the_members_are_is_told() -> None:
+def test_g18_in_a_rebalance_who_the_members_are_is_told_and_what_they_had() -> None:
     rig = Rig()
     (member,) = rig.stable(1)
     rig.join_twice()
     group = rig.shard.describe_group(GROUP)
     assert (group.group_state, group.protocol_data) == ("PreparingRebalance", "")
-    assert group.members[0] == DescribedGroupMember(member, None, "c", HOST, b"", b"")
+    assert group.members[0] == DescribedGroupMember(member, None, "c", HOST, b"", b"c-1")
 
 
 def test_g18_a_group_that_does_not_exist() -> None:

@@ -1,4 +1,7 @@
-"""DeleteGroups, versions 0–2 (KIP-229): empty groups and their offsets."""
+"""DeleteGroups, versions 0–2 (KIP-229): empty groups and their offsets.
+
+Also the group without a name: a consumer without a group can have committed offsets to it.
+"""
 
 from typing import Any
 
@@ -14,9 +17,6 @@ def handle(node: HasGroups, request: DeleteGroupsRequest, context: RequestContex
     results: list[DeletableGroupResult] = []
     asked = []
     for group_id in dict.fromkeys(request.groups_names):
-        if not group_id:
-            results.append(DeletableGroupResult(group_id, ErrorCode.INVALID_GROUP_ID))
-            continue
         runner = node.groups.find(group_id)
         if isinstance(runner, ErrorCode):
             results.append(DeletableGroupResult(group_id, runner))

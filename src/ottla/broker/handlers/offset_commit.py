@@ -7,6 +7,7 @@ from ottla.broker.ports.groups import HasGroups
 from ottla.broker.ports.topics import HasImage
 from ottla.broker.runtime.answers import then
 from ottla.coordinator.offsets.commit import refuse_commit
+from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -64,6 +65,8 @@ def _merge(
     }
     topics = []
     for topic in named:
+        if topic.name and topic.topic_id != NULL_UUID and not topic.partitions:
+            continue  # Kafka leaves out a topic that is there when nothing is committed of it
         missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if by_id and not topic.name:
             missing = ErrorCode.UNKNOWN_TOPIC_ID

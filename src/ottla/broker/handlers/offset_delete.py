@@ -40,5 +40,6 @@ def _with_unknown(node: _Node, answer: OffsetDeleteResponse) -> OffsetDeleteResp
             else each._replace(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             for each in topic.partitions
         )
-        told.append(topic._replace(partitions=partitions))
+        if partitions or topic.name not in topics:  # Kafka leaves out a topic that is there when nothing is asked of it
+            told.append(topic._replace(partitions=partitions))
     return answer._replace(topics=tuple(told))

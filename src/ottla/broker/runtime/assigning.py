@@ -1,20 +1,23 @@
 """Assignors of the server's side: finding those that are configured, and running them beside the event loop.
 
 An assignor that a user wrote may be slow, or hang. So it runs in a thread with a time limit, and groups go on with the
-target that they have. Python cannot end a thread: one that hangs keeps its place until it returns, and when all places
-are taken nothing more is computed, which the log says each time.
+target that they have. Python cannot end a thread: a call that is over time keeps its own until it comes back. It takes
+no place from others, but an assignor with too many such calls is not called again until one of them is back, which the
+log says each time. The end of the process does not wait for them.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor, Future
 from importlib import import_module
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
 from ottla.assign.server import BUILT_IN, AssignorError, GroupSpec, Partitions, ServerAssignor, check
 from ottla.base.errors import ConfigError
-from ottla.base.limits import MAX_ASSIGNOR_THREADS, MAX_ASSIGNOR_TIME_S
+from ottla.base.limits import MAX_ASSIGNOR_THREADS, MAX_ASSIGNOR_TIME_S, MAX_LOST_ASSIGNOR_CALLS
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.runtime.partitions import Partitions as LogPartitions
 from ottla.broker.runtime.shard import ShardRunner
@@ -22,6 +25,8 @@ from ottla.coordinator.decision import AssignPartitions, Effect
 from ottla.coordinator.group.shard import GroupShard
 
 _log = logging.getLogger(__name__)
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 _KEY: Final = "group.consumer.assignors"
 #: Apache Kafka's classes, which its `server.properties` may name.
@@ -61,13 +66,35 @@ def _load(name: str) -> ServerAssignor:
     return made
 
 
-class Assigning:
-    """Carries out `AssignPartitions`."""
+class _Threads(Executor):
+    """Each call in a thread of its own, for which the end of the process does not wait."""
 
-    def __init__(self, image: MetadataImage, partitions: LogPartitions) -> None:
+    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
+        done: Future[_T] = Future()
+
+        def call() -> None:
+            try:
+                done.set_result(fn(*args, **kwargs))
+            except BaseException as fault:  # noqa: BLE001 - whoever waits gets it
+                done.set_exception(fault)
+
+        threading.Thread(target=call, name="assignor", daemon=True).start()
+        return done
+
+
+class Assigning:
+    """Carries out `AssignPartitions`. A call of an assignor may take `limit_s` seconds."""
+
+    def __init__(
+        self, image: MetadataImage, partitions: LogPartitions, *, limit_s: float = MAX_ASSIGNOR_TIME_S
+    ) -> None:
         self._image = image
         self._partitions = partitions
-        self._threads: ThreadPoolExecutor | None = None
+        self.limit_s = limit_s
+        self._threads = _Threads()
+        self._places = asyncio.Semaphore(MAX_ASSIGNOR_THREADS)
+        #: Calls that are over time and have not come back, by the assignor's name.
+        self._lost: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, runner: ShardRunner[GroupShard], effect: Effect) -> None:
@@ -80,19 +107,36 @@ class Assigning:
         task.add_done_callback(self._tasks.discard)
 
     async def _run(self, runner: ShardRunner[GroupShard], job: AssignPartitions) -> None:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(MAX_ASSIGNOR_THREADS, thread_name_prefix="assignor")
         computed: Mapping[str, Partitions] | None = None
         try:
-            work = asyncio.get_running_loop().run_in_executor(self._threads, _compute, job.assignor, job.spec)
-            computed = await asyncio.wait_for(asyncio.shield(work), MAX_ASSIGNOR_TIME_S)
-        except TimeoutError:
-            self._tell(job, f"it took more than {MAX_ASSIGNOR_TIME_S} s")
+            async with self._places:
+                computed = await self._computed(job)
         except AssignorError as fault:
             self._tell(job, str(fault))
         except Exception as fault:  # noqa: BLE001 - logged; it is the user's code
             self._tell(job, f"{type(fault).__name__}: {fault}", fault)
         runner.tell(lambda now_ms: runner.shard.assigned(job, computed, now_ms))
+
+    async def _computed(self, job: AssignPartitions) -> Mapping[str, Partitions]:
+        """What the assignor answers in time; AssignorError when it does not, or when it is not asked any more."""
+        name = job.assignor.name
+        if self._lost[name] >= MAX_LOST_ASSIGNOR_CALLS:
+            raise AssignorError(
+                f"it is not called, because {self._lost[name]} calls of it have not come back; it is called again when "
+                "one of them is back, or when the broker starts again"
+            )
+        work = asyncio.get_running_loop().run_in_executor(self._threads, _compute, job.assignor, job.spec)
+        done, _ = await asyncio.wait((work,), timeout=self.limit_s)
+        if not done:
+            self._lost[name] += 1
+            work.add_done_callback(lambda back: self._came_back(name, back))
+            raise AssignorError(f"it took more than {self.limit_s} s")
+        return work.result()
+
+    def _came_back(self, name: str, work: asyncio.Future[Mapping[str, Partitions]]) -> None:
+        self._lost[name] -= 1
+        if not work.cancelled():
+            work.exception()  # it is too late for what came out, and for what went wrong
 
     def _tell(self, job: AssignPartitions, problem: str, fault: BaseException | None = None) -> None:
         _log.error(
@@ -118,9 +162,15 @@ class Assigning:
 
 def _compute(assignor: ServerAssignor, spec: GroupSpec) -> Mapping[str, Partitions]:
     """In a thread: ask the assignor, and check what it answers."""
-    computed = {
-        member_id: {topic_id: tuple(numbers) for topic_id, numbers in partitions.items()}
-        for member_id, partitions in assignor.assign(spec).items()
-    }
+    try:
+        computed = {
+            member_id: {topic_id: tuple(numbers) for topic_id, numbers in partitions.items()}
+            for member_id, partitions in assignor.assign(spec).items()
+        }
+    except BaseException as fault:
+        if isinstance(fault, Exception) and not isinstance(fault, StopIteration):
+            raise
+        # These would end the event loop, or could not be handed to it.
+        raise AssignorError(f"it raised {type(fault).__name__}") from fault
     check(spec, computed)
     return computed

@@ -5,34 +5,24 @@ Every request and its answer become one line of a transcript, with ids and names
 
 from __future__ import annotations
 
-import itertools
-import socket
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from ottla.wire.apis import ApiKey
 from ottla.wire.consumer_protocol import decode_assignment, encode_assignment, encode_subscription
 from ottla.wire.errors import ErrorCode
-from ottla.wire.frames import decode_response, encode_request
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from ottla.wire.messages.consumer_protocol_assignment import TopicPartition as AssignedPartition
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription, TopicPartition
-from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
-from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.describe_groups import DescribeGroupsRequest
-from ottla.wire.messages.fetch import FetchRequest
-from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.wire.messages.list_groups import ListGroupsRequest
-from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -49,45 +39,13 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-
-#: A broker's settings for the talks: no wait between two assignments, short sessions.
-SETTINGS: Final[Mapping[str, str]] = {
-    "group.consumer.assignment.interval.ms": "0",
-    "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.min.heartbeat.interval.ms": "100",
-    "group.consumer.heartbeat.interval.ms": "5000",
-}
-_READY_TIMEOUT_S: Final = 30.0
+from tests.coordinator.group.talking import READY_TIMEOUT_S, GroupTalk
 
 Owned = Mapping[str, Iterable[int]]
 
 
-class Conversation:
-    """A talk about a group that nobody used before, with the topics `t` (4 partitions) and `u` (2)."""
-
-    def __init__(self, name: str, port: int) -> None:
-        self._suffix = f"-{name}-{uuid.uuid4().hex[:12]}"
-        self.group_id = "g" + self._suffix
-        self.transcript: list[str] = []
-        self._names: dict[str, str] = {}
-        self._ids: dict[str, bytes] = {}
-        self._generated: dict[str, str] = {}
-        self._correlation_ids = itertools.count()
-        self._connection = socket.create_connection(("127.0.0.1", port), timeout=_READY_TIMEOUT_S)
-        self._find_coordinator(self.group_id)
-        self._make("t", 4)
-        self._make("u", 2)
-        self._warm_up()
-
-    def connect(self, port: int) -> None:
-        """Talk to another broker from now on, about the same group."""
-        self._connection.close()
-        self._connection = socket.create_connection(("127.0.0.1", port), timeout=_READY_TIMEOUT_S)
-        self._find_coordinator(self.group_id)
-
-    def close(self) -> None:
-        """End the connection."""
-        self._connection.close()
+class Conversation(GroupTalk):
+    """A talk about a consumer group: each request in a few words, and what its answer says."""
 
     # -- consumer groups
 
@@ -106,7 +64,7 @@ class Conversation:
 
     def beat_until(self, done: Callable[[Any], bool], member: str, epoch: int, *topics: str, **more: Any) -> Any:
         """Heartbeats until the answer is as wanted: for what the broker does beside. The last one is noted."""
-        until = time.monotonic() + _READY_TIMEOUT_S
+        until = time.monotonic() + READY_TIMEOUT_S
         while True:
             answer = self.beat(member, epoch, *topics, quiet=True, **more)
             if done(answer) or time.monotonic() > until:
@@ -149,17 +107,17 @@ class Conversation:
     ) -> None:
         """OffsetCommit."""
         asked = tuple(OffsetCommitRequestPartition(each, offset, -1, "") for each in partitions)
-        name, topic_id = ("", self._ids["t"]) if version > 9 else (self._name("t"), bytes(16))
+        name, topic_id = ("", self._ids["t"]) if version > 9 else (self.name("t"), bytes(16))
         topics = (OffsetCommitRequestTopic(topic_id, name, asked),)
-        request = OffsetCommitRequest(self.group_id, epoch, self._full(member), None, -1, topics)
+        request = OffsetCommitRequest(self.group_id, epoch, self.full(member), None, -1, topics)
         answer = self.send(ApiKey.OFFSET_COMMIT, version, request)
         errors = sorted((p.partition_index, ErrorCode(p.error_code).name) for t in answer.topics for p in t.partitions)
         self._note(f"commit {member}/{epoch} {offset} {partitions} v{version}", str(dict(errors)))
 
     def fetch(self, member: str | None, epoch: int, *partitions: int, version: int = 9, topic: str = "t") -> None:
         """OffsetFetch."""
-        name, topic_id = ("", self._ids[topic]) if version > 9 else (self._name(topic), bytes(16))
-        full = None if member is None else self._full(member)
+        name, topic_id = ("", self._ids[topic]) if version > 9 else (self.name(topic), bytes(16))
+        full = None if member is None else self.full(member)
         group = OffsetFetchRequestGroup(
             self.group_id, full, epoch, (OffsetFetchRequestTopics(topic_id, name, partitions),)
         )
@@ -170,7 +128,7 @@ class Conversation:
     def delete_offsets(self, topic: str, *partitions: int) -> None:
         """OffsetDelete."""
         asked = tuple(OffsetDeleteRequestPartition(each) for each in partitions)
-        request = OffsetDeleteRequest(self.group_id, (OffsetDeleteRequestTopic(self._name(topic), asked),))
+        request = OffsetDeleteRequest(self.group_id, (OffsetDeleteRequestTopic(self.name(topic), asked),))
         answer = self.send(ApiKey.OFFSET_DELETE, 0, request)
         errors = [ErrorCode(p.error_code).name for t in answer.topics for p in t.partitions]
         self._note(f"delete offsets {topic} {partitions}", f"{ErrorCode(answer.error_code).name} {errors}")
@@ -198,14 +156,14 @@ class Conversation:
         protocol_type: str = "consumer",
     ) -> Any:
         """JoinGroup of a consumer that supports `range`."""
-        names = tuple(self._name(each) for each in topics or ("t",))
-        has = tuple(TopicPartition(self._name(each), tuple(numbers)) for each, numbers in (owned or {}).items())
+        names = tuple(self.name(each) for each in topics or ("t",))
+        has = tuple(TopicPartition(self.name(each), tuple(numbers)) for each, numbers in (owned or {}).items())
         metadata = encode_subscription(ConsumerProtocolSubscription(names, None, has))
         request = JoinGroupRequest(
             group_id=self.group_id,
             session_timeout_ms=45_000,
             rebalance_timeout_ms=60_000,
-            member_id=self._full(member),
+            member_id=self.full(member),
             group_instance_id=instance,
             protocol_type=protocol_type,
             protocols=(JoinGroupRequestProtocol("range", metadata),),
@@ -228,10 +186,10 @@ class Conversation:
     ) -> Any:
         """SyncGroup; `gives` is what a leader brings."""
         brought = tuple(
-            SyncGroupRequestAssignment(self._full(each), self._encoded(owned)) for each, owned in (gives or {}).items()
+            SyncGroupRequestAssignment(self.full(each), self._encoded(owned)) for each, owned in (gives or {}).items()
         )
         request = SyncGroupRequest(
-            self.group_id, generation, self._full(member), instance, "consumer", protocol, brought
+            self.group_id, generation, self.full(member), instance, "consumer", protocol, brought
         )
         answer = self.send(ApiKey.SYNC_GROUP, 5, request)
         topics = {self._plain(t.topic): sorted(t.partitions) for t in self._assigned(answer.assignment)}
@@ -240,7 +198,7 @@ class Conversation:
         return answer
 
     def _encoded(self, owned: Owned) -> bytes:
-        topics = (AssignedPartition(self._name(each), tuple(numbers)) for each, numbers in owned.items())
+        topics = (AssignedPartition(self.name(each), tuple(numbers)) for each, numbers in owned.items())
         return encode_assignment(ConsumerProtocolAssignment(tuple(topics)))
 
     @staticmethod
@@ -249,102 +207,15 @@ class Conversation:
 
     def classic_beat(self, member: str, generation: int) -> None:
         """Heartbeat."""
-        answer = self.send(ApiKey.HEARTBEAT, 4, HeartbeatRequest(self.group_id, generation, self._full(member)))
+        answer = self.send(ApiKey.HEARTBEAT, 4, HeartbeatRequest(self.group_id, generation, self.full(member)))
         self._note(f"classic beat {member}/{generation}", ErrorCode(answer.error_code).name)
 
     def classic_leave(self, *members: str) -> None:
         """LeaveGroup."""
-        identities = tuple(_identity(self._full(each)) for each in members)
+        identities = tuple(_identity(self.full(each)) for each in members)
         answer = self.send(ApiKey.LEAVE_GROUP, 5, LeaveGroupRequest(self.group_id, identities))
         errors = [ErrorCode(each.error_code).name for each in answer.members]
         self._note(f"classic leave {members}", f"{ErrorCode(answer.error_code).name} {errors}")
-
-    # -- topics
-
-    def make_topic(self, topic: str, partitions: int) -> None:
-        """A new topic, or more partitions of one."""
-        if topic in self._ids:
-            asked = CreatePartitionsTopic(self._name(topic), partitions, None)
-            (done,) = self.send(ApiKey.CREATE_PARTITIONS, 3, CreatePartitionsRequest((asked,), 10_000)).results
-            assert not done.error_code, done
-            self._await_topic(topic, partitions)
-        else:
-            self._make(topic, partitions)
-        self._note(f"topic {topic} has {partitions} partitions", "")
-
-    def delete_topic(self, topic: str) -> None:
-        """The topic is gone."""
-        request = DeleteTopicsRequest((DeleteTopicState(self._name(topic)),), (), 10_000)
-        (done,) = self.send(ApiKey.DELETE_TOPICS, 6, request).responses
-        assert not done.error_code, done
-        self._note(f"topic {topic} is deleted", "")
-
-    def _make(self, topic: str, partitions: int) -> None:
-        new = CreatableTopic(self._name(topic), partitions, 1)
-        (done,) = self.send(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest((new,), 10_000)).topics
-        assert not done.error_code, done
-        self._ids[topic] = done.topic_id
-        self._names[self._name(topic)] = topic
-        self._await_topic(topic, partitions)
-
-    def _await_topic(self, topic: str, partitions: int) -> None:
-        until = time.monotonic() + _READY_TIMEOUT_S
-        request = MetadataRequest((MetadataRequestTopic(bytes(16), self._name(topic)),), False)
-        while len(self.send(ApiKey.METADATA, 12, request).topics[0].partitions) < partitions:
-            assert time.monotonic() < until, "the topic does not appear"
-            self._wait()
-
-    # -- wire
-
-    def _wait(self) -> None:
-        """Nothing tells when the other process is ready: let it hold back an answer, to a fetch of nothing."""
-        self.send(ApiKey.FETCH, 6, FetchRequest(max_wait_ms=20, min_bytes=1, max_bytes=1, topics=()))
-
-    def send(self, api: ApiKey, version: int, message: tuple[Any, ...]) -> Any:
-        """One request, and its answer."""
-        correlation_id = next(self._correlation_ids)
-        self._connection.sendall(encode_request(api, version, correlation_id, "talk", message))
-        size = int.from_bytes(self._read(4), "big")
-        answered, response = decode_response(api, version, self._read(size))
-        assert answered == correlation_id
-        return response
-
-    def _read(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            part = self._connection.recv(size - len(data))
-            assert part, "the broker closed the connection"
-            data += part
-        return data
-
-    def _find_coordinator(self, group_id: str) -> None:
-        """Wait until the coordinator of this group answers, whether there is such a group or not."""
-        request = FindCoordinatorRequest(key_type=0, coordinator_keys=(group_id,))
-        describe = ConsumerGroupDescribeRequest((group_id,))
-        until = time.monotonic() + _READY_TIMEOUT_S
-        while self.send(ApiKey.FIND_COORDINATOR, 4, request).coordinators[0].error_code != ErrorCode.NONE or self.send(
-            ApiKey.CONSUMER_GROUP_DESCRIBE, 0, describe
-        ).groups[0].error_code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
-            assert time.monotonic() < until, "no coordinator"
-            self._wait()
-
-    def _warm_up(self) -> None:
-        """Nothing tells when this group's coordinator knows of new topics: join until it does, then forget the group.
-
-        It must be this very group: another one may belong to a shard that hears of the topics earlier.
-        """
-        until = time.monotonic() + _READY_TIMEOUT_S
-        while self._join_warm() < 6:
-            assert time.monotonic() < until, "the coordinator does not hear of the topics"
-            self._wait()
-        self.beat("warm", -1)
-        self.delete_group()
-        self.transcript.clear()
-
-    def _join_warm(self) -> int:
-        """How many partitions of `t` and `u` the coordinator has for a member."""
-        assignment = self.join("warm", "t", "u").assignment
-        return sum(len(each.partitions) for each in assignment.topic_partitions) if assignment else 0
 
     # -- words
 
@@ -366,12 +237,12 @@ class Conversation:
             partitions = tuple(TopicPartitions(self._ids[each], tuple(numbers)) for each, numbers in owned.items())
         request = ConsumerGroupHeartbeatRequest(
             self.group_id,
-            self._full(member),
+            self.full(member),
             epoch,
             instance,
             rack,
             rebalance_ms,
-            tuple(self._name(each) for each in topics) if topics != ("",) and topics else (() if topics else None),
+            tuple(self.name(each) for each in topics) if topics != ("",) and topics else (() if topics else None),
             None if regex is None else regex.replace("~", self._suffix),
             assignor,
             partitions,
@@ -400,31 +271,6 @@ class Conversation:
 
     def _described(self, assignment: Any) -> str:
         return str(dict(sorted((self._plain(t.topic_name), sorted(t.partitions)) for t in assignment.topic_partitions)))
-
-    def _generate(self, member_id: str) -> str:
-        """A short name for an id that the broker has made; others are told as they are."""
-        if len(member_id) < 8:
-            return member_id
-        if member_id not in self._names:
-            self._names[member_id] = short = f"M{len(self._generated)}"
-            self._generated[short] = member_id
-        return self._names[member_id]
-
-    def _full(self, member: str) -> str:
-        return self._generated.get(member, member)
-
-    def _name(self, topic: str) -> str:
-        return topic + self._suffix
-
-    def _plain(self, text: Any) -> Any:
-        if not isinstance(text, str):
-            return text
-        for full, short in self._names.items():
-            text = text.replace(full, short)
-        return text.replace(self.group_id, "G").replace(self._suffix, "~")
-
-    def _note(self, asked: str, answered: str) -> None:
-        self.transcript.append(f"{asked} -> {answered}".rstrip(" >-") if not answered else f"{asked} -> {answered}")
 
 
 def _identity(member: str) -> MemberIdentity:

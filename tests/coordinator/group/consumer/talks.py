@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.coordinator.group.consumer.conversation import Conversation
+from tests.coordinator.group.consumer.edges import EDGES
+from tests.coordinator.group.talking import held, named, transcripts
 
 _T: dict[str, tuple[int, ...]] = {"t": (0, 1, 2, 3)}
 
@@ -427,9 +429,8 @@ def no_consumers(talk: Conversation) -> None:
     talk.describe()
 
 
-TALKS = {
-    talk.__name__: talk
-    for talk in (
+TALKS = named(
+    (
         alone,
         two,
         three,
@@ -452,27 +453,16 @@ TALKS = {
         static_mixed,
         empties,
         no_consumers,
+        *EDGES,
     )
-}
+)
 
 
 def talk(name: str, port: int) -> list[str]:
     """The transcript of one talk with the broker at `port`."""
-    conversation = Conversation(name, port)
-    try:
-        TALKS[name](conversation)
-    finally:
-        conversation.close()
-    return conversation.transcript
+    return held(Conversation(name, port), TALKS[name])
 
 
 def recorded() -> dict[str, list[str]]:
     """The transcripts in `talks.txt`, by name."""
-    found: dict[str, list[str]] = {}
-    transcript: list[str] = []
-    for line in Path(__file__).with_name("talks.txt").read_text(encoding="utf-8").splitlines():
-        if line.startswith("["):
-            found[line.strip("[]")] = transcript = []
-        elif line and not line.startswith("#"):
-            transcript.append(line)
-    return found
+    return transcripts(Path(__file__).with_name("talks.txt"))

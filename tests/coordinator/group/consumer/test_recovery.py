@@ -98,6 +98,19 @@ def test_g15_a_static_member_comes_back_without_a_new_epoch() -> None:
     assert rig.group.state is GroupState.EMPTY
 
 
+def test_g15_a_member_that_takes_another_instance_id_frees_the_one_it_had() -> None:
+    rig = Rig()
+    rig.joined("m1", instance_id="i1")
+    moved = rig.joined("m1", instance_id="i2")
+    assert rig.group.static_members == {"i2": "m1"}
+    rig.crash()
+    assert rig.group.static_members == {"i2": "m1"}
+    moved.leave()
+    newcomer = rig.joined("m3", instance_id="i1")
+    assert newcomer.partitions == [0, 1, 2, 3]
+    assert rig.join("m4", instance_id="i2").error_code == ErrorCode.NONE
+
+
 def test_a_static_member_that_stays_away_is_expelled() -> None:
     rig = Rig()
     first, second = rig.joined("m1", instance_id="i1"), rig.joined("m2", instance_id="i2")

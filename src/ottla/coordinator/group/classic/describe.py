@@ -13,7 +13,10 @@ _DEAD: Final = "Dead"
 
 
 def describe(group: Group) -> DescribedGroup:
-    """A group as it is now. Subscriptions and assignments mean something in a stable generation only."""
+    """A group as it is now. Subscriptions are told in a stable generation only.
+
+    Assignments are told in every state, as Kafka does: until the next generation has its own, these are the last ones.
+    """
     stable = group.state is GroupState.STABLE
     return DescribedGroup(
         group_id=group.group_id,
@@ -27,7 +30,7 @@ def describe(group: Group) -> DescribedGroup:
                 client_id=m.client_id,
                 client_host=m.client_host,
                 member_metadata=m.metadata(group.protocol) if stable else b"",
-                member_assignment=m.assignment if stable else b"",
+                member_assignment=m.assignment,
             )
             for m in group.members.values()
         ),

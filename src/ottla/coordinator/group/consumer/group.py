@@ -175,6 +175,8 @@ class ConsumerGroup:
         before = self.members.get(member.member_id)
         if before is not None:
             self._forget(before)
+            if before.instance_id != member.instance_id:
+                self._free_instance_id(before)
         self.members[member.member_id] = member
         self._note(member)
 
@@ -193,8 +195,7 @@ class ConsumerGroup:
         require(member_id not in self.target, f"member {member_id} is deleted before its part of the target")
         self._forget(member)
         del self.members[member_id]
-        if member.instance_id is not None:
-            self.static_members.pop(member.instance_id, None)
+        self._free_instance_id(member)
 
     def apply_target(self, member_id: str, target: Target | None) -> None:
         """Type 7; None for a tombstone."""
@@ -253,6 +254,14 @@ class ConsumerGroup:
             _subtract(self.classic_protocols, (each.name for each in member.classic.supported_protocols))
         self._release(member.assigned, member.member_epoch)
         self._release(member.revoking, member.member_epoch)
+
+    def _free_instance_id(self, member: Member) -> None:
+        """Others may have the instance id that was this member's, unless another has it already.
+
+        Apache Kafka keeps the id of a member that takes another one, and answers UNKNOWN_MEMBER_ID to it for ever.
+        """
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
+            del self.static_members[member.instance_id]
 
     def _take(self, assigned: Assigned, epoch: int) -> None:
         for topic_id, partitions in assigned.items():

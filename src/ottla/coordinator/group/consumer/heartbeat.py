@@ -162,6 +162,8 @@ def static_member(draft: Draft, member_id: str, instance_id: str, *, is_classic:
     """A static member joins: new, or in the place of the one that had its instance id.
 
     RefusedError (UNRELEASED_INSTANCE_ID) while the other is still there; a member of the classic protocol gives way.
+    As in Kafka the other may be the same member, whose first answer was lost: it then waits for the end of its session
+    (`static_out_of_order` in the talks).
     """
     group = draft.group
     before = group.static_member(instance_id)
@@ -200,7 +202,7 @@ def check_epoch(member: Member, epoch: int, owned: Mapping[bytes, Iterable[int]]
 
 def _is_subset(owned: Mapping[bytes, Iterable[int]] | None, assigned: Assigned) -> bool:
     return owned is not None and all(
-        number in assigned.get(topic_id, {}) for topic_id, numbers in owned.items() for number in numbers
+        topic_id in assigned and assigned[topic_id].keys() >= set(numbers) for topic_id, numbers in owned.items()
     )
 
 

@@ -1,0 +1,109 @@
+"""A10: an assignor that hangs, or ends in an odd way, costs its group a target and nobody anything else."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import pytest
+
+from ottla.assign.server import (
+    GroupSpec,
+    MemberSpec,
+    Partitions,
+    ServerAssignor,
+    SubscriptionType,
+    TopicSpec,
+    UniformAssignor,
+)
+from ottla.base.limits import MAX_LOST_ASSIGNOR_CALLS
+from ottla.broker.runtime.assigning import Assigning
+from ottla.broker.runtime.shard import ShardRunner
+from ottla.coordinator.decision import AssignPartitions
+from ottla.coordinator.group.shard import GroupShard
+from ottla.testing import AsyncBroker
+
+_TOPIC_ID = bytes(15) + b"t"
+_SPEC = GroupSpec({"m1": MemberSpec((_TOPIC_ID,), {})}, {_TOPIC_ID: TopicSpec("t", 2)}, SubscriptionType.HOMOGENEOUS)
+_LONG_S = 60.0
+
+
+class Hangs:
+    """An assignor that does not come back before the test lets it."""
+
+    name = "hangs"
+
+    def __init__(self) -> None:
+        self.entered = threading.Semaphore(0)
+        self.released = threading.Event()
+
+    def assign(self, group: GroupSpec) -> Mapping[str, Partitions]:
+        self.entered.release()
+        self.released.wait()
+        return {"m1": {_TOPIC_ID: (0, 1)}}
+
+
+class Ends:
+    """An assignor that ends with an exception that is not for others."""
+
+    name = "ends"
+
+    def __init__(self, fault: BaseException) -> None:
+        self._fault = fault
+
+    def assign(self, group: GroupSpec) -> Mapping[str, Partitions]:
+        raise self._fault
+
+
+class Coordinator:
+    """What `Assigning` tells: the results, one after another."""
+
+    def __init__(self) -> None:
+        self.shard = self
+        self._results: asyncio.Queue[Mapping[str, Partitions] | None] = asyncio.Queue()
+
+    def tell(self, decide: Callable[[int], Any]) -> None:
+        decide(0)
+
+    def assigned(self, job: AssignPartitions, computed: Mapping[str, Partitions] | None, now_ms: int) -> None:
+        self._results.put_nowait(computed)
+
+    async def result(self, assigning: Assigning, assignor: ServerAssignor) -> Mapping[str, Partitions] | None:
+        """What comes of one call of this assignor; None when it failed."""
+        runner = cast("ShardRunner[GroupShard]", self)
+        assigning.start(runner, AssignPartitions("g", 2, assignor, _SPEC))
+        return await self._results.get()
+
+
+async def test_a10_an_assignor_that_hangs_is_given_up_and_then_not_called(
+    broker: AsyncBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    assigning = Assigning(broker.node.image, broker.node.partitions, limit_s=0.001)
+    coordinator, hangs = Coordinator(), Hangs()
+    for _ in range(MAX_LOST_ASSIGNOR_CALLS):
+        assert await coordinator.result(assigning, hangs) is None
+        assert await asyncio.to_thread(hangs.entered.acquire)
+    assert caplog.text.count("assignor hangs failed for epoch 2: it took more than 0.001 s") == MAX_LOST_ASSIGNOR_CALLS
+
+    assert await coordinator.result(assigning, hangs) is None
+    assert not hangs.entered.acquire(blocking=False)
+    assert f"it is not called, because {MAX_LOST_ASSIGNOR_CALLS} calls of it have not come back" in caplog.text
+
+    assigning.limit_s = _LONG_S
+    assert await coordinator.result(assigning, UniformAssignor()) == {"m1": {_TOPIC_ID: (0, 1)}}
+
+    hangs.released.set()
+    while await coordinator.result(assigning, hangs) is None:  # the first of them is on its way back
+        pass
+    assert await coordinator.result(assigning, hangs) == {"m1": {_TOPIC_ID: (0, 1)}}
+
+
+@pytest.mark.parametrize("fault", [SystemExit(3), KeyboardInterrupt(), StopIteration(), GeneratorExit()])
+async def test_a10_an_assignor_cannot_end_the_broker(
+    broker: AsyncBroker, caplog: pytest.LogCaptureFixture, fault: BaseException
+) -> None:
+    assigning = Assigning(broker.node.image, broker.node.partitions)
+    assert await Coordinator().result(assigning, Ends(fault)) is None
+    assert f"assignor ends failed for epoch 2: it raised {type(fault).__name__}" in caplog.text
