@@ -18,7 +18,7 @@ from ottla.broker.ports.topics import HasImage, HasTopics
 from ottla.broker.ports.transactions import HasMarkers, HasProducerIds, HasTransactions, HasVerification
 
 #: For the broker's own work, not for requests.
-_NOT_FOR_HANDLERS = {"slices", "timers"}
+_NOT_FOR_HANDLERS = {"events", "slices", "timers"}
 
 
 def _declared(entry: Entry) -> set[str]:

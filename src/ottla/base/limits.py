@@ -108,3 +108,17 @@ MAX_ASSIGNOR_THREADS: Final = 4
 #: Calls of one assignor that are over time and have not come back, before it is not called again. Python cannot end a
 #: thread, and each keeps what it computes with.
 MAX_LOST_ASSIGNOR_CALLS: Final = 4
+
+#: Moved partitions, and members that waited, that one event of the history of groups names; it counts the rest. And
+#: characters of a text in it: so the largest event has some 100 KiB, far below the 1 MiB that a batch may have.
+MAX_EVENT_ITEMS: Final = 100
+MAX_EVENT_TEXT: Final = 256
+
+#: What may wait to be written to the history of groups: an event, or a member's part before or after a rebalance,
+#: counts one and takes some hundred bytes. Beyond it, events are dropped, and counted.
+MAX_EVENT_WEIGHT: Final = 100_000
+
+#: How long an event waits for others, so that a large group's joins become a few batches, and how large these are.
+EVENTS_LINGER_MS: Final = 100
+MAX_EVENTS_PER_BATCH: Final = 500
+MAX_EVENT_BYTES_PER_BATCH: Final = 500_000

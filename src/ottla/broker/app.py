@@ -114,6 +114,7 @@ class BrokerApp:
             await self._partitions.syncs.close()
         if self.node is not None:
             await self.node.slices.close()
+            self.node.events.close()
             self.node.timers.close()
         try:
             self._close_files()

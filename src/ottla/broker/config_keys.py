@@ -186,6 +186,19 @@ GROUP: Final = (
         between(10_000),
         internal=True,
     ),
+    ConfigKey(
+        "group.events.enable", BOOL, True, "Write the history of groups to __ottla_group_events. (Not a key of Kafka.)"
+    ),
+    ConfigKey(
+        "group.events.retention.ms", LONG, 604_800_000, "How long it is kept; -1: for ever. (Not Kafka's.)", between(-1)
+    ),
+    ConfigKey(
+        "group.events.retention.bytes",
+        LONG,
+        67_108_864,
+        "How much of it is kept; -1: without limit. Both are given to the topic when it is made. (Not Kafka's.)",
+        between(-1),
+    ),
     ConfigKey("offsets.topic.num.partitions", INT, 50, "Partitions of __consumer_offsets.", _at_least_1),
     ConfigKey("offsets.topic.segment.bytes", INT, 104_857_600, "Its segment size.", _at_least_1),
     ConfigKey("offset.metadata.max.bytes", INT, 4096, "Largest metadata string of a commit."),

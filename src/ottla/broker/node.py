@@ -20,10 +20,11 @@ from ottla.broker.ports.topics import Topics
 from ottla.broker.ports.transactions import ProducerIds, Verification
 from ottla.broker.runtime.assigning import Assigning, server_assignors
 from ottla.broker.runtime.coordinators import Coordinators, apply_to_group, apply_to_transactions
+from ottla.broker.runtime.group_events import GroupEvents
 from ottla.broker.runtime.group_topics import GroupTopics
 from ottla.broker.runtime.markers import Markers
 from ottla.broker.runtime.partitions import Partitions
-from ottla.broker.runtime.shard import ShardRunner, ShardRuntime
+from ottla.broker.runtime.shard import ShardRunner, ShardRuntime, nobody
 from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.timers import Timers
 from ottla.coordinator.decision import Effect, WriteMarkers
@@ -52,6 +53,7 @@ class Node:
     producer_ids: ProducerIds
     sessions: FetchSessions
     slices: Slices
+    events: GroupEvents
 
 
 def make_node(
@@ -67,8 +69,10 @@ def make_node(
     slices = Slices(clock)
     topics = Topics(config, metadata, partitions, slices, properties.directory_id, rng)
     producer_ids = ProducerIds(metadata, partitions.faults)
-    runtime = ShardRuntime(partitions, timers, clock, slices)
-    group_config = _group_config(config)
+    events = GroupEvents(partitions, timers, clock, slices, metadata.image, topics.create_internal)
+    heard = events.heard if config.flag("group.events.enable") else nobody
+    runtime = ShardRuntime(partitions, timers, clock, slices, heard)
+    group_config, transaction_config = _group_config(config), _transaction_config(config)
     group_topics = GroupTopics(metadata.image, config.text("broker.rack"))
     settings = GroupSettings(group_config, partial(own_settings, config, metadata.image))
     assignors = server_assignors(config.list("group.consumer.assignors"))
@@ -84,7 +88,6 @@ def make_node(
         effect=Assigning(metadata.image, partitions).start,
     )
     markers = Markers(partitions, groups)
-    transaction_config = _transaction_config(config)
     transactions: Coordinators[TransactionShard] = Coordinators(
         TRANSACTION_TOPIC,
         runtime,
@@ -111,6 +114,7 @@ def make_node(
         producer_ids=producer_ids,
         sessions=FetchSessions(config.int("max.incremental.fetch.session.cache.slots"), clock, rng),
         slices=slices,
+        events=events,
     )
 
 

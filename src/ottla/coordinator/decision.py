@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeAlias
 
 from ottla.assign.server import GroupSpec, ServerAssignor
 from ottla.base.types import TopicPartition
+from ottla.coordinator.facts import GroupFacts
 
 
 class LogRecord(NamedTuple):
@@ -107,6 +108,8 @@ class Decision(NamedTuple):
     #: Later records build on these. Then they hold as soon as they are in the log, also when the device has not taken
     #: them and the requests are answered with an error.
     cumulative: bool = False
+    #: What it means for the history of groups, told when all else is done. It can fail nothing.
+    facts: tuple[GroupFacts, ...] = ()
 
 
 NOTHING = Decision()

@@ -38,6 +38,7 @@ from ottla.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
+from tests.coordinator.group.told import Told
 
 START_MS = 1_700_000_000_000
 GROUP = "readers"
@@ -73,6 +74,7 @@ class Rig:
         self.waiting: set[int] = set()
         self.timers: dict[tuple[str, ...], int] = {}
         self.fail_with: ErrorCode | None = None
+        self.told = Told()
         self._token = 0
         self._unique = 0
         #: Ids of topics, None for one that is gone; the others are there, with an id that is not known.
@@ -106,6 +108,7 @@ class Rig:
                     self.timers[key] = self.now_ms + delay_ms
                 case CancelTimer(key):
                     self.timers.pop(key, None)
+        self.told.hear((*decision.facts, *self.shard.settled()), self.now_ms)
 
     def topic_id(self, name: str) -> bytes | None:
         """What the metadata say of a topic."""

@@ -1,4 +1,7 @@
-"""Names of topics that are Kafka's own, and names that are too alike. `base.topic_names` says which are legal."""
+"""Names of topics that the broker keeps for itself, and names that are too alike.
+
+`base.topic_names` says which are legal.
+"""
 
 from typing import Final
 
@@ -6,10 +9,12 @@ GROUP_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_TOPIC: Final = "__transaction_state"
 #: The topic of share groups. There are no share groups here; the name is only reserved.
 SHARE_TOPIC: Final = "__share_group_state"
+#: The history of groups, which Apache Kafka does not have: to it this is a topic like any other.
+GROUP_EVENTS_TOPIC: Final = "__ottla_group_events"
 METADATA_TOPIC: Final = "__cluster_metadata"
 #: The file that says which cluster and node the data directory belongs to.
 META_PROPERTIES: Final = "meta.properties"
-INTERNAL_TOPICS: Final = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC})
+INTERNAL_TOPICS: Final = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC, GROUP_EVENTS_TOPIC})
 
 
 def collision_key(name: str) -> str:

@@ -6,13 +6,14 @@ import random
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from ottla.base.errors import StorageError
 from ottla.broker.config import BrokerConfig
+from ottla.broker.config_keys import SMALLEST_SEGMENT_BYTES
 from ottla.broker.metadata.cluster import ClusterMetadata
 from ottla.broker.metadata.image import GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage, TopicImage
-from ottla.broker.metadata.names import GROUP_TOPIC, TRANSACTION_TOPIC
+from ottla.broker.metadata.names import GROUP_EVENTS_TOPIC, GROUP_TOPIC, TRANSACTION_TOPIC
 from ottla.broker.metadata.properties import new_uuid
 from ottla.broker.metadata.records import MetadataRecord
 from ottla.broker.metadata.rules import RefusedError, check_name
@@ -26,6 +27,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 #: The topics that the broker makes for itself, and how their settings begin in its configuration.
+_LARGEST_EVENTS_SEGMENT_BYTES: Final = 16_777_216
 _INTERNAL = {GROUP_TOPIC: "offsets.topic", TRANSACTION_TOPIC: "transaction.state.log"}
 
 
@@ -179,7 +181,9 @@ class Topics:
         return self._metadata.topic_records(name, topic_id, partitions, configs, directory_id=self._directory_id)
 
     def create_internal(self, name: str) -> TopicImage:
-        """`__consumer_offsets` or `__transaction_state`, compacted as in Kafka."""
+        """`__consumer_offsets` or `__transaction_state`, compacted as in Kafka; or the history of groups."""
+        if name == GROUP_EVENTS_TOPIC:
+            return self.create(name, 1, self._events_configs())
         prefix = _INTERNAL[name]
         configs = {
             "cleanup.policy": "compact",
@@ -187,6 +191,19 @@ class Topics:
             "segment.bytes": str(self._config.int(f"{prefix}.segment.bytes")),
         }
         return self.create(name, self._config.int(f"{prefix}.num.partitions"), configs)
+
+    def _events_configs(self) -> dict[str, str]:
+        """Nothing is synced for the history of groups, and a quarter of it is deleted at a time."""
+        kept_bytes = self._config.int("group.events.retention.bytes")
+        segment_bytes = min(max(kept_bytes // 4, SMALLEST_SEGMENT_BYTES), _LARGEST_EVENTS_SEGMENT_BYTES)
+        return {
+            "cleanup.policy": "delete",
+            "retention.ms": str(self._config.int("group.events.retention.ms")),
+            "retention.bytes": str(kept_bytes),
+            "segment.bytes": str(segment_bytes if kept_bytes >= 0 else _LARGEST_EVENTS_SEGMENT_BYTES),
+            "max.message.bytes": "1048588",
+            "flush.messages": str(2**63 - 1),
+        }
 
     def auto_create(self, name: str) -> TopicImage | None:
         """Make the topic a client asks for, where `auto.create.topics.enable` allows it; None where it does not."""

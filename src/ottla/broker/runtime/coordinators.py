@@ -130,7 +130,8 @@ def apply_to_group(shard: GroupShard, batch: ReplayedBatch, now_ms: int) -> Deci
                 shard.apply(record, now_ms)
             else:
                 shard.apply_transactional(batch.producer_id, record)
-    return NOTHING
+    settled = shard.settled()
+    return Decision(facts=settled) if settled else NOTHING
 
 
 def apply_to_transactions(shard: TransactionShard, batch: ReplayedBatch, now_ms: int) -> Decision:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from ottla.broker.metadata.image import MetadataImage, TopicImage
+from ottla.broker.metadata.names import GROUP_EVENTS_TOPIC
 from ottla.coordinator.group.consumer.topics import Topic
 
 
@@ -32,8 +33,8 @@ class GroupTopics:
         return self._topic(self._image.topics_by_id.get(topic_id))
 
     def names(self) -> Iterator[str]:
-        """All names."""
-        return iter(self._image.topics)
+        """All names. The history of groups is not among them: no pattern of a client means it."""
+        return (name for name in self._image.topics if name != GROUP_EVENTS_TOPIC)
 
     def _topic(self, image: TopicImage | None) -> Topic | None:
         if image is None:

@@ -15,7 +15,7 @@ after a fault.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import Generic, Protocol, TypeVar
 
@@ -28,6 +28,7 @@ from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.timers import Timers
 from ottla.coordinator.decision import CancelTimer, Decision, Effect, LogRecord, SetTimer
+from ottla.coordinator.facts import GroupFacts
 from ottla.log.replay import ReplayedBatch, replay
 from ottla.log.results import Appended, Origin
 from ottla.wire.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -226,7 +227,7 @@ class ShardRunner(Generic[S]):
                 if decision.cumulative and appended.base_offset >= 0:
                     self._is_unsure = True
                     follow_up = self._apply(decision)
-                    failed = failed._replace(timers=(*decision.timers, *failed.timers))
+                    failed = failed._replace(timers=(*decision.timers, *failed.timers), facts=decision.facts)
                 decision = failed
             else:
                 follow_up = self._apply(decision)
@@ -240,6 +241,8 @@ class ShardRunner(Generic[S]):
                     self._runtime.timers.cancel((*self.tp, *key))
         for effect in decision.effects:
             self._effect(self, effect)
+        if decision.facts:
+            self._runtime.heard(decision.facts)
         if follow_up is not None and follow_up != Decision():
             self._carry_out(follow_up)
 
@@ -277,10 +280,23 @@ class ShardRunner(Generic[S]):
         return self._applier(self.shard, ReplayedBatch(records, 0, producer_id), now_ms)
 
 
+def nobody(facts: Sequence[GroupFacts]) -> None:
+    """Nobody keeps a history."""
+
+
 class ShardRuntime:
     """What all shard runners of a broker share."""
 
-    def __init__(self, partitions: Partitions, timers: Timers, clock: Clock, slices: Slices) -> None:
+    def __init__(
+        self,
+        partitions: Partitions,
+        timers: Timers,
+        clock: Clock,
+        slices: Slices,
+        heard: Callable[[Sequence[GroupFacts]], None] = nobody,
+    ) -> None:
+        #: Hears what decisions mean for the history of groups. It raises nothing, and answers wait for nothing of it.
+        self.heard = heard
         self.partitions = partitions
         self.timers = timers
         self.clock = clock

@@ -28,6 +28,11 @@ class AnyGroup(GroupOfOffsets, Protocol):
         ...
 
     @property
+    def generation(self) -> int:
+        """The generation, or the epoch, that the group is in."""
+        ...
+
+    @property
     def listed_protocol_type(self) -> str: ...
 
     @property

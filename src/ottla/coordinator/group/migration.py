@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from ottla.base.errors import CorruptDataError
+from ottla.coordinator.facts import Converted
 from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.draft import Draft as ClassicDraft
 from ottla.coordinator.group.classic.draft import join_error, sync_error
@@ -72,6 +73,7 @@ def _upgrade(group: Group, draft: Draft) -> None:
     draft.records += [target_record(group_id, each, target) for each, target in new.target.items()]
     draft.records.append(target_epoch_record(group_id, epoch, 0))
     draft.records += [current_record(group_id, each) for each in new.members.values()]
+    draft.facts.append(Converted(new.kind))
 
 
 def _check_upgrade(group: Group, draft: Draft) -> None:
@@ -192,8 +194,12 @@ def _become_classic(
     draft.records.append(group_record(classic.group))
     for each in assigned:
         classic.expect_heartbeat(each.member_id, each.session_timeout_ms)
+    classic.facts.append(Converted(classic.group.kind))
     if reason is not None:
         rebalance.prepare(classic, reason)
+    else:
+        classic.settled()
+    draft.facts += classic.facts
     draft.target = classic.group
     draft.timers += classic.timers
 

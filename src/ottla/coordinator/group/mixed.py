@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from ottla.base.errors import CorruptDataError
 from ottla.coordinator.decision import Decision
+from ottla.coordinator.facts import Why
 from ottla.coordinator.group.classic.draft import join_error, sync_error
 from ottla.coordinator.group.classic.leave import identities, refused, response
 from ottla.coordinator.group.config import GroupConfig
@@ -108,7 +109,7 @@ class MixedGroups:
             except RefusedError as refusal:
                 error = refusal.error
             answers.append(MemberResponse(identity.member_id, identity.group_instance_id, error))
-        fence(draft, tuple(leaving.values()))
+        fence(draft, tuple(leaving.values()), Why.LEFT)
         return self._consumer.decide(draft, token, response(request, answers), lambda error: refused(request, error))
 
     def _without_records(
@@ -144,6 +145,7 @@ def _join(
     downgrade = may_downgrade_by(draft, replaced)
     member = _joining(draft, request, member_id)
     updated = _updated(member, request, context, subscription)
+    draft.joined(updated)
     names_changed = write_member(draft, member, updated)
     bump = names_changed or update_regex(draft, member, updated) is not RegexChange.NONE
     changed = update_subscriptions(draft, member, updated, bump=bump)

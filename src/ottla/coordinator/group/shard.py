@@ -26,6 +26,7 @@ from ottla.coordinator.decision import (
     Timer,
     TransactionalWrite,
 )
+from ottla.coordinator.facts import Deleted, GroupFacts
 from ottla.coordinator.group import kinds
 from ottla.coordinator.group.classic.groups import ClassicGroups, session
 from ottla.coordinator.group.classic.state import Group, GroupState
@@ -220,7 +221,8 @@ class GroupShard:
         if not group.is_empty:
             return answer(token, DeletableGroupResult(group_id, ErrorCode.NON_EMPTY_GROUP))
         records = (*expiry.all_tombstones(group_id, self._offsets), *self._tombstones(group))
-        decision = Decision(records, (Reply(token, DeletableGroupResult(group_id)),))
+        told = GroupFacts(group_id, group.kind, group.generation, (Deleted(),))
+        decision = Decision(records, (Reply(token, DeletableGroupResult(group_id)),), facts=(told,))
         return self._appending.prepare(decision, None, lambda e: answer(token, DeletableGroupResult(group_id, e)))
 
     def _tombstones(self, group: AnyGroup) -> list[LogRecord]:
@@ -339,6 +341,10 @@ class GroupShard:
                 self._exists(key.group, now_ms)
                 self._offsets.apply_commit(key, decode_offset_commit_value(record.value or b""))
 
+    def settled(self) -> tuple[GroupFacts, ...]:
+        """What the records applied since the last call mean for the history of groups, beside what decisions told."""
+        return self._consumer.settled()
+
     def apply_transactional(self, producer_id: int, record: LogRecord) -> None:
         """A record of a transactional batch is in the log. Only offsets are ever written in transactions."""
         self._appending.applied(record)
@@ -361,6 +367,7 @@ class GroupShard:
 
     def loaded(self, now_ms: int) -> Decision:
         """The partition has been read to its end: sessions and retention count from now on (G17)."""
+        self.settled()  # what the log said is no news
         timers: list[Timer] = [SetTimer(RETENTION, self._config.offsets_retention_check_interval_ms)]
         for kind in self._kinds.values():
             timers += kind.loaded(now_ms)

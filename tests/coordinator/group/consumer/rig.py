@@ -23,6 +23,7 @@ from ottla.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from tests.coordinator.group.told import Told
 
 START_MS = 1_700_000_000_000
 GROUP = "readers"
@@ -92,6 +93,7 @@ class Rig:
         self.timers: dict[tuple[str, ...], int] = {}
         self.jobs: list[AssignPartitions] = []
         self.fail_with: ErrorCode | None = None
+        self.told = Told(self._topic_name)
         self._token = 0
         self.shard = self._new_shard()
         self.run(self.shard.loaded(self.now_ms))
@@ -104,6 +106,10 @@ class Rig:
     def _topic_id(self, name: str) -> bytes | None:
         topic = self.metadata.find(name)
         return None if topic is None else topic.topic_id
+
+    def _topic_name(self, topic_id: bytes) -> str | None:
+        topic = self.metadata.find_id(topic_id)
+        return None if topic is None else topic.name
 
     # -- the runtime
 
@@ -130,6 +136,7 @@ class Rig:
         for effect in decision.effects:
             assert isinstance(effect, AssignPartitions)
             self.jobs.append(effect)
+        self.told.hear((*decision.facts, *self.shard.settled()), self.now_ms)
 
     def _states(self) -> tuple[GroupState | None, dict[str, MemberState]]:
         group = self.shard.consumer_groups.find(GROUP)

@@ -6,13 +6,14 @@ A draft starts from the present group. It is thrown away unless the shard puts i
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from ottla.coordinator.decision import CancelTimer, LogRecord, Reply, SetTimer, Timer
+from ottla.coordinator.facts import Began, Fact, Gone, GroupFacts, Joined, Owned, Settled, Waits, Who, Why
 from ottla.coordinator.group.classic.members import Member, Members
-from ottla.coordinator.group.classic.state import Group
+from ottla.coordinator.group.classic.state import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from ottla.coordinator.group.config import GroupConfig
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
@@ -32,6 +33,8 @@ class Draft:
 
     def __init__(self, group: Group, config: GroupConfig, now_ms: int) -> None:
         self.group = group
+        #: The group before this input.
+        self.before: Final = group
         self._own: Members | None = None
         self.config = config
         self.now_ms = now_ms
@@ -40,11 +43,49 @@ class Draft:
         self.timers: list[Timer] = []
         #: Clients that may join soon; see `arrivals`.
         self.on_their_way = 0
+        #: What the input means for the group's history, in order.
+        self.facts: list[Fact] = []
 
     def reply(self, token: int | None, response: object) -> None:
         """Answer a request; None means that nobody waits."""
         if token is not None:
             self.replies.append(Reply(token, response))
+
+    # -- history
+
+    def told(self) -> tuple[GroupFacts, ...]:
+        """The facts, for the decision."""
+        if not self.facts:
+            return ()
+        return (GroupFacts(self.group.group_id, self.group.kind, self.group.generation, tuple(self.facts)),)
+
+    def began(self, reason: str) -> None:
+        """A rebalance begins, in a group that was stable or empty, or one that goes on begins once more."""
+        before: dict[str, Owned] | None = None
+        if self.before.state is GroupState.STABLE:
+            before = {member.member_id: member.assignment for member in self.before.members.values()}
+        elif self.before.state is GroupState.EMPTY:
+            before = {}
+        self.facts.append(Began(reason, before))
+        # Who waits already has joined in this input.
+        self.facts += [Waits(each.member_id) for each in self.group.members.values() if each.join_token is not None]
+
+    def settled(self) -> None:
+        """The generation is stable. Only consumers' assignments can be read."""
+        members = self.group.members
+        readable = self.group.protocol_type == CONSUMER_PROTOCOL_TYPE
+        after: dict[str, Owned] = {member.member_id: member.assignment for member in members.values()}
+        self.facts.append(
+            Settled(self.group.generation, self.group.protocol, len(members), after if readable else None)
+        )
+
+    def gone(self, member_ids: Iterable[str], why: Why, text: str | Mapping[str, str] = "") -> None:
+        """Members are about to be removed; ids that never joined are not told of. `text`: for all, or by member."""
+        for member_id in member_ids:
+            member = self.group.members.get(member_id)
+            if member is not None:
+                own = text if isinstance(text, str) else text.get(member_id, "")
+                self.facts.append(Gone(who(member), why, own))
 
     # -- timers
 
@@ -71,6 +112,7 @@ class Draft:
     def add(self, member: Member) -> None:
         """A new member joins; the first one leads (G4)."""
         self._members().put(member)
+        self.facts += (Joined(who(member)), Waits(member.member_id))
         leader = member.member_id if self.group.leader is None else self.group.leader
         self.group = replace(self.group, leader=leader, pending_members=self.group.pending_members - {member.member_id})
 
@@ -118,6 +160,7 @@ class Draft:
         self.reply(member.join_token, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         member = replace(member, join_token=token)
         self.update(member)
+        self.facts.append(Waits(member.member_id))
         return member
 
     def answer_join(self, member: Member, response: JoinGroupResponse) -> None:
@@ -136,8 +179,9 @@ class Draft:
             self.update(replace(member, sync_token=None))
             self.expect_heartbeat(member.member_id, member.session_timeout_ms)
 
-    def drop(self, member_ids: Collection[str]) -> None:
+    def drop(self, member_ids: Collection[str], why: Why, text: str | Mapping[str, str] = "") -> None:
         """Remove members or pending members. Those that wait are told that they are unknown now."""
+        self.gone(member_ids, why, text)
         for member_id in member_ids:
             member = self.group.members.get(member_id)
             if member is not None:
@@ -146,6 +190,11 @@ class Draft:
                     self.reply(member.sync_token, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
             self.expect_no_heartbeat(member_id)
         self.remove(member_ids)
+
+
+def who(member: Member) -> Who:
+    """The member, as the history names it."""
+    return Who(member.member_id, member.group_instance_id, member.client_id, member.client_host)
 
 
 def join_error(error: ErrorCode, member_id: str) -> JoinGroupResponse:

@@ -210,7 +210,7 @@ class ClassicGroups:
         return [group_tombstone(group.group_id)]
 
     def _decide(self, draft: Draft, failure: Failure) -> Decision:
-        decision = Decision(tuple(draft.records), tuple(draft.replies), tuple(draft.timers))
+        decision = Decision(tuple(draft.records), tuple(draft.replies), tuple(draft.timers), facts=draft.told())
         if not draft.records:
             self._groups[draft.group.group_id] = draft.group
         return self._appending.prepare(decision, draft.group, failure)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from ottla.coordinator.facts import Why
 from ottla.coordinator.group.classic.draft import Draft
 from ottla.coordinator.group.classic.members import Member
 from ottla.coordinator.group.classic.rebalance import members_removed
@@ -45,10 +46,10 @@ def session_ended(draft: Draft, member_id: str) -> None:
     """The heartbeat timer of a member, or of a member id that was given out, has fired."""
     group = draft.group
     if member_id in group.pending_members:
-        draft.drop((member_id,))
+        draft.drop((member_id,), Why.SESSION_TIMEOUT)
         # Only a rebalance can have waited for this member id; a generation goes on without it.
         if draft.group.state is GroupState.PREPARING_REBALANCE:
             members_removed(draft, f"{member_id} never joined")
     elif member_id in group.members and not is_excused(group.members[member_id]):
-        draft.drop((member_id,))
+        draft.drop((member_id,), Why.SESSION_TIMEOUT, "no heartbeat in time")
         members_removed(draft, f"no heartbeat in time from {member_id}")

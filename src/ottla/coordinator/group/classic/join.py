@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from ottla.base.require import require
-from ottla.coordinator.group.classic.draft import Draft, join_error, join_success, sync_error
+from ottla.coordinator.facts import Joined, Why
+from ottla.coordinator.group.classic.draft import Draft, join_error, join_success, sync_error, who
 from ottla.coordinator.group.classic.members import Member
 from ottla.coordinator.group.classic.rebalance import complete_if_possible, prepare, rebalance
 from ottla.coordinator.group.classic.records import group_record, new_group_record
@@ -45,6 +46,7 @@ def join(draft: Draft, asked: Join, *, is_new_group: bool) -> None:
     """Carry out one JoinGroup on a group that exists, or that this request makes."""
     request = asked.request
     if not _accepts(draft, request.member_id):
+        draft.gone((request.member_id,), Why.GROUP_MAX_SIZE, "the group has group.max.size members")
         draft.remove((request.member_id,))
         draft.reply(asked.token, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))
     elif not draft.group.supports(request.protocol_type, request.protocols):
@@ -208,6 +210,8 @@ def _replace_static(draft: Draft, asked: Join, old_member_id: str) -> None:
     draft.answer_join(old, join_error(ErrorCode.FENCED_INSTANCE_ID, old_member_id))
     draft.reply(old.sync_token, sync_error(ErrorCode.FENCED_INSTANCE_ID))
     renamed = replace(old, member_id=asked.new_member_id, join_token=None, sync_token=None, is_new=False)
+    draft.gone((old_member_id,), Why.INSTANCE_REPLACED, f"{renamed.member_id} has its group.instance.id now")
+    draft.facts.append(Joined(who(renamed), old_member_id))
     draft.rename(old_member_id, renamed)
     draft.expect_no_heartbeat(old_member_id)
     draft.expect_heartbeat(renamed.member_id, asked.request.session_timeout_ms)

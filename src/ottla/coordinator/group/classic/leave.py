@@ -5,6 +5,7 @@ From version 3 (KIP-345) a request names several members; a static one may be na
 
 from __future__ import annotations
 
+from ottla.coordinator.facts import Why
 from ottla.coordinator.group.classic.draft import Draft
 from ottla.coordinator.group.classic.rebalance import complete_if_possible, prepare
 from ottla.coordinator.group.classic.state import Group, GroupState
@@ -15,15 +16,15 @@ from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRespons
 def leave(draft: Draft, token: int, request: LeaveGroupRequest) -> None:
     """Remove the named members, answer for each, and rebalance once if any was removed."""
     answers: list[MemberResponse] = []
-    leaving: dict[str, None] = {}
+    leaving: dict[str, str] = {}
     for identity in identities(request):
         member_id, error = _resolve(draft.group, identity)
         if member_id in leaving:
             error = ErrorCode.UNKNOWN_MEMBER_ID
         if error is ErrorCode.NONE:
-            leaving[member_id] = None
+            leaving[member_id] = identity.reason or ""
         answers.append(MemberResponse(identity.member_id, identity.group_instance_id, error))
-    draft.drop(leaving)
+    draft.drop(leaving, Why.LEFT, leaving)
     gone = [answer for answer in answers if answer.error_code == ErrorCode.NONE]
     if gone:
         match draft.group.state:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ottla.base.limits import ARRIVAL_PAUSE_MS, ARRIVAL_TOTAL_MS
+from ottla.coordinator.facts import Emptied, Why
 from ottla.coordinator.group.classic.draft import JOIN, SYNC, Draft, join_success, sync_error
 from ottla.coordinator.group.classic.records import group_record, subscribed_topics
 from ottla.coordinator.group.classic.state import TRANSITIONS, GroupState, InitialDelay
@@ -37,6 +38,7 @@ def prepare(draft: Draft, reason: str) -> None:
     if group.state is GroupState.COMPLETING_REBALANCE:
         answer_all_syncs(draft, ErrorCode.REBALANCE_IN_PROGRESS)
     draft.stop(SYNC)
+    draft.began(reason)
     initial: InitialDelay | None = None
     if group.state is GroupState.EMPTY:
         initial = _initial_delay(draft)
@@ -95,7 +97,7 @@ def complete(draft: Draft) -> None:
     """Drop members that have not joined, and begin the next generation."""
     draft.stop(JOIN)
     missing = [m.member_id for m in draft.group.members.values() if m.join_token is None and not m.is_static]
-    draft.drop(missing)
+    draft.drop(missing, Why.REBALANCE_TIMEOUT, "did not join again in time")
     if draft.group.members and not _elect_leader(draft):
         # There are only static members, and none has come back: the group waits until their sessions end.
         draft.start(JOIN, draft.group.rebalance_timeout_ms())
@@ -111,6 +113,7 @@ def complete(draft: Draft) -> None:
     if group.members:
         _answer_joins(draft)
     else:
+        draft.facts.append(Emptied(draft.group.generation))
         draft.records.append(group_record(draft.group))
 
 
@@ -149,5 +152,5 @@ def sync_timer(draft: Draft) -> None:
     if not draft.group.pending_sync:
         return
     late = sorted(draft.group.pending_sync)
-    draft.drop(late)
+    draft.drop(late, Why.SYNC_TIMEOUT, "no SyncGroup in time")
     prepare(draft, f"no SyncGroup in time from {', '.join(late)}")

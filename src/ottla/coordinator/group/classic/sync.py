@@ -68,6 +68,7 @@ def _stabilize(draft: Draft, assignments: dict[str, bytes]) -> None:
         answer = _assignment(draft.group, member.member_id)
         draft.answer_sync(draft.group.members[member.member_id], answer)
     draft.group = draft.group.with_state(GroupState.STABLE, draft.now_ms)
+    draft.settled()
 
 
 def _assignment(group: Group, member_id: str) -> SyncGroupResponse:

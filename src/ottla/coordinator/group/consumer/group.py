@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from ottla.base.require import require
 from ottla.coordinator.group.consumer.member import NO_TARGET, Assigned, Member, Target
-from ottla.coordinator.group.consumer.states import LEAVE_EPOCH, GroupState
+from ottla.coordinator.group.consumer.states import LEAVE_EPOCH, GroupState, MemberState
 from ottla.coordinator.offsets.groups import Commit
 from ottla.wire.errors import ErrorCode
 from ottla.wire.offsets_records import OffsetCommitValue
+
+K = TypeVar("K")
 
 #: The epoch of a group and of its target before anything was written. The first member raises the group's to 2.
 _FIRST_EPOCH: Final = 1
@@ -61,6 +63,8 @@ class ConsumerGroup:
         #: How many of the members of the classic protocol support an assignor of the client's side.
         self.classic_protocols: Counter[str] = Counter()
         self.classic_members = 0
+        #: How many members have all that was theirs in an epoch.
+        self._stable_in: Counter[int] = Counter()
         self._partition_epochs: dict[bytes, dict[int, int]] = {}
 
     # -- questions
@@ -72,9 +76,14 @@ class ConsumerGroup:
             return GroupState.EMPTY
         if self.epoch > self.target_epoch:
             return GroupState.ASSIGNING
-        if all(member.is_reconciled_to(self.target_epoch) for member in self.members.values()):
+        if self._stable_in[self.target_epoch] == len(self.members):
             return GroupState.STABLE
         return GroupState.RECONCILING
+
+    @property
+    def generation(self) -> int:
+        """The group's epoch."""
+        return self.epoch
 
     def static_member(self, instance_id: str | None) -> Member | None:
         """The member that has this instance id at present."""
@@ -240,6 +249,8 @@ class ConsumerGroup:
         if member.classic is not None:
             self.classic_members += 1
             self.classic_protocols.update(each.name for each in member.classic.supported_protocols)
+        if member.state is MemberState.STABLE:
+            self._stable_in[member.member_epoch] += 1
         self._take(member.assigned, member.member_epoch)
         self._take(member.revoking, member.member_epoch)
 
@@ -252,6 +263,8 @@ class ConsumerGroup:
         if member.classic is not None:
             self.classic_members -= 1
             _subtract(self.classic_protocols, (each.name for each in member.classic.supported_protocols))
+        if member.state is MemberState.STABLE:
+            _subtract(self._stable_in, (member.member_epoch,))
         self._release(member.assigned, member.member_epoch)
         self._release(member.revoking, member.member_epoch)
 
@@ -288,7 +301,7 @@ class ConsumerGroup:
                 del self._partition_epochs[topic_id]
 
 
-def _subtract(counter: Counter[str], names: Iterable[str]) -> None:
+def _subtract(counter: Counter[K], names: Iterable[K]) -> None:
     """Take one away for each name, and forget what has come to nothing."""
     for name in names:
         counter[name] -= 1

@@ -11,6 +11,7 @@ from typing import Final
 
 from ottla.assign.server import Partitions
 from ottla.coordinator.decision import NOTHING, AssignPartitions, Decision, LogRecord, Reply, SetTimer, Timer
+from ottla.coordinator.facts import Emptied, GroupFacts, Settled, Why
 from ottla.coordinator.group.consumer import describe, leave
 from ottla.coordinator.group.consumer.errors import RefusedError
 from ottla.coordinator.group.consumer.group import ConsumerGroup
@@ -27,7 +28,7 @@ from ottla.coordinator.group.consumer.room import (
     Failure,
     Room,
 )
-from ottla.coordinator.group.consumer.states import JOIN_EPOCH, MemberState
+from ottla.coordinator.group.consumer.states import JOIN_EPOCH, GroupState, MemberState
 from ottla.coordinator.group.consumer.target import target_records
 from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.group.kinds import AnyGroup, Appending, Groups, answer
@@ -38,6 +39,15 @@ from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatR
 
 #: The records that make room for a consumer group where another group is; RefusedError when they cannot.
 MakeRoom = Callable[[AnyGroup, Draft], None]
+
+
+#: Why a member is expelled when one of its timers fires, and what is said of it.
+_EXPELLED: Final[Mapping[str, tuple[Why, str]]] = {
+    SESSION: (Why.SESSION_TIMEOUT, "no heartbeat in time"),
+    REVOKE: (Why.REBALANCE_TIMEOUT, "did not give up its partitions in time"),
+    CLASSIC_JOIN: (Why.REBALANCE_TIMEOUT, "did not join again in time"),
+    CLASSIC_SYNC: (Why.SYNC_TIMEOUT, "no SyncGroup in time"),
+}
 
 
 class ConsumerGroups:
@@ -53,6 +63,8 @@ class ConsumerGroups:
         self._make_room = make_room
         #: Regular expressions that are being resolved, by group.
         self._resolving: dict[str, Resolution] = {}
+        #: Groups that records have changed since `settled` was asked.
+        self._changed: dict[str, None] = {}
 
     def find(self, group_id: str) -> ConsumerGroup | None:
         """The consumer group with this id."""
@@ -134,10 +146,21 @@ class ConsumerGroups:
             if record.value is None:
                 return  # of a group that is gone already
             group = self._groups[key.group_id] = ConsumerGroup(key.group_id)
+        self._changed[key.group_id] = None
         apply(group, key, value, has_value=record.value is not None)
         if record.value is None and is_group_tombstone(key, value):
             del self._groups[key.group_id]
             self.room.forget(key.group_id)
+
+    def settled(self) -> tuple[GroupFacts, ...]:
+        """Which of the groups that records have changed since the last call are stable now, or have no members."""
+        changed, self._changed = self._changed, {}
+        groups = [group for group in map(self.find, changed) if group is not None]
+        return tuple(
+            GroupFacts(group.group_id, group.kind, group.epoch, (_settled(group),))
+            for group in groups
+            if group.state in (GroupState.STABLE, GroupState.EMPTY)
+        )
 
     def timer(self, key: tuple[str, ...], now_ms: int) -> Decision:
         """One of the timers of `timers` has fired."""
@@ -152,7 +175,7 @@ class ConsumerGroups:
             return NOTHING  # it has given them up, or is gone for a while
         draft = Draft(self.room, group, now_ms)
         self.room.soft(group_id).joining.discard(member.member_id)
-        leave.fence(draft, (member,))
+        leave.fence(draft, (member,), *_EXPELLED[kind])
         return self._decide_alone(draft, key)
 
     def _resolve(self, key: tuple[str, ...], now_ms: int) -> Decision:
@@ -203,6 +226,7 @@ class ConsumerGroups:
             tuple(draft.timers),
             effects=tuple(draft.effects),
             cumulative=True,
+            facts=draft.told(),
         )
 
         def failure(error: ErrorCode) -> Decision:
@@ -216,8 +240,18 @@ class ConsumerGroups:
     def _decide_alone(self, draft: Draft, key: tuple[str, ...]) -> Decision:
         """The draft of a timer, which is tried again when the append fails."""
         retry = Decision(timers=(SetTimer(key, self.room.config.append_retry_ms),))
-        decision = Decision(tuple(draft.records), tuple(draft.replies), tuple(draft.timers), cumulative=True)
+        decision = Decision(
+            tuple(draft.records), tuple(draft.replies), tuple(draft.timers), cumulative=True, facts=draft.told()
+        )
         return self._appending.prepare(decision, draft.target, lambda _: retry)
+
+
+def _settled(group: ConsumerGroup) -> Settled | Emptied:
+    if group.is_empty:
+        return Emptied(group.epoch)
+    after = {member.member_id: member.assigned for member in group.members.values()}
+    assignor = next(iter(group.assignors), None)
+    return Settled(group.epoch, assignor, len(after), after)
 
 
 def heartbeat_error(error: ErrorCode, message: str | None) -> ConsumerGroupHeartbeatResponse:

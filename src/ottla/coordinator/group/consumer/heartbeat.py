@@ -117,6 +117,7 @@ def heartbeat(draft: Draft, asked: Heartbeat) -> ConsumerGroupHeartbeatResponse:
     check_room(group, request.member_id, draft.room.config.consumer_max_size)
     member = _member(draft, asked)
     updated = _updated(member, asked)
+    draft.joined(updated)
     names_changed = write_member(draft, member, updated)
     regex = update_regex(draft, member, updated)
     changed = update_subscriptions(draft, member, updated, bump=names_changed or regex is RegexChange.KNOWN)
@@ -265,11 +266,19 @@ def update_subscriptions(draft: Draft, member: Member, updated: Member, *, bump:
     epoch = group.epoch
     if bump or metadata_hash != group.metadata_hash:
         epoch += 1
+        draft.began(_why(group, updated, bump=bump))
         draft.records.append(epoch_record(group.group_id, epoch, metadata_hash))
     if group.has_partition_metadata:
         draft.records.append(partition_metadata_tombstone(group.group_id))
     soft.seen = (topics.version, epoch)
     return Subscribed(epoch, kind)
+
+
+def _why(group: ConsumerGroup, member: Member, *, bump: bool) -> str:
+    if not bump:
+        return "the topics have changed"
+    verb = "changed its subscription" if member.member_id in group.members else "joined"
+    return f"{member.member_id} {verb}"
 
 
 def step(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from ottla.coordinator.facts import Why
 from ottla.coordinator.group.consumer.errors import RefusedError
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.member import Assigned, Member
@@ -25,9 +26,10 @@ def leave(draft: Draft, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroup
     """A heartbeat with epoch -1 or -2: the member leaves, for good or for a while."""
     member = leaving_member(draft.group, request.member_id, request.instance_id)
     if request.instance_id is not None and request.member_epoch == STATIC_LEAVE_EPOCH:
+        draft.gone(member, Why.LEFT, "for a while: its instance id keeps its partitions")
         draft.records.append(current_record(draft.group.group_id, _gone_for_a_while(member)))
         return ConsumerGroupHeartbeatResponse(member_id=member.member_id, member_epoch=STATIC_LEAVE_EPOCH)
-    fence(draft, (member,))
+    fence(draft, (member,), Why.LEFT)
     return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
 
 
@@ -73,11 +75,13 @@ def _gone_for_a_while(member: Member) -> Member:
     return replace(member, member_epoch=STATIC_LEAVE_EPOCH, assigned=since_zero, revoking={})
 
 
-def fence(draft: Draft, members: Collection[Member]) -> None:
+def fence(draft: Draft, members: Collection[Member], why: Why, text: str = "") -> None:
     """Remove members, and raise the group's epoch so that others get what they had.
 
     When only members of the classic protocol stay, the group may become a classic one instead.
     """
+    for member in members:
+        draft.gone(member, why, text)
     if not members or draft.room.downgrade(draft, members):
         return
     group = draft.group
@@ -88,6 +92,7 @@ def fence(draft: Draft, members: Collection[Member]) -> None:
         if group.regex_members[regex] and regex not in left.regex_members:
             draft.records.append(regex_record(group.group_id, regex, None))
     metadata_hash = draft.room.hashes.of_group(left.topics())
+    draft.began(f"{', '.join(member.member_id for member in members)} {'left' if why is Why.LEFT else 'expelled'}")
     draft.records.append(epoch_record(group.group_id, group.epoch + 1, metadata_hash))
     for member in members:
         draft.stop(member.member_id, SESSION, REVOKE, CLASSIC_JOIN, CLASSIC_SYNC)

@@ -145,4 +145,5 @@ def take_over(draft: Draft, resolution: Resolution) -> None:
         draft.records.append(regex_record(group.group_id, regex, resolved))
     metadata_hash = draft.room.hashes.of_group(frozenset(group.by_name) | frozenset(+by_regex))
     if changed or metadata_hash != group.metadata_hash:
+        draft.began("the topics that its regular expressions match have changed")
         draft.records.append(epoch_record(group.group_id, group.epoch + 1, metadata_hash))

@@ -8,9 +8,11 @@ from typing import Final, NamedTuple
 
 from ottla.assign.server import BUILT_IN, ServerAssignor
 from ottla.coordinator.decision import AssignPartitions, CancelTimer, LogRecord, Reply, SetTimer, Timer
+from ottla.coordinator.facts import Began, Fact, Gone, GroupFacts, Joined, Owned, Who, Why
 from ottla.coordinator.group.config import GroupConfig, GroupSettings
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.member import Member
+from ottla.coordinator.group.consumer.states import STATIC_LEAVE_EPOCH, GroupState
 from ottla.coordinator.group.consumer.topics import TopicHashes, Topics
 from ottla.coordinator.group.kinds import AnyGroup
 
@@ -91,6 +93,43 @@ class Draft:
     replies: list[Reply] = field(default_factory=list)
     #: The group of another kind that takes this one's place.
     target: AnyGroup | None = None
+    #: What the input means for the group's history, in order.
+    facts: list[Fact] = field(default_factory=list)
+
+    # -- history
+
+    def joined(self, member: Member) -> None:
+        """A member joins, if it is not there already; a static one may come back, or take another's place."""
+        known = self.group.members.get(member.member_id)
+        if known is not None and known.member_epoch != STATIC_LEAVE_EPOCH:
+            return
+        before = self.group.static_member(member.instance_id)
+        if before is None or before.member_id == member.member_id:
+            self.facts.append(Joined(who(member)))
+            return
+        self.gone(before, Why.INSTANCE_REPLACED, f"{member.member_id} has its instance id now")
+        self.facts.append(Joined(who(member), before.member_id))
+
+    def gone(self, member: Member, why: Why, text: str = "") -> None:
+        """A member leaves, or is expelled. One that is away for a while has left already."""
+        if member.member_epoch != STATIC_LEAVE_EPOCH or why not in (Why.LEFT, Why.INSTANCE_REPLACED):
+            self.facts.append(Gone(who(member), why, text))
+
+    def began(self, reason: str) -> None:
+        """The group's epoch rises: its members get other partitions, if the target says so."""
+        before: dict[str, Owned] | None = None
+        if self.group.state in (GroupState.STABLE, GroupState.EMPTY):
+            before = {member.member_id: member.assigned for member in self.group.members.values()}
+        self.facts.append(Began(reason, before))
+
+    def told(self) -> tuple[GroupFacts, ...]:
+        """The facts, for the decision."""
+        if not self.facts:
+            return ()
+        kind = self.group.kind if self.target is None else self.target.kind
+        return (GroupFacts(self.group.group_id, kind, self.group.epoch, tuple(self.facts)),)
+
+    # -- answers and timers
 
     def reply(self, token: int | None, response: object) -> None:
         """Answer a request that waited; None means that nobody did."""
@@ -110,3 +149,8 @@ class Draft:
     def stop(self, member_id: str, *kinds: str) -> None:
         """Stop some of a member's timers."""
         self.timers += [CancelTimer((kind, self.group.group_id, member_id)) for kind in kinds]
+
+
+def who(member: Member) -> Who:
+    """The member, as the history names it."""
+    return Who(member.member_id, member.instance_id, member.client_id, member.client_host)
