@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from ottla.base.types import TopicPartition
 from ottla.testing.history import History, LogRecord, check_history
 from tests.recording.notes import uid
 
-_WAIT_S = 60.0
+_WAIT_S, _SETTLE_S = 60.0, 10.0
 _MOST_SAID = 20
 
 
@@ -22,8 +23,7 @@ def note_logs(history: History, bootstrap: str, topics: Mapping[str, int]) -> di
     """Read back all partitions of the topics (name → number of partitions); note and return what is there."""
     partitions = [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]
     starts = _offsets(bootstrap, partitions, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
-    ends = _offsets(bootstrap, partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
-    stable = _offsets(bootstrap, partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+    ends, stable = _ends(bootstrap, partitions)
     everything = read_all(bootstrap, starts, "read_uncommitted")
     visible = read_all(bootstrap, starts, "read_committed")
     found = {}
@@ -71,6 +71,18 @@ def note_positions(history: History, bootstrap: str, group: str) -> None:
     (answer,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
     committed = answer.result(_WAIT_S).topic_partitions
     history.positions(group, {TopicPartition(tp.topic, tp.partition): tp.offset for tp in committed if tp.offset >= 0})
+
+
+def _ends(
+    bootstrap: str, partitions: Iterable[TopicPartition]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """High watermarks and last stable offsets. A commit may be answered before its markers are written."""
+    until_s = time.monotonic() + _SETTLE_S
+    while True:
+        stable = _offsets(bootstrap, partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        ends = _offsets(bootstrap, partitions, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        if stable == ends or time.monotonic() > until_s:
+            return ends, stable
 
 
 def _offsets(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ottla.testing.broker import Broker, BrokerError
+    from ottla.testing.final_state import note_final_state
     from ottla.testing.history import Anomaly, History, HistoryError, StreamedHistory, check_history
     from ottla.testing.in_loop import AsyncBroker
 
@@ -25,6 +26,7 @@ __all__ = [
     "HistoryError",
     "StreamedHistory",
     "check_history",
+    "note_final_state",
 ]
 
 _HOMES = {
@@ -36,6 +38,7 @@ _HOMES = {
     "HistoryError": "history",
     "StreamedHistory": "history",
     "check_history": "history",
+    "note_final_state": "final_state",
 }
 
 
