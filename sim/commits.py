@@ -32,15 +32,20 @@ def watch(groups: Coordinators[GroupShard], note: Note, generations: dict[str, i
     make = groups._make_shard
 
     def made(tp: TopicPartition) -> GroupShard:
-        return _watched(make(tp), note, generations)
+        return watched(make(tp), note, generations)
 
     groups._make_shard = made
     for runner in groups._runners.values():
         runner._make_shard = made
-        _watched(runner.shard, note, generations)
+        watched(runner.shard, note, generations)
 
 
-def _watched(shard: GroupShard, note: Note, generations: dict[str, int]) -> GroupShard:
+def watched(shard: GroupShard, note: Note, generations: dict[str, int]) -> GroupShard:
+    """The shard, which from now on notes its commits, and groups whose generations begin again; see `watch`.
+
+    A generation of the classic protocol comes into the log with its leader's SyncGroup. A member may have committed in
+    it before that, while the group prepares the next one. A coordinator that is loaded then counts that number again.
+    """
     decided: list[Committed] = []
     lives: list[bool] = []
     commit, append_failed, apply = shard.commit_offsets, shard.append_failed, shard.apply
@@ -60,6 +65,7 @@ def _watched(shard: GroupShard, note: Note, generations: dict[str, int]) -> Grou
         for each in decided:
             places = ", ".join(f"{tp}@{offset}" for tp, offset in each.offsets.items())
             note("offsets committed", f"{each.group} {each.member_id}/{each.generation}: {places}", each)
+            generations[each.group] = max(generations.get(each.group, 0), each.generation)
         decided.clear()
         apply(*args)
         if lives and record_type(args[0].key) in _GENERATIONS:

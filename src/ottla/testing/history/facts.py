@@ -175,7 +175,11 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class GroupBegan:
-    """A group begins again with its first generation: it was deleted, or an empty one got another protocol."""
+    """A group's generations go back.
+
+    It was deleted, or an empty one got another protocol. Or its coordinator was loaded, and the last generation is not
+    in its log, because nobody had synced in it.
+    """
 
     group: str
 
