@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.base.errors import StorageError
+from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
 from ottla.log.replay import replay
@@ -14,15 +15,15 @@ from tests.log.logs import append, open_log
 _SIZE = len(idempotent(0, size=20))
 
 
-def _changed(position: int, bits: int = 64) -> PartitionLog:
+def _changed(position: int, bits: int = 64, *, interval_bytes: int = 4_096) -> PartitionLog:
     """Three batches, stopped in order; then a byte changes."""
-    storage = MemoryStorage()
-    log = open_log(storage)
+    storage, config = MemoryStorage(), LogConfig(index_interval_bytes=interval_bytes)
+    log = open_log(storage, config)
     for number in range(3):
         append(log, idempotent(number, size=20))
     log.close()
     storage.files[f"{0:020}.log"].content[position] ^= bits
-    return open_log(storage, clean=True, recovery_point=3)
+    return open_log(storage, config, clean=True, recovery_point=3)
 
 
 def test_every_batch_comes_back() -> None:
@@ -33,6 +34,16 @@ def test_a_changed_record_stops_it() -> None:
     """The look at a flushed log does not read its records: who acts on them has to."""
     with pytest.raises(StorageError, match="orders-0: the log is damaged at offset 1"):
         list(replay(_changed(2 * _SIZE - 3)))
+
+
+@pytest.mark.parametrize("bits", [1, 16, 128])
+def test_whatever_byte_of_a_batch_changes_stops_it(bits: int) -> None:
+    """The index leads around the batch, so that a start finds nothing."""
+    for position in range(_SIZE + 8, 2 * _SIZE):
+        if _SIZE + 12 <= position < _SIZE + 16:
+            continue  # the leader epoch, which no CRC covers
+        with pytest.raises(StorageError, match="orders-0: the log is damaged"):
+            list(replay(_changed(position, bits, interval_bytes=0)))
 
 
 def test_a_changed_base_offset_stops_it() -> None:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.partition import PartitionLog
 from ottla.log.results import Isolation
-from ottla.wire.batch import check_integrity, is_emptied, iter_headers, parse_end_txn_marker
+from ottla.wire.batch import BatchHeader, check_integrity, is_emptied, iter_headers, parse_end_txn_marker
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, decode_batch
 
@@ -44,7 +44,7 @@ def replay(log: PartitionLog, offset: int | None = None) -> Iterator[ReplayedBat
         if not chunk:
             return  # only a newer segment's name was left; flushed records that are missing are an error of the read
         before = position
-        for at, header in iter_headers(chunk):
+        for at, header in _headers(log, chunk, position):
             end = header.last_offset + 1
             if at > 0 and header.base_offset < position:
                 # no CRC covers a base offset; those before this one would be passed over
@@ -65,3 +65,10 @@ def replay(log: PartitionLog, offset: int | None = None) -> Iterator[ReplayedBat
                 yield ReplayedBatch(tuple(decode_batch(batch)), end, transactional)
         if position == before:
             raise StorageError(f"{log.tp}: the log is damaged at offset {position}")
+
+
+def _headers(log: PartitionLog, chunk: bytes, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+    try:
+        yield from iter_headers(chunk)
+    except CorruptDataError as fault:
+        raise StorageError(f"{log.tp}: the log is damaged behind offset {offset}: {fault}") from None
