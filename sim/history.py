@@ -38,6 +38,12 @@ class Outdated(NamedTuple):
     committed: int
 
 
+class IsMember(NamedTuple):
+    """A consumer is a member of its group under this id from now on."""
+
+    member_id: str
+
+
 class Answered(NamedTuple):
     """A broker has a result for one partition of a Produce request. Perhaps nobody gets the answer."""
 

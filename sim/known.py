@@ -6,9 +6,20 @@ of the same name without these events, or of another transaction, is new.
 
 from collections import defaultdict
 
-from ottla.testing.history.facts import Acknowledged, Began, Ending, Failed, Sent, Unknown
+from ottla.base.types import TopicPartition
+from ottla.testing.history.facts import (
+    Acknowledged,
+    Assigned,
+    Began,
+    Committed,
+    Ending,
+    Failed,
+    GroupBegan,
+    Sent,
+    Unknown,
+)
 from sim.check import Anomaly, life_of
-from sim.history import Decided, Event, Marked, Outdated
+from sim.history import Decided, Event, IsMember, Marked, Outdated
 
 
 def known(anomaly: Anomaly, events: list[Event]) -> str | None:
@@ -21,17 +32,38 @@ def known(anomaly: Anomaly, events: list[Event]) -> str | None:
         # not a bug of a client: OffsetFetch has no leader epoch, so a coordinator that was deposed and has not heard of
         # it answers from its memory. Its reader goes back to records whose outputs are committed
         return "offsets-of-a-deposed-coordinator"
-    if anomaly.name == "commit-regression" and _of_one_consumer_member(anomaly, events):
+    if anomaly.name == "commit-regression" and _late_of_one_member(anomaly, events):
         # not a bug of a client: the coordinator of a consumer group takes a commit of an older epoch from a member that
         # has had the partition since then (KIP-1251), so one that was late on its way undoes the member's newer one
         return "late-commit-of-the-same-member"
     return None
 
 
-def _of_one_consumer_member(anomaly: Anomaly, events: list[Event]) -> bool:
-    """Whether both commits are of one member, in a world whose groups know member epochs."""
+def _late_of_one_member(anomaly: Anomaly, events: list[Event]) -> bool:
+    """Whether both commits are of one member, in a world whose groups know member epochs, and nobody but this member
+    was given the partition from the generation of the late commit on until it came."""
     joins = any(event.what == "joins" and event.text.startswith("consumer") for event in events)
-    return joins and len(anomaly.about) == 2 and len(set(anomaly.about)) == 1
+    if not joins or len(anomaly.about) != 2 or len(set(anomaly.about)) != 1:
+        return False
+    member_id = anomaly.about[0]
+    names = {event.who for event in events if event.data == IsMember(member_id)}
+    has: dict[tuple[str, TopicPartition], tuple[str, int]] = {}
+    for event in events:
+        match event.data:
+            case GroupBegan(group=group):
+                has = {place: owner for place, owner in has.items() if place[0] != group}
+            case Assigned(group=group, generation=generation, partitions=partitions):
+                new = [(group, tp) for tp in partitions if has.get((group, tp), ("", 0))[1] <= generation]
+                has.update((place, (event.who, generation)) for place in new)
+            case Committed(group=group, offsets=offsets, generation=generation) if event.data.member_id == member_id:
+                for tp, offset in offsets.items():
+                    who, since = has.get((group, tp), ("", 0))
+                    it = f"{group}: {tp}@{offset} of generation {generation} after "
+                    if who in names and since <= generation and anomaly.what.startswith(it):
+                        return True
+            case _:
+                pass
+    return False
 
 
 _OF_A_LATE_END = frozenset(

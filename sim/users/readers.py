@@ -21,6 +21,7 @@ from ottla.client.errors import (
     UnreleasedInstanceIdError,
 )
 from ottla.testing.history.facts import Assigned, Polled, Read, Revoked, Sought
+from sim.history import IsMember
 from sim.seam import make_consumer
 from sim.users.process import Process
 
@@ -88,9 +89,14 @@ class Reading(Process):
         self.clients.append(consumer)
 
         instance_id = None if "group.instance.id" not in config else str(config["group.instance.id"])
+        known_as = ""
 
         def told(what: str, partitions: Sequence[TopicPartition]) -> None:
-            generation = consumer.group_metadata().generation_id
+            nonlocal known_as
+            member_id, generation = consumer.group_metadata().member_id, consumer.group_metadata().generation_id
+            if known_as != member_id:
+                known_as = member_id
+                self.note("is member", member_id, IsMember(member_id))
             text = f"generation {generation}: {', '.join(map(str, sorted(partitions))) or 'none'}"
             given = tuple(sorted(partitions))
             if what == "assigned":

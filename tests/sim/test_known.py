@@ -8,8 +8,8 @@ import pytest
 
 from ottla.base.types import TopicPartition
 from ottla.testing.history import Anomaly
-from ottla.testing.history.facts import Acknowledged, Began, Ended, Ending, Sent, Unknown
-from sim.history import Decided, Event, Marked, Outdated
+from ottla.testing.history.facts import Acknowledged, Assigned, Began, Committed, Ended, Ending, Sent, Unknown
+from sim.history import Decided, Event, IsMember, Marked, Outdated
 from sim.known import known
 
 TP = TopicPartition("t", 0)
@@ -87,9 +87,28 @@ def test_an_input_that_a_deposed_coordinator_told_again_is_known() -> None:
     assert known(replace(_TWICE, name="lost-write"), told) is None
 
 
+_REGRESSION = Anomaly("commit-regression", "g: t-0@3 of generation 4 after 5 of generation 5", ("m1", "m1"))
+
+
+def _of_a_member(*told: object, protocol: str = "consumer") -> list[Event]:
+    return [Event(0.0, "r0.1", "joins", f"{protocol}, ['t']"), *_events(IsMember("m1"), *told, who="r0.1")]
+
+
+_LATE_COMMIT = (Committed("g", {TP: 5}, "m1", 5), Committed("g", {TP: 3}, "m1", 4))
+
+
 def test_a_late_commit_of_the_same_member_is_known_where_groups_know_member_epochs() -> None:
-    regression = Anomaly("commit-regression", "g: t-0@3 of generation 4 after 5 of generation 5", ("m1", "m1"))
-    joins = Event(0.0, "r0.1", "joins", "consumer, ['t']")
-    assert known(regression, [joins]) == "late-commit-of-the-same-member"
-    assert known(regression, [joins._replace(text="classic, ['t']")]) is None
-    assert known(replace(regression, about=("m1", "m2")), [joins]) is None, "another member is fenced"
+    told = (Assigned("g", 4, (TP,)), *_LATE_COMMIT)
+    assert known(_REGRESSION, _of_a_member(*told)) == "late-commit-of-the-same-member"
+    assert known(_REGRESSION, _of_a_member(*told, protocol="classic")) is None
+    assert known(replace(_REGRESSION, about=("m1", "m2")), _of_a_member(*told)) is None, "another member is fenced"
+    assert known(replace(_REGRESSION, what=_REGRESSION.what.replace("@3", "@2")), _of_a_member(*told)) is None
+
+
+def test_a_late_commit_from_before_the_member_had_the_partition_is_news() -> None:
+    assert known(_REGRESSION, _of_a_member(Assigned("g", 5, (TP,)), *_LATE_COMMIT)) is None
+
+
+def test_a_late_commit_after_another_member_has_had_the_partition_is_news() -> None:
+    mine, other = _of_a_member(Assigned("g", 4, (TP,))), _events(Assigned("g", 5, (TP,)), who="r1.1")
+    assert known(_REGRESSION, [*mine, *other, *_events(*_LATE_COMMIT)]) is None
