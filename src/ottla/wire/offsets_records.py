@@ -10,9 +10,11 @@ which only version 1 can say) and GroupMetadataValue 3.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from ottla.base.errors import CorruptDataError
+from ottla.base.require import require
 from ottla.wire.codec import NULL_UUID, Buffer
 from ottla.wire.schema import LATEST, Field, declare, decode, encode
 
@@ -166,6 +168,20 @@ def decode_offset_commit_value(data: Buffer) -> OffsetCommitValue:
 def encode_group_metadata_value(value: GroupMetadataValue, version: int = _GROUP_METADATA_VALUE_VERSION) -> bytes:
     """The record value of a classic group."""
     return _prefixed(version) + encode(value, version)
+
+
+def encode_member_metadata(member: MemberMetadata) -> bytes:
+    """One member as it stands in the record value of its group."""
+    return encode(member, _GROUP_METADATA_VALUE_VERSION)
+
+
+def encode_group_metadata_with(value: GroupMetadataValue, members: Sequence[bytes]) -> bytes:
+    """As `encode_group_metadata_value`, for members that are encoded already; `value` has none.
+
+    The members come last in this version, after their number in four bytes.
+    """
+    require(not value.members, "the members are given twice")
+    return encode_group_metadata_value(value)[:-4] + len(members).to_bytes(4, "big") + b"".join(members)
 
 
 def decode_group_metadata_value(data: Buffer) -> GroupMetadataValue:

@@ -7,7 +7,7 @@ import pytest
 from ottla.coordinator.group.classic.state import GroupState
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.leave_group import MemberIdentity
-from ottla.wire.offsets_records import decode_group_metadata_value
+from ottla.wire.offsets_records import decode_group_metadata_value, encode_group_metadata_value
 from tests.coordinator.group.rig import SESSION_MS, Rig, protocols
 
 
@@ -193,3 +193,32 @@ def test_who_is_named_twice_leaves_once() -> None:
         ErrorCode.UNKNOWN_MEMBER_ID,
     ]
     assert set(rig.group().members) == {leader}
+
+
+def test_a_large_group_is_written_whole_each_time_a_static_member_comes_back() -> None:
+    """Its members are kept encoded; in the record they must be as they are now."""
+    rig = Rig()
+    static_group(rig, *(f"i{number}" for number in range(60)))
+    for number in (7, 0, 7, 31):
+        rig.joined(rig.join(instance=f"i{number}", two_steps=False))
+        _check_written(rig)
+    rig.leave(MemberIdentity("", "i59"))
+    tokens = [rig.join(each.member_id, instance=each.group_instance_id) for each in rig.group().members.values()]
+    rig.complete([rig.joined(token) for token in tokens])
+    for number in (7, 58):
+        rig.joined(rig.join(instance=f"i{number}", two_steps=False))
+        _check_written(rig)
+    assert rig.group().generation == 2
+
+
+def _check_written(rig: Rig) -> None:
+    value = rig.records[-1].value
+    assert value is not None
+    read = decode_group_metadata_value(value)
+    assert encode_group_metadata_value(read) == value
+    group = rig.group()
+    assert (read.generation, read.protocol, read.leader) == (group.generation, group.protocol, group.leader)
+    assert [(each.member_id, each.group_instance_id, each.subscription, each.assignment) for each in read.members] == [
+        (each.member_id, each.group_instance_id, each.metadata(group.protocol), each.assignment)
+        for each in group.members.values()
+    ]

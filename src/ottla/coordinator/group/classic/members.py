@@ -10,7 +10,7 @@ Only a `Draft` changes an object of this class, and only its own copy. All other
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ottla.base.require import require
@@ -59,7 +59,7 @@ class Member:
 class Members(Mapping[str, Member]):
     """Members by id. See the module."""
 
-    __slots__ = ("_by_id", "_by_instance", "_supporters", "joins_waiting")
+    __slots__ = ("_by_id", "_by_instance", "_encoded", "_supporters", "joins_waiting")
 
     def __init__(self, members: Iterable[Member] = ()) -> None:
         self._by_id: dict[str, Member] = {}
@@ -67,6 +67,8 @@ class Members(Mapping[str, Member]):
         self._by_instance: dict[str, str] = {}
         #: How many members support a protocol.
         self._supporters: Counter[str] = Counter()
+        #: What `encoded` gave before, by member id; copies share it, for a member that has changed is another object.
+        self._encoded: dict[str, tuple[Member, str | None, bytes]] = {}
         #: How many members wait for the answer to their JoinGroup.
         self.joins_waiting = 0
         for member in members:
@@ -91,6 +93,16 @@ class Members(Mapping[str, Member]):
         """The protocols that every member supports."""
         return frozenset(name for name, count in self._supporters.items() if count == len(self._by_id))
 
+    def encoded(self, protocol: str | None, encode: Callable[[Member], bytes]) -> list[bytes]:
+        """Every member as `encode` gives it under `protocol`; it is asked for members that have changed since."""
+        return [self._encoded_member(member, protocol, encode) for member in self._by_id.values()]
+
+    def _encoded_member(self, member: Member, protocol: str | None, encode: Callable[[Member], bytes]) -> bytes:
+        kept = self._encoded.get(member.member_id)
+        if kept is None or kept[0] is not member or kept[1] != protocol:
+            kept = self._encoded[member.member_id] = (member, protocol, encode(member))
+        return kept[2]
+
     # -- changes
 
     def copy(self) -> Members:
@@ -99,6 +111,7 @@ class Members(Mapping[str, Member]):
         copied._by_id = self._by_id.copy()
         copied._by_instance = self._by_instance.copy()
         copied._supporters = self._supporters.copy()
+        copied._encoded = self._encoded
         copied.joins_waiting = self.joins_waiting
         return copied
 
@@ -113,12 +126,14 @@ class Members(Mapping[str, Member]):
     def remove(self, member_id: str) -> None:
         """Remove a member; no-op when there is none."""
         member = self._by_id.pop(member_id, None)
+        self._encoded.pop(member_id, None)
         if member is not None:
             self._forget(member)
 
     def rename(self, old_member_id: str, member: Member) -> None:
         """Put `member`, which has another id, in the place of the one with the old id."""
         self._forget(self._by_id[old_member_id])
+        self._encoded.pop(old_member_id, None)
         self._by_id = dict(
             (member.member_id, member) if name == old_member_id else (name, each) for name, each in self._by_id.items()
         )

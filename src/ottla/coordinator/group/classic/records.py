@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from ottla.base.errors import CorruptDataError
 from ottla.coordinator.decision import LogRecord
@@ -15,6 +16,9 @@ from ottla.wire.messages.join_group import JoinGroupRequestProtocol
 from ottla.wire.offsets_records import GroupMetadataValue, MemberMetadata
 from ottla.wire.schema import decode
 
+#: Groups of so many members keep them encoded: a static member that comes back writes all of them again.
+_KEPT_FROM: Final = 50
+
 
 def new_group_record(group: Group) -> LogRecord:
     """The record that a group's first join writes: it exists, and has no generation yet."""
@@ -23,28 +27,38 @@ def new_group_record(group: Group) -> LogRecord:
 
 def group_record(group: Group, assignments: Mapping[str, bytes] | None = None) -> LogRecord:
     """The record of the present generation, with `assignments` by member id in place of the members' own."""
-    return _record(
-        group.group_id,
-        GroupMetadataValue(
-            protocol_type=group.protocol_type or "",
-            generation=group.generation,
-            protocol=group.protocol,
-            leader=group.leader,
-            current_state_timestamp_ms=_timestamp(group),
-            members=tuple(
-                MemberMetadata(
-                    member_id=m.member_id,
-                    group_instance_id=m.group_instance_id,
-                    client_id=m.client_id,
-                    client_host=m.client_host,
-                    rebalance_timeout_ms=m.rebalance_timeout_ms,
-                    session_timeout_ms=m.session_timeout_ms,
-                    subscription=m.metadata(group.protocol),
-                    assignment=m.assignment if assignments is None else assignments.get(m.member_id, b""),
-                )
-                for m in group.members.values()
-            ),
-        ),
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol,
+        leader=group.leader,
+        current_state_timestamp_ms=_timestamp(group),
+    )
+    if assignments is None and len(group.members) >= _KEPT_FROM:
+        encoded = group.members.encoded(
+            group.protocol, lambda m: offsets_records.encode_member_metadata(_member(m, group.protocol, m.assignment))
+        )
+        return LogRecord(
+            offsets_records.encode_group_metadata_key(group.group_id),
+            offsets_records.encode_group_metadata_with(value, encoded),
+        )
+    members = tuple(
+        _member(m, group.protocol, m.assignment if assignments is None else assignments.get(m.member_id, b""))
+        for m in group.members.values()
+    )
+    return _record(group.group_id, value._replace(members=members))
+
+
+def _member(member: Member, protocol: str | None, assignment: bytes) -> MemberMetadata:
+    return MemberMetadata(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.session_timeout_ms,
+        subscription=member.metadata(protocol),
+        assignment=assignment,
     )
 
 
