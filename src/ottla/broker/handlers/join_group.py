@@ -45,8 +45,8 @@ def handle(node: _Node, request: JoinGroupRequest, context: RequestContext) -> A
 
 
 def _with_null(response: JoinGroupResponse) -> JoinGroupResponse:
-    """A member that is not in the group has no protocol."""
-    return response._replace(protocol_name=None) if response.error_code else response
+    """A member that is not in the group has no protocol. A protocol without a name is told as none, as Kafka does."""
+    return response if response.protocol_name and not response.error_code else response._replace(protocol_name=None)
 
 
 def _without_null(response: JoinGroupResponse) -> JoinGroupResponse:

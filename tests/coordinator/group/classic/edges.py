@@ -45,15 +45,19 @@ def refused_joins(talk: Conversation) -> None:
 
 
 def limits_of_a_join(talk: Conversation) -> None:
-    """What is large, negative or strange, and yet allowed."""
-    talk.join("", session_timeout_ms=500, rebalance_timeout_ms=0)
-    talk.join("M0", rebalance_timeout_ms=-2)
-    talk.join("M0", rebalance_timeout_ms=2**31 - 1, session_timeout_ms=1_800_000)
+    """What is large or strange, and yet allowed. (Short and negative timeouts are over at once, or not: not here.)"""
+    longest = {"session_timeout_ms": 1_800_000, "rebalance_timeout_ms": 2**31 - 1}
+    talk.join("", **longest)
+    talk.join("M0", **longest)
+    talk.sync("M0", 1, {"M0": b""})
+    talk.join("M0", protocols={"": b""})
+    talk.join("M0", protocols={"a": b"", "": b""})
     talk.join("M0", protocols={"": b""})
     talk.sync("M0", 3, {"M0": b""}, protocol_name="")
     talk.describe()
     talk.join("M0", reason="r" * 300)
-    talk.join("M0", protocols={"n" * 300: b"m" * 300})
+    talk.join("M0", protocols={"": b"", "n" * 300: b"m" * 300})
+    talk.describe()
     talk.leave("M0")
     talk.join("", protocol_type="t" * 300, group_instance_id="i" * 300)
     talk.describe()
