@@ -25,6 +25,15 @@ if TYPE_CHECKING:
     from ottla.client.blocking.producer import Producer
     from ottla.client.consumer.consumer import AsyncConsumer
     from ottla.client.core.consumer.consumer_record import ConsumerRecord
+    from ottla.client.core.consumer.events import (
+        EventsDropped,
+        Expelled,
+        GenerationJoined,
+        PartitionsAssigned,
+        PartitionsLost,
+        PartitionsRevoked,
+        Rebalanced,
+    )
     from ottla.client.core.consumer.offset_reset import OffsetReset
     from ottla.client.core.consumer.subscription import SubscriptionPattern
     from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
@@ -87,8 +96,11 @@ _EXPORTS = {
     "CorruptRecordsError": "client.errors",
     "Delivery": "client.producer.delivery",
     "DisconnectedError": "client.errors",
+    "EventsDropped": "client.core.consumer.events",
+    "Expelled": "client.core.consumer.events",
     "FatalProducerError": "client.errors",
     "FencedInstanceIdError": "client.errors",
+    "GenerationJoined": "client.core.consumer.events",
     "GroupMaxSizeReachedError": "client.errors",
     "IllegalStateError": "client.errors",
     "IncompleteAnswerError": "client.errors",
@@ -106,9 +118,13 @@ _EXPORTS = {
     "OffsetReset": "client.core.consumer.offset_reset",
     "OffsetSpec": "client.admin.types",
     "OttlaError": "base.errors",
+    "PartitionsAssigned": "client.core.consumer.events",
+    "PartitionsLost": "client.core.consumer.events",
+    "PartitionsRevoked": "client.core.consumer.events",
     "Producer": "client.blocking.producer",
     "ProducerFencedError": "client.errors",
     "RebalanceInProgressError": "client.errors",
+    "Rebalanced": "client.core.consumer.events",
     "RecordMetadata": "client.producer.delivery",
     "RecordTooLargeError": "client.errors",
     "RequestTimeoutError": "client.errors",
@@ -145,8 +161,11 @@ __all__ = [
     "CorruptRecordsError",
     "Delivery",
     "DisconnectedError",
+    "EventsDropped",
+    "Expelled",
     "FatalProducerError",
     "FencedInstanceIdError",
+    "GenerationJoined",
     "GroupMaxSizeReachedError",
     "IllegalStateError",
     "IncompleteAnswerError",
@@ -164,9 +183,13 @@ __all__ = [
     "OffsetReset",
     "OffsetSpec",
     "OttlaError",
+    "PartitionsAssigned",
+    "PartitionsLost",
+    "PartitionsRevoked",
     "Producer",
     "ProducerFencedError",
     "RebalanceInProgressError",
+    "Rebalanced",
     "RecordMetadata",
     "RecordTooLargeError",
     "RequestTimeoutError",

@@ -17,6 +17,7 @@ from ottla.client.consumer.callbacks import CallbackDue
 from ottla.client.consumer.consumer import AsyncConsumer
 from ottla.client.core.consumer.commits import OnCommit
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
+from ottla.client.core.consumer.events import ConsumerEvent
 from ottla.client.core.consumer.offset_reset import OffsetReset
 from ottla.client.core.consumer.subscription import RebalanceCallback, Wanted
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
@@ -181,6 +182,10 @@ class Consumer:
     def current_lag(self, partition: TopicPartition) -> int | None:
         """How many offsets are left to read as of the last fetch; None before the first."""
         return self._consumer.current_lag(partition)
+
+    def events(self) -> list[ConsumerEvent]:
+        """What has happened since the last call: rebalances, partitions that came or went, resets. Never waits."""
+        return self._consumer.events()
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """This member, for `send_offsets_to_transaction`."""

@@ -6,7 +6,6 @@ import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.base.clock import Clock, SystemClock
@@ -17,6 +16,7 @@ from ottla.client.consumer.lookups import Lookups
 from ottla.client.core.consumer.commits import OnCommit
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
 from ottla.client.core.consumer.core import ConsumerCore
+from ottla.client.core.consumer.events import ConsumerEvent
 from ottla.client.core.consumer.fetch_buffer import FetchBuffer
 from ottla.client.core.consumer.fetched import Decoding
 from ottla.client.core.consumer.group.classic.group_protocol import assignors
@@ -116,9 +116,7 @@ class AsyncConsumer:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     # what to read
@@ -278,9 +276,11 @@ class AsyncConsumer:
 
     def current_lag(self, partition: TopicPartition) -> int | None:
         """Offsets left to read as of the last fetch; None before the first. Raises IllegalStateError."""
-        state = self._state(partition)
-        end = state.last_stable_offset if self.config.read_committed else state.high_watermark
-        return None if end < 0 or state.position == NO_POSITION else max(0, end - state.next_offset)
+        return self._state(partition).lag(read_committed=self.config.read_committed)
+
+    def events(self) -> list[ConsumerEvent]:
+        """What has happened since the last call: rebalances, partitions that came or went, resets. Never waits."""
+        return self._core.events.take()
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """This member as it joined last; if expelled, its offsets are refused (KIP-447). Raises IllegalStateError."""

@@ -59,6 +59,7 @@ class ConsumerCore(Core):
         self.positions = shared.positions
         self.buffer = shared.buffer
         self.failures = shared.failures
+        self.events = shared.events
         self.watch = shared.watch
         self.membership: Membership[Any] = MEMBERSHIPS[config.group_protocol](shared, self._retrack)
         self._commits = self.membership.commits

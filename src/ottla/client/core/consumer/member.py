@@ -1,5 +1,6 @@
 """Who this consumer is in its group."""
 
+from ottla.client.core.consumer.events import GenerationJoined
 from ottla.client.core.consumer.shared import Shared
 from ottla.client.core.offsets import ConsumerGroupMetadata
 
@@ -22,6 +23,7 @@ class GroupMember:
         #: id (KIP-447).
         self.last = self.metadata
         self._eras = shared.eras
+        self._events = shared.events
 
     @property
     def metadata(self) -> ConsumerGroupMetadata:
@@ -41,6 +43,7 @@ class GroupMember:
     def _is_in(self, generation_id: int) -> None:
         self._eras.begin()
         self.generation_id = generation_id
+        self._events.add(GenerationJoined(self.member_id, generation_id))
 
     def has_partitions(self) -> None:
         """What the member has now is its part in this generation."""

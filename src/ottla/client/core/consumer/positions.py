@@ -93,6 +93,11 @@ class PartitionState:
         """The position as the user sees it: after the last record that the user has got."""
         return self.position if self.got is None else self.got[0]
 
+    def lag(self, *, read_committed: bool) -> int | None:
+        """Offsets left to read as of the last fetch; None before the first."""
+        end = self.last_stable_offset if read_committed else self.high_watermark
+        return None if end < 0 or self.position == NO_POSITION else max(0, end - self.next_offset)
+
     def seek(self, offset: int, epoch: int = UNKNOWN_EPOCH) -> None:
         """Go on at `offset`. Earlier fetches become void."""
         self.version += 1

@@ -196,6 +196,7 @@ class Resets:
 
     def happened(self, reset: OffsetReset) -> None:
         """Tell the user of a position that was replaced."""
+        self._shared.events.add(reset)
         if self._on_reset is not None:
             self._shared.call_user(NOBODY_WAITS, self._on_reset, reset)
 

@@ -10,6 +10,7 @@ from ottla.client.core import intents
 from ottla.client.core.backoff import Backoff
 from ottla.client.core.consumer.connections import Connections
 from ottla.client.core.consumer.era import Call, Eras, Ticket
+from ottla.client.core.consumer.events import ConsumerEvents
 from ottla.client.core.consumer.failures import Failures
 from ottla.client.core.consumer.fetch_buffer import FetchBuffer
 from ottla.client.core.consumer.intents import CallUser, WakePoll
@@ -51,6 +52,7 @@ class Shared:
         self.buffer = FetchBuffer()
         self.eras = Eras(self.positions)
         self.failures = Failures()
+        self.events = ConsumerEvents()
         self.watch = PollWatch(config.max_poll_interval_ms)
         self.snapshot = ClusterSnapshot()
         self.connections = Connections()

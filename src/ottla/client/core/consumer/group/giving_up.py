@@ -9,6 +9,7 @@ from enum import Enum
 
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.commits import Commits
+from ottla.client.core.consumer.events import PartitionsLost, PartitionsRevoked
 from ottla.client.core.consumer.member import GroupMember
 from ottla.client.core.consumer.shared import Shared
 
@@ -52,6 +53,8 @@ class GivingUp:
         self._partitions: frozenset[TopicPartition] = frozenset()
         self._ticket: CallbackTicket | None = None
         self._number = 0
+        #: Whether the user is told that they are lost.
+        self._are_lost = False
 
     @property
     def is_calling(self) -> bool:
@@ -95,7 +98,8 @@ class GivingUp:
             return
         subscription = self._shared.subscription
         function = subscription.on_revoked
-        if not self._member.in_generation:
+        self._are_lost = not self._member.in_generation
+        if self._are_lost:
             function = subscription.on_lost or subscription.on_revoked
         if function is not None and self._partitions:
             self.step = Step.CALLING
@@ -116,6 +120,9 @@ class GivingUp:
     def _end(self, *, gone: bool) -> None:
         if gone:
             positions = self._shared.positions
+            if self._partitions:
+                event = PartitionsLost if self._are_lost else PartitionsRevoked
+                self._shared.events.add(event(tuple(sorted(self._partitions))))
             positions.assign(sorted(positions.assignment - self._partitions))
         self.step = Step.IDLE
         self._partitions = frozenset()

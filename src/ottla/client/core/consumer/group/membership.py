@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 from ottla.client.core import intents
 from ottla.client.core.consumer.commits import Commits
 from ottla.client.core.consumer.era import Call, Ticket
+from ottla.client.core.consumer.events import Expelled, Rebalanced
 from ottla.client.core.consumer.group.giving_up import GivingUp
 from ottla.client.core.consumer.group.leavers import Leavers
 from ottla.client.core.consumer.group.taking import Taking
@@ -48,6 +49,24 @@ class Membership(ABC, Generic[MemberT]):
         self._fenced: FencedInstanceIdError | None = None
         #: While the member leaves: until when to wait for the coordinator's answer.
         self._leave_until_s: float | None = None
+        #: Since when the assignment is about to change.
+        self._changing_since_s: float | None = None
+
+    # what `consumer.events()` tells
+
+    def _changes(self, now_s: float) -> None:
+        """A rebalance begins; or one that has begun goes on."""
+        if self._changing_since_s is None:
+            self._changing_since_s = now_s
+
+    def _has_changed(self, now_s: float) -> None:
+        """The new assignment is taken over."""
+        since_s, self._changing_since_s = self._changing_since_s, None
+        if since_s is not None and self.member.in_generation:
+            self._shared.events.add(Rebalanced(self.member.generation_id, now_s - since_s))
+
+    def _was_expelled(self, reason: str) -> None:
+        self._shared.events.add(Expelled(reason))
 
     # what the core asks
 
@@ -214,6 +233,7 @@ class Membership(ABC, Generic[MemberT]):
         shared = self._shared
         reason = f"no poll() within max.poll.interval.ms ({shared.config.max_poll_interval_ms})"
         shared.watch.exceeded = True
+        self._was_expelled(reason)
         shared.say(intents.WARNING, "group %s: %s, so the consumer leaves the group", shared.group_id, reason)
         self._depart(reason, now_s)
         shared.wake_poll()

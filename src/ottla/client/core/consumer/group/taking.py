@@ -6,6 +6,7 @@ Both happen in the user's poll. The user is told also if nothing is new, as Kafk
 from collections.abc import Callable, Iterable
 
 from ottla.base.types import TopicPartition
+from ottla.client.core.consumer.events import PartitionsAssigned
 from ottla.client.core.consumer.group.giving_up import CallbackTicket
 from ottla.client.core.consumer.shared import Shared
 
@@ -34,6 +35,8 @@ class Taking:
         new = assigned - shared.positions.assignment
         shared.positions.assign(sorted(assigned))
         self._retrack()
+        if new:
+            shared.events.add(PartitionsAssigned(tuple(sorted(new)), len(assigned)))
         if shared.subscription.on_assigned is None:
             self._over(None, now_s)
         else:

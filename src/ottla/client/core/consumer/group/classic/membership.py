@@ -101,6 +101,7 @@ class ClassicMembership(Membership[ClassicMember]):
             self._raise_fenced(now_s)
         elif self._state is State.OUT or (self._state is State.STABLE and self.rejoin_reason is not None):
             self._move(Input.REBALANCE)
+            self._changes(now_s)
             shared.say(intents.INFO, "group %s: joining (%s)", shared.group_id, self.rejoin_reason)
             self._give_up_before_joining(now_s)
 
@@ -227,6 +228,7 @@ class ClassicMembership(Membership[ClassicMember]):
         self._leavers.callback_raised(error)
         is_member = self.member.in_generation
         self._move(Input.TAKEN if is_member or self._state is not State.TAKING else Input.CUT_OFF)
+        self._has_changed(now_s)
         self.metadata(now_s)
         self._shared.wake_poll()
 
@@ -439,6 +441,7 @@ class ClassicMembership(Membership[ClassicMember]):
         heard_s = now_s - self._heartbeats.heard_s
         text = "group %s: expelled (%s was answered %s); the last answer to a heartbeat before came %.1f s ago"
         self._shared.say(intents.INFO, text, self._shared.group_id, call.value, code.name, heard_s)
+        self._was_expelled(f"{call.value} was answered {code.name}")
         self._forget(f"{call.value} was answered {code.name}", keep_member_id=code is ErrorCode.ILLEGAL_GENERATION)
         if self._state is State.GIVING_UP and before is not State.GIVING_UP:
             self._lose(now_s)
@@ -446,6 +449,7 @@ class ClassicMembership(Membership[ClassicMember]):
 
     def _dropped(self, why: str, now_s: float, *, keep_member_id: bool) -> None:
         self._move(Input.DROPPED)
+        self._was_expelled(why)
         self._forget(why, keep_member_id=keep_member_id)
         self._lose(now_s)
 
@@ -458,6 +462,7 @@ class ClassicMembership(Membership[ClassicMember]):
         """The error is final: poll raises it."""
         if isinstance(error, FencedInstanceIdError):
             self._fenced = error
+            self._was_expelled(str(error))
             self._move(Input.FENCED)
         else:
             self._move(Input.REFUSED)

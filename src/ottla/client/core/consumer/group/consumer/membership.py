@@ -192,6 +192,7 @@ class ConsumerMembership(Membership[ConsumerMember]):
         if is_first or known != (self._held or NOTHING):
             self._yields = self._takes = False
             self._move(Input.TARGET)
+            self._changes(now_s)
             self._shared.wake_poll()
         elif unknown:
             self._move(Input.UNKNOWN_TOPICS)
@@ -251,6 +252,7 @@ class ConsumerMembership(Membership[ConsumerMember]):
         if self._state is State.ACKNOWLEDGING:
             self._held = self._next
             self._heartbeats.acknowledge(now_s)
+        self._has_changed(now_s)
         self._shared.wake_poll()
 
     # joining, leaving
@@ -303,6 +305,7 @@ class ConsumerMembership(Membership[ConsumerMember]):
         text = "group %s: expelled (%s was answered %s); the last answer to a heartbeat before came %.1f s ago"
         shared.say(intents.INFO, text, shared.group_id, call.value, code.name, now_s - self._heartbeats.heard_s)
         self._not_before_s = now_s + self._backoff.next_ms() / 1000
+        self._was_expelled(f"{call.value} was answered {code.name}")
         self._forget(f"{call.value} was answered {code.name}")
         if before is State.JOINING:
             self._join_anew(now_s)
@@ -323,6 +326,7 @@ class ConsumerMembership(Membership[ConsumerMember]):
         """The error is final: poll raises it."""
         if isinstance(error, FencedInstanceIdError):
             self._fenced = error
+            self._was_expelled(str(error))
             self._move(Input.FENCED)
         else:
             self._move(Input.REFUSED)
