@@ -6,6 +6,8 @@ from typing import Final
 
 import pytest
 
+from ottla.base.types import TopicPartition
+from ottla.testing.history import History, LogRecord, check_history
 from tests.testing.story import histories, names
 
 _STORIES: Final[dict[str, tuple[str, str]]] = {
@@ -218,6 +220,19 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
       + c commits 1
         c polls 1:b
         log 0:a 1:b
+        """,
+    ),
+    "a position over what nobody has, in the end": (
+        "commit-ahead",
+        """
+        p sends a
+        p sends b
+        p ack a 0
+        p ack b 1
+        c polls 0:a
+        log 0:a 1:b
+      - positions 2
+      + positions 1
         """,
     ),
     "a position over what nobody has, in a transaction": (
@@ -451,3 +466,23 @@ def test_a_history_shows_its_fault_and_nothing_else(story: str) -> None:
     wrong, right = histories(text)
     assert names(wrong) == set(expected.split())
     assert names(right) == set()
+
+
+def test_v4_an_output_names_its_input_in_whichever_send() -> None:
+    """The first send of the output has no source, and is aborted; the second one is committed, and has it."""
+    history, inputs, outputs = History(), TopicPartition("in", 0), TopicPartition("out", 0)
+    pipeline, member = history.producer("x"), history.consumer("c", group="g")
+    history.producer("p").sent("a")
+    history.producer("p").acknowledged("a", inputs, 0)
+    member.polled([(inputs, 0, "a")])
+    for txn, source, offset, commit in (("T1", None, 0, False), ("T2", "a", 2, True)):
+        pipeline.began(txn, "x")
+        pipeline.sent("A", txn=txn, source=source)
+        pipeline.acknowledged("A", outputs, offset)
+        pipeline.ending(txn, commit=commit)
+        pipeline.ended(txn, "committed" if commit else "aborted")
+    history.log(inputs, [(0, "a")])
+    history.log(outputs, [LogRecord(0, "A", visible=False), LogRecord(2, "A")])
+    history.positions("g", {inputs: 1})
+    history.drained("g", [inputs], transforms=True)
+    assert check_history(history) == []

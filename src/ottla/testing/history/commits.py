@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ottla.base.types import TopicPartition
 from ottla.testing.history.anomaly import Anomaly
 from ottla.testing.history.evidence import LIFE_OF_A_GROUP, NEVER, Evidence
-from ottla.testing.history.facts import Called, Committed, Ended, Ending, OffsetsSent, Polled, Sought
+from ottla.testing.history.facts import Called, Committed, Ended, Ending, OffsetsSent, Polled, Positions, Sought
 
 _Place = tuple[str, TopicPartition]
 
@@ -18,7 +18,8 @@ def commit_ahead(evidence: Evidence) -> Iterator[Anomaly]:
     """A group's position was committed over records that none of its members had been given: a crash would lose them.
 
     Counted from where the group began to read: the beginning if it is `Drained`, else the lowest offset that it was
-    given. Excused: a commit that failed, and offsets of an aborted transaction.
+    given. What is committed in the end counts, too: clients that commit by themselves are not noted. Excused: a commit
+    that failed, and offsets of an aborted transaction.
     """
     start = _starts(evidence)
     given: defaultdict[str, set[tuple[TopicPartition, int]]] = defaultdict(set)
@@ -34,6 +35,8 @@ def commit_ahead(evidence: Evidence) -> Iterator[Anomaly]:
                 pass
             case OffsetsSent(group=group, offsets=offsets, txn=who) if evidence.outcomes.get(who) != "aborted":
                 pass
+            case Positions(group=group, offsets=offsets):
+                who = group
             case _:
                 continue
         for tp, offset in offsets.items():

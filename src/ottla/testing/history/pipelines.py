@@ -21,9 +21,10 @@ def exactly_once(evidence: Evidence) -> Iterator[Anomaly]:
     made: defaultdict[str, list[str]] = defaultdict(list)
     for each in evidence.logs.values():
         for record in each.records:
-            source = next((send.fact.source for send in evidence.sends.get(record.uid, ())), None)
-            if source is not None and record.visible:
-                made[source].append(record.uid)
+            if record.visible:
+                sends = evidence.sends.get(record.uid, ())
+                for source in {send.fact.source for send in sends if send.fact.source is not None}:
+                    made[source].append(record.uid)
     for drained in pipelines:
         for tp in drained.partitions:
             log = evidence.logs.get(tp)
