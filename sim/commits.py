@@ -7,6 +7,7 @@ log.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.base.types import TopicPartition
@@ -24,28 +25,38 @@ Note = Callable[[str, str, Committed | GroupBegan], object]
 _GENERATIONS = (2, 3)
 
 
-def watch(groups: Coordinators[GroupShard], note: Note, generations: dict[str, int]) -> None:
-    """Note every commit that these shards carry out from now on; also the shards that they make later.
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """What is known of the shards of a broker, in this life and the one before."""
 
-    `generations` are those of groups as they were told last, in this life of the broker or the one before.
-    """
+    #: Generations of groups as they were told last.
+    generations: dict[str, int] = field(default_factory=dict)
+    #: The last shard of each partition.
+    shards: dict[TopicPartition, GroupShard] = field(default_factory=dict)
+
+
+def watch(groups: Coordinators[GroupShard], note: Note, known: Lives) -> None:
+    """Note every commit that these shards carry out from now on; also the shards that they make later."""
     make = groups._make_shard
 
     def made(tp: TopicPartition) -> GroupShard:
-        return watched(make(tp), note, generations)
+        return watched(tp, make(tp), note, known)
 
     groups._make_shard = made
     for runner in groups._runners.values():
         runner._make_shard = made
-        watched(runner.shard, note, generations)
+        watched(runner.tp, runner.shard, note, known)
 
 
-def watched(shard: GroupShard, note: Note, generations: dict[str, int]) -> GroupShard:
+def watched(tp: TopicPartition, shard: GroupShard, note: Note, known: Lives) -> GroupShard:
     """The shard, which from now on notes its commits, and groups whose generations begin again; see `watch`.
 
-    A generation of the classic protocol comes into the log with its leader's SyncGroup. A member may have committed in
-    it before that, while the group prepares the next one. A coordinator that is loaded then counts that number again.
+    A generation of the classic protocol comes into the log with its leader's SyncGroup. Before that its members know
+    it, and may commit in it while the group prepares the next one. A coordinator that is loaded then counts that number
+    again.
     """
+    former, known.shards[tp] = known.shards.get(tp), shard
+    generations = known.generations
     decided: list[Committed] = []
     lives: list[bool] = []
     commit, append_failed, apply = shard.commit_offsets, shard.append_failed, shard.apply
@@ -65,7 +76,6 @@ def watched(shard: GroupShard, note: Note, generations: dict[str, int]) -> Group
         for each in decided:
             places = ", ".join(f"{tp}@{offset}" for tp, offset in each.offsets.items())
             note("offsets committed", f"{each.group} {each.member_id}/{each.generation}: {places}", each)
-            generations[each.group] = max(generations.get(each.group, 0), each.generation)
         decided.clear()
         apply(*args)
         if lives and record_type(args[0].key) in _GENERATIONS:
@@ -77,6 +87,8 @@ def watched(shard: GroupShard, note: Note, generations: dict[str, int]) -> Group
 
     def has_loaded(now_ms: int) -> Decision:
         lives.append(True)  # what was replayed is looked at as a whole: most of it was told before
+        for name, generation in ({} if former is None else _generations(former)).items():
+            generations[name] = max(generations.get(name, 0), generation)
         told()
         return loaded(now_ms)
 
@@ -89,12 +101,17 @@ def watched(shard: GroupShard, note: Note, generations: dict[str, int]) -> Group
 
 def _begun_again(shard: GroupShard, before: dict[str, int]) -> list[str]:
     """Groups whose generation is lower than it was. `before` is brought up to date."""
-    now = {}
-    for name, group in shard._groups.items():
-        now[name] = group.epoch if isinstance(group, ConsumerGroup) else getattr(group, "generation", 0)
+    now = _generations(shard)
     begun = [name for name, generation in now.items() if generation < before.get(name, generation)]
     before.update(now)
     return begun
+
+
+def _generations(shard: GroupShard) -> dict[str, int]:
+    return {
+        name: group.epoch if isinstance(group, ConsumerGroup) else getattr(group, "generation", 0)
+        for name, group in shard._groups.items()
+    }
 
 
 def _member(request: OffsetCommitRequest) -> tuple[str, int]:

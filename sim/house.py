@@ -21,7 +21,7 @@ from ottla.wire.errors import ErrorCode
 from sim.check import Anomaly, LogRecord, Told, records_of
 from sim.cluster.coordinators import positions_in
 from sim.cluster.log import Entry
-from sim.commits import watch
+from sim.commits import Lives, watch
 from sim.damage import Damage, Heard, listening, sound_entries
 from sim.disk import SimDisk
 from sim.history import History
@@ -65,7 +65,7 @@ class House:
         self._dead: list[BrokerApp] = []
         #: Records that a loss of power has taken, by value; and what must not have gone with it.
         self.lost: set[str] = set()
-        self._generations: dict[str, int] = {}
+        self._known = Lives()
         self.anomalies: list[Anomaly] = []
         self._before: dict[TopicPartition, list[LogRecord]] = {}
         #: Whether everything is on the device before it is acknowledged.
@@ -126,7 +126,7 @@ class House:
         checkpointed = decode_offsets(content) if content and not self.has_damage else {}
         await app.start()
         if app.node is not None:
-            watch(app.node.groups, partial(self.history.add, "broker"), self._generations)
+            watch(app.node.groups, partial(self.history.add, "broker"), self._known)
         await app.loaded()
         self.note("ready", f"life {self.life}")
         self._compare(checkpointed)

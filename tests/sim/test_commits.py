@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from ottla.base.types import TopicPartition
 from ottla.testing.history import Event, check_history
 from ottla.testing.history.facts import Committed, GroupBegan
 from ottla.wire.errors import ErrorCode
-from sim.commits import watched
+from sim.commits import Lives, watched
 from tests.coordinator.group.rig import GROUP, Rig, protocols, recover
 
+_TP = TopicPartition("__consumer_offsets", 0)
 #: Other subscriptions than the members had: the group divides its partitions again.
 _OTHER = protocols("range", topics=("lines",))
 
@@ -18,13 +20,13 @@ class _Life:
     def __init__(self) -> None:
         self.rig = Rig()
         self.told: list[Event] = []
-        self.generations: dict[str, int] = {}
+        self.known = Lives()
         self.again()
 
     def again(self) -> None:
         """kill -9 and start."""
         rig = self.rig
-        rig.shard = watched(recover(rig.config, rig.log, rig.now_ms), self._note, self.generations)
+        rig.shard = watched(_TP, recover(rig.config, rig.log, rig.now_ms), self._note, self.known)
         rig.timers.clear()
         rig.waiting.clear()
         rig.run(rig.shard.loaded(rig.now_ms))
@@ -53,6 +55,19 @@ def test_a_generation_that_nobody_has_synced_in_is_counted_again() -> None:
     assert check_history(life.told) == []
     silent = [event for event in life.told if not isinstance(event.fact, GroupBegan)]
     assert {each.name for each in check_history(silent)} == {"commit-regression"}, "it would be seen"
+
+
+def test_so_is_one_that_members_only_know() -> None:
+    life = _Life()
+    rig = life.rig
+    (leader,) = rig.stable(1)
+    assert rig.joined(rig.join(leader, offered=_OTHER)).generation_id == 2
+    life.again()
+    assert life.facts == [("GroupBegan", 0)]
+    assert rig.joined(rig.join(leader, offered=_OTHER)).generation_id == 2
+    rig.complete([rig.joined(rig.join(leader, offered=_OTHER))])
+    life.again()
+    assert life.facts == [("GroupBegan", 0)], "told once"
 
 
 def test_a_generation_that_is_in_the_log_goes_on() -> None:
