@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from bench import assignor_figures, broker_figures, client_figures, group_figures, spark_figures
@@ -12,6 +13,7 @@ from bench.figure import MEGABYTES
 from bench.peers import Peer, both, memory_mb, recovery, restarted
 from bench.results import Comparison, show, write
 from bench.worker import FigureFailedError, measure
+from tests.interop.apache import PeerFailedError
 
 _RESULTS = Path(__file__).with_name("RESULTS.md")
 _PARTS = ("broker", "groups", "clients", "spark", "assignors")
@@ -93,8 +95,12 @@ def groups(peers: dict[str, Peer], rounds: int, scale: float) -> Comparison:
         _take(comparison, name, "group_figures", "many", peer.bootstrap, scale)
         after = memory_mb(peer.pid)
         comparison.add(name, {"resident memory before these groups": before, "resident memory with them": after})
-        taken = restarted(peer, lambda peer=peer: group_figures.all_there(peer.bootstrap, scale))  # type: ignore[misc]
-        comparison.add(name, {"kill -9 until all of them are described": taken})
+        try:
+            taken = restarted(peer, partial(group_figures.all_there, peer.bootstrap, scale))
+        except PeerFailedError as fault:
+            comparison.faults.append(f"{name}: kill -9 until all of them are described: {str(fault)[:100]}")
+        else:
+            comparison.add(name, {"kill -9 until all of them are described": taken})
     return comparison
 
 
