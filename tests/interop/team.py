@@ -24,12 +24,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 
 import ottla
 from ottla import CommitFailedError, TopicPartition
 from ottla.testing.history import History, Read
 from tests.interop.apache import start_tool
+from tests.interop.members import PASSING
 from tests.recording import librdkafka, ours
 from tests.recording.final import assert_good, note_logs, note_positions
 
@@ -133,22 +134,12 @@ class Librdkafka(Player):
             try:
                 self._consumer.commit(asynchronous=False)
             except KafkaException as failed:
-                if failed.args[0].code() not in _PASSING:
+                if failed.args[0].code() not in PASSING:
                     raise
         return [(TopicPartition(each.topic(), each.partition()), each.offset()) for each in messages]
 
     def _close(self) -> None:
         self._consumer.close()
-
-
-_PASSING = {
-    KafkaError.ILLEGAL_GENERATION,
-    KafkaError.REBALANCE_IN_PROGRESS,
-    KafkaError.STALE_MEMBER_EPOCH,
-    KafkaError.UNKNOWN_MEMBER_ID,
-    KafkaError._NO_OFFSET,
-    KafkaError._STATE,
-}
 
 
 class Java(Player):

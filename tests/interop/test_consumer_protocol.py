@@ -9,7 +9,6 @@ history, because all that they ask for is refused, or goes through the client of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import pytest
 
@@ -27,9 +26,8 @@ from ottla import (
     UnreleasedInstanceIdError,
     UnsupportedAssignorError,
 )
-from ottla.testing import Broker
 from tests.client import journeys
-from tests.interop.apache import ApacheKafka
+from tests.interop.nodes import Node, node_of
 from tests.interop.team import Team
 from tests.recording.current import EXCUSED, judged
 
@@ -47,25 +45,13 @@ _CONFIG = {
 }
 
 
-class Node(NamedTuple):
-    """A broker that can be ended, in order or by kill -9, and started again."""
-
-    bootstrap: str
-    stop: Callable[[], object]
-    kill: Callable[[], object]
-    start: Callable[[], object]
-
-
 @pytest.fixture(params=["ottla", pytest.param("apache", marks=pytest.mark.slow)], scope="module")
 def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """A node whose groups are quick, and may change their protocol in both directions."""
-    if request.param == "ottla":
-        with Broker(_CONFIG) as ours:
-            yield Node(ours.bootstrap_servers, ours.stop, ours.kill, ours.restart)
-        return
-    request.getfixturevalue("apache_jars")
-    with ApacheKafka(tmp_path_factory.mktemp("consumer-protocol"), _CONFIG) as theirs:
-        yield Node(theirs.bootstrap, theirs.stop, theirs.kill9, theirs.start)
+    if request.param == "apache":
+        request.getfixturevalue("apache_jars")
+    with node_of(request.param, tmp_path_factory.mktemp("consumer-protocol"), _CONFIG) as node:
+        yield node
 
 
 @pytest.fixture

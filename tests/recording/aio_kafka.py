@@ -60,7 +60,10 @@ class RecordingConsumer(aiokafka.AIOKafkaConsumer):  # type: ignore[misc]
     def __init__(self, *topics: str, history: History, who: str, **configs: Any) -> None:
         super().__init__(**configs)
         self._reading = Reading.of(history, who, configs)
-        if topics:
+        patterns = [topic for topic in topics if topic.startswith("^")]
+        if patterns:
+            self.subscribe(pattern="|".join(patterns), listener=_Listener(self, self._reading))
+        elif topics:
             self.subscribe(topics, listener=_Listener(self, self._reading))
 
     @property

@@ -52,12 +52,14 @@ class RecordingConsumer(kafka.KafkaConsumer):  # type: ignore[misc]
     def __init__(self, *topics: str, history: History, who: str, **configs: Any) -> None:
         super().__init__(**configs)
         self._reading = Reading.of(history, who, configs)
+        patterns = [topic for topic in topics if topic.startswith("^")]
+        # It hears of the topics before it joins. A leader of kafka-python 3.0.12 that joins again because of a topic it
+        # has just heard of can lose its assignment: if a poll times out meanwhile, the next one sees nothing to do.
         for topic in topics:
-            # It hears of the topic before it joins. A leader of kafka-python 3.0.12 that joins again because of a
-            # topic it has just heard of can lose its assignment: if a poll times out meanwhile, the next one sees
-            # nothing to do.
-            self.partitions_for_topic(topic)
-        if topics:
+            _ = self.topics() if patterns else self.partitions_for_topic(topic)
+        if patterns:
+            self.subscribe(pattern="|".join(patterns), listener=_Listener(self, self._reading))
+        elif topics:
             self.subscribe(topics, listener=_Listener(self, self._reading))
 
     def assign(self, partitions: list[Any]) -> None:

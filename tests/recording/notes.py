@@ -71,9 +71,14 @@ class Reading:
     @classmethod
     def of(cls, history: History, who: str, configs: Mapping[str, object]) -> Self:
         """For clients whose settings are keyword arguments, and which read what is not committed unless told."""
-        group = configs.get("group_id")
-        read_committed = configs.get("isolation_level") == "read_committed"
-        return cls(history, who, None if group is None else str(group), read_committed=read_committed)
+        group, instance_id = configs.get("group_id"), configs.get("group_instance_id")
+        return cls(
+            history,
+            who,
+            None if group is None else str(group),
+            read_committed=configs.get("isolation_level") == "read_committed",
+            instance_id=None if instance_id is None else str(instance_id),
+        )
 
     def placed(self, partitions: Iterable[Any]) -> None:
         """The client goes on somewhere else in these partitions (its own named tuples)."""
