@@ -427,6 +427,10 @@ class House:
             return None
         return partition.log.last_stable_offset
 
+    def generation(self, group: str) -> int | None:
+        """The group's generation, or epoch, as its coordinator had it last."""
+        return self._known.generations.get(group)
+
     def positions(self, group: str) -> dict[TopicPartition, int] | None:
         """The group's committed offsets in the end."""
         runner = None if self.app is None or self.app.node is None else self.app.node.groups.find(group)

@@ -65,6 +65,10 @@ class Served(Protocol):
         """Where to go on behind what cannot be read at `offset`; None if no damaged file has taken any of `tp`."""
         ...
 
+    def generation(self, group: str) -> int | None:
+        """The generation of the group that the history was told last; None where none is ever counted again."""
+        ...
+
     def positions(self, group: str) -> dict[TopicPartition, int] | None:
         """The group's committed offsets; None when no broker coordinates it."""
         ...

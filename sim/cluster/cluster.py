@@ -262,6 +262,10 @@ class Cluster:
         """No record is lost here."""
         return None
 
+    def generation(self, group: str) -> int | None:
+        """The coordinator's log is never cut here: each generation is counted once."""
+        return None
+
     def positions(self, group: str) -> dict[TopicPartition, int] | None:
         """The offsets that the group has committed at the end, from its coordinator; None when it has none."""
         tp = partition_of(OFFSETS_TOPIC, group)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ottla.base.types import TopicPartition
 from ottla.client.consumer.consumer import AsyncConsumer
+from ottla.client.core.consumer.member import NO_GENERATION
 from ottla.client.core.consumer.offset_reset import OffsetReset
 from ottla.client.core.consumer.subscription import SubscriptionPattern, Wanted
 from ottla.client.errors import (
@@ -98,6 +99,9 @@ class Reading(Process):
                 known_as = member_id
                 self.note("is member", member_id, IsMember(member_id))
             text = f"generation {generation}: {', '.join(map(str, sorted(partitions))) or 'none'}"
+            present = self.world.served.generation(self.group)
+            if present is not None and generation > present:
+                generation = NO_GENERATION  # of a life before, heard of late: others are given the same number now
             given = tuple(sorted(partitions))
             if what == "assigned":
                 fact: Assigned | Revoked = Assigned(self.group, generation, given, instance_id)

@@ -64,6 +64,7 @@ def test_so_is_one_that_members_only_know() -> None:
     assert rig.joined(rig.join(leader, offered=_OTHER)).generation_id == 2
     life.again()
     assert life.facts == [("GroupBegan", 0)]
+    assert life.known.generations == {GROUP: 1}, "a member that tells of generation 2 now is late"
     assert rig.joined(rig.join(leader, offered=_OTHER)).generation_id == 2
     rig.complete([rig.joined(rig.join(leader, offered=_OTHER))])
     life.again()
