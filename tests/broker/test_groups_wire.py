@@ -205,6 +205,13 @@ async def test_g18_offsets_are_deleted_by_hand_and_with_their_topic(client: Wire
     answer = await client.ask(ApiKey.OFFSET_DELETE, OffsetDeleteRequest("g", topics))
     assert answer.topics[0].partitions[0].error_code == 0
     assert (await _fetch(client, 9)).groups[0].topics == ()
+    unknown = (
+        OffsetDeleteRequestTopic("t", (OffsetDeleteRequestPartition(2), OffsetDeleteRequestPartition(1))),
+        OffsetDeleteRequestTopic("none", (OffsetDeleteRequestPartition(0),)),
+    )
+    answer = await client.ask(ApiKey.OFFSET_DELETE, OffsetDeleteRequest("g", unknown))
+    told = [(each.name, [tuple(part) for part in each.partitions]) for each in answer.topics]
+    assert told == [("t", [(2, 3), (1, 0)]), ("none", [(0, 3)])]
     await client.ask(ApiKey.OFFSET_COMMIT, commit, 9)
     await broker.node.topics.delete_all([broker.node.image.topics["t"]])
     assert (await _fetch(client, 9)).groups[0].topics == ()

@@ -267,7 +267,7 @@ async def test_g10_close_and_unsubscribe_leave() -> None:
 
 async def test_g11_every_change_divides_the_partitions_again() -> None:
     """A member joins, changes its subscription, leaves; a topic comes, grows, and goes."""
-    quick = {"metadata.max.age.ms": 100, "enable.auto.commit": False}
+    quick = {"metadata.max.age.ms": 100}
     async with (
         live_group(config={"auto.create.topics.enable": "false"}, t=2) as group,
         AsyncAdmin(group.servers) as admin,

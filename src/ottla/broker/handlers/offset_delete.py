@@ -1,5 +1,6 @@
 """OffsetDelete, version 0 (KIP-496)."""
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ottla.broker.handlers.table import RequestContext
@@ -7,7 +8,13 @@ from ottla.broker.ports.groups import HasGroups
 from ottla.broker.ports.topics import HasImage
 from ottla.broker.runtime.answers import then
 from ottla.wire.errors import ErrorCode
-from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from ottla.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
 
 
 class _Node(HasGroups, HasImage, Protocol):
@@ -15,31 +22,40 @@ class _Node(HasGroups, HasImage, Protocol):
 
 
 def handle(node: _Node, request: OffsetDeleteRequest, context: RequestContext) -> Any:
-    """Forget a group's offsets of partitions it does not read."""
+    """Forget a group's offsets of partitions it does not read. Offsets of partitions that do not exist stay."""
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     runner = node.groups.find(request.group_id)
     if isinstance(runner, ErrorCode):
         return OffsetDeleteResponse(error_code=runner)
     shard = runner.shard
+    topics = node.image.topics
+    there = {each.name: len(topics[each.name].partitions) for each in request.topics if each.name in topics}
+    known = request._replace(topics=tuple(_known(topic, there.get(topic.name, 0)) for topic in request.topics))
     return then(
-        runner.submit(lambda token, now_ms: shard.delete_offsets(token, request)),
-        lambda answer: _with_unknown(node, answer),
+        runner.submit(lambda token, now_ms: shard.delete_offsets(token, known)),
+        lambda answer: answer if answer.error_code else _with_unknown(request, answer, there),
     )
 
 
-def _with_unknown(node: _Node, answer: OffsetDeleteResponse) -> OffsetDeleteResponse:
-    """The answer with errors for partitions that do not exist. Their offsets, if any, are deleted nevertheless."""
-    topics = node.image.topics
+def _known(topic: OffsetDeleteRequestTopic, count: int) -> OffsetDeleteRequestTopic:
+    """What is asked of partitions that exist."""
+    return topic._replace(partitions=tuple(each for each in topic.partitions if 0 <= each.partition_index < count))
+
+
+def _with_unknown(
+    request: OffsetDeleteRequest, answer: OffsetDeleteResponse, there: Mapping[str, int]
+) -> OffsetDeleteResponse:
+    """The answer, with errors for partitions that do not exist, in the order of the request."""
+    codes = {
+        (topic.name, each.partition_index): each.error_code for topic in answer.topics for each in topic.partitions
+    }
     told = []
-    for topic in answer.topics:
-        count = len(topics[topic.name].partitions) if topic.name in topics else 0
+    for topic in request.topics:
         partitions = tuple(
-            each
-            if 0 <= each.partition_index < count
-            else each._replace(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            for each in topic.partitions
+            OffsetDeleteResponsePartition(index, codes.get((topic.name, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            for (index,) in topic.partitions
         )
-        if partitions or topic.name not in topics:  # Kafka leaves out a topic that is there when nothing is asked of it
-            told.append(topic._replace(partitions=partitions))
+        if partitions or topic.name not in there:  # Kafka leaves out a topic that is there when nothing is asked of it
+            told.append(OffsetDeleteResponseTopic(topic.name, partitions))
     return answer._replace(topics=tuple(told))

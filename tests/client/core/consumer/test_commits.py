@@ -20,9 +20,9 @@ from ottla.wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from tests.client.cooperative import CooperativeRoundRobin
-from tests.client.core.consumer.rig import Rig
+from tests.client.core.consumer.rig import Rig, snapshot
 
-A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+A, B, C = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 _AT_5 = {A: OffsetAndMetadata(5)}
 
 
@@ -214,6 +214,20 @@ def test_o4_positions_are_committed_before_they_are_given_up_but_not_for_ever() 
     rig.run_callback()
     assert revoked == [[A]]
     assert "positions were not committed before a rebalance" in "".join(rig.said)
+
+
+def test_o4_positions_in_a_topic_that_was_deleted_keep_no_rebalance_waiting() -> None:
+    rig = Rig({"group.id": "g"}, known=snapshot(t=1, u=1))
+    rig.subscribe("t", "u")
+    rig.become_stable(A, C)
+    rig.state(A).seek(7)
+    rig.state(C).seek(8)
+    rig.learn(snapshot(t=1))
+    rig.wait(3.1)
+    rig.refuse(ApiKey.HEARTBEAT, ErrorCode.REBALANCE_IN_PROGRESS, HeartbeatResponse)
+    rig.poll()
+    (topic,) = rig.message(ApiKey.OFFSET_COMMIT).topics
+    assert (topic.name, offsets(rig)) == ("t", {0: 7})
 
 
 def test_o1_who_leaves_without_partitions_waits_for_what_was_begun_before() -> None:

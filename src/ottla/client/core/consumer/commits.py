@@ -119,6 +119,7 @@ class Commits:
     def before_giving_up(self, over: Callable[[float], None], now_s: float) -> None:
         """Commit before a rebalance or the end, with `enable.auto.commit`. Also waits for the commits before.
 
+        Positions in topics that were deleted are left out: they would be refused until the time is over.
         Calls `over` after a third of `session.timeout.ms` at the latest. A failure is logged: records are read again.
         """
 
@@ -130,7 +131,11 @@ class Commits:
 
         is_heard = self._member.in_generation or not self._shared.subscription.by_group
         deadline_s = now_s + self._shared.config.session_timeout_ms / 3000
-        self._add(None if self._enabled and is_heard else {}, done, deadline_s)
+        wanted: Offsets = {}
+        if self._enabled and is_heard:
+            topics = self._shared.snapshot.topics
+            wanted = {tp: at for tp, at in self._shared.positions.committable().items() if tp.topic in topics}
+        self._add(wanted, done, deadline_s)
         self.advance(now_s)
 
     def before_leaving(self, over: Callable[[float], None], now_s: float) -> None:
