@@ -23,6 +23,8 @@ _SHRUNK = 3
 #: How often, in seconds, the campaign says how far it is, and writes its report.
 _TOLD_EVERY_S = 10.0
 _ORDINARY_COUNT = 500
+#: Most processes for each core. All of them are begun at once, and each takes memory: thousands would fill the machine.
+_JOBS_A_CORE = 8
 
 
 def campaign(environment: Mapping[str, str]) -> int:
@@ -32,7 +34,7 @@ def campaign(environment: Mapping[str, str]) -> int:
     """
     path = Path(environment["REPORT"]) if environment.get("REPORT") else None
     hours = _positive(environment, "HOURS")
-    jobs = _count(environment, "JOBS") or os.cpu_count() or 1
+    jobs = _jobs(environment)
     report = _begun(path, environment)
     found = report.total["anomalies"]
     if not report.is_complete:
@@ -142,6 +144,16 @@ def _count(environment: Mapping[str, str], name: str) -> int | None:
     if number is not None and number < 1:
         raise ValueError(f"{name} has to be a whole number above 0, not {environment[name]!r}")
     return number
+
+
+def _jobs(environment: Mapping[str, str]) -> int:
+    """How many processes run the worlds."""
+    cores = os.cpu_count() or 1
+    jobs = _count(environment, "JOBS") or cores
+    most = cores * _JOBS_A_CORE
+    if jobs > most:
+        raise ValueError(f"JOBS has to be {most} at most, {_JOBS_A_CORE} for each core of this machine, not {jobs}")
+    return jobs
 
 
 def _positive(environment: Mapping[str, str], name: str) -> float | None:

@@ -170,6 +170,7 @@ def test_failures_are_kept_in_the_report() -> None:
         ("SEEDS=0", "SEEDS has to be a whole number above 0, not '0'"),
         ("SEEDS=1.5", "SEEDS has to be a whole number, such as SEEDS=93, not '1.5'"),
         ("JOBS=-1", "JOBS has to be a whole number above 0, not '-1'"),
+        ("JOBS=1000000", f"JOBS has to be {8 * (os.cpu_count() or 1)} at most, 8 for each core of this machine"),
         ("HOURS=inf", "HOURS has to be a number above 0, not 'inf'"),
         ("KIND=odd", "KIND is one of plain, transactions, "),
         ("WORLD=nowhere.json", "there is no world file nowhere.json: a failing world leaves one in sim-failures/"),
