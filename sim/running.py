@@ -5,6 +5,7 @@ A world may fail in every way: have an anomaly, raise, never end, or take its pr
 
 import gc
 import logging
+import os
 import signal
 import time
 from collections import Counter
@@ -13,6 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
+from threading import Thread
 from traceback import format_exc
 from typing import NamedTuple
 
@@ -155,7 +157,7 @@ def _in_a_pool(
     done: dict[tuple[int, Kind], Summary],
 ) -> Iterator[Summary]:
     """Run what is wanted. `asked` are the worlds that were begun and not yet told of, `done` those that have ended."""
-    with ProcessPoolExecutor(jobs, _FORK, _begin) as pool:
+    with _pool(jobs) as pool:
         running: dict[Future[Summary], tuple[int, Kind]] = {}
         more = True
         while True:
@@ -175,11 +177,27 @@ def _in_a_pool(
 
 def _alone(seed: int, kind: Kind) -> Summary:
     """Run one world in a process of its own, which may die."""
-    with ProcessPoolExecutor(1, _FORK, _begin) as pool:
+    with _pool(1) as pool:
         try:
             return pool.submit(one, seed, kind).result()
         except BrokenProcessPool:
             return _broken(seed, kind, "died", "the process that ran the world has died")
+
+
+def _pool(jobs: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(jobs, _FORK, _begin_in_a_pool, (os.getpid(),))
+
+
+def _begin_in_a_pool(parent: int) -> None:
+    _begin()
+    Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent is gone, however that ended. It would wait for worlds for ever."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
 
 
 def _begin() -> None:

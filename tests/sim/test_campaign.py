@@ -203,3 +203,20 @@ def test_a_campaign_that_is_terminated_leaves_its_report_and_no_process(tmp_path
         _, errors = run.communicate()  # ends when the last of its processes has closed its end
     assert (errors, run.returncode) == ("stopped\n", 143)
     assert load(tmp_path / "report.json") is not None
+
+
+_KILLED = """
+import os, signal
+from sim.running import _pool
+print(_pool(1).submit(os.getpid).result(), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_campaign_that_is_killed_leaves_no_process() -> None:
+    """Its workers would wait for worlds for ever, each with its memory."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", _KILLED], cwd=ROOT, stdout=pipe, text=True) as run:
+        said, _ = run.communicate(timeout=60)  # ends when the worker, too, has closed its end
+    assert int(said) != run.pid
+    assert run.returncode == -9
