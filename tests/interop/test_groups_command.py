@@ -15,7 +15,7 @@ from confluent_kafka import Consumer as LibrdkafkaConsumer
 from ottla import Admin, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from ottla.cli.main import main
 from tests.cli.processes import line_with, ottla_process
-from tests.interop.apache import run_tool
+from tests.interop.apache import ApacheKafka, run_tool
 from tests.recording.librdkafka import member_of
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("apache_jars")]
@@ -188,3 +188,13 @@ def test_g23_a_rebalance_of_foreign_members_is_watched(any_broker: str, fresh: F
         assert (move["before"], move["after"]) == ("one", "two")
     for each in members:
         each.close()
+
+
+@pytest.mark.slow
+def test_g23_of_apache_kafka_it_says_that_it_asks(apache_kafka: ApacheKafka, fresh: Fresh) -> None:
+    group, said = fresh("nobodys"), io.StringIO()
+    with contextlib.redirect_stderr(said):
+        assert _ottla(apache_kafka.bootstrap, "watch", group, "--for", "0").endswith("  there is no such group yet\n")
+    assert said.getvalue() == (
+        "ottla: this broker writes no events of groups; asking the coordinator every 0.5 s instead\n"
+    )

@@ -96,8 +96,8 @@ class Changes:
             return self._absent(is_first=is_first)
         was_there = self._state is not None
         changes = self._people(group) if not is_first else []
-        self._members = {member.member_id: _name(member) for member in group.members}
-        owners = {tp: _name(member) for member in group.members for tp in member.partitions}
+        self._members = {member.member_id: name_of(member) for member in group.members}
+        owners = {tp: name_of(member) for member in group.members for tp in member.partitions}
         is_settled = group.state in _SETTLED
         if not is_settled and self._since_s is None:
             self._since_s = at_s
@@ -119,7 +119,7 @@ class Changes:
         return [Change("the group is gone")] if was_there else []
 
     def _people(self, group: GroupDescription) -> list[Change]:
-        now, known = {member.member_id: _name(member) for member in group.members}, self._members
+        now, known = {member.member_id: name_of(member) for member in group.members}, self._members
         gone = [Change("left", who=known[each]) for each in sorted(known.keys() - now.keys())]
         return gone + [Change("joined", who=now[each]) for each in sorted(now.keys() - known.keys())]
 
@@ -171,9 +171,13 @@ class Changes:
         return {who: took_s for tp, who in owners.items() if tp in waits and tp in self._settled}
 
 
-def _name(member: MemberDescription) -> str:
-    """What a person knows it by: its instance id, or its client id and as much of its member id as tells it apart."""
-    if member.group_instance_id:
-        return member.group_instance_id
-    own = member.member_id.removeprefix(f"{member.client_id}-")
-    return f"{member.client_id}-{own[:8]}"
+def name_of(member: MemberDescription) -> str:
+    return short_name(member.member_id, member.client_id, member.group_instance_id)
+
+
+def short_name(member_id: str, client_id: str, instance_id: str | None) -> str:
+    """What a person knows a member by: its instance id, or its client id and as much of its id as tells it apart."""
+    if instance_id:
+        return instance_id
+    own = member_id.removeprefix(f"{client_id}-")
+    return f"{client_id}-{own[:8]}"

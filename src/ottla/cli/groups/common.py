@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from ottla.cli.common import CommandError
+from ottla.cli.common import CommandError, say
 
 if TYPE_CHECKING:
     from ottla import Admin
     from ottla.client.admin.types import GroupDescription
 
 Group = Annotated[str, typer.Argument(help="The group's id.")]
+
+T = TypeVar("T")
 
 
 def existing_group(admin: Admin, group: str) -> GroupDescription:
@@ -35,3 +38,28 @@ def find_group(admin: Admin, group: str) -> GroupDescription | None:
             return None
         raise
     return found if found.exists else None
+
+
+class Heard:
+    """Asks again and again. It says once that nobody answers, and once that somebody does again."""
+
+    def __init__(self) -> None:
+        self._answered = self._failing = False
+
+    def of(self, ask: Callable[[], T]) -> T | None:
+        """The answer; None while nobody answers. Raises a fault that does not pass, or that is there at once."""
+        from ottla.client.errors import ClientError
+
+        try:
+            found = ask()
+        except ClientError as fault:
+            if not self._answered or not (fault.retriable or isinstance(fault, TimeoutError)):
+                raise
+            if not self._failing:
+                say(f"ottla: {fault.__cause__ or fault}; waiting for it to come back, Ctrl-C to stop")
+            self._failing = True
+            return None
+        if self._failing:
+            say("ottla: it is back")
+        self._answered, self._failing = True, False
+        return found

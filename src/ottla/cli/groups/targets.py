@@ -56,16 +56,14 @@ def way_of(
     if shift is not None:
         return Way(shift=shift)
     if by_duration is not None:
-        ago_ms = duration_ms(by_duration)
-        if ago_ms is None:
+        time_ms = time_ago_ms(by_duration, now_ms)
+        if time_ms is None:
             raise CommandError(f"--by-duration {by_duration!r} is no ISO 8601 duration; write for example PT2H or P7D")
-        return Way(time_ms=max(0, now_ms - ago_ms))  # below 0 are numbers with a special meaning
+        return Way(time_ms=time_ms)
     return _way_to(to or "")
 
 
 def _way_to(to: str) -> Way:
-    from datetime import UTC, datetime
-
     from ottla.client.admin.types import OffsetSpec
 
     if to == "current":
@@ -75,11 +73,27 @@ def _way_to(to: str) -> Way:
         return Way(time_ms=named[to])
     if to.isascii() and to.isdigit():
         return Way(offset=int(to))
+    time_ms = iso_time_ms(to)
+    if time_ms is None:
+        raise CommandError(f"--to {to!r} is neither earliest, latest, current, an offset nor an ISO time")
+    return Way(time_ms=time_ms)
+
+
+def iso_time_ms(text: str) -> int | None:
+    """An ISO 8601 time as milliseconds since the epoch, UTC if it has no zone; None if it is none."""
+    from datetime import UTC, datetime
+
     try:
-        at = datetime.fromisoformat(to)
+        at = datetime.fromisoformat(text)
     except ValueError:
-        raise CommandError(f"--to {to!r} is neither earliest, latest, current, an offset nor an ISO time") from None
-    return Way(time_ms=max(0, int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)))
+        return None
+    return max(0, int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000))
+
+
+def time_ago_ms(duration: str, now_ms: int) -> int | None:
+    """When an ISO 8601 duration before now was; None if it is none."""
+    ago_ms = duration_ms(duration)
+    return None if ago_ms is None else max(0, now_ms - ago_ms)  # below 0 are numbers with a special meaning
 
 
 def plan(admin: Admin, way: Way, partitions: Sequence[TopicPartition], committed: Mapping[TopicPartition, int]) -> Plan:
