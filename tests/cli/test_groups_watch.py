@@ -82,6 +82,22 @@ def test_g23_all_groups_from_the_first_event_on_and_what_has_been(ottla: Ottla, 
                 assert "was expelled, instance-replaced: " in line_with(watching.stdout, "expelled")
 
 
+def test_g23_it_waits_for_a_broker_that_is_gone_and_goes_on(ottla: Ottla, tmp_path: Path) -> None:
+    with Broker(data_dir=tmp_path / "data") as broker:
+        bootstrap = ("--bootstrap", broker.bootstrap_servers)
+        assert ottla("topics", "create", "t", *bootstrap).code == 0
+        with _member(broker, "g", "one", "t", 1):
+            pass
+        with ottla_process("groups", "watch", "--from-beginning", "h", "g", *bootstrap) as watching:
+            line_with(watching.stdout, "g: no members are left")
+            broker.kill()
+            line_with(watching.stderr, "waiting for it to come back, Ctrl-C to stop")
+            broker.start()
+            line_with(watching.stderr, "ottla: it is back; reading on")
+            with _member(broker, "h", "two", "t", 1):
+                assert " h: two-" in line_of(watching.stdout)
+
+
 def test_g23_where_no_events_are_written_it_asks_the_coordinator(ottla: Ottla) -> None:
     with Broker({"group.events.enable": "false"}) as broker:
 

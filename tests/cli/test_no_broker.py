@@ -21,6 +21,7 @@ COMMANDS = [
     ("topics", "describe", "x", *_SHORT_ADMIN),
     ("groups", "list", *_SHORT_ADMIN),
     ("groups", "describe", "g", *_SHORT_ADMIN),
+    ("groups", "watch", "g", *_SHORT_ADMIN),
     ("transactions", "list", *_SHORT_ADMIN),
     ("consume", "x", *_SHORT_ADMIN),
     ("consume", "x", "--until-end", "--group", "g", *_SHORT_ADMIN),
