@@ -58,8 +58,8 @@ def watch(
     """Show who joins, leaves or is expelled and why, what a rebalance moves, and who stood still, until Ctrl-C.
 
     Ottla's broker keeps events of all groups (docs/group-events.md), and this reads them: short things are seen too,
-    and times are exact. With any other broker it asks the coordinator every half second. Then name the groups; what is shorter
-    than that may not be seen, and reasons are not known.
+    and times are exact. With any other broker it asks the coordinator every half second. Then name the groups; what is
+    shorter than that may not be seen, and reasons are not known.
 
     Example: `ottla groups watch billing --since PT1H`
     """
