@@ -4,12 +4,14 @@ OTTLA_INTERPRETED=1 runs Ottla's compiled modules from their Python source, as o
 `make test` runs the wire and log tests a second time that way.
 Hypothesis has no deadline: how long an example takes says more about the machine than about the code. Its examples
 are the same in every run, so that a red run can be repeated; OTTLA_EXPLORE=1 draws new ones.
+The longest files are run first: a file stays in one process, and the last one would keep the others waiting.
 """
 
 import os
 import sys
 from importlib.machinery import FileFinder, SourceFileLoader
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("ottla", deadline=None, derandomize=not os.environ.get("OTTLA_EXPLORE"))
@@ -29,3 +31,12 @@ if os.environ.get("OTTLA_INTERPRETED"):
 
     sys.path_hooks.insert(0, hook)
     sys.path_importer_cache.clear()
+
+
+#: Folders whose files take a minute and more.
+_LONG = ("tests/sim/", "tests/spark/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests of `_LONG` come first; else the order stays."""
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
