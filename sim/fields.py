@@ -49,9 +49,12 @@ def count(value: Any) -> int:
 
 def seconds(value: Any) -> float:
     """A time."""
-    if type(value) not in (int, float) or not 0 <= value < float("inf"):
-        raise FieldError("a number of seconds, 0 or more")
-    return float(value)
+    try:
+        if type(value) in (int, float) and 0 <= value < float("inf"):
+            return float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        pass
+    raise FieldError("a number of seconds, 0 or more")
 
 
 def text(value: Any) -> str:

@@ -5,6 +5,8 @@ The data are the facts of `ottla.testing.history`, and those below, which only t
 
 import hashlib
 import re
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ottla.base.types import TopicPartition
@@ -110,15 +112,43 @@ class History:
 SURROUNDINGS = ("cluster", "nemesis", "world")
 
 
-def table(events: list[Event], *, around: list[str] | None = None) -> str:
-    """The events as lines. With `around`, it leaves out events of users that do not mention one of these texts."""
-    lines = [f"{'time':>9}  {'who':<16} {'what':<18} details"]
+def table(events: Sequence[Event], *, around: Sequence[str] | None = None, most: int | None = None) -> str:
+    """The events as lines. With `around`, it leaves out events of users that do not mention one of these texts.
+
+    `most`: so many events at most. Those that are nearest to an event that names a record or a transaction of `around`
+    stay, or the last ones if none does; a line says how many were left out between two.
+    """
+    wanted = around or ()
+    lines = []
     for event in events:
         text = event.text or str(event.data if isinstance(event.data, Answered) else "")
         shown = around is None or event.who in SURROUNDINGS
-        if shown or any(_mentions(text, wanted) or wanted == event.who for wanted in around or ()):
-            lines.append(f"{event.at_s:9.3f}  {event.who:<16} {event.what:<18} {text}")
-    return "\n".join(lines)
+        if shown or any(_mentions(text, each) or each == event.who for each in wanted):
+            lines.append((f"{event.at_s:9.3f}  {event.who:<16} {event.what:<18} {text}", text))
+    if most is not None and len(lines) > most:
+        names = set(wanted) - {event.who for event in events}
+        named = [at for at, (_, text) in enumerate(lines) if any(_mentions(text, each) for each in names)]
+        kept = _nearest(named or [len(lines) - 1], len(lines), most)
+    else:
+        kept = list(range(len(lines)))
+    rows, before = [f"{'time':>9}  {'who':<16} {'what':<18} details"], -1
+    for at in [*kept, len(lines)]:
+        if at > before + 1:
+            rows.append(f"... {at - before - 1} more")
+        if at < len(lines):
+            rows.append(lines[at][0])
+        before = at
+    return "\n".join(rows)
+
+
+def _nearest(named: Sequence[int], count: int, most: int) -> list[int]:
+    """Of the numbers below `count`, the `most` that are nearest to one of `named`, which is in order."""
+
+    def distance(at: int) -> int:
+        right = bisect_left(named, at)
+        return min(abs(at - each) for each in named[max(right - 1, 0) : right + 1])
+
+    return sorted(sorted(range(count), key=distance)[:most])
 
 
 def _mentions(text: str, wanted: str) -> bool:

@@ -92,10 +92,7 @@ def _text(verdict: Verdict) -> str:
         return ""
     lines = [f"{anomaly.name}: {anomaly.what}" for anomaly in verdict.anomalies[:10]]
     around = [text for anomaly in verdict.anomalies[:3] for text in anomaly.about]
-    rows = table(verdict.history.events, around=around).splitlines()
-    lines += ["", *rows[:_LINES_OF_TABLE]]
-    if len(rows) > _LINES_OF_TABLE:
-        lines.append(f"... {len(rows) - _LINES_OF_TABLE} more")
+    lines += ["", table(verdict.history.events, around=around, most=_LINES_OF_TABLE)]
     return "\n".join(lines)
 
 

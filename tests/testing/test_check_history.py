@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ottla.base.types import TopicPartition
 from ottla.testing import History, check_history
-from ottla.testing.history import ANOMALIES
+from ottla.testing.history import ANOMALIES, Event, HistoryError
+from ottla.testing.history.facts import Sent
 
 TP = TopicPartition("t", 0)
 
@@ -41,6 +43,20 @@ def test_what_is_ignored_is_not_told() -> None:
     assert check_history(_written("a", "b"), ignore=["lost-write"]) == []
     with pytest.raises(ValueError, match="ignore has 'lost-writes', which is no anomaly; there are lost-write, "):
         check_history(History(), ignore=["lost-writes"])
+
+
+@pytest.mark.parametrize("given", [None, Path("h.jsonl"), "h.jsonl", b"", 7])
+def test_what_is_no_history_is_told(given: Any) -> None:
+    with pytest.raises(HistoryError, match=r"is no history: .* History\.read\(path\)"):
+        check_history(given)
+
+
+@pytest.mark.parametrize("event", [1, "sent", Sent("a"), Event(0.0, "p", "sent a")])  # type: ignore[arg-type]
+def test_an_event_that_is_none_is_told_with_its_number(event: Any) -> None:
+    with pytest.raises(HistoryError, match=r"event 2 of the history is .*: it has to be an Event with a fact"):
+        check_history([Event(0.0, "p", Sent("a")), event])
+    with pytest.raises(HistoryError, match="event 1 of the history"):
+        check_history(History(events=[event]))
 
 
 def test_no_history_at_all_has_no_anomaly() -> None:

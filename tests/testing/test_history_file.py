@@ -136,6 +136,10 @@ _WRONG = {
         ['{"ottla-history": 1}', _KILLED],
         "line 1: the history has version 1, and this Ottla reads version 2: read it with the Ottla that wrote it",
     ),
+    "a number beyond all": (
+        [_FIRST, f'{{"at_s": {"9" * 400}, "who": "p", "fact": "Killed"}}'],
+        "line 2: 'at_s' of an event has to be a number, not 999",
+    ),
     "cut": (
         [_FIRST, '{"at_s": 1, "who": "p", "fa'],
         "line 2: not JSON (column 25: ",

@@ -8,7 +8,8 @@ from ottla.testing.history.anomaly import Anomaly
 from ottla.testing.history.builder import History
 from ottla.testing.history.commits import commit_ahead, commit_regression, unfenced_commit
 from ottla.testing.history.evidence import Evidence
-from ottla.testing.history.facts import Event
+from ottla.testing.history.facts import Event, Fact
+from ottla.testing.history.lines import HistoryError
 from ottla.testing.history.mentions import Mentions
 from ottla.testing.history.offsets import inconsistent_offsets
 from ottla.testing.history.owners import two_owners
@@ -79,14 +80,34 @@ def check_history(history: History | Collection[Event], *, ignore: Collection[st
     """Everything that must not have happened, and did; an empty list if all is well.
 
     `ignore` takes names (keys of `ANOMALIES`) that the test does not want to hear of: say, "nonmonotonic-send" of a
-    producer without idempotence. ValueError for a name that is none. What the history does not tell is not looked
-    at: without the final logs the consumers' polls stand for them. Time and memory are proportional to the events,
-    but for the sort of each log.
+    producer without idempotence. ValueError for a name that is none, HistoryError for what is no history. What the
+    history does not tell is not looked at: without the final logs the consumers' polls stand for them. Time and memory
+    are proportional to the events, but for the sort of each log.
     """
     strange = sorted(set(ignore) - ANOMALIES.keys())
     if strange:
         raise ValueError(f"ignore has {strange[0]!r}, which is no anomaly; there are {', '.join(ANOMALIES)}")
-    evidence = Evidence(history.events if isinstance(history, History) else history)
+    evidence = Evidence(_events(history))
     found = [anomaly for checker in _CHECKERS for anomaly in checker(evidence) if anomaly.name not in ignore]
     mentions = Mentions(evidence.events, found)
     return [replace(anomaly, events=mentions.of(anomaly)) for anomaly in found]
+
+
+def _events(history: History | Collection[Event]) -> tuple[Event, ...]:
+    """The events of a history. HistoryError when it is none: a checker that sees no facts would find nothing wrong."""
+    try:
+        events = history.events if isinstance(history, History) else tuple(history)
+    except TypeError:
+        events = None
+    if events is None or isinstance(history, str | bytes):
+        raise HistoryError(
+            f"{history!r:.80} is no history: check_history takes a History, or its events; History.read(path) has "
+            "those of a file"
+        )
+    for number, event in enumerate(events, 1):
+        if not isinstance(event, Event) or not isinstance(event.fact, Fact):
+            raise HistoryError(
+                f"event {number} of the history is {event!r:.80}: it has to be an Event with a fact, as the notebooks "
+                "of a History make them"
+            )
+    return events

@@ -207,9 +207,12 @@ def _optional_text(value: Any) -> str | None:
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise _WrongError("a number")
-    return float(value)
+    try:
+        if not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value):
+            return float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        pass
+    raise _WrongError("a number")
 
 
 def _optional_number(value: Any) -> float | None:
