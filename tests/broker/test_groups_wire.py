@@ -198,6 +198,15 @@ async def test_g18_groups_are_listed_described_and_deleted(client: WireClient) -
 
 
 @pytest.mark.usefixtures("topic_id")
+@pytest.mark.parametrize("version", [2, 3, 4])
+async def test_o2_a_retention_without_end_is_taken_from_the_wire(client: WireClient, version: int) -> None:
+    """The greatest number once closed the connection with a traceback."""
+    request = _commit()._replace(retention_time_ms=2**63 - 1)
+    assert (await client.ask(ApiKey.OFFSET_COMMIT, request, version)).topics[0].partitions[0].error_code == 0
+    assert (await _fetch(client, 8)).groups[0].topics[0].partitions[0].committed_offset == 7
+
+
+@pytest.mark.usefixtures("topic_id")
 async def test_g18_offsets_are_deleted_by_hand_and_with_their_topic(client: WireClient, broker: AsyncBroker) -> None:
     commit = _commit()
     await client.ask(ApiKey.OFFSET_COMMIT, commit, 9)

@@ -45,13 +45,15 @@ _LOG = f"{0:020}.log"
 
 @asynccontextmanager
 async def _filled(directory: Path) -> AsyncIterator[None]:
-    """A broker with ten records in topic `t`, the first three of them deleted, and offsets of a group."""
+    """A broker with ten records in topic `t`, offsets of a group, and a producer with a transactional id."""
     async with AsyncBroker(_ONE, data_dir=directory) as broker, WireClient(broker) as client:
         broker.node.topics.create("t", 1, {})
         for _ in range(10):
             await produce(client, batch(b"v"))
         while (await client.ask(ApiKey.OFFSET_COMMIT, _COMMIT, 9)).topics[0].partitions[0].error_code:
             pass  # the topic of the groups is made, and loaded
+        while (await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest("x", 60_000, -1, -1), 4)).error_code:
+            pass  # so is that of transactions
         yield
 
 
@@ -200,7 +202,7 @@ async def test_ids_that_were_changed_on_purpose_are_taken(tmp_path: Path) -> Non
             assert broker.node.identity.cluster_id == "another"
 
 
-@pytest.mark.parametrize("folder", ["t-0", "__consumer_offsets-0"])
+@pytest.mark.parametrize("folder", ["t-0", "__consumer_offsets-0", "__transaction_state-0"])
 @pytest.mark.parametrize("how", ["gone", "empty"])
 async def test_a_log_file_without_its_records_is_told_before_the_first_checkpoint(
     folder: str, how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -72,10 +74,29 @@ def test_the_events_are_as_they_were_noted() -> None:
 
 
 def test_a_uid_of_bytes_is_told_in_a_sentence(tmp_path: Path) -> None:
-    history = History(_clock())
-    history.producer("p").sent(b"a")  # type: ignore[arg-type]
+    history = History(_clock(), [Event(0.0, "p", facts.Sent(b"a"))])  # type: ignore[arg-type]
     with pytest.raises(HistoryError, match=r"Sent of 'p' cannot be written: .*A uid is a text: decode the bytes"):
         history.write(tmp_path / "h.jsonl")
+
+
+_OF_ANOTHER_TYPE: dict[str, Callable[[History], None]] = {
+    "'uid' of Sent has to be a text, not b'a'": lambda h: h.producer("p").sent(cast("Any", b"a")),
+    "'tp' of Acknowledged has to be a partition": lambda h: h.producer("p").acknowledged("a", cast("Any", "t-0"), 0),
+    "'outcome' of Ended has to be one of committed": lambda h: h.producer("p").ended("x", cast("Any", "nonsense")),
+    "'partitions' of Assigned has to be a list of": lambda h: h.consumer("c", group="g").assigned(cast("Any", "t")),
+    "'offsets' of Committed has to be a list of": lambda h: h.consumer("c", group="g").committed({cast("Any", 5): 5}),
+    "'x' is no fact; it is one of Acknowledged, ": lambda h: h.add("p", cast("Any", "x")),
+}
+
+
+@pytest.mark.parametrize("told", _OF_ANOTHER_TYPE)
+def test_a_fact_of_another_type_is_refused_when_it_is_noted(told: str, tmp_path: Path) -> None:
+    """The checkers would pass it over, and find nothing wrong."""
+    with StreamedHistory(tmp_path / "h.jsonl", _clock()) as streamed:
+        for history in (History(_clock()), streamed):
+            with pytest.raises(HistoryError, match=f"^{re.escape(told)}"):
+                _OF_ANOTHER_TYPE[told](history)
+            assert history.events == ()
 
 
 def test_a_text_that_is_no_utf8_comes_back_from_its_file(tmp_path: Path) -> None:
@@ -267,13 +288,6 @@ def test_a_streamed_history_is_in_its_file_at_once_and_whole_when_it_is_closed(t
     assert History.read(path).events == history.events
     with pytest.raises(HistoryError, match=r"h\.jsonl is closed, and p notes Sent: close it as the last"):
         history.producer("p").sent("late")
-
-
-def test_a_uid_that_cannot_be_streamed_is_told_at_once(tmp_path: Path) -> None:
-    told = pytest.raises(HistoryError, match="Sent of 'p' cannot be written")
-    with StreamedHistory(tmp_path / "h.jsonl") as history, told:
-        history.producer("p").sent(b"a")  # type: ignore[arg-type]
-    assert History.read(tmp_path / "h.jsonl").events == ()
 
 
 def test_histories_are_merged_by_time() -> None:

@@ -35,7 +35,7 @@ from ottla.testing.history.facts import (
     TransactionOutcome,
     Unknown,
 )
-from ottla.testing.history.lines import HistoryError, decode, encode
+from ottla.testing.history.lines import HistoryError, check_fact, decode, encode
 
 #: Whose events the final state is.
 FINAL_STATE = "final state"
@@ -68,7 +68,11 @@ class History:
             return tuple(self._events)
 
     def add(self, who: str, fact: Fact, at_s: float | None = None) -> None:
-        """Note a fact of a client, now or at a given time (then in the order of the calls all the same)."""
+        """Note a fact of a client, now or at a given time (then in the order of the calls all the same).
+
+        HistoryError when one of its fields has another type than it should: a uid of bytes, say.
+        """
+        check_fact(fact)
         with self._lock:
             self._events.append(Event(self._clock() if at_s is None else at_s, who, fact))
 

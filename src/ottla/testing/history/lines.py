@@ -55,6 +55,19 @@ def line_of(event: Event) -> str:
     return _line(content)
 
 
+def check_fact(fact: Fact) -> None:
+    """HistoryError for a fact with a field of another type: the checkers would pass it over, and find nothing wrong."""
+    kind = type(fact).__name__
+    if kind not in _FIELDS:
+        raise HistoryError(f"{fact!r:.80} is no fact; it is one of {', '.join(sorted(_KINDS))}")
+    for name, (reader, _) in _FIELDS[kind].items():
+        value = getattr(fact, name)
+        try:
+            reader(_plain(value))
+        except _WrongError as wrong:
+            raise HistoryError(f"{name!r} of {kind} has to be {wrong}, not {value!r:.80}") from None
+
+
 def _line(content: dict[str, Any]) -> str:
     """An event as JSON. HistoryError for what its line cannot hold."""
     try:
@@ -188,7 +201,7 @@ def _taken(content: Mapping[str, Any], name: str, reader: Callable[[Any], Any], 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return [[*tp, offset] for tp, offset in value.items()]
+        return [[*tp, offset] if isinstance(tp, tuple) else [tp, offset] for tp, offset in value.items()]
     if isinstance(value, Read):
         return [*value.tp, value.offset, value.uid]
     if isinstance(value, tuple):

@@ -8,7 +8,7 @@ from typing import Self
 
 from ottla.testing.history.builder import History
 from ottla.testing.history.facts import Event, Fact
-from ottla.testing.history.lines import HistoryError, first_line, last_line, line_of
+from ottla.testing.history.lines import HistoryError, check_fact, first_line, last_line, line_of
 
 
 class StreamedHistory(History):
@@ -38,7 +38,8 @@ class StreamedHistory(History):
         self.close()
 
     def add(self, who: str, fact: Fact, at_s: float | None = None) -> None:
-        """As `History.add`. HistoryError after `close`, and when the event cannot be written (a uid of bytes, say)."""
+        """As `History.add`. HistoryError after `close`, too."""
+        check_fact(fact)
         with self._lock:
             if self._file.closed:
                 raise HistoryError(
