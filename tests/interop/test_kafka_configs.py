@@ -36,6 +36,9 @@ OTHER_DEFAULTS = {
     "transaction.state.log.min.isr",
 }
 
+#: Apache Kafka is told its cluster id by `kafka-storage format`, and keeps no history of groups.
+OURS_ALONE = {"cluster.id", "group.events.enable", "group.events.retention.bytes", "group.events.retention.ms"}
+
 #: Values that each topic key is asked with, by Kafka's number of its type; `-` is in none of Kafka's forms of a number.
 WORDS = ("", "x", "true", "TRUE", " false ")
 NUMBERS = ("-3", "-2", "-1", "0", "+1", " 5 ", "\u0665", "1_000", "5.0", "0x10", "17", "18", "22", "23", "1048576")
@@ -81,7 +84,7 @@ def defaults(entry: DescribeConfigsResourceResult) -> tuple[Any, ...]:
 async def test_the_brokers_settings_are_told_alike(ours: AsyncBroker, apache_kafka: ApacheKafka) -> None:
     theirs = await described(apache_kafka, BROKER, "1")
     mine = await described(ours, BROKER, "1")
-    assert set(mine) - set(theirs) == {"cluster.id"}  # told to `kafka-storage format` there
+    assert set(mine) - set(theirs) == OURS_ALONE
     assert set(theirs) - set(mine) == set()
     differing = {name for name, entry in theirs.items() if defaults(entry) != defaults(mine[name])}
     assert differing - OTHER_DEFAULTS == set()

@@ -107,6 +107,20 @@ def test_c5_a_seek_is_not_undone_by_an_answer_about_the_position_before(end_offs
     assert (rig.state(TP).position, rig.calls) == (60, [])
 
 
+def test_c5_what_was_read_meanwhile_is_not_judged_by_the_epoch_before_it() -> None:
+    """A fetch that was on its way brings records of epoch 4, while the new leader says where epoch 3 ends."""
+    rig = after_a_new_leader()
+    asked = rig.take(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+    rig.state(TP).position, rig.state(TP).position_epoch = 53, 4  # as the user's poll moves it
+    end = EpochEndOffset(0, 0, 3, 50)
+    answer = OffsetForLeaderEpochResponse(topics=(OffsetForLeaderTopicResult("t", (end,)),))
+    rig.do(rig.core.answered, asked.ticket, answer)
+    rig.run_all_callbacks()
+    assert (rig.state(TP).position, rig.resets) == (53, [])
+    [topic] = rig.message(ApiKey.OFFSET_FOR_LEADER_EPOCH).topics
+    assert [p.leader_epoch for p in topic.partitions] == [4], "it is asked again"
+
+
 @pytest.mark.parametrize("policy", ["earliest", "latest"])
 def test_c5_a_leader_that_does_not_know_the_epoch_has_another_log(policy: str) -> None:
     """As in Apache Kafka: nothing says how far the logs are the same, so the policy says where to go on."""

@@ -1,10 +1,12 @@
 """Leader epochs (KIP-320): after a change of leaders, checks whether the log still holds what was read (SPEC C5).
 
 The new leader is asked where the epoch of the last record ends. If that is before the position, the log was cut. The
-request waits until the user has taken everything that was fetched: only then does the position stay where it is.
+request waits until the user has taken everything that was fetched: only then does the position stay where it is. A
+fetch that was on its way may move it all the same; then the leader is asked again.
 """
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
 from ottla.client.core import intents
@@ -29,6 +31,13 @@ _CUT = "the log was cut at offset %d: offsets %d to %d, which were read before, 
 _ANOTHER_LOG = (
     "the leader does not know epoch %d, in which offset %d was read: the log was cut, or the topic was created again"
 )
+
+
+class _Asked(NamedTuple):
+    """What the answer is about."""
+
+    leader_epoch: int
+    position: int
 
 
 class Validation:
@@ -100,15 +109,16 @@ class Validation:
     def _ask(self, leader: int, states: list[PartitionState]) -> None:
         shared = self._shared
         by_topic: dict[str, list[OffsetForLeaderPartition]] = {}
-        epochs: dict[TopicPartition, int] = {}
+        asked: dict[TopicPartition, _Asked] = {}
         for state in states:
-            epochs[state.tp] = epoch = shared.snapshot.leader_epoch(state.tp)
+            epoch = shared.snapshot.leader_epoch(state.tp)
+            asked[state.tp] = _Asked(epoch, state.position)
             part = OffsetForLeaderPartition(state.tp.partition, epoch, state.position_epoch)
             by_topic.setdefault(state.tp.topic, []).append(part)
         request = OffsetForLeaderEpochRequest(
             -1, tuple(OffsetForLeaderTopic(name, tuple(parts)) for name, parts in by_topic.items())
         )
-        ticket = self._asking.ticket(Call.EPOCH_END, states, epochs)
+        ticket = self._asking.ticket(Call.EPOCH_END, states, asked)
         timeout_ms = shared.config.request_timeout_ms
         shared.ask_leader(ticket, Broker(leader), ApiKey.OFFSET_FOR_LEADER_EPOCH, request, timeout_ms)
 
@@ -122,8 +132,8 @@ class Validation:
         """OffsetForLeaderEpoch was answered."""
         answers = ((TopicPartition(topic.topic, p.partition), p) for topic in answer.topics for p in topic.partitions)
         for state, p in self._asking.each(states, answers, now_s):
-            if ticket.about[state.tp] != state.leader_epoch:
-                continue  # there is another leader by now, which is asked next
+            if ticket.about[state.tp] != (state.leader_epoch, state.position):
+                continue  # there is another leader by now, or an older fetch has brought more: asked again
             if p.error_code:
                 self._refused(state, p.error_code, now_s)
             elif p.end_offset < 0 or p.leader_epoch < 0:
