@@ -1,4 +1,4 @@
-"""Tells the history which offsets the real broker's coordinators have committed, for whom, and in which generation.
+"""Tells the history which offsets the coordinators of groups have committed, for whom, and in which generation.
 
 It also tells when a group's generations begin again.
 

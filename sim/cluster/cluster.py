@@ -24,6 +24,7 @@ from sim.cluster.log import ReplicaLog
 from sim.cluster.node import PORT, Node
 from sim.cluster.producers import REMEMBERED
 from sim.cluster.server import SPOKEN
+from sim.commits import Lives
 from sim.history import History
 from sim.loop import SimLoop
 from sim.network import Network
@@ -85,6 +86,8 @@ class Cluster:
         self.controller = Controller(self, rng, session_s=self.rules.session_s)
         self.controller.register(tuple(self.nodes))
         self.logs: dict[TopicPartition, CoordinatorLog] = {}
+        #: What the coordinators have told the history of their groups.
+        self.commits_known = Lives()
         self.versions = self._spoken()
         self._unique = 0
         self._when_healed: list[Callable[[], None]] = []

@@ -22,6 +22,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.hashing import coordinator_partition
 from ottla.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from sim.cluster.producers import ProducerTable
+from sim.commits import watched
 from sim.history import Marked
 
 if TYPE_CHECKING:
@@ -264,7 +265,9 @@ def assign(cluster: "Cluster", node: "Node") -> None:
 
 def _start(cluster: "Cluster", node: "Node", tp: TopicPartition, epoch: int) -> Coordinator[Any]:
     if tp.topic == OFFSETS_TOPIC:
-        return Coordinator(node, tp, epoch, _group_shard(node))
+        # told when a commit is in the log: the answers of two connections come in any order
+        note = partial(cluster.history.add, node.host)
+        return Coordinator(node, tp, epoch, watched(tp, _group_shard(node), note, cluster.commits_known))
     return Coordinator(node, tp, epoch, TransactionShard(epoch, cluster.controller.new_producer_id))
 
 

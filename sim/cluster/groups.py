@@ -6,13 +6,12 @@ from ottla.base.types import TopicPartition
 from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.offsets.commit import refuse_commit
 from ottla.coordinator.offsets.fetch import groups_of, response_of
-from ottla.testing.history.facts import Committed
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from ottla.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from ottla.wire.messages.offset_commit import OffsetCommitRequest
 from ottla.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -97,32 +96,12 @@ def offset_commit(node: "Node", request: OffsetCommitRequest, context: Context, 
         named = tuple(t._replace(name=node.image.name_of(t.topic_id) or "") for t in request.topics)
         request = request._replace(topics=named)
 
-    def answered(response: OffsetCommitResponse) -> None:
-        _note(node, request, response)
-        answer(response)
-
     ask(
         group_coordinator(node, request.group_id),
         lambda shard, token, now_ms: shard.commit_offsets(token, request, now_ms, report_missing=True),
-        answered,
+        answer,
         lambda error: refuse_commit(request, error),
     )
-
-
-def _note(node: "Node", request: OffsetCommitRequest, response: OffsetCommitResponse) -> None:
-    """Tell the checkers which offsets were committed."""
-    offsets = {
-        TopicPartition(topic.name, part.partition_index): part.committed_offset
-        for topic, answered in zip(request.topics, response.topics, strict=True)
-        for part, result in zip(topic.partitions, answered.partitions, strict=True)
-        if result.error_code == ErrorCode.NONE
-    }
-    if offsets:
-        text = f"{request.group_id} {request.member_id}/{request.generation_id_or_member_epoch}: " + ", ".join(
-            f"{tp}@{offset}" for tp, offset in offsets.items()
-        )
-        data = Committed(request.group_id, offsets, request.member_id, request.generation_id_or_member_epoch)
-        node.cluster.history.add(node.host, "offsets committed", text, data)
 
 
 def describe_groups(node: "Node", request: DescribeGroupsRequest, context: Context, answer: Answer) -> None:
