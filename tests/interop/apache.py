@@ -180,7 +180,8 @@ def answers_api_versions(host: str, port: int, timeout_s: float = 2.0) -> bool:
 class ApacheKafka:
     """One KRaft node of Apache Kafka (broker and controller) on free ports, its files below `directory`.
 
-    `config` overrides any broker key. `data_dir` is the log directory, `log_path` what the node printed.
+    `config` overrides any broker key; `ready_timeout_s` is how long a start may take. `data_dir` is the log directory,
+    `log_path` what the node printed.
     """
 
     def __init__(
@@ -190,6 +191,7 @@ class ApacheKafka:
         *,
         heap: str = "512M",
         cluster_id: str | None = None,
+        ready_timeout_s: float = _READY_TIMEOUT_S,
     ) -> None:
         self.directory = directory
         self.data_dir = directory / "data"
@@ -199,6 +201,7 @@ class ApacheKafka:
         self.controller_port = free_port()
         self.config = dict(config or {})
         self._heap = heap
+        self._ready_timeout_s = ready_timeout_s
         self._cluster_id = cluster_id or topic_id_text(new_uuid(random.SystemRandom()))
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -293,7 +296,7 @@ class ApacheKafka:
         process = self._process
         if process is None:
             raise PeerFailedError("Apache Kafka is not running")
-        deadline = time.monotonic() + _READY_TIMEOUT_S
+        deadline = time.monotonic() + self._ready_timeout_s
         while not answers_api_versions("127.0.0.1", self.port):
             try:
                 process.wait(0.1)
@@ -302,7 +305,7 @@ class ApacheKafka:
                     continue
                 self.kill9()
                 raise PeerFailedError(
-                    f"Apache Kafka not ready in {_READY_TIMEOUT_S:.0f} s: {self.log_tail()}"
+                    f"Apache Kafka not ready in {self._ready_timeout_s:.0f} s: {self.log_tail()}"
                 ) from None
             self._process = None
             raise PeerFailedError(f"Apache Kafka exited {process.returncode} while starting: {self.log_tail()}")
