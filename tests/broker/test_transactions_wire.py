@@ -104,6 +104,23 @@ async def test_t5_a_partition_that_was_not_added_is_refused_to_older_clients(cli
     assert (await _fetch(client)).last_stable_offset == 2
 
 
+async def test_t5_without_verification_an_older_client_is_believed() -> None:
+    """`transaction.partition.verification.enable=false`: newer clients add their partitions all the same (KIP-890)."""
+    async with (
+        AsyncBroker({"transaction.partition.verification.enable": "false"}) as broker,
+        WireClient(broker) as client,
+    ):
+        broker.node.topics.create("t", 3, {})
+        producer = await _init(client)
+        assert await _produce(client, producer, b"a", version=9) == 0
+        assert await _produce(client, (producer[0] + 1_000_000, 0), b"a", version=11, partition=1) == 0
+        described = await client.ask(ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(("x",)))
+        assert described.transaction_states[0].topics == ()
+        assert await _produce(client, producer, b"a", version=12, partition=2) == 0
+        described = await client.ask(ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(("x",)))
+        assert [tuple(each.partitions) for each in described.transaction_states[0].topics] == [(2,)]
+
+
 async def test_t5_one_missing_partition_keeps_the_others_out(client: WireClient) -> None:
     producer = await _init(client)
     transaction = ap.AddPartitionsToTxnTransaction("x", *producer, False, (ap.AddPartitionsToTxnTopic("t", (0, 9)),))

@@ -30,7 +30,7 @@ COMMANDS = [
     *(("groups", each) for each in ("delete-offsets", "remove-members", "delete")),
     ("assign",),
     ("transactions",),
-    *(("transactions", each) for each in ("list", "describe", "abort")),
+    *(("transactions", each) for each in ("list", "describe", "find-hanging", "who-holds", "watch", "abort", "commit")),
     ("dump-log",),
     ("run",),
     ("demo",),
@@ -137,7 +137,7 @@ def test_t14_an_open_transaction_is_found_and_aborted(ottla: Ottla, ottla_broker
         producer.send("cli-d", b"x").result(10)
         found = ottla("transactions", "list", "--state", "Ongoing", "--json").data
         assert [row["transactional_id"] for row in found] == ["cli-d-tx"]
-        assert ottla("transactions", "abort", "cli-d-tx").code == 0
+        assert ottla("transactions", "abort", "cli-d-tx", "--yes").code == 0
         assert ottla("transactions", "list", "--state", "Ongoing", "--json").data == []
         with pytest.raises(Exception, match=r"fenced|FENCED|EPOCH"):
             producer.commit_transaction()
@@ -155,7 +155,7 @@ def test_t14_a_transaction_that_is_not_open_is_not_aborted_and_its_producer_goes
         for _time in range(2):
             with producer.transaction():
                 producer.send("cli-ended", b"x")
-            said = ottla("transactions", "abort", "cli-ended-tx")
+            said = ottla("transactions", "abort", "cli-ended-tx", "--yes")
             assert said.code == 1
             assert "cli-ended-tx has no open transaction, it is CompleteCommit; nothing was aborted" in said.err
 
@@ -177,7 +177,6 @@ def test_t14_a_transaction_that_is_not_open_is_not_aborted_and_its_producer_goes
         (("demo", "--input", "/nowhere"), "does not exist; name a text file or a folder"),
         (("demo", "--script", "/nowhere.py"), "/nowhere.py does not exist; name a Python file"),
         (("topics", "alter", "cli-nowhere", "-p", "2"), "partition; `ottla topics list` shows which there are"),
-        (("transactions", "abort"), "give either a transactional id, or --partition"),
     ],
 )
 def test_a_fault_is_one_clear_sentence(ottla: Ottla, arguments: tuple[str, ...], sentence: str) -> None:

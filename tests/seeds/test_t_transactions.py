@@ -1,4 +1,4 @@
-"""Transactions, T1 to T9, T12 and T13: what is written together is read together, or never."""
+"""Transactions, T1 to T9, T12 to T14: what is written together is read together, or never."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ import asyncio
 
 import pytest
 
-from ottla import AsyncAdmin, AsyncConsumer, AsyncProducer, NewTopic, TopicPartition
+from ottla import (
+    Admin,
+    AsyncAdmin,
+    AsyncConsumer,
+    AsyncProducer,
+    NewTopic,
+    NotHangingError,
+    Producer,
+    TopicPartition,
+)
 from ottla.client.errors import FatalProducerError, IllegalStateError, ProducerFencedError
 from ottla.coordinator.txn.states import TransactionVersion
 from ottla.log.results import AbortedTransaction, Isolation
@@ -14,6 +23,8 @@ from ottla.testing import AsyncBroker, Broker
 from ottla.wire.batch import parse_header
 from ottla.wire.errors import ErrorCode
 from ottla.wire.hashing import coordinator_partition
+from tests.client.hanging import UNVERIFIED, leave_hanging
+from tests.client.journeys import read_all
 from tests.coordinator.txn.requests import V0, V2, add, end, init, ongoing
 from tests.coordinator.txn.runtime import T0, T1, ShardRuntime
 from tests.log.batches import batch, idempotent
@@ -223,3 +234,39 @@ async def test_t13_a_transaction_is_whole_or_absent_after_kill_9() -> None:
             await producer.commit_transaction()
         await producer.close()
         assert await _read(servers) == {0: [b"0"], 1: [b"0"]}
+
+
+def test_t14_transactions_are_listed_described_and_ended_by_hand() -> None:
+    """One that hangs holds the last stable offset before one whose producer has died without a word."""
+    tp = PARTITIONS[0]
+    with Broker(UNVERIFIED) as broker:
+        servers = {"bootstrap.servers": broker.bootstrap_servers}
+        with Admin(servers) as admin:
+            admin.create_topics([NewTopic("t", 1)])
+            hanging = leave_hanging(broker.bootstrap_servers, tp, b"nobody's")
+            with Producer({**servers, "transactional.id": "died"}) as producer:
+                producer.init_transactions()
+                producer.begin_transaction()
+                producer.send("t", b"half").result(30)
+                producer.detach_transaction()
+            with Producer(servers) as plain:
+                plain.send("t", b"waits").result(30)
+
+            assert [(each.transactional_id, each.state) for each in admin.list_transactions(states=["Ongoing"])] == [
+                ("died", "Ongoing")
+            ]
+            assert admin.describe_transactions(["died"])["died"].partitions == {tp}
+            hold = admin.who_holds([tp])[tp]
+            assert (hold.last_stable_offset, hold.waiting_offsets) == (0, 3)
+            assert [(each.transactional_id, each.is_hanging) for each in hold.transactions] == [
+                (None, True),
+                ("died", False),
+            ]
+            assert admin.find_hanging_transactions() == [hold.holder]
+            with pytest.raises(NotHangingError, match="is not hanging: its coordinator has it as died, Ongoing"):
+                admin.end_hanging_transaction(tp, *hold.transactions[1][2:4])
+            admin.end_hanging_transaction(tp, *hanging)
+            assert admin.who_holds([tp])[tp].last_stable_offset == 1
+            admin.fence_producers(["died"])
+            assert admin.who_holds([tp])[tp].waiting_offsets == 0
+        assert [record.value for record in read_all(broker.bootstrap_servers, "t")] == [b"waits"]

@@ -15,6 +15,7 @@
         ├── CommitFailedError             the group has rebalanced: another member may own the partitions now
         ├── AssignorError                 an assignor raised, or returned a wrong assignment; `__cause__` says what
         ├── MaxPollIntervalExceededError  poll() came too late, the consumer had left its group
+        ├── NotHangingError               a transaction that was to be ended by hand does not hang
         ├── NoOffsetForPartitionError     no committed offset, and `auto.offset.reset` is none
         ├── LogTruncatedError             the log no longer holds records that were read before
         ├── SerializationError            a serializer or deserializer failed; names topic, partition and offset
@@ -204,6 +205,10 @@ class MaxPollIntervalExceededError(ClientError):
             f"{took_ms} ms passed between two calls of poll(), max.poll.interval.ms allows {allowed_ms}: the consumer "
             "has left its group. Process faster, lower max.poll.records, or raise max.poll.interval.ms"
         )
+
+
+class NotHangingError(ClientError):
+    """There is no such hanging transaction: it has ended, has another epoch, or its coordinator will end it."""
 
 
 class NoOffsetForPartitionError(ClientError):

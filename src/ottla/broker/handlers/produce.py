@@ -14,7 +14,7 @@ from ottla.base.types import TopicPartition
 from ottla.broker.handlers.table import RequestContext, decode_message
 from ottla.broker.metadata.names import INTERNAL_TOPICS
 from ottla.broker.ports.partitions import HasPartitions
-from ottla.broker.ports.settings import HasClock
+from ottla.broker.ports.settings import HasClock, HasConfig
 from ottla.broker.ports.topics import HasImage
 from ottla.broker.ports.transactions import HasVerification
 from ottla.broker.runtime.answers import gather, then
@@ -54,7 +54,7 @@ _WITHOUT_LOG_START = (
 )
 
 
-class _Node(HasClock, HasImage, HasPartitions, HasVerification, Protocol):
+class _Node(HasClock, HasConfig, HasImage, HasPartitions, HasVerification, Protocol):
     """What this handler touches."""
 
 
@@ -77,11 +77,12 @@ def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> A
         return _answer(produce.append({}, {}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     if request.transactional_id is None or request.acks not in _ACKS:
         return _answer(produce.append({}, {}))
-    unverified = produce.unverified()
+    adds = version >= _ADDS_PARTITIONS_FROM
+    verify = node.config.flag("transaction.partition.verification.enable")
+    unverified = produce.unverified() if adds or verify else []
     if not unverified:
         return _answer(produce.append({}, {}))
     guards = {each.tp: each.guard for each in unverified}
-    adds = version >= _ADDS_PARTITIONS_FROM
     first = unverified[0]
     asked = node.verification.ask(
         request.transactional_id,

@@ -1,13 +1,9 @@
 """The admin client for asyncio. Its calls are in the modules beside this one, sorted by subject."""
 
-from ottla.client.admin.group_offsets import GroupOffsetCalls
-from ottla.client.admin.groups import GroupCalls
-from ottla.client.admin.records import RecordCalls
-from ottla.client.admin.topics import TopicCalls
-from ottla.client.admin.transactions import TransactionCalls
+from ottla.client.admin.repair import RepairCalls
 
 
-class AsyncAdmin(TopicCalls, RecordCalls, GroupCalls, GroupOffsetCalls, TransactionCalls):
+class AsyncAdmin(RepairCalls):
     """Lists, describes and changes topics, records, groups and transactions.
 
     A call is repeated while its error is retriable, for `default.api.timeout.ms`; then it raises RequestTimeoutError.

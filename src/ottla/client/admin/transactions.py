@@ -36,6 +36,8 @@ from ottla.wire.messages.write_txn_markers import (
 )
 
 _TRANSACTION = CoordinatorKind.TRANSACTION
+#: How many partitions one DescribeProducers names at most, as in Kafka's tools: each may have many producers.
+_PARTITIONS_A_REQUEST = 500
 
 _OUTCOMES = {
     ErrorCode.NONE: TransactionOutcome.ENDED,
@@ -95,21 +97,46 @@ class TransactionCalls(AdminBase):
         return dict(zip(ids, await together(calls), strict=True))
 
     async def describe_producers(
-        self, partitions: Iterable[TopicPartition]
+        self, partitions: Iterable[TopicPartition], *, leave_out_gone: bool = False
     ) -> dict[TopicPartition, list[ProducerDescription]]:
-        """The producers that each partition's leader knows, and where their open transactions begin."""
+        """The producers that each partition's leader knows, and where their open transactions begin.
 
-        async def describe(tp: TopicPartition) -> list[ProducerDescription]:
-            leader = await self._requests.leader(tp)
-            request = DescribeProducersRequest((TopicRequest(tp.topic, (tp.partition,)),))
-            answer: DescribeProducersResponse = await self._cluster.request(leader, ApiKey.DESCRIBE_PRODUCERS, request)
-            partition = only(only(answer.topics, str(tp)).partitions, str(tp))
-            raise_for(partition.error_code, partition.error_message)
-            return [ProducerDescription(*producer) for producer in partition.active_producers]
+        With `leave_out_gone` partitions that the cluster does not know are left out; otherwise this waits for them.
+        """
+        wanted = dict.fromkeys(partitions)
+        found: dict[TopicPartition, list[ProducerDescription]] = {}
 
-        wanted = list(partitions)
-        calls = (self._requests.repeat(partial(describe, tp), f"describe_producers({tp})") for tp in wanted)
-        return dict(zip(wanted, await together(calls), strict=True))
+        async def attempt() -> None:
+            if self._cluster.track({tp.topic for tp in wanted}):
+                await self._cluster.refreshed()
+            by_leader: dict[int, list[TopicPartition]] = {}
+            for tp in wanted:
+                if tp not in found and not (leave_out_gone and not self._cluster.snapshot.has(tp)):
+                    by_leader.setdefault(await self._requests.leader(tp), []).append(tp)
+            await together(
+                self._ask_producers(leader, asked[at : at + _PARTITIONS_A_REQUEST], found)
+                for leader, asked in by_leader.items()
+                for at in range(0, len(asked), _PARTITIONS_A_REQUEST)
+            )
+
+        await self._requests.repeat(attempt, "describe_producers")
+        return {tp: found[tp] for tp in wanted if tp in found}
+
+    async def _ask_producers(
+        self, leader: int, asked: list[TopicPartition], found: dict[TopicPartition, list[ProducerDescription]]
+    ) -> None:
+        by_topic: dict[str, list[int]] = {}
+        for tp in asked:
+            by_topic.setdefault(tp.topic, []).append(tp.partition)
+        request = DescribeProducersRequest(tuple(TopicRequest(name, tuple(each)) for name, each in by_topic.items()))
+        answer: DescribeProducersResponse = await self._cluster.request(leader, ApiKey.DESCRIBE_PRODUCERS, request)
+        answered = {
+            TopicPartition(topic.name, p.partition_index): p for topic in answer.topics for p in topic.partitions
+        }
+        for tp in asked:
+            partition = only([answered[tp]] if tp in answered else [], str(tp))
+            raise_for(partition.error_code, partition.error_message or str(tp))
+            found[tp] = [ProducerDescription(*producer) for producer in partition.active_producers]
 
     async def end_transaction(
         self, handle: TransactionHandle, *, commit: bool, timeout_ms: int | None = None
@@ -138,19 +165,28 @@ class TransactionCalls(AdminBase):
     async def abort_transaction(
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
     ) -> None:
-        """Write an abort marker into one partition, for a transaction that no coordinator knows (KIP-664)."""
+        """Write an abort marker into one partition (KIP-664), whatever its coordinator knows.
+
+        `end_hanging_transaction` asks first whether the transaction hangs.
+        """
+        await self._write_marker(partition, producer_id, producer_epoch, coordinator_epoch, commit=False)
+
+    async def _write_marker(
+        self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, commit: bool
+    ) -> None:
+        # A producer without a marker has coordinator epoch -1; 0 is the lowest that a coordinator has.
+        topic = WritableTxnMarkerTopic(partition.topic, (partition.partition,))
+        marker = WritableTxnMarker(producer_id, producer_epoch, commit, (topic,), max(0, coordinator_epoch))
 
         async def attempt() -> None:
             leader = await self._requests.leader(partition)
-            topic = WritableTxnMarkerTopic(partition.topic, (partition.partition,))
-            marker = WritableTxnMarker(producer_id, producer_epoch, False, (topic,), coordinator_epoch)
             answer: WriteTxnMarkersResponse = await self._cluster.request(
                 leader, ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest((marker,))
             )
             answered = only(only(answer.markers, str(partition)).topics, str(partition))
             raise_for(only(answered.partitions, str(partition)).error_code, str(partition))
 
-        await self._requests.repeat(attempt, f"abort_transaction({partition})")
+        await self._requests.repeat(attempt, f"the {'commit' if commit else 'abort'} marker in {partition}")
 
     async def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, ProducerIdentity]:
         """Raise the epoch of transactional ids and abort their open transactions. Their producers are fenced then.

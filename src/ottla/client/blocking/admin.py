@@ -5,6 +5,7 @@ from types import TracebackType
 
 from ottla.base.types import TopicPartition
 from ottla.client.admin.admin import AsyncAdmin
+from ottla.client.admin.open_transactions import OpenTransaction, PartitionHold
 from ottla.client.admin.types import (
     AlterConfig,
     ClusterDescription,
@@ -155,10 +156,32 @@ class Admin:
         return self._thread.run(self._admin.describe_transactions(transactional_ids))
 
     def describe_producers(
-        self, partitions: Iterable[TopicPartition]
+        self, partitions: Iterable[TopicPartition], *, leave_out_gone: bool = False
     ) -> dict[TopicPartition, list[ProducerDescription]]:
         """The producers each partition's leader remembers, and where their open transactions begin."""
-        return self._thread.run(self._admin.describe_producers(partitions))
+        return self._thread.run(self._admin.describe_producers(partitions, leave_out_gone=leave_out_gone))
+
+    def open_transactions(self, partitions: Iterable[TopicPartition] | None = None) -> list[OpenTransaction]:
+        """What is open in partitions, or (None) anywhere, and whether it hangs: no coordinator will end it."""
+        return self._thread.run(self._admin.open_transactions(partitions))
+
+    def find_hanging_transactions(self, partitions: Iterable[TopicPartition] | None = None) -> list[OpenTransaction]:
+        """Transactions that no coordinator will end, in `partitions` or anywhere."""
+        return self._thread.run(self._admin.find_hanging_transactions(partitions))
+
+    def who_holds(
+        self, partitions: Iterable[TopicPartition], *, groups: bool = True
+    ) -> dict[TopicPartition, PartitionHold]:
+        """Where `read_committed` readers of partitions have to stop, because of whom, and which groups wait."""
+        return self._thread.run(self._admin.who_holds(partitions, groups=groups))
+
+    def end_hanging_transaction(
+        self, partition: TopicPartition, producer_id: int, producer_epoch: int, *, commit: bool = False
+    ) -> OpenTransaction:
+        """Write the marker that a hanging transaction waits for. Raises NotHangingError if it does not hang."""
+        return self._thread.run(
+            self._admin.end_hanging_transaction(partition, producer_id, producer_epoch, commit=commit)
+        )
 
     def end_transaction(
         self, handle: TransactionHandle, *, commit: bool, timeout_ms: int | None = None
@@ -169,7 +192,7 @@ class Admin:
     def abort_transaction(
         self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int = 0
     ) -> None:
-        """Write an abort marker into one partition, for a hanging transaction: one that no coordinator knows."""
+        """Write an abort marker into one partition, whatever its coordinator knows."""
         self._thread.run(self._admin.abort_transaction(partition, producer_id, producer_epoch, coordinator_epoch))
 
     def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, ProducerIdentity]:

@@ -1,0 +1,88 @@
+"""`ottla transactions list` and `describe`: what coordinators know."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ottla.cli.common import (
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    CommandError,
+    Config,
+    Json,
+    admin_config,
+    print_rows,
+    utc,
+)
+
+if TYPE_CHECKING:
+    from ottla.client.admin.types import TransactionDescription
+
+#: What a table shows of `described_row`.
+DESCRIBED = ("transactional_id", "state", "producer_id", "producer_epoch", "started", "partitions")
+_STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "PrepareEpochFence")
+
+
+def list_transactions(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    pattern: Annotated[str | None, typer.Option("--pattern", help="Regular expression for the id.")] = None,
+    state: Annotated[list[str] | None, typer.Option("--state", help="Such as Ongoing; may be repeated.")] = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """List transactional ids with their states.
+
+    Example: `ottla transactions list --state Ongoing`
+    """
+    from ottla import Admin
+
+    states = tuple(_state(name) for name in state or ())
+    with Admin(admin_config(bootstrap, config)) as admin:
+        found = admin.list_transactions(pattern, states)
+    rows: list[dict[str, object]] = [
+        {"transactional_id": each.transactional_id, "producer_id": each.producer_id, "state": each.state}
+        for each in found
+    ]
+    columns = ("transactional_id", "producer_id", "state")
+    print_rows(rows, columns, as_json=as_json, none="There are no transactions.")
+
+
+def _state(name: str) -> str:
+    known = {each.lower(): each for each in _STATES}
+    if name.lower() not in known:
+        raise CommandError(f"--state {name}: the states are {', '.join(_STATES)}")
+    return known[name.lower()]
+
+
+def describe(
+    ids: Annotated[list[str], typer.Argument(help="Transactional ids.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Show what the coordinator knows of transactions: state, producer, since when, which partitions.
+
+    Example: `ottla transactions describe billing-tx`
+    """
+    from ottla import Admin
+
+    with Admin(admin_config(bootstrap, config)) as admin:
+        found = admin.describe_transactions(ids)
+    none = "There are no such transactions."
+    print_rows([described_row(each) for each in found.values()], DESCRIBED, as_json=as_json, none=none)
+
+
+def described_row(each: TransactionDescription) -> dict[str, object]:
+    """A transactional id as a row."""
+    return {
+        "transactional_id": each.transactional_id,
+        "state": each.state,
+        "producer_id": each.producer_id,
+        "producer_epoch": each.producer_epoch,
+        "timeout_ms": each.timeout_ms,
+        "start_ms": each.start_ms,
+        "started": utc(each.start_ms),
+        "partitions": [str(tp) for tp in sorted(each.partitions)],
+    }
