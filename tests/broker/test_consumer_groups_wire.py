@@ -127,7 +127,7 @@ class Gate:
     def assign(self, group: GroupSpec) -> Mapping[str, Partitions]:
         Gate.asked.set()
         assert Gate.opened.wait(20)
-        return {"m1": dict.fromkeys(group.topics, (0,))}
+        return {"m1": dict.fromkeys(group.topics, (2, 1, 0))}
 
 
 class Raises:
@@ -161,7 +161,7 @@ async def test_a10_a_slow_assignor_holds_up_nobody() -> None:
         assert (await client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, other)).member_epoch == 2
         Gate.opened.set()
         answer = await _settled(client, 1, 2)
-        assert [each.partitions for each in answer.assignment.topic_partitions] == [(0,)]
+        assert [each.partitions for each in answer.assignment.topic_partitions] == [(0, 1, 2)]
 
 
 async def test_a10_an_assignor_that_raises_keeps_the_target_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
@@ -192,12 +192,32 @@ class NoAssignor:
     name = "nothing"
 
 
+class Leaves:
+    """It ends whoever makes one."""
+
+    def __init__(self) -> None:
+        raise SystemExit(3)
+
+
+class NoName:
+    """Its name cannot be had."""
+
+    @property
+    def name(self) -> str:
+        raise ValueError("no name")
+
+    def assign(self, group: object) -> object:
+        return group
+
+
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
         ("nonsense", "no assignor 'nonsense'; there are uniform, range, and module:Class"),
         ("no.such.module:Thing", "no.such.module:Thing cannot be used: ModuleNotFoundError"),
         ("ottla.assign.server:Thing", "cannot be used: AttributeError"),
+        (f"{__name__}:Leaves", "cannot be used: SystemExit: 3"),
+        (f"{__name__}:NoName", "cannot be used: ValueError: no name"),
         (f"{__name__}:NoAssignor", "is no assignor: it needs a name and a method assign"),
         ("range", "two assignors have the name 'range'"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, cast
@@ -43,6 +44,36 @@ class Hangs:
         self.entered.release()
         self.released.wait()
         return {"m1": {_TOPIC_ID: (0, 1)}}
+
+
+class Spins:
+    """An assignor in a loop without an end, which takes the event loop's time."""
+
+    name = "spins"
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+
+    def assign(self, group: GroupSpec) -> Mapping[str, Partitions]:
+        try:
+            while True:
+                try:
+                    sum(range(10))
+                except ArithmeticError:
+                    continue
+        finally:
+            self.ended.set()
+
+
+class Clears:
+    """An assignor that empties what it is given."""
+
+    name = "clears"
+
+    def assign(self, group: GroupSpec) -> Mapping[str, Partitions]:
+        for given in (group.members, group.topics):
+            cast("dict[object, object]", given).clear()
+        return {"m1": {_TOPIC_ID: itertools.count()}}  # type: ignore[dict-item]
 
 
 class Ends:
@@ -98,6 +129,28 @@ async def test_a10_an_assignor_that_hangs_is_given_up_and_then_not_called(
     while await coordinator.result(assigning, hangs) is None:  # the first of them is on its way back
         pass
     assert await coordinator.result(assigning, hangs) == {"m1": {_TOPIC_ID: (0, 1)}}
+
+
+async def test_a10_a_loop_without_an_end_is_ended(broker: AsyncBroker, caplog: pytest.LogCaptureFixture) -> None:
+    assigning = Assigning(broker.node.image, broker.node.partitions, limit_s=0.001)
+    coordinator = Coordinator()
+    for _ in range(MAX_LOST_ASSIGNOR_CALLS + 2):
+        spins = Spins()
+        assert await coordinator.result(assigning, spins) is None
+        assert await asyncio.to_thread(spins.ended.wait, _LONG_S)
+    assert "assignor spins failed for epoch 2: it took more than 0.001 s" in caplog.text
+
+    assigning.limit_s = _LONG_S
+    assert await coordinator.result(assigning, UniformAssignor()) == {"m1": {_TOPIC_ID: (0, 1)}}
+
+
+async def test_a10_an_answer_without_an_end_is_read_as_far_as_there_are_partitions(
+    broker: AsyncBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    assigning = Assigning(broker.node.image, broker.node.partitions)
+    assert await Coordinator().result(assigning, Clears()) is None
+    assert "assignor clears failed for epoch 2: partition t-2: the topic has 2" in caplog.text
+    assert _SPEC.members
 
 
 @pytest.mark.parametrize("fault", [SystemExit(3), KeyboardInterrupt(), StopIteration(), GeneratorExit()])

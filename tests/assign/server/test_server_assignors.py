@@ -1,21 +1,19 @@
-"""The assignors of the server's side: even, sticky, and what is refused of one that somebody wrote."""
+"""The assignors of the server's side: even and sticky."""
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.assign.server import (
     BUILT_IN,
-    AssignorError,
     GroupSpec,
     MemberSpec,
     Partitions,
     ServerAssignor,
     SubscriptionType,
     TopicSpec,
-    check,
+    checked,
 )
 from ottla.assign.server.lag_weighted import LagWeighted
 
@@ -42,7 +40,7 @@ def test_a10_every_partition_that_is_read_goes_to_one_reader(subscribed: list[tu
     assignor: ServerAssignor = LagWeighted() if name == "lag-weighted" else BUILT_IN[name]()
     group = _group(*(MemberSpec(topics, {}) for topics in subscribed))
     target = assignor.assign(group)
-    check(group, target)
+    checked(assignor, group, target)
     read = {topic for topics in subscribed for topic in topics}
     assert _all(target) == [(topic, number) for topic in sorted(read) for number in range(_TOPICS[topic].partitions)]
 
@@ -68,19 +66,3 @@ def test_the_lag_decides_who_gets_how_many() -> None:
     assert sorted(len(given[_T]) for given in target.values()) == [1, 5]
     members = {each: spec._replace(assigned=target[each]) for each, spec in group.members.items()}
     assert LagWeighted().assign(group._replace(members=members)) == target
-
-
-@pytest.mark.parametrize(
-    ("target", "problem"),
-    [
-        ({"m9": {_T: [0]}}, "'m9', which is no member"),
-        ({"m0": {_U: [0]}}, "topic u for 'm0', which does not subscribe"),
-        ({"m0": {b"x" * 16: [0]}}, "which does not subscribe"),
-        ({"m0": {_T: [6]}}, "partition t-6: the topic has 6"),
-        ({"m0": {_T: [0]}, "m1": {_T: [0]}}, "partition t-0 for both 'm0' and 'm1'"),
-    ],
-)
-def test_an_assignment_that_cannot_be(target: dict[str, dict[bytes, list[int]]], problem: str) -> None:
-    group = _group(MemberSpec((_T,), {}), MemberSpec((_T, _U), {}))
-    with pytest.raises(AssignorError, match=problem):
-        check(group, target)

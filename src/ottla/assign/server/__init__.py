@@ -14,7 +14,7 @@ from ottla.assign.server.types import (
     ServerAssignor,
     SubscriptionType,
     TopicSpec,
-    check,
+    checked,
 )
 from ottla.assign.server.uniform import UniformAssignor
 
@@ -35,5 +35,5 @@ __all__ = [
     "SubscriptionType",
     "TopicSpec",
     "UniformAssignor",
-    "check",
+    "checked",
 ]

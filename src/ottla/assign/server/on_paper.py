@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.assign.cooperative import hold_back
-from ottla.assign.server.types import GroupSpec, MemberSpec, ServerAssignor, SubscriptionType, TopicSpec, check
+from ottla.assign.server.types import GroupSpec, MemberSpec, ServerAssignor, SubscriptionType, TopicSpec, checked
 from ottla.assign.types import Assignment, BaseAssignor, Cluster, RebalanceProtocol, Subscription
 from ottla.base.types import TopicPartition
 
@@ -54,8 +54,7 @@ class OnPaper(BaseAssignor):
             if len({frozenset(said.topics) for said in subscriptions.values()}) <= 1
             else SubscriptionType.HETEROGENEOUS,
         )
-        target = self._assignor.assign(group)
-        check(group, target)
+        target = checked(self._assignor, group, self._assignor.assign(group))
         return {
             member: Assignment(
                 tuple(

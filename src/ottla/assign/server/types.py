@@ -10,9 +10,12 @@ Everything has an order, and a built-in assignor's answer depends on nothing els
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
+from itertools import islice
+from operator import index
+from typing import Any, NamedTuple, Protocol, SupportsIndex, TypeAlias, cast, runtime_checkable
 
 from ottla.base.errors import OttlaError
 
@@ -83,32 +86,72 @@ class ServerAssignor(Protocol):
         """Divide the partitions: for each member id what it gets. A member that is missing gets nothing.
 
         Called in a thread of its own, so it may take its time up to the broker's limit, and must not touch anything
-        else. What it raises, a partition twice or one that is not there leaves the group with the target before.
+        else. What it raises, a partition twice, one that is not there and one that nobody gets leave the group with
+        the target before. An assignor that gives some partitions to nobody on purpose sets `every_partition = False`.
         """
         ...
 
 
-def check(group: GroupSpec, target: Mapping[str, Partitions]) -> None:
-    """AssignorError when `target` has a member, topic or partition that is not there, or a partition twice."""
+def checked(assignor: ServerAssignor, group: GroupSpec, answer: object) -> dict[str, dict[bytes, tuple[int, ...]]]:
+    """What `assignor` has answered for `group`, in a form of our own, if it is a target.
+
+    Raises AssignorError when it is no mapping of mappings of partition numbers, when it has a member, topic or
+    partition that is not there, or a partition twice, and when it gives a partition to nobody (on purpose:
+    `every_partition = False`). An answer without an end, `itertools.count()` say, is read no further than a topic has
+    partitions.
+    """
     taken: dict[tuple[bytes, int], str] = {}
-    for member_id, partitions in target.items():
-        member = group.members.get(member_id)
+    target: dict[str, dict[bytes, tuple[int, ...]]] = {}
+    for member_id, partitions in _items(answer, "it answered"):
+        member = group.members.get(member_id) if isinstance(member_id, str) else None
         if member is None:
             raise AssignorError(f"partitions for {member_id!r}, which is no member of the group")
-        for topic_id, numbers in partitions.items():
-            topic = group.topics.get(topic_id)
-            if topic is None or topic_id not in member.topic_ids:
-                named = topic_id.hex() if topic is None else topic.name
-                raise AssignorError(f"partitions of topic {named} for {member_id!r}, which does not subscribe to it")
-            _check_numbers(topic, topic_id, numbers, member_id, taken)
+        given = target[member_id] = {}
+        for topic_id, numbers in _items(partitions, f"it gave {member_id!r}"):
+            topic = group.topics.get(topic_id) if isinstance(topic_id, bytes) else None
+            if topic is None:
+                raise AssignorError(f"partitions of topic {topic_id!r} for {member_id!r}: there is no such topic id")
+            if topic_id not in member.topic_ids:
+                raise AssignorError(f"partitions of {topic.name} for {member_id!r}, which does not subscribe to it")
+            given[topic_id] = _numbers(topic, topic_id, numbers, member_id, taken)
+    if getattr(assignor, "every_partition", True):
+        _check_every_partition(group, taken)
+    return target
 
 
-def _check_numbers(
-    topic: TopicSpec, topic_id: bytes, numbers: Iterable[int], member_id: str, taken: dict[tuple[bytes, int], str]
-) -> None:
-    for number in numbers:
+def _items(answer: object, what: str) -> Iterable[tuple[Any, Any]]:
+    if not isinstance(answer, Mapping):
+        raise AssignorError(f"{what} {reprlib.repr(answer)}, not a dict")
+    return answer.items()
+
+
+def _numbers(
+    topic: TopicSpec, topic_id: bytes, numbers: object, member_id: str, taken: dict[tuple[bytes, int], str]
+) -> tuple[int, ...]:
+    try:
+        found = tuple(
+            index(number) for number in islice(cast("Iterable[SupportsIndex]", numbers), topic.partitions + 1)
+        )
+    except TypeError:
+        text = f"it gave {member_id!r} {reprlib.repr(numbers)} of {topic.name}, not a list of partition numbers"
+        raise AssignorError(text) from None
+    for number in found:
         if not 0 <= number < topic.partitions:
             raise AssignorError(f"partition {topic.name}-{number}: the topic has {topic.partitions}")
         other = taken.setdefault((topic_id, number), member_id)
         if other != member_id:
             raise AssignorError(f"partition {topic.name}-{number} for both {other!r} and {member_id!r}")
+    if len(found) != len(set(found)):
+        raise AssignorError(f"a partition of {topic.name} twice for {member_id!r}")
+    return found
+
+
+def _check_every_partition(group: GroupSpec, taken: Mapping[tuple[bytes, int], str]) -> None:
+    for topic_id in dict.fromkeys(topic_id for member in group.members.values() for topic_id in member.topic_ids):
+        topic = group.topics.get(topic_id)
+        for number in range(topic.partitions if topic is not None else 0):
+            if topic is not None and (topic_id, number) not in taken:
+                raise AssignorError(
+                    f"it gave {topic.name}-{number} to nobody (an assignor that means to do so sets "
+                    "every_partition = False)"
+                )

@@ -1,21 +1,25 @@
 """Assignors of the server's side: finding those that are configured, and running them beside the event loop.
 
 An assignor that a user wrote may be slow, or hang. So it runs in a thread with a time limit, and groups go on with the
-target that they have. Python cannot end a thread: a call that is over time keeps its own until it comes back. It takes
-no place from others, but an assignor with too many such calls is not called again until one of them is back, which the
-log says each time. The end of the process does not wait for them.
+target that they have. A call that is over time gets an exception in its thread, which ends a loop without an end: it
+would take the event loop's time for ever. Python cannot end one that waits outside of Python code, for a lock or a
+socket say: it keeps its thread until it comes back. It takes no place from others, but an assignor with too many such
+calls is not called again until one of them is back, which the log says each time. The end of the process does not wait
+for them.
 """
 
 import asyncio
+import ctypes
 import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
+from functools import partial
 from importlib import import_module
-from typing import Final, ParamSpec, TypeVar
+from typing import Final, cast
 
-from ottla.assign.server import BUILT_IN, AssignorError, GroupSpec, Partitions, ServerAssignor, check
+from ottla.assign.server import BUILT_IN, AssignorError, GroupSpec, Partitions, ServerAssignor, checked
 from ottla.base.errors import ConfigError
 from ottla.base.limits import MAX_ASSIGNOR_THREADS, MAX_ASSIGNOR_TIME_S, MAX_LOST_ASSIGNOR_CALLS
 from ottla.broker.metadata.image import MetadataImage
@@ -25,8 +29,6 @@ from ottla.coordinator.decision import AssignPartitions, Effect
 from ottla.coordinator.group.shard import GroupShard
 
 _log = logging.getLogger(__name__)
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 
 _KEY: Final = "group.consumer.assignors"
 #: Apache Kafka's classes, which its `server.properties` may name.
@@ -59,27 +61,47 @@ def _load(name: str) -> ServerAssignor:
         )
     try:
         made = getattr(import_module(module), attribute)()
-    except Exception as fault:
+        is_assignor = isinstance(made, ServerAssignor) and isinstance(made.name, str) and bool(made.name)
+    except (Exception, SystemExit) as fault:
         raise ConfigError(f"{_KEY}: {name} cannot be used: {type(fault).__name__}: {fault}") from fault
-    if not isinstance(made, ServerAssignor) or not isinstance(made.name, str) or not made.name:
+    if not is_assignor:
         raise ConfigError(f"{_KEY}: {name} is no assignor: it needs a name and a method assign(group)")
-    return made
+    return cast(ServerAssignor, made)
 
 
-class _Threads(Executor):
-    """Each call in a thread of its own, for which the end of the process does not wait."""
+class _OverTimeError(BaseException):
+    """What a call that is over time gets in its thread. No `except Exception` of an assignor stops it."""
 
-    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
-        done: Future[_T] = Future()
 
-        def call() -> None:
+class _Call:
+    """One call in a thread of its own, for which the end of the process does not wait."""
+
+    def __init__(self, work: Callable[[], Mapping[str, Partitions]]) -> None:
+        self.result: Future[Mapping[str, Partitions]] = Future()
+        self._work = work
+        self._lock = threading.Lock()
+        self._works = True
+        self._thread = threading.Thread(target=self._run, name="assignor", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Let the work end at its next step in Python code, if it is still at work."""
+        with self._lock:
+            ident = self._thread.ident
+            if self._works and ident is not None:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(_OverTimeError))
+
+    def _run(self) -> None:
+        try:
             try:
-                done.set_result(fn(*args, **kwargs))
-            except BaseException as fault:  # noqa: BLE001 - whoever waits gets it
-                done.set_exception(fault)
-
-        threading.Thread(target=call, name="assignor", daemon=True).start()
-        return done
+                computed = self._work()
+            finally:
+                with self._lock:  # from here on nobody interrupts
+                    self._works = False
+        except BaseException as fault:  # noqa: BLE001 - whoever waits gets it
+            self.result.set_exception(fault)
+        else:
+            self.result.set_result(computed)
 
 
 class Assigning:
@@ -91,7 +113,6 @@ class Assigning:
         self._image = image
         self._partitions = partitions
         self.limit_s = limit_s
-        self._threads = _Threads()
         self._places = asyncio.Semaphore(MAX_ASSIGNOR_THREADS)
         #: Calls that are over time and have not come back, by the assignor's name.
         self._lost: Counter[str] = Counter()
@@ -125,11 +146,13 @@ class Assigning:
                 f"it is not called, because {self._lost[name]} calls of it have not come back; it is called again when "
                 "one of them is back, or when the broker starts again"
             )
-        work = asyncio.get_running_loop().run_in_executor(self._threads, _compute, job.assignor, job.spec)
+        call = _Call(partial(_compute, job.assignor, job.spec))
+        work = asyncio.wrap_future(call.result)
         done, _ = await asyncio.wait((work,), timeout=self.limit_s)
         if not done:
             self._lost[name] += 1
             work.add_done_callback(lambda back: self._came_back(name, back))
+            call.end()
             raise AssignorError(f"it took more than {self.limit_s} s")
         return work.result()
 
@@ -162,15 +185,11 @@ class Assigning:
 
 def _compute(assignor: ServerAssignor, spec: GroupSpec) -> Mapping[str, Partitions]:
     """In a thread: ask the assignor, and check what it answers."""
+    own = spec._replace(members=dict(spec.members), topics=dict(spec.topics))  # it may do with them what it wants
     try:
-        computed = {
-            member_id: {topic_id: tuple(numbers) for topic_id, numbers in partitions.items()}
-            for member_id, partitions in assignor.assign(spec).items()
-        }
+        return checked(assignor, spec, assignor.assign(own))
     except BaseException as fault:
         if isinstance(fault, Exception) and not isinstance(fault, StopIteration):
             raise
         # These would end the event loop, or could not be handed to it.
         raise AssignorError(f"it raised {type(fault).__name__}") from fault
-    check(spec, computed)
-    return computed
