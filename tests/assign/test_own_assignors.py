@@ -117,6 +117,13 @@ def _gives(**partitions: object) -> dict[str, Assignment]:
         (_gives(C0=(T0, T1), C1=(T1,)), Wrong.TWICE, (T1,), "it gave t-1 to C0 and to C1"),
         (_gives(C0=(T0, T1, T1), C1=()), Wrong.TWICE, (T1,), "it gave t-1 to C0 twice"),
         (_gives(C0=(T0, T1), C1=(TopicPartition("t", 2),)), Wrong.UNKNOWN, (TopicPartition("t", 2),), "t-2, which"),
+        (_gives(C0=5, C1=()), Wrong.NO_ASSIGNMENT, (), "whose partitions are no list"),
+        (
+            {"C0": Assignment((T0, T1), cast(bytes, "words")), "C1": Assignment(())},
+            Wrong.NO_ASSIGNMENT,
+            (),
+            "it gave C0 the user data 'words', which are no bytes",
+        ),
         (_gives(C0=(T0, T1), C1=("t",)), Wrong.UNKNOWN, (), "it is no TopicPartition"),
         (
             _gives(C0=(T0, T1), C1=(TopicPartition("s", 0),)),
@@ -133,6 +140,15 @@ def test_a7_a_wrong_answer_is_told_by_what_is_wrong(
         check(RangeAssignor(), Cluster.of({"t": 2, "s": 1}), BOTH, answer, RebalanceProtocol.EAGER)
     assert (raised.value.wrong, raised.value.partitions) == (wrong, named)
     assert words in str(raised.value)
+
+
+def test_a7_partitions_that_can_be_read_only_once_are_not_lost() -> None:
+    class Leaves(RangeAssignor):
+        every_partition = False
+
+    answer = _gives(C0=(tp for tp in (T0, T1)), C1=[])
+    given = check(Leaves(), Cluster.of({"t": 2}), BOTH, answer, RebalanceProtocol.EAGER)
+    assert given == _gives(C0=(T0, T1), C1=())
 
 
 def test_a7_a_cooperative_assignor_may_hold_back_but_must_not_hand_over_at_once() -> None:

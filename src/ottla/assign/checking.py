@@ -72,10 +72,23 @@ def _checked_form(answer: object, subscriptions: Mapping[str, Subscription]) -> 
         raise InvalidAssignmentError(
             Wrong.OTHER_MEMBERS, f"its members are not those of the group: only one of the two has {odd}"
         )
-    for member, given in answer.items():
-        if not isinstance(given, Assignment):
-            raise InvalidAssignmentError(Wrong.NO_ASSIGNMENT, f"it gave {member} {given!r}, which is no Assignment")
-    return answer
+    found = {member: _one(member, given) for member, given in answer.items()}
+    return answer if all(found[member] is given for member, given in answer.items()) else found
+
+
+def _one(member: str, given: object) -> Assignment:
+    """What a member got, as a tuple: a generator could be read only once."""
+    if not isinstance(given, Assignment):
+        raise InvalidAssignmentError(Wrong.NO_ASSIGNMENT, f"it gave {member} {given!r}, which is no Assignment")
+    partitions: object = given.partitions
+    user_data: object = given.user_data
+    if not isinstance(partitions, Iterable):
+        text = f"it gave {member} {given!r}, whose partitions are no list of TopicPartitions"
+        raise InvalidAssignmentError(Wrong.NO_ASSIGNMENT, text)
+    if not isinstance(user_data, bytes | None):
+        text = f"it gave {member} the user data {user_data!r}, which are no bytes"
+        raise InvalidAssignmentError(Wrong.NO_ASSIGNMENT, text)
+    return given if isinstance(partitions, tuple) else given._replace(partitions=tuple(partitions))
 
 
 def _check_what_exists(

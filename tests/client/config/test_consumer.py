@@ -66,3 +66,9 @@ def test_g20_the_protocols_own_keys_are_accepted() -> None:
 def test_g20_an_unknown_protocol_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"classic, consumer"):
         consumer_config({**_WITH_A_GROUP, "group.protocol": "share"})
+
+
+@pytest.mark.parametrize("text", ["", "a b", "..", "x" * 250])
+def test_g15_an_instance_id_is_checked_by_kafkas_rule(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"configuration group\.instance\.id: "):
+        consumer_config({**_WITH_A_GROUP, "group.instance.id": text})

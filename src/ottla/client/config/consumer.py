@@ -8,6 +8,7 @@ from ottla.assign import BUILT_IN
 from ottla.base.config import ConfigKey, ConfigType, between, not_empty, one_of
 from ottla.base.duration import duration_ms
 from ottla.base.errors import ConfigError
+from ottla.base.topic_names import topic_name_problem
 from ottla.client.config import CommonConfig, build, client_keys
 from ottla.wire.special_timestamp import SpecialTimestamp
 
@@ -41,6 +42,11 @@ def _reset_policy(value: object) -> str | None:
     return None
 
 
+def _an_instance_id(value: object) -> str | None:
+    """Kafka's rule: what a topic could be called."""
+    return topic_name_problem(str(value)) if value else "must not be empty"
+
+
 #: Kafka's default is range and cooperative-sticky. A member with both rebalances eagerly, as with range alone.
 DEFAULT_STRATEGY = tuple(name for name in ("range", "cooperative-sticky") if name in BUILT_IN)
 
@@ -48,7 +54,7 @@ CONSUMER_CONFIG = client_keys(
     "consumer",
     (
         ConfigKey("group.id", ConfigType.STRING, None, "The consumer group", not_empty),
-        ConfigKey("group.instance.id", ConfigType.STRING, None, "Makes the member static (KIP-345)", not_empty),
+        ConfigKey("group.instance.id", ConfigType.STRING, None, "Makes the member static (KIP-345)", _an_instance_id),
         ConfigKey(
             "session.timeout.ms",
             ConfigType.INT,

@@ -31,6 +31,8 @@ def test_c1_topics_patterns_and_partitions_by_hand_exclude_each_other() -> None:
     assert subscription.kind is Kind.NONE
     with pytest.raises(TypeError, match="not a str"):
         subscription.subscribe("t")
+    with pytest.raises(TypeError, match="a list of topics or a compiled pattern, not 5"):
+        subscription.subscribe(5)  # type: ignore[arg-type]
 
 
 def test_g20_a_pattern_for_the_brokers_needs_the_consumer_protocol() -> None:

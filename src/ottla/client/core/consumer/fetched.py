@@ -307,7 +307,8 @@ def _apply(deserializer: Deserializer, what: str, record: ConsumerRecord, data: 
         return deserializer(record.topic, data)
     except Exception as error:  # whatever a user's deserializer raises
         raise SerializationError(
-            f"{record.topic}-{record.partition} offset {record.offset}: the {what} could not be deserialized: {error}",
+            f"{record.topic}-{record.partition} offset {record.offset}: the {what} could not be deserialized: {error}. "
+            f"To go on behind the record, seek() to offset {record.offset + 1}",
             partition=TopicPartition(record.topic, record.partition),
             offset=record.offset,
         ) from error

@@ -84,6 +84,9 @@ class Subscription:
             return
         if isinstance(wanted, str):
             raise TypeError(f"subscribe() takes a list of topics or a compiled pattern, not a str: write [{wanted!r}]")
+        given: object = wanted
+        if not isinstance(given, Iterable):
+            raise TypeError(f"subscribe() takes a list of topics or a compiled pattern, not {wanted!r}")
         topics = frozenset(checked_topic(topic) for topic in wanted)
         self.kind, self.pattern, self.topics = Kind.TOPICS, None, topics
         self.broker_pattern = None

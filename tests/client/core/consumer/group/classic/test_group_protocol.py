@@ -1,8 +1,18 @@
 """SPEC A7, A8, G14: between assignors and the wire."""
 
+from collections.abc import Mapping
+
 import pytest
 
-from ottla.assign import Assignment, BaseAssignor, RangeAssignor, RebalanceProtocol, RoundRobinAssignor
+from ottla.assign import (
+    Assignment,
+    BaseAssignor,
+    Cluster,
+    RangeAssignor,
+    RebalanceProtocol,
+    RoundRobinAssignor,
+    Subscription,
+)
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.group.classic.group_protocol import (
@@ -14,6 +24,7 @@ from ottla.client.core.consumer.group.classic.group_protocol import (
     rebalance_protocol,
     subscription_protocols,
 )
+from ottla.client.errors import AssignorError
 from ottla.wire.messages.join_group import JoinGroupResponseMember
 from tests.client.core.consumer.rig import snapshot
 
@@ -27,6 +38,50 @@ def test_a7_assignors_are_names_classes_or_instances() -> None:
         assignors(["range", RangeAssignor])
     with pytest.raises(ConfigError, match="no assignor"):
         assignors([5])
+
+
+class _Own(BaseAssignor):
+    name = "own"
+
+    def assign(self, cluster: Cluster, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
+        raise NotImplementedError
+
+
+class _Nameless(_Own):
+    name = ""
+
+
+class _Numbered(_Own):
+    name = 5  # type: ignore[assignment]
+
+
+class _NeedsWeight(_Own):
+    def __init__(self, weight: int) -> None:
+        self.weight = weight
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (_Nameless, "an assignor needs a name, .* and its name is ''"),
+        (_Numbered(), "its name is 5"),
+        (_NeedsWeight, "it cannot be made without arguments .*'weight'.*: give an object of it"),
+        (5, "no assignor"),
+    ],
+)
+def test_a7_what_is_no_assignor_is_told_when_the_consumer_is_made(given: object, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        assignors([given])
+
+
+class _Talks(_Own):
+    def subscription_user_data(self, topics: frozenset[str]) -> bytes | None:
+        return "words"  # type: ignore[return-value]
+
+
+def test_a7_user_data_that_are_no_bytes_are_told() -> None:
+    with pytest.raises(AssignorError, match="bytes or None are needed, not 'words'"):
+        subscription_protocols([_Talks()], frozenset({"t"}), (), 1, None)
 
 
 def test_g14_the_rebalance_protocol_is_the_highest_that_all_support() -> None:

@@ -1,5 +1,6 @@
 """SPEC G3–G15: a member of a classic group, event by event, on the whole core."""
 
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -98,6 +99,27 @@ def test_what_is_refused_for_good_is_raised_and_the_next_poll_joins_again() -> N
     assert (error.code, rig.core.state) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, State.OUT)
     rig.poll()
     assert rig.asked(ApiKey.JOIN_GROUP)
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, r"\(range, cooperative-sticky\): set partition.assignment.strategy"),
+        (ErrorCode.INVALID_SESSION_TIMEOUT, "session.timeout.ms is 45000 and has to lie between"),
+        (ErrorCode.GROUP_MAX_SIZE_REACHED, "group.max.size"),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, "READ"),
+        (ErrorCode.INVALID_GROUP_ID, "choose another"),
+        (ErrorCode.FENCED_INSTANCE_ID, "an id of its own"),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, "group g$"),
+    ],
+)
+def test_what_is_refused_for_good_says_what_to_do(code: ErrorCode, advice: str) -> None:
+    rig = Rig(_GROUP)
+    rig.subscribe("t")
+    rig.poll()
+    rig.refuse(ApiKey.JOIN_GROUP, code, JoinGroupResponse)
+    [error] = rig.raised()
+    assert re.search(advice, str(error))
 
 
 def test_a_sync_without_an_answer_is_another_join_of_the_same_member() -> None:

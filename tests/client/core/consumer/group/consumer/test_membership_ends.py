@@ -165,6 +165,7 @@ def test_g21_a_classic_group_that_may_not_change_its_protocol_is_told_to_who_joi
     rig.beat(0, code=ErrorCode.GROUP_ID_NOT_FOUND, target=False)
     [error] = rig.raised()
     assert "group.consumer.migration.policy" in str(error)
+    assert "choose another group.id" in str(error), "its members may be no consumers at all"
 
 
 @pytest.mark.parametrize(

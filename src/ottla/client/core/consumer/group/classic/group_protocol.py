@@ -43,14 +43,30 @@ def assignors(strategy: Sequence[object]) -> list[Assignor]:
     """The assignors of `partition.assignment.strategy`: names, classes or instances. Raises ConfigError."""
     found: list[Assignor] = []
     for given in strategy:
-        made = find(given) if isinstance(given, str) else given() if isinstance(given, type) else given
+        made = find(given) if isinstance(given, str) else _made(given) if isinstance(given, type) else given
         if not isinstance(made, (BaseAssignor, Assignor)):
             raise ConfigError(f"Invalid value {given!r} for configuration partition.assignment.strategy: no assignor")
+        if not isinstance(made.name, str) or not made.name:
+            raise ConfigError(
+                f"Invalid value {given!r} for configuration partition.assignment.strategy: an assignor needs a name, "
+                f"a text that is not empty, and its name is {made.name!r}"
+            )
         found.append(made)
     names = [assignor.name for assignor in found]
     if len(set(names)) != len(names):
         raise ConfigError(f"partition.assignment.strategy names an assignor twice: {', '.join(names)}")
     return found
+
+
+def _made(kind: type) -> object:
+    try:
+        made: object = kind()
+    except Exception as error:
+        raise ConfigError(
+            f"Invalid value {kind!r} for configuration partition.assignment.strategy: it cannot be made without "
+            f"arguments ({error}): give an object of it"
+        ) from error
+    return made
 
 
 def rebalance_protocol(chosen: Iterable[Assignor]) -> RebalanceProtocol:
@@ -76,11 +92,17 @@ def subscription_protocols(
     """
     by_topic = _by_topic(owned)
 
+    def user_data(assignor: Assignor) -> bytes | None:
+        given: object = assignor.subscription_user_data(topics)
+        if not isinstance(given, bytes | None):
+            raise TypeError(f"bytes or None are needed, not {given!r}")
+        return given
+
     def say(assignor: Assignor) -> bytes:
         return encode_subscription(
             ConsumerProtocolSubscription(
                 tuple(sorted(topics)),
-                assignor.subscription_user_data(topics),
+                user_data(assignor),
                 tuple(OwnedTopic(name, ps) for name, ps in by_topic.items()),
                 generation_id,
                 rack,

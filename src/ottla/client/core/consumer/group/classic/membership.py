@@ -24,6 +24,7 @@ from ottla.client.core.consumer.group.classic.joining import (
 )
 from ottla.client.core.consumer.group.classic.leading import Leading
 from ottla.client.core.consumer.group.classic.member import ClassicMember
+from ottla.client.core.consumer.group.classic.refusals import refusal
 from ottla.client.core.consumer.group.classic.states import Input, State, next_state
 from ottla.client.core.consumer.group.membership import Membership
 from ottla.client.core.consumer.member import NO_GENERATION
@@ -304,7 +305,7 @@ class ClassicMembership(Membership[ClassicMember]):
                 why = f"{call.value} was answered {code.name}"
                 self._dropped(why, now_s, keep_member_id=code is ErrorCode.ILLEGAL_GENERATION)
             case Next.FAIL:
-                self._refused(KafkaError.of(code, f"group {self._shared.group_id}"))
+                self._refused(refusal(code, self._shared))
             case meaning:
                 self._again_after_pause(meaning, now_s)
 
@@ -432,7 +433,7 @@ class ClassicMembership(Membership[ClassicMember]):
             case Next.START_OVER:
                 self._expelled(call, code, now_s)
             case Next.FAIL if call is Call.HEARTBEAT:
-                self._refused(KafkaError.of(code, f"group {self._shared.group_id}"))
+                self._refused(refusal(code, self._shared))
         return True
 
     def _expelled(self, call: Call, code: ErrorCode, now_s: float) -> None:

@@ -1,5 +1,6 @@
 """What poll raises when the coordinator refuses a heartbeat of the consumer protocol for good: what to do about it."""
 
+from ottla.client.core.consumer.group.advice import COMMON
 from ottla.client.core.consumer.shared import Shared
 from ottla.client.errors import ClientError, KafkaError, UnsupportedVersionError
 from ottla.wire.errors import ErrorCode
@@ -8,20 +9,19 @@ _E = ErrorCode
 _CLASSIC = "set group.protocol=classic, or use brokers of Kafka 4.0 or newer"
 #: What the user can do.
 _ADVICE = {
+    **COMMON,
     _E.UNRELEASED_INSTANCE_ID: "another member uses this group.instance.id: close it, or wait until its session is "
     "over; each poll() tries again",
-    _E.FENCED_INSTANCE_ID: "another consumer has taken over this group.instance.id: close this one, and give every "
-    "consumer an id of its own",
     _E.UNSUPPORTED_ASSIGNOR: "the brokers do not have the assignor {assignor!r}: set group.remote.assignor to one of "
     "their group.consumer.assignors (uniform and range, unless they were set), or leave it out",
     _E.GROUP_MAX_SIZE_REACHED: "the group is full: stop a member, or raise group.consumer.max.size of the brokers",
-    _E.GROUP_AUTHORIZATION_FAILED: "this client may not read in the group: ask for READ on it",
     _E.TOPIC_AUTHORIZATION_FAILED: "this client may not see a topic that it subscribes to: ask for DESCRIBE on it; "
     "the consumer stays in the group",
     _E.INVALID_REGULAR_EXPRESSION: "the broker cannot compile the SubscriptionPattern {pattern!r}: its syntax is RE2's",
     _E.UNSUPPORTED_VERSION: f"the brokers do not offer the consumer protocol: {_CLASSIC}",
-    _E.GROUP_ID_NOT_FOUND: "the group has members of the classic protocol, and group.consumer.migration.policy of the "
-    "brokers does not let it change: stop them first, or set the policy to upgrade or bidirectional",
+    _E.GROUP_ID_NOT_FOUND: "the group speaks another protocol and cannot change now. If its members are consumers, "
+    "stop them first, or set group.consumer.migration.policy of the brokers to upgrade or bidirectional; if they are "
+    "not, choose another group.id",
     _E.INVALID_REQUEST: "the coordinator does not accept this member's heartbeat",
 }
 
