@@ -19,6 +19,10 @@ _KAFKA = {
     "message.timestamp.after.max.ms": 3_600_000,
     "flush.messages": 9_223_372_036_854_775_807,
     "flush.ms": 9_223_372_036_854_775_807,
+    "min.cleanable.dirty.ratio": 0.5,
+    "min.compaction.lag.ms": 0,
+    "max.compaction.lag.ms": 9_223_372_036_854_775_807,
+    "delete.retention.ms": 86_400_000,
 }
 
 

@@ -290,13 +290,6 @@ def test_leftovers_of_a_dead_process_are_removed() -> None:
     assert [name for name in storage.names() if "7.t" in name or name.endswith(("deleted", "cleaned"))] == []
 
 
-def test_an_unfinished_compaction_of_apache_kafka_is_not_touched() -> None:
-    storage = MemoryStorage()
-    storage.write("00000000000000000000.log.swap", b"x")
-    with pytest.raises(StorageError, match="compaction"):
-        open_log(storage)
-
-
 def test_messages_from_before_record_batches_are_not_taken_for_damage() -> None:
     storage = MemoryStorage()
     message = b"\1\0" + bytes(8) + b"\0\0\0\1k" + b"\0\0\0\1v"

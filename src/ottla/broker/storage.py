@@ -173,6 +173,13 @@ class DirectoryStorage:
             raise StorageError(f"{self._prefix}{name}: {fault.strerror}") from fault
         self._changed = next(self._numbers)
 
+    def rename(self, name: str, to: str) -> None:
+        try:
+            os.replace(self._prefix + name, self._prefix + to)  # noqa: PTH105
+        except OSError as fault:
+            raise StorageError(f"{self._prefix}{name}: {fault.strerror}") from fault
+        self._changed = next(self._numbers)
+
     def sync_names(self) -> None:
         # It counts as synced only afterwards: another thread that wants the same must not return before.
         changed = self._changed
@@ -186,6 +193,12 @@ class DirectoryStorage:
     def modified_ms(self, name: str) -> int:
         try:
             return os.stat(self._prefix + name).st_mtime_ns // 1_000_000  # noqa: PTH116
+        except OSError as fault:
+            raise StorageError(f"{self._prefix}{name}: {fault.strerror}") from fault
+
+    def set_modified_ms(self, name: str, modified_ms: int) -> None:
+        try:
+            os.utime(self._prefix + name, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
         except OSError as fault:
             raise StorageError(f"{self._prefix}{name}: {fault.strerror}") from fault
 

@@ -36,6 +36,10 @@ class LogConfig:
     retention_bytes: int = -1
     #: The words of `cleanup.policy`: delete, compact, both, or neither.
     cleanup_policy: frozenset[str] = frozenset({"delete"})
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = _LONG_MAX
+    delete_retention_ms: int = _DAY_MS
     message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
     message_timestamp_before_max_ms: int = _LONG_MAX
     message_timestamp_after_max_ms: int = 3_600_000
@@ -56,15 +60,22 @@ class LogConfig:
         transaction_verification: bool = True,
     ) -> "LogConfig":
         """Read the topic keys that concern the log; ConfigError when one has the wrong type."""
+        policy = frozenset(_words(settings, "cleanup.policy"))
+        segment_ms, longest_ms = _int(settings, "segment.ms"), _int(settings, "max.compaction.lag.ms")
         return cls(
             segment_bytes=_int(settings, "segment.bytes"),
-            segment_ms=_int(settings, "segment.ms"),
+            # A record is cleaned in a closed segment only (KIP-354).
+            segment_ms=min(segment_ms, longest_ms) if "compact" in policy and longest_ms > 0 else segment_ms,
             segment_index_bytes=_int(settings, "segment.index.bytes"),
             index_interval_bytes=_int(settings, "index.interval.bytes"),
             max_message_bytes=_int(settings, "max.message.bytes"),
             retention_ms=_int(settings, "retention.ms"),
             retention_bytes=_int(settings, "retention.bytes"),
-            cleanup_policy=frozenset(_words(settings, "cleanup.policy")),
+            cleanup_policy=policy,
+            min_cleanable_dirty_ratio=_float(settings, "min.cleanable.dirty.ratio"),
+            min_compaction_lag_ms=_int(settings, "min.compaction.lag.ms"),
+            max_compaction_lag_ms=longest_ms,
+            delete_retention_ms=_int(settings, "delete.retention.ms"),
             message_timestamp_type=TimestampType(settings["message.timestamp.type"]),
             message_timestamp_before_max_ms=_int(settings, "message.timestamp.before.max.ms"),
             message_timestamp_after_max_ms=_int(settings, "message.timestamp.after.max.ms"),
@@ -81,7 +92,7 @@ class LogConfig:
 
     @property
     def compacts(self) -> bool:
-        """Whether records without a key are refused."""
+        """Whether the cleaner keeps the last record of each key; records without a key are refused."""
         return "compact" in self.cleanup_policy
 
 
@@ -89,6 +100,13 @@ def _int(settings: TopicSettings, name: str) -> int:
     value = settings[name]
     if not isinstance(value, int) or isinstance(value, bool):
         raise ConfigError(f"Invalid value {value!r} for configuration {name}: expected a whole number")
+    return value
+
+
+def _float(settings: TopicSettings, name: str) -> float:
+    value = settings[name]
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ConfigError(f"Invalid value {value!r} for configuration {name}: expected a number")
     return value
 
 

@@ -2,34 +2,43 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
-from ottla.base.errors import CorruptDataError, StorageError
-from ottla.log.names import DELETED, LOG, OFFSET_INDEX, STALE, SWAP, TIME_INDEX, TXN_INDEX, base_offset
+from ottla.base.errors import CorruptDataError
+from ottla.log.cleaner.swap import finish
+from ottla.log.names import DELETED, LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, base_offset
 from ottla.log.segment import ANY_OFFSET, Segment, delete_segments
 from ottla.log.storage import Storage
 from ottla.wire.batch import check_integrity
 
 
-def tidy(storage: Storage, names: list[str]) -> tuple[tuple[int, ...], frozenset[int]]:
-    """Remove what is left of interrupted work.
+class Tidied(NamedTuple):
+    """What there is when interrupted work is finished or removed."""
 
-    Returns the base offsets of the segments, ascending, and those of segments which have only indexes left although
-    nobody was deleting them.
+    names: frozenset[str]
+    #: Base offsets of the segments, ascending.
+    bases: tuple[int, ...]
+    #: Those which have only indexes left although nobody was deleting them.
+    orphans: frozenset[int]
+
+
+def tidy(storage: Storage, names: list[str]) -> Tidied:
+    """Finish what the cleaner was about to do, and remove what is left of other interrupted work.
+
+    StorageError when a cleaned segment that should take the place of others is damaged.
     """
-    swapped = [name for name in names if name.endswith(SWAP)]
-    if swapped:
-        raise StorageError(
-            f"{swapped[0]}: Apache Kafka was stopped in the middle of a compaction; start and stop it once more"
-        )
+    if finish(storage, names):
+        names = storage.names()
     bases = sorted(base for base in (base_offset(name, LOG) for name in names) if base is not None)
     known = {None, *bases}
     orphans: set[int] = set()
     for name in names:
         found = {base_offset(name, suffix) for suffix in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX)} - known
-        if found or name.endswith(STALE):
+        if found or name.endswith(DELETED):
             orphans |= {each for each in found if each is not None}
             storage.delete(name)
-    return tuple(bases), frozenset(orphans - {base_offset(name, LOG + DELETED) for name in names})
+    marked = {base_offset(name, LOG + DELETED) for name in names}
+    return Tidied(frozenset(names), tuple(bases), frozenset(orphans - marked))
 
 
 def without_failed_rolls(storage: Storage, segments: Sequence[Segment]) -> tuple[Segment, ...]:

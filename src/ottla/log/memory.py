@@ -31,6 +31,8 @@ class MemoryFile:
         self.name = name
         self.content = bytearray(content)
         self.synced_bytes = len(content) if synced_bytes is None else synced_bytes
+        #: When it was written, if somebody has said so.
+        self.modified_ms: int | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -116,11 +118,22 @@ class MemoryStorage:
         self.check("delete", name)
         self.files.pop(name, None)
 
+    def rename(self, name: str, to: str) -> None:
+        self.check("rename", name)
+        if name not in self.files:
+            raise StorageError(f"{name}: no such file")
+        self.files[to] = self.files.pop(name)
+
     def modified_ms(self, name: str) -> int:
         self.check("modified_ms", name)
         if name not in self.files:
             raise StorageError(f"{name}: no such file")
-        return self.now_ms
+        modified_ms = self.files[name].modified_ms
+        return self.now_ms if modified_ms is None else modified_ms
+
+    def set_modified_ms(self, name: str, modified_ms: int) -> None:
+        self.check("set_modified_ms", name)
+        self.open(name).modified_ms = modified_ms
 
     def sync_names(self) -> None:
         self.check("sync_names", "")
@@ -172,12 +185,24 @@ class MemoryStorage:
         since the last `sync_names`.
         """
         left = MemoryStorage(limit_bytes=self.limit_bytes, now_ms=self.now_ms)
+        renamed = self._renamed(keep_name)
         for name in sorted(self.files.keys() | self._synced_files.keys()):
             file, before = self.files.get(name), self._synced_files.get(name)
-            if file is not before and not keep_name(name):
+            as_renamed = renamed.get(name)
+            if file is not before and not (keep_name(name) if as_renamed is None else as_renamed):
                 file = before
             if file is not None:
                 kept_bytes = keep(name, file.synced_bytes, file.size_bytes)
                 left.files[name] = MemoryFile(left, name, file.content[:kept_bytes])
         left._synced_files = dict(left.files)
         return left
+
+    def _renamed(self, keep_name: Callable[[str], bool]) -> dict[str, bool]:
+        """Whether the device has a rename: it is one change, of two names."""
+        places = {file: name for name, file in self.files.items()}
+        kept = {}
+        for name, file in sorted(self._synced_files.items()):
+            to = places.get(file, name)
+            if to != name:
+                kept[name] = kept[to] = keep_name(to)
+        return kept

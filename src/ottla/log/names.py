@@ -7,9 +7,10 @@ OFFSET_INDEX: Final = ".index"
 TIME_INDEX: Final = ".timeindex"
 TXN_INDEX: Final = ".txnindex"
 SNAPSHOT: Final = ".snapshot"
-#: What Kafka leaves behind when it dies between renaming a file and deleting it, or in the middle of a compaction.
+#: What Kafka leaves behind when it dies between renaming a file and deleting it.
 DELETED: Final = ".deleted"
-STALE: Final = (DELETED, ".cleaned")
+#: Files of a cleaned segment that is being written, and of one that takes the place of others (`cleaner.swap`).
+CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"

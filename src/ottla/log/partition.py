@@ -17,6 +17,7 @@ from typing import Final
 from ottla.base.errors import StorageError
 from ottla.base.require import require
 from ottla.base.types import TopicPartition
+from ottla.log.cleaner.compaction import Compaction
 from ottla.log.config import LogConfig, TimestampType
 from ottla.log.damage import drop_unreadable
 from ottla.log.epochs import LeaderEpochs
@@ -46,21 +47,13 @@ from ottla.log.topic_id import take_topic_id
 from ottla.log.txn_index import AbortedTxn, AbortsSeal
 from ottla.log.validation import check_client_batch, check_own_batch
 from ottla.log.witnesses import Outside
-from ottla.wire.batch import (
-    BatchHeader,
-    at_offset,
-    control_batch,
-    parse_header,
-    set_log_append_time,
-)
+from ottla.wire.batch import BatchHeader, at_offset, control_batch, parse_header, set_log_append_time
 from ottla.wire.batch_errors import CorruptBatchError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.special_timestamp import SpecialTimestamp
 
 #: How many segments one flush syncs; three files each are open meanwhile.
 _FLUSHED_AT_ONCE: Final = 32
-
-
 _NOTHING: Final = Outside()
 
 
@@ -85,6 +78,7 @@ class PartitionLog:
         self._segments: Segments
         self._producers: ProducerState
         self.synced: Synced
+        self.compaction: Compaction
 
     @classmethod
     def open(
@@ -124,6 +118,7 @@ class PartitionLog:
         log.log_start_offset, log.end_offset = loaded.log_start_offset, loaded.end_offset
         log.recovery_point = max(loaded.recovery_point, loaded.log_start_offset)
         log.synced = Synced(log, storage, log._segments, log.recovery_point)
+        log.compaction = Compaction(log, storage, log._segments, log._producers)
         log.findings = replace(loaded.findings, mended=(*mended, *loaded.findings.mended))
         return log
 
@@ -396,6 +391,8 @@ class PartitionLog:
 
     def retire(self, now_ms: int) -> bool:
         """Take what retention allows to delete out of the log. Returns whether `delete_retired` has work."""
+        if self.compaction.is_switching:
+            return self._segments.has_retired
         count = deletable_segments(
             list(self._segments), self.config, log_start_offset=self.log_start_offset, now_ms=now_ms
         )
@@ -429,8 +426,8 @@ class PartitionLog:
 
     @property
     def aborts(self) -> dict[int, AbortsSeal]:
-        """What the `.txnindex` of each segment in which transactions were aborted must hold, by base offset."""
-        return {each.base_offset: each.txn_index.seal() for each in self._segments if each.txn_index.entries}
+        """What each `.txnindex` must hold, by base offset. Empty while the cleaner is about to change that."""
+        return {} if self.compaction.is_running else self._segments.aborts()
 
     # ---- durability
 

@@ -124,25 +124,26 @@ def load(
     log_start_offset = log_start_offset or 0
     if (not names or names == [PARTITION_METADATA]) and recovery_point <= log_start_offset:
         return _new(storage, config, now_ms, log_start_offset, outside)
-    bases, orphans = tidy(storage, names)
-    segments = without_failed_rolls(storage, [Segment.load(storage, base, config, now_ms) for base in bases])
+    found = tidy(storage, names)
+    segments = without_failed_rolls(storage, [Segment.load(storage, base, config, now_ms) for base in found.bases])
     first_offset = segments[0].base_offset if segments else log_start_offset
-    plan = _plan(segments, frozenset(names), clean, recovery_point, outside)
+    plan = _plan(segments, found.names, clean, recovery_point, outside)
     snapshots = Snapshots(storage)
-    seen = look(bases, orphans, epochs, snapshots, None if clean else segments, recovery_point, plan.indexed_offset)
+    unflushed = None if clean else segments
+    seen = look(found.bases, found.orphans, epochs, snapshots, unflushed, recovery_point, plan.indexed_offset)
     producers = _load_producers(snapshots, segments, first_offset, plan.trusted_offset, now_ms)
     # After a clean stop the last snapshot was taken at the end of the log.
     flushed_offset = max(recovery_point, producers.end_offset) if clean else recovery_point
     trusted_offset = flushed_offset
     if outside.flush_is_unknown and not clean:
         flushed_offset = max(flushed_offset, reached_offset(segments))
-    lost = frozenset(each for each in orphans if each < flushed_offset and not config.compacts)
+    lost = frozenset(each for each in found.orphans if each < flushed_offset and not config.compacts)
     recorded = read_damage(storage) if DAMAGED_OFFSETS in names else ()
     known = _Known(log_start_offset, known_start, flushed_offset, trusted_offset, lost, recorded)
     walked = _Walk(storage, config, now_ms, plan, known, producers, epochs).run(segments)
     if not walked.segments or walked.end_offset < log_start_offset:
         # The files are gone. Offsets that are known to be deleted must not be used again.
-        began = log_start_offset if walked.segments else min(orphans, default=log_start_offset)
+        began = log_start_offset if walked.segments else min(found.orphans, default=log_start_offset)
         known = known._replace(known_start=began)
         walked = _begin_again(storage, config, now_ms, walked, known)
         if producers.end_offset < log_start_offset:

@@ -1,9 +1,17 @@
 """Which of the oldest segments are deleted: by `retention.ms`, by `retention.bytes`, or after DeleteRecords."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from ottla.log.config import LogConfig
 from ottla.log.segment import Segment
+
+
+class Dated(Protocol):
+    """What tells how old a segment is."""
+
+    max_timestamp_ms: int
+    modified_ms: int
 
 
 def deletable_segments(segments: Sequence[Segment], config: LogConfig, *, log_start_offset: int, now_ms: int) -> int:
@@ -20,7 +28,7 @@ def deletable_segments(segments: Sequence[Segment], config: LogConfig, *, log_st
             count += 1
     if config.retention_ms >= 0:
         while count < len(segments) and _may_go(segments, count):
-            if now_ms - _newest_ms(segments[count]) <= config.retention_ms:
+            if now_ms - newest_ms(segments[count]) <= config.retention_ms:
                 break
             count += 1
     return count
@@ -31,5 +39,6 @@ def _may_go(segments: Sequence[Segment], number: int) -> bool:
     return number + 1 < len(segments) or segments[number].size_bytes > 0
 
 
-def _newest_ms(segment: Segment) -> int:
+def newest_ms(segment: Dated) -> int:
+    """The newest timestamp of a segment's records; when the file was last written if they have none."""
     return segment.max_timestamp_ms if segment.max_timestamp_ms >= 0 else segment.modified_ms

@@ -8,6 +8,7 @@ from typing import Final
 from ottla.log.results import AbortedTransaction
 from ottla.log.segment import Segment, delete_segments
 from ottla.log.storage import Storage
+from ottla.log.txn_index import AbortsSeal
 
 #: How many positions of the newest batches are kept in memory. A consumer at the end of the log reads there next.
 _RECENT_BATCHES: Final = 256
@@ -50,6 +51,23 @@ class Segments:
         gone, self._segments = self._segments[:count], self._segments[count:]
         del self._bases[:count]
         self._retired += gone
+        self._forget(gone)
+
+    def has_all(self, bases: Sequence[int]) -> bool:
+        """Whether closed segments with these base offsets follow one another in the log."""
+        number = bisect_right(self._bases, bases[0]) - 1
+        return number >= 0 and self._bases[number : number + len(bases)] == list(bases) and bases[-1] < self._bases[-1]
+
+    def replace(self, bases: Sequence[int], segment: Segment) -> list[Segment]:
+        """Put a closed segment in the place of those with these base offsets (`has_all`), which are returned."""
+        number, count = self._bases.index(bases[0]), len(bases)
+        gone = self._segments[number : number + count]
+        self._segments[number : number + count] = [segment]
+        self._bases[number : number + count] = [segment.base_offset]
+        self._forget(gone)
+        return gone
+
+    def _forget(self, gone: Sequence[Segment]) -> None:
         for segment in gone:
             if segment in self._loaded:
                 self._loaded.remove(segment)
@@ -124,6 +142,10 @@ class Segments:
             if not more:
                 break
         return tuple(found)
+
+    def aborts(self) -> dict[int, AbortsSeal]:
+        """What the `.txnindex` of each segment in which transactions were aborted must hold, by base offset."""
+        return {each.base_offset: each.txn_index.seal() for each in self._segments if each.txn_index.entries}
 
     def following_base(self, segment: Segment) -> int | None:
         """The base offset of the segment after this one, or None for the active one."""

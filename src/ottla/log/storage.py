@@ -83,6 +83,10 @@ class Storage(Protocol):
         """Remove a file; no-op when there is none. Open handles stay readable."""
         ...
 
+    def rename(self, name: str, to: str) -> None:
+        """Give a file another name, in the place of a file that has it. Open handles stay those of the same file."""
+        ...
+
     def sync_names(self) -> None:
         """Return once the device knows every name that was made, replaced or deleted, and the directory itself.
 
@@ -92,6 +96,10 @@ class Storage(Protocol):
 
     def modified_ms(self, name: str) -> int:
         """When the file was last written, milliseconds since the epoch."""
+        ...
+
+    def set_modified_ms(self, name: str, modified_ms: int) -> None:
+        """Let the file have been written then."""
         ...
 
 

@@ -89,7 +89,8 @@ def _first_record(
     segment: Segment, position: int, header: BatchHeader, timestamp_ms: int, from_offset: int
 ) -> TimestampOffset | None:
     epoch = header.partition_leader_epoch
-    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+    is_whole = header.record_count == header.last_offset_delta + 1
+    if is_whole and header.timestamp_type is TimestampType.LOG_APPEND_TIME:  # the cleaner has removed no record
         return TimestampOffset(header.max_timestamp_ms, max(header.base_offset, from_offset), epoch)
     for record in _records(segment, position, header):
         if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:

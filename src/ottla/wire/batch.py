@@ -87,6 +87,7 @@ COMPRESSION_MASK: Final = 0x07
 TIMESTAMP_TYPE_FLAG: Final = 0x08
 TRANSACTIONAL_FLAG: Final = 0x10
 CONTROL_FLAG: Final = 0x20
+DELETE_HORIZON_FLAG: Final = 0x40
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _LENGTH = struct.Struct(">i")
@@ -182,6 +183,11 @@ class BatchHeader(NamedTuple):
     @property
     def has_producer_id(self) -> bool:
         return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when on the batch's tombstones, or its marker, may be removed; None while that is not set (KIP-534)."""
+        return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_FLAG else None
 
 
 def parse_header(buf: Buffer, pos: int = 0) -> BatchHeader:
@@ -457,7 +463,7 @@ def parse_end_txn_marker(batch: Buffer) -> tuple[bool, int]:
 
 
 def is_emptied(header: BatchHeader) -> bool:
-    """Whether Apache Kafka's log cleaner has removed all records of the batch and kept its header.
+    """Whether a log cleaner, ours or Apache Kafka's, has removed all records of the batch and kept its header.
 
     It does so with a producer's last batch. An emptied marker says no more whether its transaction was committed; no
     record of that transaction is left.

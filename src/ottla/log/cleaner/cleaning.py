@@ -1,0 +1,241 @@
+"""One pass over a log, in small steps: it may run in another thread, beside the log's owner.
+
+It reads closed segments, which nobody changes, through files that it opens itself. What it has to be told is in its
+`Job`, as it was when the pass began. That is enough: a batch that was its producer's last one then stays, and
+transactions that end later are behind what is cleaned.
+
+Only the owner of the log may put a new segment into it. So where the pass needs the owner it yields a `Swap`: to be
+switched over (`Compaction.turn`), and twice to be given names when the old files are gone.
+"""
+
+from collections.abc import Generator, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from ottla.base.errors import CorruptDataError, StorageError
+from ottla.log.cleaner.batches import BatchFilter, LastRecord
+from ottla.log.cleaner.choice import Source, grouped
+from ottla.log.cleaner.offset_map import OffsetMap
+from ottla.log.cleaner.swap import MovedFiles, Swap, forget_cleaned
+from ottla.log.cleaner.transactions import CleanedTransactions
+from ottla.log.config import LogConfig
+from ottla.log.names import CLEANED, LOG, OFFSET_INDEX, TIME_INDEX, file_name
+from ottla.log.segment import Segment
+from ottla.log.storage import Storage
+from ottla.log.txn_index import AbortedTxn
+from ottla.wire.batch import HEADER_BYTES, BatchHeader, check_integrity, parse_header
+from ottla.wire.records import decode_batch
+
+#: Batches that are written at once; the system takes no more than 1024 pieces.
+_PIECES: Final = 256
+
+
+class Memory(NamedTuple):
+    """What a pass may take."""
+
+    #: `log.cleaner.dedupe.buffer.size`, and to which part the table is filled (`log.cleaner.io.buffer.load.factor`).
+    map_bytes: int
+    load_factor: float
+    #: What is read, and written, at once (half of `log.cleaner.io.buffer.size`). A larger batch is read whole.
+    io_bytes: int
+
+
+class Job(NamedTuple):
+    """What a pass must know of its log."""
+
+    storage: Storage
+    config: LogConfig
+    #: From here on the log is dirty; up to there it can be cleaned. A segment begins at the end.
+    first_dirty_offset: int
+    end_offset: int
+    #: Every segment before the end.
+    sources: tuple[Source, ...]
+    #: Transactions that were aborted, all that begin before the end.
+    aborted: tuple[AbortedTxn, ...]
+    last_records: Mapping[int, LastRecord]
+    now_ms: int
+    #: A segment of an earlier pass that did not get all of its names.
+    unsettled: Swap | None = None
+
+
+class Cleaning:
+    """See the module. Take all `steps`; `cleaned_offset` then says how far the log is clean."""
+
+    def __init__(self, job: Job, memory: Memory) -> None:
+        self._job = job
+        self._memory = memory
+        #: None until the pass has come to its end.
+        self.cleaned_offset: int | None = None
+        self.read_bytes = 0
+        self.kept_bytes = 0
+
+    def steps(self) -> Iterator[int | Swap]:
+        """How many bytes the step has read or written; or what the owner must do now.
+
+        CorruptDataError where a batch is damaged, StorageError where the disk refuses. The log is whole then, and
+        either old or cleaned from its start to some segment.
+        """
+        job = self._job
+        if job.unsettled is not None:
+            yield from self._finish(job.unsettled)
+        forget_cleaned(job.storage)
+        memory = self._memory
+        offsets = OffsetMap(memory.map_bytes, memory.load_factor, job.end_offset - job.first_dirty_offset)
+        yield from self._fill(offsets)
+        cleaned_offset = offsets.latest_offset + 1
+        transactions = CleanedTransactions(job.aborted)
+        batches = BatchFilter(
+            offsets,
+            transactions,
+            job.last_records,
+            end_offset=job.end_offset,
+            now_ms=job.now_ms,
+            delete_retention_ms=job.config.delete_retention_ms,
+        )
+        sources = [self._measured(each) for each in job.sources if each.base_offset < cleaned_offset]
+        for group in grouped(sources, job.config, self._end_of(sources[-1])):
+            if not (yield from self._clean(group, batches, transactions)):
+                return
+        self.cleaned_offset = cleaned_offset
+
+    # ---- the first time over it
+
+    def _fill(self, offsets: OffsetMap) -> Iterator[int]:
+        job, start = self._job, self._job.first_dirty_offset
+        transactions = CleanedTransactions(each for each in job.aborted if each.last_offset >= start)
+        for source in job.sources:
+            end = self._end_of(source)
+            if end <= start:
+                continue
+            for batch, header in self._batches(source):
+                yield len(batch)
+                if header.last_offset < start:
+                    continue
+                if header.is_control:
+                    transactions.is_over(batch, header)
+                elif not transactions.is_aborted(header) and not _put(offsets, batch, start):
+                    return
+                offsets.latest_offset = header.last_offset
+            offsets.latest_offset = end - 1
+
+    def _end_of(self, source: Source) -> int:
+        """Where the next segment begins."""
+        later = (each.base_offset for each in self._job.sources if each.base_offset > source.base_offset)
+        return min(later, default=self._job.end_offset)
+
+    # ---- the second time
+
+    def _clean(
+        self, group: list[Source], batches: BatchFilter, transactions: CleanedTransactions
+    ) -> Generator[int | Swap, None, bool]:
+        """Write one new segment; whether it is in the log now."""
+        job = self._job
+        files = MovedFiles(job.storage, CLEANED)
+        segment = Segment.create(files, group[0].base_offset, job.config, job.now_ms)
+        writer = _Writer(segment)
+        for source in group:
+            for batch, header in self._batches(source):
+                kept = batches.kept(batch, header)
+                if kept is not None:
+                    writer.write(kept)
+                    self.kept_bytes += len(kept)
+                    if writer.waiting_bytes >= self._memory.io_bytes:
+                        writer.flush()
+                yield len(batch) + len(kept or b"")
+        writer.flush()
+        for entry in transactions.kept:
+            segment.txn_index.append(entry)
+        transactions.kept.clear()
+        segment.seal()
+        segment.modified_ms = group[-1].modified_ms
+        for file in segment.files():
+            file.sync()
+            yield 0
+        segment.unload()
+        files.set_modified_ms(segment.log_name, segment.modified_ms)
+        swap = Swap(job.storage, files, segment, [each.base_offset for each in group])
+        try:
+            swap.announce()
+        except StorageError:
+            swap.withdraw()
+            raise
+        yield swap
+        if not swap.is_accepted:
+            swap.withdraw()
+            return False
+        yield from self._finish(swap)
+        return True
+
+    def _finish(self, swap: Swap) -> Iterator[Swap]:
+        swap.delete_old()
+        while not swap.is_settled:
+            yield swap
+            swap.sync()
+
+    # ---- reading
+
+    def _measured(self, source: Source) -> Source:
+        sizes = []
+        for kind in (OFFSET_INDEX, TIME_INDEX):
+            file = self._job.storage.open(file_name(source.base_offset, kind))
+            sizes.append(file.size_bytes)
+            file.close()
+        return source._replace(index_bytes=(sizes[0], sizes[1]))
+
+    def _batches(self, source: Source) -> Iterator[tuple[bytes, BatchHeader]]:
+        """The segment's batches, checked."""
+        name = file_name(source.base_offset, LOG)
+        file = self._job.storage.open(name)
+        position, lowest = 0, source.base_offset
+        chunk, start = b"", 0
+        try:
+            while position < source.size_bytes:
+                at = position - start
+                if len(chunk) - at < HEADER_BYTES:
+                    chunk, start, at = file.read(position, self._memory.io_bytes), position, 0
+                header = parse_header(chunk, at)
+                if len(chunk) - at < header.size_bytes:
+                    chunk = file.read(position, max(header.size_bytes, self._memory.io_bytes))
+                    start, at = position, 0
+                check_integrity(chunk, at, header)
+                if not lowest <= header.base_offset <= header.last_offset:
+                    raise CorruptDataError(f"{name}: the batch at position {position} has offsets that go back")
+                self.read_bytes += header.size_bytes
+                yield chunk[at : at + header.size_bytes], header
+                position, lowest = position + header.size_bytes, header.last_offset + 1
+        finally:
+            file.close()
+
+
+def _put(offsets: OffsetMap, batch: bytes, start: int) -> bool:
+    """Note the keys of the batch's records from `start` on; False when the map is full."""
+    for record in decode_batch(batch, start_offset=start, check_crc=False):
+        if record.key is not None:
+            if offsets.is_full:
+                return False
+            offsets.put(record.key, record.offset)
+    return True
+
+
+class _Writer:
+    """Appends batches to a new segment, several with one write."""
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self._waiting: list[bytes] = []
+        self.waiting_bytes = 0
+
+    def write(self, batch: bytes) -> None:
+        self._waiting.append(batch)
+        self.waiting_bytes += len(batch)
+        if len(self._waiting) >= _PIECES:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._waiting:
+            return
+        position = self._segment.write(self._waiting, self.waiting_bytes)
+        for batch in self._waiting:
+            header = parse_header(batch)
+            self._segment.note(header.last_offset, header.max_timestamp_ms, position, header.size_bytes)
+            position += header.size_bytes
+        self._waiting, self.waiting_bytes = [], 0

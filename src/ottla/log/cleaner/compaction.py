@@ -1,0 +1,138 @@
+"""What the owner of a log does for its cleaner: says what can be cleaned, and switches over to cleaned segments."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from ottla.base.errors import CorruptDataError
+from ottla.base.require import require
+from ottla.log.cleaner.batches import LastRecord
+from ottla.log.cleaner.choice import Cleanable, Source, cleanable
+from ottla.log.cleaner.cleaning import Cleaning, Job, Memory
+from ottla.log.cleaner.swap import Swap
+from ottla.log.config import LogConfig
+from ottla.log.producers import ProducerState
+from ottla.log.segments import Segments
+from ottla.log.storage import Storage
+from ottla.wire.batch import HEADER_BYTES, parse_header
+
+
+class _Findings(Protocol):
+    """What the start has found."""
+
+    @property
+    def damaged(self) -> Sequence[object]: ...
+
+
+class _Log(Protocol):
+    """What is known of the log here."""
+
+    config: LogConfig
+    log_start_offset: int
+    end_offset: int
+    recovery_point: int
+
+    @property
+    def last_stable_offset(self) -> int: ...
+
+    @property
+    def findings(self) -> _Findings: ...
+
+
+class Compaction:
+    """See the module. Only the log's owner calls it, between two other calls to the log.
+
+    `begin` (perhaps None), then all steps of the pass, in any thread; `turn` for each swap that it yields; `end`.
+    """
+
+    def __init__(self, log: _Log, storage: Storage, segments: Segments, producers: ProducerState) -> None:
+        self._log = log
+        self._storage = storage
+        self._segments = segments
+        self._producers = producers
+        #: Where the last pass ended (`cleaner-offset-checkpoint`); None: there was none.
+        self.cleaned_offset: int | None = None
+        #: A pass runs, or is about to. Until it has ended, nobody must write down what `.txnindex` files hold.
+        self.is_running = False
+        self._unsettled: Swap | None = None
+
+    @property
+    def is_switching(self) -> bool:
+        """Whether a new segment has not got its own names yet. Retention has to wait for that."""
+        return self._unsettled is not None
+
+    def look(self, now_ms: int) -> Cleanable | None:
+        """What can be cleaned; None if nothing: the log is not compacted, or has only its active segment, or a hole.
+
+        A hole's file is left to a person who wants to mend it.
+        """
+        log = self._log
+        if not log.config.compacts or len(self._segments) < 2 or log.findings.damaged:
+            return None
+        return cleanable(
+            tuple(self._segments),
+            log.config,
+            self._first_batch_ms,
+            cleaned_offset=self.cleaned_offset,
+            log_start_offset=log.log_start_offset,
+            end_offset=log.end_offset,
+            stable_offset=log.last_stable_offset,
+            now_ms=now_ms,
+        )
+
+    def begin(self, now_ms: int, memory: Memory) -> Cleaning | None:
+        """A pass, if one is wanted.
+
+        A checkpoint must say by now that the log is on the device: a start trusts gaps below the recovery point only.
+        """
+        found = self.look(now_ms)
+        if found is None or not found.is_wanted(self._log.config) or self._log.recovery_point < found.end_offset:
+            return None
+        segments = [each for each in self._segments if each.base_offset < found.end_offset]
+        aborted = (entry for each in self._segments for entry in each.txn_index.entries)
+        job = Job(
+            self._storage,
+            self._log.config,
+            found.first_dirty_offset,
+            found.end_offset,
+            tuple(Source(each.base_offset, each.size_bytes, each.modified_ms) for each in segments),
+            tuple(each for each in aborted if each.first_offset < found.end_offset),
+            {
+                entry.producer_id: LastRecord(
+                    entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch
+                )
+                for entry in self._producers.producers.values()
+            },
+            now_ms,
+            self._unsettled,
+        )
+        self.is_running = True
+        return Cleaning(job, memory)
+
+    def turn(self, swap: Swap) -> None:
+        """The pass has come to a swap: switch over to its segment, or give it its names. StorageError for the latter.
+
+        It is not accepted if the log has changed: then the pass withdraws it and ends.
+        """
+        if swap.is_accepted:
+            require(swap is self._unsettled, "a cleaned segment gets its names once")
+            swap.settle()
+            self._unsettled = None if swap.is_settled else swap
+        elif self._log.config.compacts and self._unsettled is None and self._segments.has_all(swap.old):
+            swap.retired = self._segments.replace(swap.old, swap.segment)
+            swap.is_accepted = True
+            self._unsettled = swap
+
+    def end(self, cleaning: Cleaning | None) -> None:
+        """The pass is over, or was given up."""
+        self.is_running = False
+        if cleaning is not None and cleaning.cleaned_offset is not None:
+            self.cleaned_offset = cleaning.cleaned_offset
+
+    def _first_batch_ms(self, number: int) -> int:
+        segment = self._segments[number]
+        if segment.first_timestamp_ms is None:
+            segment.first_timestamp_ms = -1
+            with suppress(CorruptDataError):
+                segment.first_timestamp_ms = parse_header(segment.log_file().read(0, HEADER_BYTES)).max_timestamp_ms
+        return segment.first_timestamp_ms
