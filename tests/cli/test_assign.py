@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from ottla import Admin, Consumer, NewTopic
+from ottla import Admin, Consumer, NewTopic, SubscriptionPattern
 from ottla.assign import Assignment, Cluster, RebalanceProtocol, Subscription
+from ottla.assign.examples import BroadcastAssignor
 from ottla.testing import Broker
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tests.broker.wire_client import WireClient
 from tests.cli.conftest import Ottla
 
 TWO = ("assign", "--topics", "t0:3,t1:3", "--member", "C0", "--member", "C1")
@@ -88,6 +93,15 @@ def test_a10_a_consumer_group_on_paper(ottla: Ottla) -> None:
             "'sticky' on the broker; there are uniform, range",
         ),
         (("-t", "t0:1", "-m", "C0", "-s", "no.such:Thing"), "the assignor no.such:Thing cannot be made: No module"),
+        (("-t", "t0:1", "-m", "C0", "-s", ":Thing"), "the assignor :Thing cannot be made: ValueError"),
+        (("-t", "t0:1", "-m", "C0", "-s", "tests.cli.test_assign:Leaving"), "cannot be made: SystemExit(3)"),
+        (
+            ("-t", "t0:1", "-m", "C0", "-s", "tests.cli.test_assign:Talking"),
+            "returned 'words'; bytes or None are needed",
+        ),
+        (("-t", "t0:\u00b2", "-m", "C0"), "'t0:\u00b2' is not TOPIC:PARTITIONS"),
+        (("-t", "t0:99999999999", "-m", "C0"), "'t0:99999999999' is not TOPIC:PARTITIONS"),
+        (("-t", "t0:999999,t1:2", "-m", "C0"), "1000001 partitions; at most 1000000 can be rehearsed"),
         (("-t", "t0:1", "-m", "C0", "-s", "json:JSONDecoder"), "json:JSONDecoder is no assignor"),
         (("-t", "t0:1", "-m", "C0", "-s", "tests.cli.test_assign:Forgetful"), "is wrong: it gave t0-0 to nobody"),
         (("-t", "t0:1", "-m", "C0", "-s", "tests.cli.test_assign:Raising"), "failed: KeyError('C7')"),
@@ -109,6 +123,13 @@ def test_bad_input_is_told_in_a_sentence(ottla: Ottla, arguments: tuple[str, ...
     [
         ("{", "is no JSON"),
         ("[1]", "has to hold what --json prints"),
+        ("[" * 100_000, "is no JSON"),
+        ('{"C0": ["t0-\u00b2"]}', "has 't0-\u00b2', which is not TOPIC-PARTITION"),
+        ('{"C0": ["t0-9999999999"]}', "has 't0-9999999999', which is not TOPIC-PARTITION"),
+        ('{"assignment": {"C0": []}, "generation": -1}', "has to hold what --json prints"),
+        ('{"assignment": {"C0": []}, "generation": true}', "has to hold what --json prints"),
+        ('{"assignment": {"C0": []}, "subscriptions": ["t0"]}', "has to hold what --json prints"),
+        ('{"assignment": {"C0": []}, "subscriptions": {"C0": "t0"}}', "has to hold what --json prints"),
         ('{"C0": ["t0"]}', "has 't0', which is not TOPIC-PARTITION, for example t0-2"),
     ],
 )
@@ -142,6 +163,29 @@ class Raising(Forgetful):
         raise KeyError("C7")
 
 
+class Leaving(Forgetful):
+    """Ends whoever makes one."""
+
+    def __init__(self) -> None:
+        raise SystemExit(3)
+
+
+class Talking(Forgetful):
+    """Sends what is no bytes."""
+
+    def subscription_user_data(self, topics: frozenset[str]) -> bytes | None:
+        return "words"  # type: ignore[return-value]
+
+
+def test_what_nobody_reads_is_told(ottla: Ottla, tmp_path: Path) -> None:
+    assert "Nobody reads t1-0." in ottla("assign", "-t", "t0:2,t1:1", "-m", "C0=t0").out
+    gone = ottla("assign", "-t", "t0:2", "-m", "C0", "--kill", "C0", "--json").data
+    assert gone["unread"] == ["t0-0", "t0-1"]
+    odd = tmp_path / "odd.json"
+    odd.write_text('{"assignment": {"C0": ["t0-0", "t9-0"]}, "subscriptions": {"C0": [["t0"], "t0"]}, "generation": 4}')
+    assert ottla("assign", "-t", "t0:1", "--previous", str(odd), "--json").data["unread"] == []
+
+
 def test_a_live_group_is_rehearsed_and_left_alone(ottla: Ottla, ottla_broker: Broker) -> None:
     servers = {"bootstrap.servers": ottla_broker.bootstrap_servers}
     with Admin(servers) as admin:
@@ -170,3 +214,54 @@ def test_a_live_group_is_rehearsed_and_left_alone(ottla: Ottla, ottla_broker: Br
     empty = ottla("assign", "--group", "cli-assign")
     assert empty.code == 1
     assert "the group cli-assign has no members now (Empty)" in empty.err
+
+
+def test_a_member_that_waits_behind_a_pattern_is_rehearsed_too(ottla: Ottla, ottla_broker: Broker) -> None:
+    """It shows no topic and has no partition; and the ids of a consumer group's members say nothing to a person."""
+    servers = {"bootstrap.servers": ottla_broker.bootstrap_servers}
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic("cli-pattern", 1)])
+    settings = {**servers, "group.id": "cli-pattern", "group.protocol": "consumer"}
+    with Consumer({**settings, "client.id": "one"}) as one, Consumer({**settings, "client.id": "two"}) as two:
+        pair = {"one": one, "two": two}
+        for consumer in pair.values():
+            consumer.subscribe(SubscriptionPattern("cli-patt.*"))
+        while not any(consumer.assignment() for consumer in pair.values()):
+            for consumer in pair.values():
+                consumer.poll(0.1)
+        while len(ottla("groups", "describe", "cli-pattern", "--json").data["members"]) < 2:
+            for consumer in pair.values():
+                consumer.poll(0.1)
+        (owner,) = (name for name, consumer in pair.items() if consumer.assignment())
+        data = ottla("assign", "--group", "cli-pattern", "--kill", owner, "--json").data
+        assert list(data["assignment"].values()) == [["cli-pattern-0"]]
+        assert data["unread"] == []
+
+
+def test_a_live_group_that_cannot_be_rehearsed_says_why(ottla: Ottla, ottla_broker: Broker) -> None:
+    servers = {"bootstrap.servers": ottla_broker.bootstrap_servers, "enable.auto.commit": False}
+    with Admin({"bootstrap.servers": ottla_broker.bootstrap_servers}) as admin:
+        admin.create_topics([NewTopic("cli-own", 1)])
+    own = {**servers, "group.id": "cli-own", "partition.assignment.strategy": [BroadcastAssignor()]}
+    with Consumer(own) as consumer:
+        consumer.subscribe(["cli-own"])
+        while not consumer.assignment():
+            consumer.poll(0.1)
+        said = ottla("assign", "--group", "cli-own")
+        assert said.code == 1
+        assert "cli-own divides by 'broadcast', which is none of Ottla's own assignors: name its class" in said.err
+        named = ottla("assign", "--group", "cli-own", "-s", "ottla.assign.examples:BroadcastAssignor", "--json")
+        assert list(named.data["assignment"].values()) == [["cli-own-0"]]
+    asyncio.run(_join_as_connect(ottla_broker))
+    said = ottla("assign", "--group", "cli-connect")
+    assert said.code == 1
+    assert "the members of cli-connect are no consumers (protocol type 'connect')" in said.err
+
+
+async def _join_as_connect(broker: Broker) -> None:
+    async with WireClient(broker) as client:
+        protocol = JoinGroupRequestProtocol("compatible", b"")
+        join = JoinGroupRequest("cli-connect", 30_000, 30_000, "", None, "connect", (protocol,), None)
+        given = await client.ask(ApiKey.JOIN_GROUP, join)
+        joined = await client.ask(ApiKey.JOIN_GROUP, join._replace(member_id=given.member_id))
+        assert joined.generation_id == 1

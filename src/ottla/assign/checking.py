@@ -39,6 +39,14 @@ class InvalidAssignmentError(OttlaError, ValueError):
         super().__init__(text)
 
 
+def user_data_of(assignor: Assignor, topics: frozenset[str]) -> bytes | None:
+    """What the assignor sends to the leader. TypeError if that cannot be sent; and whatever it raises."""
+    given: object = assignor.subscription_user_data(topics)
+    if not isinstance(given, bytes | None):
+        raise TypeError(f"subscription_user_data() returned {given!r}; bytes or None are needed")
+    return given
+
+
 def check(
     assignor: Assignor,
     cluster: Cluster,

@@ -14,6 +14,8 @@ from ottla.assign.rehearsal import Rehearsal, Step, by_owner
 from ottla.assign.types import Cluster, Subscription, member_order
 from ottla.base.types import TopicPartition
 
+#: So many partitions are named in a sentence.
+_NAMED = 10
 _STICKY = frozenset({"sticky", "cooperative-sticky", "uniform (on the broker)"})
 
 
@@ -65,6 +67,8 @@ class Explanation(NamedTuple):
     could_stay: int
     #: The fewest that had to move so that it is this even; None if members want different topics.
     must_move: int | None
+    #: Partitions that nobody reads: no member wants their topic, or their assignor has left them out.
+    unread: tuple[TopicPartition, ...] = ()
 
     @property
     def moved(self) -> int:
@@ -82,6 +86,14 @@ class Explanation(NamedTuple):
         else:
             why = "not as even as it could be"
         return f"Members have {range_} partitions each: {why}."
+
+    def left_out(self) -> str:
+        """What nobody reads, as a sentence; "" if there is nothing."""
+        if not self.unread:
+            return ""
+        more = len(self.unread) - _NAMED
+        named = ", ".join(str(tp) for tp in self.unread[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        return f"Nobody reads {named}."
 
     def stickiness(self) -> str:
         """How sticky it is, as a sentence."""
@@ -134,6 +146,7 @@ def explain(
         kept=sum(each.move is Move.KEPT for each in placements),
         could_stay=sum(map(len, could_stay.values())),
         must_move=_must_move(could_stay, subscriptions, len(everything)),
+        unread=tuple(tp for tp in group.cluster.partitions(group.cluster.topics) if tp not in owners),
     )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from ottla.assign.checking import check
+from ottla.assign.checking import check, user_data_of
 from ottla.assign.types import Assignment, Assignor, Cluster, RebalanceProtocol, Subscription
 from ottla.base.require import require
 from ottla.base.types import TopicPartition
@@ -116,7 +116,7 @@ class Rehearsal:
     def _said_by(self, member: _Member) -> Subscription:
         wanted = member.subscription
         return wanted._replace(
-            user_data=member.assignor.subscription_user_data(frozenset(wanted.topics)),
+            user_data=user_data_of(member.assignor, frozenset(wanted.topics)),
             owned_partitions=member.holds if self.is_cooperative else (),
             generation_id=member.generation_id,
         )

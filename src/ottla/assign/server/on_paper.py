@@ -15,16 +15,23 @@ from ottla.base.types import TopicPartition
 
 
 class OnPaper(BaseAssignor):
-    """Divides as `assignor` would on the broker. `topic_ids` has the ids of those topics whose id is known."""
+    """Divides as `assignor` would on the broker. `topic_ids` has the ids of those topics whose id is known, `lags` by
+    topic and partition how many records the group has not read."""
 
     protocols = (RebalanceProtocol.COOPERATIVE,)
     every_partition = False
     one_owner = False
 
-    def __init__(self, assignor: ServerAssignor, topic_ids: Mapping[str, bytes] | None = None) -> None:
+    def __init__(
+        self,
+        assignor: ServerAssignor,
+        topic_ids: Mapping[str, bytes] | None = None,
+        lags: Mapping[str, Mapping[int, int]] | None = None,
+    ) -> None:
         self.name = f"{assignor.name} (on the broker)"
         self._assignor = assignor
         self._topic_ids = topic_ids or {}
+        self._lags = lags or {}
         #: The target, and the members that it was computed for.
         self._target: dict[str, Assignment] = {}
         self._members: dict[str, tuple[str, ...]] = {}
@@ -53,6 +60,7 @@ class OnPaper(BaseAssignor):
             SubscriptionType.HOMOGENEOUS
             if len({frozenset(said.topics) for said in subscriptions.values()}) <= 1
             else SubscriptionType.HETEROGENEOUS,
+            {ids[name]: self._lags[name] for name in names if name in self._lags},
         )
         target = checked(self._assignor, group, self._assignor.assign(group))
         return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -114,7 +114,7 @@ def assign(
         raise CommandError(f"the assignor {began.strategy} is wrong: {error}") from error
     except OttlaError:
         raise
-    except Exception as error:  # of an assignor that the user has written
+    except (Exception, SystemExit) as error:  # of an assignor that the user has written
         raise CommandError(f"the assignor {began.strategy} failed: {error!r}") from error
     if as_json:
         print_json(_as_json(explained, rehearsed))
@@ -149,13 +149,23 @@ def _on_paper(
 
 
 def _one_of(began: PaperGroup, name: str) -> str:
-    """The member whose id, or the beginning of whose id, is `name`."""
-    found = [member for member in began.members if member == name] or [
-        member for member in began.members if member.startswith(name)
-    ]
-    if len(found) > 1:
-        raise CommandError(f"--kill: {name} is the beginning of {len(found)} members' ids: {', '.join(found)}")
-    return found[0] if found else name
+    """The member that `name` names: by its id, its group.instance.id, its client.id, or the beginning of its id.
+
+    An id of a consumer group (KIP-848) has nothing in it that a person knows.
+    """
+    ways: tuple[Callable[[str, PaperMember], bool], ...] = (
+        lambda member_id, member: member_id == name,
+        lambda member_id, member: member.group_instance_id == name,
+        lambda member_id, member: member.client_id == name,
+        lambda member_id, member: member_id.startswith(name),
+    )
+    for way in ways:
+        found = [member_id for member_id, member in began.members.items() if way(member_id, member)]
+        if len(found) > 1:
+            raise CommandError(f"--kill: {name} is any of {len(found)} members: {', '.join(found)}; give a member's id")
+        if found:
+            return found[0]
+    return name
 
 
 def _rehearse(began: PaperGroup, kill: Iterable[str], add: Sequence[str]) -> tuple[Explanation, Rehearsal]:
@@ -221,6 +231,7 @@ def _as_json(found: Explanation, rehearsed: Rehearsal) -> dict[str, object]:
             }
             for each in found.placements
         ],
+        "unread": texts(found.unread),
         "even": {"sizes": found.sizes, "is_even": found.is_even, "text": found.evenness()},
         "sticky": {
             "kept": found.kept,
@@ -240,12 +251,18 @@ def _print(found: Explanation, rehearsed: Rehearsal, began: PaperGroup, *, with_
     print(f"{found.strategy}, generation {rehearsed.generation_id}:")
     print_rows(rows, ("member", "count", "before", "partitions"), as_json=False, none="Nobody is left in the group.")
     held_back = [
-        (step.generation_id, tp) for step in found.generations[:-1] for gone in step.revoked.values() for tp in gone
+        (step.generation_id, tp)
+        for step in found.generations[:-1]
+        for gone in step.revoked.values()
+        for tp in gone
+        if any(each.partition == tp and each.handed_over_in is not None for each in found.placements)
     ]
     for generation_id, tp in held_back:
         print(f"Generation {generation_id} takes {tp} from its owner, and the next one hands it over.")
     print(found.evenness())
     print(found.stickiness())
+    if found.unread:
+        print(found.left_out())
     if with_reasons:
         _print_reasons(found)
 
@@ -260,4 +277,4 @@ def _print_reasons(found: Explanation) -> None:
         }
         for each in found.placements
     ]
-    print_rows(rows, ("partition", "member", "was", "why"), as_json=False, none="There are no partitions.")
+    print_rows(rows, ("partition", "member", "was", "why"), as_json=False, none="No member wants a partition.")

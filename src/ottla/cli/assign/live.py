@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
+from typing import TYPE_CHECKING
 
 from ottla.assign import Cluster, PartitionInfo
-from ottla.cli.assign.paper import PaperGroup, PaperMember
+from ottla.base.patterns import PatternError, compile_pattern
+from ottla.cli.assign.paper import PaperGroup, PaperMember, is_known
 from ottla.cli.common import CommandError, admin_config
+
+if TYPE_CHECKING:
+    from ottla.client.admin.types import MemberDescription, TopicDescription
+
+#: The protocol type of consumers, in either protocol.
+_CONSUMERS = "consumer"
+#: Ottla's history of groups: no pattern of a consumer means it.
+_NEVER_MATCHED = {"__ottla_group_events"}
 
 
 def live_group(
@@ -20,6 +30,11 @@ def live_group(
         found = admin.describe_groups([group])[group]
         if not found.exists:
             raise CommandError(f"there is no group {group}; `ottla groups list` shows which there are")
+        if found.protocol_type not in ("", _CONSUMERS):
+            raise CommandError(
+                f"the members of {group} are no consumers (protocol type {found.protocol_type!r}): only they know how "
+                "they divide their work"
+            )
         if not found.members:
             raise CommandError(f"the group {group} has no members now ({found.state}); describe some with --member")
         is_consumer_group = (protocol or found.type) == CONSUMER
@@ -27,12 +42,39 @@ def live_group(
             raise CommandError(f"{group} is a {found.type} group: say with --strategy what to compare it with")
         if strategy is None and not found.protocol:
             raise CommandError(f"the group {group} is being rebalanced ({found.state}): try again, or give --strategy")
-        wanted = {topic for member in found.members for topic in member.topics}
-        wanted |= {tp.topic for member in found.members for tp in member.partitions}
-        known = {listing.name for listing in admin.list_topics()}
-        described = admin.describe_topics(sorted(wanted & known))
+        if strategy is None and not is_known(found.protocol, is_consumer_group=is_consumer_group):
+            raise CommandError(
+                f"{group} divides by {found.protocol!r}, which is none of Ottla's own assignors: name its class with "
+                "--strategy package.module:Class"
+            )
+        known = {listing.name for listing in admin.list_topics()} - _NEVER_MATCHED
+        wanted = {member.member_id: _wanted(member, known) for member in found.members}
+        described = admin.describe_topics(sorted(known & set().union(*wanted.values())))
+        lags = admin.list_group_lags(group) if is_consumer_group and strategy is not None and ":" in strategy else {}
         racks = {node.node_id: node.rack for node in admin.describe_cluster().nodes}
-    cluster = Cluster(
+    members = {
+        member.member_id: PaperMember(
+            tuple(sorted(wanted[member.member_id])),
+            member.partitions,
+            member.rack_id,
+            member.group_instance_id,
+            member.client_id,
+        )
+        for member in found.members
+    }
+    ids = {name: topic.topic_id for name, topic in described.items()}
+    behind: dict[str, dict[int, int]] = {}
+    for tp, lag in lags.items():
+        if lag.offsets is not None:
+            behind.setdefault(tp.topic, {})[tp.partition] = max(lag.offsets, 0)
+    return PaperGroup(
+        strategy or found.protocol, _cluster(described, racks), members, 1, is_consumer_group, ids, behind
+    )
+
+
+def _cluster(described: Mapping[str, TopicDescription], racks: Mapping[int, str | None]) -> Cluster:
+    """The topics with the racks of their replicas."""
+    return Cluster(
         {
             name: tuple(
                 PartitionInfo(each.partition, tuple(filter(None, (racks.get(node) for node in each.replicas))))
@@ -41,14 +83,18 @@ def live_group(
             for name, topic in described.items()
         }
     )
-    members = {
-        member.member_id: PaperMember(
-            member.topics or tuple(sorted({tp.topic for tp in member.partitions})),
-            member.partitions,
-            member.rack_id,
-            member.group_instance_id,
-        )
-        for member in found.members
-    }
-    ids = {name: topic.topic_id for name, topic in described.items()}
-    return PaperGroup(strategy or found.protocol, cluster, members, 1, is_consumer_group, ids)
+
+
+def _wanted(member: MemberDescription, known: Set[str]) -> set[str]:
+    """The topics that a member reads. `known` are all topics.
+
+    A member with a pattern (KIP-848) that has no partition shows by nothing else what it would read.
+    """
+    wanted = {*member.topics, *(tp.topic for tp in member.partitions)}
+    if member.pattern is not None:
+        try:
+            pattern = compile_pattern(member.pattern)
+        except PatternError:  # another broker's RE2 takes more
+            return wanted
+        wanted |= {name for name in known if pattern.matches(name)}
+    return wanted

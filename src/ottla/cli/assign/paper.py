@@ -16,6 +16,11 @@ from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.cli.common import CommandError
 
+#: So many partitions all topics may have together: a rehearsal holds each in memory several times.
+_MOST_PARTITIONS = 1_000_000
+#: Of an int32.
+_LARGEST = 2**31 - 1
+
 
 class PaperMember(NamedTuple):
     """A member: its topics (None for all of them), what it has, and where it is."""
@@ -24,6 +29,7 @@ class PaperMember(NamedTuple):
     holds: tuple[TopicPartition, ...] | None = None
     rack_id: str | None = None
     group_instance_id: str | None = None
+    client_id: str | None = None
 
 
 class PaperGroup(NamedTuple):
@@ -36,6 +42,8 @@ class PaperGroup(NamedTuple):
     #: Whether it is a consumer group (KIP-848), whose assignor runs on the broker; and its topics' ids, if known.
     is_consumer_group: bool = False
     topic_ids: Mapping[str, bytes] = {}
+    #: By topic and partition, how many records a live consumer group has not read.
+    lags: Mapping[str, Mapping[int, int]] = {}
 
 
 def topics_of(texts: Sequence[str]) -> dict[str, int]:
@@ -43,11 +51,13 @@ def topics_of(texts: Sequence[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for text in _split(texts):
         name, separator, count = text.rpartition(":")
-        if not separator or not name or not count.isdigit():
+        if not separator or not name or not _is_number(count):
             raise CommandError(f"--topics: {text!r} is not TOPIC:PARTITIONS; write for example --topics t0:3,t1:3")
         if name in found:
             raise CommandError(f"--topics: {name} is there twice")
         found[name] = int(count)
+    if sum(found.values()) > _MOST_PARTITIONS:
+        raise CommandError(f"--topics: {sum(found.values())} partitions; at most {_MOST_PARTITIONS} can be rehearsed")
     return found
 
 
@@ -87,17 +97,26 @@ def assignor_of(group: PaperGroup) -> Callable[[], Assignor]:
     """The group's built-in assignor, or `package.module:Class`, which is imported. Raises CommandError."""
     strategy = group.strategy
     if group.is_consumer_group:
-        return lambda: OnPaper(_server_assignor(strategy), group.topic_ids)
+        return lambda: OnPaper(_server_assignor(strategy), group.topic_ids, group.lags)
     if ":" not in strategy:
-        try:
-            find(strategy)
-        except ConfigError:
+        if not is_known(strategy, is_consumer_group=False):
             text = f"there is no assignor {strategy!r}; there are {', '.join(BUILT_IN)}"
-            raise CommandError(f"{text}, and your own as package.module:Class") from None
+            raise CommandError(f"{text}, and your own as package.module:Class")
         return lambda: find(strategy)
     if not isinstance(_imported(strategy), BaseAssignor | Assignor):
         raise CommandError(f"{strategy} is no assignor: it has not the methods of ottla.assign.Assignor")
     return lambda: cast(Assignor, _imported(strategy))
+
+
+def is_known(strategy: str, *, is_consumer_group: bool) -> bool:
+    """Whether this is the name of one of Ottla's own assignors."""
+    if is_consumer_group:
+        return strategy in SERVER_BUILT_IN
+    try:
+        find(strategy)
+    except ConfigError:
+        return False
+    return True
 
 
 def _server_assignor(strategy: str) -> ServerAssignor:
@@ -116,8 +135,10 @@ def _imported(strategy: str) -> object:
     module_name, _, class_name = strategy.partition(":")
     try:
         made: object = getattr(import_module(module_name), class_name)()
-    except (ImportError, AttributeError, TypeError) as error:
+    except (ImportError, AttributeError) as error:
         raise CommandError(f"the assignor {strategy} cannot be made: {error}") from error
+    except (Exception, SystemExit) as error:  # of code that the user has written
+        raise CommandError(f"the assignor {strategy} cannot be made: {error!r}") from error
     return made
 
 
@@ -127,28 +148,40 @@ def previous(path: Path, topics: Mapping[str, object]) -> PaperGroup:
         data = json.loads(path.read_text())
     except OSError as error:
         raise CommandError(f"--previous: {path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CommandError(f"--previous: {path} is no JSON: {error}") from error
     whole = data if isinstance(data, dict) and isinstance(data.get("assignment"), dict) else {"assignment": data}
-    assignment, wants = whole["assignment"], whole.get("subscriptions")
-    if not isinstance(assignment, dict) or not all(isinstance(each, list) for each in assignment.values()):
+    assignment, wants = whole["assignment"], whole.get("subscriptions", {})
+    generation_id = whole.get("generation", 1)
+    right = (
+        isinstance(assignment, dict)
+        and isinstance(wants, dict)
+        and all(isinstance(each, list) for each in (*assignment.values(), *wants.values()))
+        and type(generation_id) is int
+        and 0 <= generation_id <= _LARGEST
+    )
+    if not right:
         raise CommandError(
             f'--previous: {path} has to hold what --json prints, or an object such as {{"C0": ["t0-0", "t1-2"]}}'
         )
     members = {}
     for member, given in assignment.items():
-        wanted = wants.get(member) if isinstance(wants, dict) else None
-        kept = None if not isinstance(wanted, list) else tuple(str(topic) for topic in wanted if topic in topics)
+        wanted = wants.get(member)
+        kept = None if wanted is None else tuple(str(topic) for topic in wanted if str(topic) in topics)
         members[member] = PaperMember(kept, tuple(_partition(path, text) for text in given))
-    generation_id = whole.get("generation", 1)
-    return PaperGroup("", Cluster({}), members, generation_id if isinstance(generation_id, int) else 1)
+    return PaperGroup("", Cluster({}), members, generation_id)
 
 
 def _partition(path: Path, text: object) -> TopicPartition:
     topic, _, number = str(text).rpartition("-")
-    if not topic or not number.isdigit():
+    if not topic or not _is_number(number):
         raise CommandError(f"--previous: {path} has {text!r}, which is not TOPIC-PARTITION, for example t0-2")
     return TopicPartition(topic, int(number))
+
+
+def _is_number(text: str) -> bool:
+    """Whether it is a number that a partition or a count of them can have."""
+    return text.isascii() and text.isdigit() and len(text) <= len(str(_LARGEST)) and int(text) <= _LARGEST
 
 
 def _split(texts: Sequence[str]) -> list[str]:

@@ -80,7 +80,7 @@ class _Talks(_Own):
 
 
 def test_a7_user_data_that_are_no_bytes_are_told() -> None:
-    with pytest.raises(AssignorError, match="bytes or None are needed, not 'words'"):
+    with pytest.raises(AssignorError, match="returned 'words'; bytes or None are needed"):
         subscription_protocols([_Talks()], frozenset({"t"}), (), 1, None)
 
 

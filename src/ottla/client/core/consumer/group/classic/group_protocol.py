@@ -17,7 +17,7 @@ from ottla.assign import (
     Subscription,
     find,
 )
-from ottla.assign.checking import InvalidAssignmentError, check
+from ottla.assign.checking import InvalidAssignmentError, check, user_data_of
 from ottla.assign.cooperative import held_back
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
@@ -92,17 +92,11 @@ def subscription_protocols(
     """
     by_topic = _by_topic(owned)
 
-    def user_data(assignor: Assignor) -> bytes | None:
-        given: object = assignor.subscription_user_data(topics)
-        if not isinstance(given, bytes | None):
-            raise TypeError(f"bytes or None are needed, not {given!r}")
-        return given
-
     def say(assignor: Assignor) -> bytes:
         return encode_subscription(
             ConsumerProtocolSubscription(
                 tuple(sorted(topics)),
-                user_data(assignor),
+                user_data_of(assignor, topics),
                 tuple(OwnedTopic(name, ps) for name, ps in by_topic.items()),
                 generation_id,
                 rack,
