@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ottla.testing.broker import Broker, BrokerError
+    from ottla.testing.faults import Fault, Faults
     from ottla.testing.final_state import note_final_state
     from ottla.testing.history import Anomaly, History, HistoryError, StreamedHistory, check_history
     from ottla.testing.in_loop import AsyncBroker
@@ -22,6 +23,8 @@ __all__ = [
     "AsyncBroker",
     "Broker",
     "BrokerError",
+    "Fault",
+    "Faults",
     "History",
     "HistoryError",
     "StreamedHistory",
@@ -33,6 +36,8 @@ _HOMES = {
     "Broker": "broker",
     "BrokerError": "broker",
     "AsyncBroker": "in_loop",
+    "Fault": "faults",
+    "Faults": "faults",
     "Anomaly": "history",
     "History": "history",
     "HistoryError": "history",

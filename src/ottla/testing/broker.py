@@ -10,9 +10,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from ottla.base.errors import OttlaError
+
+if TYPE_CHECKING:
+    from ottla.testing.faults import Faults
 
 #: Settings that suit tests. The argument `config` overrides each.
 TEST_DEFAULTS: Final[Mapping[str, str]] = {
@@ -42,6 +45,7 @@ class Broker:
 
     `config` are Kafka's broker keys. `data_dir` is kept when given, else a temporary directory is made and removed.
     `port` 0 means any free one; a restart keeps the port. `kill` is kill -9; `restart` starts again on the same data.
+    With `faults` clients reach it through them (`ottla.testing.Faults`). They belong to this broker until `close`.
     """
 
     def __init__(
@@ -51,13 +55,18 @@ class Broker:
         data_dir: str | os.PathLike[str] | None = None,
         port: int = 0,
         start_timeout_s: float = 30.0,
+        faults: "Faults | None" = None,
     ) -> None:
         self._config = {**TEST_DEFAULTS, **{key: str(value) for key, value in (config or {}).items()}}
         self._temporary = tempfile.TemporaryDirectory(prefix="ottla-") if data_dir is None else None
         self.data_dir = Path(self._temporary.name if self._temporary is not None else data_dir or "")
         self.host = "127.0.0.1"
         self.port = port
+        #: Where the process listens: `port` itself, unless faults stand before it.
+        self._own_port = port
+        self.faults = faults
         self._start_timeout_s = start_timeout_s
+        self._is_behind_faults = False
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr: IO[bytes] | None = None
 
@@ -75,9 +84,9 @@ class Broker:
         """Start; returns when the broker answers. BrokerError when it does not."""
         if self._process is not None:
             raise BrokerError("the broker runs already")
-        command = [sys.executable, "-m", "ottla.broker.process", "--host", self.host, "--port", str(self.port)]
+        command = [sys.executable, "-m", "ottla.broker.process", "--host", self.host, "--port", str(self._own_port)]
         command += ["--data-dir", str(self.data_dir)]
-        for key, value in self._config.items():
+        for key, value in {**self._config, **self._told_to_clients()}.items():
             command += ["-o", f"{key}={value}"]
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - read in `_said`, closed in `_forget`
         environment = {name: value for name, value in os.environ.items() if not name.startswith("OTTLA_")}
@@ -88,8 +97,21 @@ class Broker:
         if not line.startswith(_READY):
             self.kill()
             raise BrokerError(f"the broker did not start: {self._said or line or 'it said nothing'}")
-        self.port = int(line.rpartition(":")[2])
+        self._own_port = int(line.rpartition(":")[2])
+        if self.faults is None:
+            self.port = self._own_port
+        else:
+            self.faults.connect(self.host, self._own_port)
         return self
+
+    def _told_to_clients(self) -> dict[str, str]:
+        """Where clients shall connect, if that is not where the process listens."""
+        if self.faults is None:
+            return {}
+        if not self._is_behind_faults:
+            self.port, self._own_port = self.faults.listen(self.host, self.port), 0
+            self._is_behind_faults = True
+        return {"advertised.listeners": f"PLAINTEXT://{self.host}:{self.port}"}
 
     def stop(self, timeout_s: float = 30.0) -> None:
         """Stop in order (SIGTERM), as an operator would; no-op when it does not run."""
@@ -106,11 +128,16 @@ class Broker:
 
     def close(self) -> None:
         """Kill the broker and remove its directory, if it is a temporary one."""
-        if self._temporary is not None:
-            self.kill()
-            self._temporary.cleanup()
-        else:
-            self.stop()
+        try:
+            if self._temporary is not None:
+                self.kill()
+                self._temporary.cleanup()
+            else:
+                self.stop()
+        finally:
+            if self.faults is not None:
+                self.faults.close()
+                self._is_behind_faults = False
 
     def __enter__(self) -> "Broker":
         return self.start()

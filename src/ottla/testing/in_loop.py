@@ -10,13 +10,19 @@ from ottla.broker.app import BrokerApp
 from ottla.broker.config import BrokerConfig
 from ottla.broker.node import Node
 from ottla.testing.broker import TEST_DEFAULTS
+from ottla.testing.faults import Faults
 
 
 class AsyncBroker:
     """`async with AsyncBroker() as broker:` — a broker on a free port of this loop, with a directory of its own."""
 
     def __init__(
-        self, config: Mapping[str, object] | None = None, *, data_dir: Path | None = None, clock: Clock | None = None
+        self,
+        config: Mapping[str, object] | None = None,
+        *,
+        data_dir: Path | None = None,
+        clock: Clock | None = None,
+        faults: Faults | None = None,
     ) -> None:
         self._given = config or {}
         self._temporary = tempfile.TemporaryDirectory(prefix="ottla-") if data_dir is None else None
@@ -24,6 +30,7 @@ class AsyncBroker:
         self._clock = clock
         self._app: BrokerApp | None = None
         self.host, self.port = "127.0.0.1", 0
+        self.faults = faults
 
     @property
     def bootstrap_servers(self) -> str:
@@ -43,15 +50,24 @@ class AsyncBroker:
             **TEST_DEFAULTS,
             **self._given,
             "log.dirs": (str(self.data_dir),),
-            "listeners": (f"PLAINTEXT://{self.host}:{self.port}",),
+            "listeners": (f"PLAINTEXT://{self.host}:{self.port if self.faults is None else 0}",),
         }
+        if self.faults is not None:
+            self.port = self.faults.listen(self.host, self.port)
+            config["advertised.listeners"] = (f"PLAINTEXT://{self.host}:{self.port}",)
         self._app = BrokerApp(BrokerConfig(config), self._clock)
-        _, self.port = await self._app.start()
+        _, port = await self._app.start()
+        if self.faults is not None:
+            self.faults.connect(self.host, port)
+        else:
+            self.port = port
         await self._app.loaded()
         return self
 
     async def stop(self) -> None:
         """Stop in order; the data stays until the context is left."""
+        if self.faults is not None:
+            self.faults.close()
         if self._app is not None:
             await self._app.stop()
             self._app = None
