@@ -306,18 +306,6 @@ compression.lz4.level int 9 1..17
 compression.type string producer uncompressed|zstd|lz4|snappy|gzip|producer
 compression.zstd.level int 3 -131072..22
 
-[Compaction is to come.]
-log.cleaner.backoff.ms long 15000 0..
-log.cleaner.dedupe.buffer.size long 134217728 1048576..
-log.cleaner.delete.retention.ms long 86400000 0..
-log.cleaner.enable boolean true
-log.cleaner.io.buffer.load.factor double 0.9
-log.cleaner.io.buffer.size int 524288 0..
-log.cleaner.io.max.bytes.per.second double 1.7976931348623157E308
-log.cleaner.max.compaction.lag.ms long 9223372036854775807 1..
-log.cleaner.min.cleanable.ratio double 0.5 0..1
-log.cleaner.min.compaction.lag.ms long 0 0..
-
 [A transaction is aborted at the millisecond.]
 transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000 1..
 

@@ -12,9 +12,10 @@ from ottla.base.config import ConfigKey, ConfigSet, ConfigType, Standing, betwee
 from ottla.base.limits import MAX_DESCRIBED_PARTITIONS, MAX_REQUEST_BYTES
 from ottla.broker.config_accepted import ACCEPTED
 
-INT, LONG, BOOL, STR, LIST = (
+INT, LONG, DOUBLE, BOOL, STR, LIST = (
     ConfigType.INT,
     ConfigType.LONG,
+    ConfigType.DOUBLE,
     ConfigType.BOOLEAN,
     ConfigType.STRING,
     ConfigType.LIST,
@@ -95,6 +96,42 @@ LOG: Final = (
     ConfigKey("log.retention.bytes", LONG, -1, "Bytes of a partition above which old segments go."),
     ConfigKey("log.retention.check.interval.ms", LONG, 300_000, "How often retention looks.", _at_least_1),
     ConfigKey("log.cleanup.policy", LIST, ("delete",), "delete, compact, both, or neither.", CLEANUP_POLICY),
+    ConfigKey("log.cleaner.enable", BOOL, True, "Clean compacted topics."),
+    ConfigKey("log.cleaner.backoff.ms", LONG, 15_000, "How often to look which logs are to be cleaned.", _at_least_0),
+    ConfigKey(
+        "log.cleaner.dedupe.buffer.size",
+        LONG,
+        134_217_728,
+        "Memory for keys, 24 bytes each; no more is taken than a log needs. With more keys there are several passes.",
+        between(1_048_576),
+    ),
+    ConfigKey("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, "To which part it is filled.", between(0, 1)),
+    ConfigKey("log.cleaner.io.buffer.size", INT, 524_288, "Memory for reading and writing.", _at_least_0),
+    ConfigKey(
+        "log.cleaner.io.max.bytes.per.second",
+        DOUBLE,
+        1.7976931348623157e308,
+        "Most bytes that the cleaner reads and writes.",
+        between(1),
+    ),
+    ConfigKey(
+        "log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, "A log is cleaned when more of it is dirty.", between(0, 1)
+    ),
+    ConfigKey("log.cleaner.min.compaction.lag.ms", LONG, 0, "Least time for which every record is kept.", _at_least_0),
+    ConfigKey(
+        "log.cleaner.max.compaction.lag.ms",
+        LONG,
+        _LONG_MAX,
+        "Time after which a log is cleaned, however little of it is dirty.",
+        _at_least_1,
+    ),
+    ConfigKey(
+        "log.cleaner.delete.retention.ms",
+        LONG,
+        86_400_000,
+        "How long tombstones and transaction markers stay after the first cleaning.",
+        _at_least_0,
+    ),
     ConfigKey("log.index.size.max.bytes", INT, 10_485_760, "Largest offset index.", between(4)),
     ConfigKey("log.index.interval.bytes", INT, 4096, "Log bytes between index entries.", _at_least_0),
     ConfigKey(

@@ -8,7 +8,8 @@ A checkpoint is a version line, a count line, and one line per entry:
     orders 1 12
     recovery-point-offset-checkpoint    leader-epoch-checkpoint
 
-The data directory has three of them (recovery point, log start offset, high watermark): they map partitions to offsets.
+The data directory has four of them (recovery point, log start offset, high watermark, and how far each compacted log
+is clean): they map partitions to offsets.
 The broker writes these and the marker. The partition writes its leader epochs and partition.metadata.
 """
 
@@ -22,6 +23,7 @@ from ottla.base.types import TopicPartition, topic_id_bytes, topic_id_text
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
+CLEANER_OFFSET_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN_MARKER: Final = ".kafka_cleanshutdown"
 _VERSION: Final = "0"
 

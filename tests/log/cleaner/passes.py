@@ -32,7 +32,7 @@ def put(log: PartitionLog, key: bytes | None, value: bytes | None, *, now_ms: in
 def begin(log: PartitionLog, now_ms: int = NOW_MS, memory: Memory = MEMORY) -> Cleaning | None:
     """A pass over a log that is on the device."""
     log.flush()
-    return log.compaction.begin(now_ms, memory)
+    return log.compaction.begin(now_ms, memory, log.recovery_point)
 
 
 def clean(log: PartitionLog, now_ms: int = NOW_MS, memory: Memory = MEMORY) -> bool:

@@ -1,4 +1,4 @@
-"""What stays of a batch, field by field, as Apache Kafka's cleaner (MemoryRecords.filterTo) writes it."""
+"""T10: what stays of a batch, field by field, as Apache Kafka's cleaner (MemoryRecords.filterTo) writes it."""
 
 from collections.abc import Iterable
 

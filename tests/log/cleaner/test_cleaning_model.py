@@ -1,4 +1,4 @@
-"""The cleaner against a short reference: random histories of keys, tombstones, transactions, passes, restarts."""
+"""T10, the cleaner against a short reference: random histories of keys, tombstones, transactions, passes, restarts."""
 
 from dataclasses import dataclass, field, replace
 

@@ -1,4 +1,4 @@
-"""A pass that dies at any of its calls leaves the old or the new, whoever comes next: we, or we after dying again."""
+"""T10: a pass that dies at any of its calls leaves the old or the new, whoever comes next."""
 
 import contextlib
 import random

@@ -6,7 +6,7 @@ other files: where a log begins, from its leader-epoch-checkpoint; what is durab
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -23,6 +23,7 @@ from ottla.broker.runtime.manifest import (
 )
 from ottla.log.checkpoint import (
     CLEAN_SHUTDOWN_MARKER,
+    CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -40,6 +41,7 @@ _INSTEAD: Final = {
     RECOVERY_POINT_CHECKPOINT: "after a crash every log is checked from its beginning",
     LOG_START_OFFSET_CHECKPOINT: "where each log begins is taken from its leader-epoch-checkpoint",
     HIGH_WATERMARK_CHECKPOINT: "nothing is lost by that, there is one replica; it is written again",
+    CLEANER_OFFSET_CHECKPOINT: "compacted logs are cleaned from their beginning again",
 }
 
 
@@ -52,6 +54,8 @@ class PartitionOffsets(NamedTuple):
     high_watermark: int
     #: What the `.txnindex` of each segment must hold, by base offset.
     aborts: Mapping[int, AbortsSeal] = MappingProxyType({})
+    #: Where the cleaner's last pass ended; None if there was none.
+    cleaned_offset: int | None = None
 
 
 class CheckpointPlan(NamedTuple):
@@ -83,6 +87,7 @@ class Checkpoints:
         self.recovery_points = self._read(RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = self._read(LOG_START_OFFSET_CHECKPOINT)
         self._read(HIGH_WATERMARK_CHECKPOINT)
+        self.cleaned_offsets = self._read(CLEANER_OFFSET_CHECKPOINT)
         self._seal()
         #: What the `.txnindex` of each segment must hold.
         self.aborts = self._manifest.aborts
@@ -101,7 +106,7 @@ class Checkpoints:
         return tp in self._named or any(tp in named for named in tuple(self._coming.values()))
 
     def plan(self, partitions: Iterable[PartitionOffsets]) -> CheckpointPlan:
-        """What the three files should hold now."""
+        """What the files should hold now."""
         offsets = tuple(partitions)
         named = frozenset(each.tp for each in offsets)
         self._planned += 1
@@ -164,8 +169,8 @@ class Checkpoints:
                 return decode_offsets(content)
             except CorruptDataError as damage:
                 fault = f"is damaged ({damage})"
-        if fault is None and content is None and self.clean:
-            fault = "is gone"  # a clean stop leaves all of them
+        if fault is None and content is None and self.clean and name != CLEANER_OFFSET_CHECKPOINT:
+            fault = "is gone"  # a clean stop leaves all of them; Apache Kafka makes that one at its first cleaning
         if fault is not None:
             self.unusable.add(name)
             _log.warning("%s %s: %s", name, fault, _INSTEAD[name])
@@ -189,7 +194,9 @@ class Checkpoints:
         return Manifest()
 
 
-def _contents(offsets: Iterable[PartitionOffsets]) -> Iterator[tuple[str, bytes]]:
+def _contents(offsets: Sequence[PartitionOffsets]) -> Iterator[tuple[str, bytes]]:
     yield RECOVERY_POINT_CHECKPOINT, encode_offsets({each.tp: each.recovery_point for each in offsets})
     yield LOG_START_OFFSET_CHECKPOINT, encode_offsets({each.tp: each.log_start_offset for each in offsets})
     yield HIGH_WATERMARK_CHECKPOINT, encode_offsets({each.tp: each.high_watermark for each in offsets})
+    cleaned = {each.tp: each.cleaned_offset for each in offsets if each.cleaned_offset is not None}
+    yield CLEANER_OFFSET_CHECKPOINT, encode_offsets(cleaned)

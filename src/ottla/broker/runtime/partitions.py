@@ -232,6 +232,7 @@ class Partitions:
             )
         except CorruptDataError as fault:
             raise StorageError(f"{self._disk}/{tp} cannot be opened: {fault}") from fault
+        log.compaction.cleaned_offset = None if known is None else known.cleaned_offsets.get(tp)
         log.synced.sync_due()  # what a crash has left may not be on the device yet
         _tell(tp, log.findings)
         return log
@@ -340,7 +341,14 @@ class Partitions:
     def _checkpoint_plan(self) -> CheckpointPlan:
         logs = ((each.tp, each.log) for each in self._partitions.values())
         return self._checkpoints.plan(
-            PartitionOffsets(tp, log.recovery_point, log.log_start_offset, log.end_offset, log.aborts)
+            PartitionOffsets(
+                tp,
+                log.recovery_point,
+                log.log_start_offset,
+                log.end_offset,
+                log.aborts,
+                log.compaction.cleaned_offset,
+            )
             for tp, log in logs
         )
 

@@ -1,4 +1,4 @@
-"""Regular work: retention, forgetting producers, recovery points, closing idle connections."""
+"""Regular work: retention, cleaning, forgetting producers, recovery points, closing idle connections."""
 
 import asyncio
 import logging
@@ -9,6 +9,7 @@ from typing import Any, Final
 from ottla.base.clock import Clock
 from ottla.base.errors import StorageError
 from ottla.broker.config import BrokerConfig
+from ottla.broker.runtime.cleaner import Cleaner
 from ottla.broker.runtime.partitions import Partition, Partitions
 from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.timers import Timers
@@ -23,6 +24,8 @@ _CHECKPOINT: Final = "checkpoint"
 _NEVER_MS: Final = 2**63 - 1
 #: How the keys of its timers begin.
 _KEY: Final = "upkeep"
+#: A cleaner that looks all the time would keep the loop from others.
+_LEAST_BACKOFF_MS: Final = 10
 #: The longest time between two looks for idle connections.
 _IDLE_MS: Final = 10_000
 
@@ -50,6 +53,7 @@ class Upkeep:
         self._slices = slices
         self._partitions = partitions
         self._listener = listener
+        self.cleaner = Cleaner(config, clock, slices, partitions)
         #: What runs now, by name.
         self._running: dict[str, asyncio.Task[None]] = {}
 
@@ -61,6 +65,8 @@ class Upkeep:
         self._every(_CHECKPOINT_MS, _CHECKPOINT, self.flush)
         if config.int("log.flush.scheduler.interval.ms") < _NEVER_MS:
             self._every(config.int("log.flush.scheduler.interval.ms"), "syncs", self.sync_old)
+        if config.flag("log.cleaner.enable"):
+            self._every(max(config.int("log.cleaner.backoff.ms"), _LEAST_BACKOFF_MS), "cleaner", self.cleaner.clean)
         idle_ms = idle_check_interval_ms(config.int("connections.max.idle.ms"))
         self._every(idle_ms, "idle", self._close_idle)
         if self._partitions.lacks_checkpoints:

@@ -9,13 +9,14 @@ switched over (`Compaction.turn`), and twice to be given names when the old file
 """
 
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.cleaner.batches import BatchFilter, LastRecord
 from ottla.log.cleaner.choice import Source, grouped
 from ottla.log.cleaner.offset_map import OffsetMap
-from ottla.log.cleaner.swap import MovedFiles, Swap, forget_cleaned
+from ottla.log.cleaner.swap import MovedFiles, Swap, forget
 from ottla.log.cleaner.transactions import CleanedTransactions
 from ottla.log.config import LogConfig
 from ottla.log.names import CLEANED, LOG, OFFSET_INDEX, TIME_INDEX, file_name
@@ -65,8 +66,8 @@ class Cleaning:
         self._memory = memory
         #: None until the pass has come to its end.
         self.cleaned_offset: int | None = None
-        self.read_bytes = 0
-        self.kept_bytes = 0
+        #: The bytes of all segments that were looked at, and what of them stays.
+        self.cleaned_bytes = self.kept_bytes = 0
 
     def steps(self) -> Iterator[int | Swap]:
         """How many bytes the step has read or written; or what the owner must do now.
@@ -77,7 +78,7 @@ class Cleaning:
         job = self._job
         if job.unsettled is not None:
             yield from self._finish(job.unsettled)
-        forget_cleaned(job.storage)
+        forget(job.storage)
         memory = self._memory
         offsets = OffsetMap(memory.map_bytes, memory.load_factor, job.end_offset - job.first_dirty_offset)
         yield from self._fill(offsets)
@@ -96,6 +97,11 @@ class Cleaning:
             if not (yield from self._clean(group, batches, transactions)):
                 return
         self.cleaned_offset = cleaned_offset
+
+    def give_up(self) -> None:
+        """Remove the files of a pass that goes no further. Not while a swap that was accepted is not settled."""
+        with suppress(StorageError):  # the next pass tries it again
+            forget(self._job.storage)
 
     # ---- the first time over it
 
@@ -135,6 +141,7 @@ class Cleaning:
         for source in group:
             for batch, header in self._batches(source):
                 kept = batches.kept(batch, header)
+                self.cleaned_bytes += len(batch)
                 if kept is not None:
                     writer.write(kept)
                     self.kept_bytes += len(kept)
@@ -199,7 +206,6 @@ class Cleaning:
                 check_integrity(chunk, at, header)
                 if not lowest <= header.base_offset <= header.last_offset:
                     raise CorruptDataError(f"{name}: the batch at position {position} has offsets that go back")
-                self.read_bytes += header.size_bytes
                 yield chunk[at : at + header.size_bytes], header
                 position, lowest = position + header.size_bytes, header.last_offset + 1
         finally:

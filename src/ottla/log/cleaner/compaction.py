@@ -30,7 +30,6 @@ class _Log(Protocol):
     config: LogConfig
     log_start_offset: int
     end_offset: int
-    recovery_point: int
 
     @property
     def last_stable_offset(self) -> int: ...
@@ -42,7 +41,8 @@ class _Log(Protocol):
 class Compaction:
     """See the module. Only the log's owner calls it, between two other calls to the log.
 
-    `begin` (perhaps None), then all steps of the pass, in any thread; `turn` for each swap that it yields; `end`.
+    `prepare`, then bring the log to the device and write that down. `begin` (perhaps None); then all steps of the pass,
+    in any thread; `turn` for each swap that it yields; `end`.
     """
 
     def __init__(self, log: _Log, storage: Storage, segments: Segments, producers: ProducerState) -> None:
@@ -54,6 +54,8 @@ class Compaction:
         self.cleaned_offset: int | None = None
         #: A pass runs, or is about to. Until it has ended, nobody must write down what `.txnindex` files hold.
         self.is_running = False
+        #: Why the log cannot be cleaned: a batch is damaged. Until the next start no pass is tried.
+        self.fault: str | None = None
         self._unsettled: Swap | None = None
 
     @property
@@ -66,8 +68,11 @@ class Compaction:
 
         A hole's file is left to a person who wants to mend it.
         """
+        return self._look(now_ms, self._log.end_offset)
+
+    def _look(self, now_ms: int, bound: int) -> Cleanable | None:
         log = self._log
-        if not log.config.compacts or len(self._segments) < 2 or log.findings.damaged:
+        if not log.config.compacts or len(self._segments) < 2 or log.findings.damaged or self.fault is not None:
             return None
         return cleanable(
             tuple(self._segments),
@@ -76,17 +81,22 @@ class Compaction:
             cleaned_offset=self.cleaned_offset,
             log_start_offset=log.log_start_offset,
             end_offset=log.end_offset,
-            stable_offset=log.last_stable_offset,
+            stable_offset=min(log.last_stable_offset, bound),
             now_ms=now_ms,
         )
 
-    def begin(self, now_ms: int, memory: Memory) -> Cleaning | None:
-        """A pass, if one is wanted.
+    def prepare(self) -> None:
+        """A pass is about to begin: what a checkpoint says from now on holds before and after it."""
+        self.is_running = True
 
-        A checkpoint must say by now that the log is on the device: a start trusts gaps below the recovery point only.
+    def begin(self, now_ms: int, memory: Memory, recovery_point: int) -> Cleaning | None:
+        """A pass, if one is wanted. After `prepare`.
+
+        A checkpoint says that the log is on the device up to `recovery_point`: no more is cleaned, because behind its
+        recovery point a start takes offsets that are missing for a loss.
         """
-        found = self.look(now_ms)
-        if found is None or not found.is_wanted(self._log.config) or self._log.recovery_point < found.end_offset:
+        found = self._look(now_ms, recovery_point)
+        if found is None or not found.is_wanted(self._log.config):
             return None
         segments = [each for each in self._segments if each.base_offset < found.end_offset]
         aborted = (entry for each in self._segments for entry in each.txn_index.entries)
@@ -106,7 +116,6 @@ class Compaction:
             now_ms,
             self._unsettled,
         )
-        self.is_running = True
         return Cleaning(job, memory)
 
     def turn(self, swap: Swap) -> None:

@@ -124,11 +124,13 @@ class Swap:
         self._storage.sync_names()
 
 
-def forget_cleaned(storage: Storage) -> None:
-    """Remove what a pass that was given up has left."""
-    for name in storage.names():
-        if name.endswith(CLEANED):
-            storage.delete(name)
+def forget(storage: Storage) -> None:
+    """Remove what a pass that was given up has left. Not while a swap that was accepted is not settled."""
+    names = storage.names()
+    for suffix in (SWAP, CLEANED):  # in this order: a `.swap` without a `.cleaned` file would count
+        for name in names:
+            if name.endswith(suffix):
+                storage.delete(name)
 
 
 def finish(storage: Storage, names: Iterable[str]) -> bool:

@@ -1,0 +1,152 @@
+"""Cleans compacted logs (`log.cleaner`): the dirtiest first, in small pieces, beside traffic.
+
+The thread for files reads, decides and writes. It holds Python's lock while it does, so a piece is short, and the pause
+after it is as long as the piece: the event loop has at least every other moment. `log.cleaner.io.max.bytes.per.second`
+makes the pauses longer. Between two pieces the loop looks whether the partition is still there, and switches the log
+over to a segment that is done.
+
+A pass begins with a checkpoint that says that the log is on the device. So after a crash no log is scanned that was
+cleaned: there, offsets that are missing would look like a loss.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from ottla.base.clock import Clock
+from ottla.base.errors import CorruptDataError, StorageError
+from ottla.broker.config import BrokerConfig
+from ottla.broker.runtime.partitions import Partition, Partitions
+from ottla.broker.runtime.slices import Slices
+from ottla.log.cleaner.cleaning import Cleaning, Memory
+from ottla.log.cleaner.swap import Swap
+
+_log = logging.getLogger(__name__)
+
+#: How long a piece takes. (The batch that goes beyond it is finished.)
+_PIECE_MS: Final = 2
+#: The least that is read at once, whatever `log.cleaner.io.buffer.size` says.
+_LEAST_IO_BYTES: Final = 4_096
+
+
+class Cleaner:
+    """See the module."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock, slices: Slices, partitions: Partitions) -> None:
+        self._clock = clock
+        self._slices = slices
+        self._partitions = partitions
+        self._bytes_per_s = config.float("log.cleaner.io.max.bytes.per.second")
+        self._memory = Memory(
+            config.int("log.cleaner.dedupe.buffer.size"),
+            config.float("log.cleaner.io.buffer.load.factor"),
+            max(config.int("log.cleaner.io.buffer.size") // 2, _LEAST_IO_BYTES),
+        )
+
+    async def clean(self) -> None:
+        """Clean what is dirty enough, until nothing is, or nothing can be. One log after the other."""
+        while wanted := await self._look():
+            progress = [await self._clean(partition) for partition in wanted]
+            if not any(progress):
+                return
+
+    async def _look(self) -> list[Partition]:
+        """The logs that are to be cleaned, the dirtiest first."""
+        found: list[tuple[float, Partition]] = []
+        await self._slices.run(self._ratios(found))
+        return [partition for _, partition in sorted(found, key=lambda each: (-each[0], each[1].tp))]
+
+    def _ratios(self, found: list[tuple[float, Partition]]) -> Iterator[None]:
+        for partition in self._partitions.all():
+            if partition.log.config.compacts:
+                try:
+                    seen = partition.log.compaction.look(self._clock.now_ms())
+                    if seen is not None and seen.is_wanted(partition.log.config):
+                        found.append((seen.ratio, partition))
+                except StorageError as fault:
+                    self._report(partition, fault)
+            yield
+
+    async def _clean(self, partition: Partition) -> bool:
+        """One pass over one log; whether it came to its end."""
+        compaction = partition.log.compaction
+        cleaning: Cleaning | None = None
+        compaction.prepare()
+        try:
+            recovery_point = await self._bring_to_device(partition)
+            if self._is_led(partition):
+                cleaning = compaction.begin(self._clock.now_ms(), self._memory, recovery_point)
+            if cleaning is None:
+                return False
+            await self._take_steps(partition, cleaning)
+        except CorruptDataError as fault:
+            compaction.fault = str(fault)
+            _log.error("%s: a batch is damaged, so it is not cleaned until the next start: %s", partition.tp, fault)
+        except StorageError as fault:
+            self._report(partition, fault)
+        finally:
+            if cleaning is not None and cleaning.cleaned_offset is None and not compaction.is_switching:
+                await self._partitions.in_thread(cleaning.give_up)
+            compaction.end(cleaning)
+        if cleaning is None or cleaning.cleaned_offset is None:
+            return False
+        _log.info(
+            "%s: cleaned up to offset %d, %d of %d bytes stay",
+            partition.tp,
+            cleaning.cleaned_offset,
+            cleaning.kept_bytes,
+            cleaning.cleaned_bytes,
+        )
+        await self._write_down()
+        return True
+
+    async def _bring_to_device(self, partition: Partition) -> int:
+        """Flush the log, and write down up to where it is on the device. In each pause the partition may be deleted."""
+        log, end_offset = partition.log, partition.log.end_offset
+        while log.recovery_point < end_offset and self._is_led(partition):
+            plan = log.flush_plan()
+            await asyncio.get_running_loop().run_in_executor(None, plan.sync)
+            log.mark_flushed(plan)
+            del plan  # its files are closed before the next ones are opened
+        recovery_point = log.recovery_point
+        await self._write_down()
+        return recovery_point
+
+    async def _write_down(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, self._partitions.checkpoint_plan())
+
+    async def _take_steps(self, partition: Partition, cleaning: Cleaning) -> None:
+        """All steps of the pass; it is left where it is when the partition is deleted."""
+        loop, steps = asyncio.get_running_loop(), cleaning.steps()
+        while self._is_led(partition):
+            started_s = loop.time()
+            done = await self._partitions.in_thread(partial(_take_piece, steps, self._clock, self._memory.io_bytes))
+            if done is None:
+                return
+            if isinstance(done, Swap):
+                if self._is_led(partition):
+                    partition.log.compaction.turn(done)
+                continue
+            took_s = loop.time() - started_s
+            await asyncio.sleep(max(took_s, done / self._bytes_per_s - took_s))
+
+    def _is_led(self, partition: Partition) -> bool:
+        return self._partitions.find(*partition.tp) is partition
+
+    def _report(self, partition: Partition, fault: StorageError) -> None:
+        if self._is_led(partition):  # else it was deleted meanwhile
+            self._partitions.faults.report(f"cleaning of {partition.tp}", fault)
+
+
+def _take_piece(steps: Iterator[int | Swap], clock: Clock, most_bytes: int) -> int | Swap | None:
+    """Take steps for a moment. How many bytes were read and written, or what the loop must do; None at the end."""
+    done, end_ms = 0, clock.monotonic_ms() + _PIECE_MS
+    for step in steps:
+        if isinstance(step, Swap):
+            return step
+        done += step
+        if done >= most_bytes or clock.monotonic_ms() >= end_ms:
+            return done
+    return None

@@ -1,0 +1,313 @@
+"""T10: the cleaner in a broker, its keys and files, beside traffic, as topics go away, and after kill -9 anywhere."""
+
+import asyncio
+import logging
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from ottla.base.clock import ManualClock
+from ottla.base.types import TopicPartition
+from ottla.broker.runtime.cleaner import Cleaner
+from ottla.broker.runtime.partitions import Partition
+from ottla.log.checkpoint import CLEANER_OFFSET_CHECKPOINT
+from ottla.log.names import CLEANED, SWAP
+from ottla.testing import AsyncBroker
+from ottla.wire.apis import ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import offset_commit as oc
+from ottla.wire.messages import offset_fetch as of
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.records import Record, encode_batch
+from tests.broker.crash_points import CrashPoints
+from tests.broker.records_io import produce
+from tests.broker.wire_client import WireClient
+from tests.log.cleaner.passes import records
+
+_T0 = TopicPartition("t", 0)
+#: So that a few records fill a segment, and every dirty byte is worth a pass.
+_COMPACT = {
+    "cleanup.policy": "compact",
+    "internal.segment.bytes": "400",
+    "index.interval.bytes": "0",
+    "min.cleanable.dirty.ratio": "0",
+}
+
+
+def _cleaner(broker: AsyncBroker) -> Cleaner:
+    node = broker.node
+    return Cleaner(node.config, node.clock, node.slices, node.partitions)
+
+
+def _partition(broker: AsyncBroker, tp: TopicPartition = _T0) -> Partition:
+    partition = broker.node.partitions.find(*tp)
+    assert partition is not None
+    return partition
+
+
+async def _write(client: WireClient, *rows: tuple[bytes, bytes | None]) -> None:
+    for key, value in rows:
+        (answer,) = await produce(client, encode_batch([Record(0, 1_700_000_000_000, key, value)]))
+        assert answer.error_code == ErrorCode.NONE
+
+
+def _rows(count: int) -> list[tuple[bytes, bytes | None]]:
+    return [(b"key %d" % (number % 3), b"value %d" % number) for number in range(count)]
+
+
+def _values(partition: Partition) -> dict[int, tuple[bytes | None, bytes | None]]:
+    return {each.offset: (each.key, each.value) for each in records(partition.log)}
+
+
+def _unfinished(broker: AsyncBroker) -> list[str]:
+    names = [path.name for path in (broker.data_dir / "t-0").iterdir()]
+    return [name for name in names if name.endswith((CLEANED, SWAP))]
+
+
+def _latest(rows: Mapping[int, tuple[bytes | None, bytes | None]]) -> dict[bytes | None, bytes | None]:
+    return {key: value for _, (key, value) in sorted(rows.items())}
+
+
+def _cleaner_offsets(broker: AsyncBroker) -> str:
+    return (broker.data_dir / CLEANER_OFFSET_CHECKPOINT).read_text()
+
+
+async def test_the_last_record_of_each_key_stays_and_a_restart_goes_on_from_there(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with AsyncBroker(data_dir=tmp_path) as broker, WireClient(broker) as client:
+        broker.node.topics.create("t", 1, _COMPACT)
+        await _write(client, *_rows(30))
+        before = _values(_partition(broker))
+        await _cleaner(broker).clean()
+        log = _partition(broker).log
+        active = log._segments.active.base_offset
+        left = _values(_partition(broker))
+        assert len(left) <= 3 + log.end_offset - active
+        assert left.items() <= before.items()
+        assert dict(left.values()) == dict(_rows(30))
+        assert _cleaner_offsets(broker) == f"0\n1\nt 0 {active}\n"
+    with caplog.at_level(logging.WARNING):
+        async with AsyncBroker(data_dir=tmp_path) as broker, WireClient(broker) as client:
+            assert _values(_partition(broker)) == left
+            assert _partition(broker).log.compaction.cleaned_offset == active
+            await _write(client, *_rows(9))
+            await _cleaner(broker).clean()
+            assert dict(_values(_partition(broker)).values()) == dict(_rows(9))
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"min.cleanable.dirty.ratio": "1"},
+        {"min.compaction.lag.ms": "9000000000000"},
+        {"cleanup.policy": "delete"},
+    ],
+    ids=lambda each: next(iter(each)),
+)
+async def test_a_log_is_left_alone_where_its_keys_say_so(settings: dict[str, str]) -> None:
+    async with AsyncBroker() as broker, WireClient(broker) as client:
+        broker.node.topics.create("t", 1, _COMPACT | settings)
+        await _write(client, *_rows(30))
+        before = _values(_partition(broker))
+        await _cleaner(broker).clean()
+        assert _values(_partition(broker)) == before
+
+
+async def test_the_longest_lag_rolls_a_segment_and_cleans_a_log_that_is_hardly_dirty() -> None:
+    clock = ManualClock(now_ms=1_700_000_000_000)
+    async with AsyncBroker(clock=clock) as broker:
+        node = broker.node
+        overrides = _COMPACT | {"min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": "1000"}
+        node.topics.create("t", 1, overrides | {"internal.segment.bytes": "1000000"})
+        log = _partition(broker).log
+        for number in range(5):
+            batch = encode_batch([Record(0, clock.now_ms(), b"k", b"%d" % number)])
+            assert log.append(batch, now_ms=clock.now_ms()).error is ErrorCode.NONE
+            clock.advance(600)
+        assert len(log._segments) > 1
+        await _cleaner(broker).clean()
+        assert [each.value for each in records(log)][-1] == b"4"
+        assert len(records(log)) < 5
+
+
+async def test_a_broker_looks_by_itself() -> None:
+    async with AsyncBroker({"log.cleaner.backoff.ms": "20"}) as broker, WireClient(broker) as client:
+        broker.node.topics.create("t", 1, _COMPACT)
+        await _write(client, *_rows(30))
+        while _partition(broker).log.compaction.cleaned_offset is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_a_broker_without_cleaner_does_not() -> None:
+    settings = {"log.cleaner.backoff.ms": "20", "log.cleaner.enable": "false"}
+    clock = ManualClock()
+    async with AsyncBroker(settings, clock=clock) as broker, WireClient(broker) as client:
+        broker.node.topics.create("t", 1, _COMPACT)
+        await _write(client, *_rows(30))
+        before = _values(_partition(broker))
+        for _ in range(10):
+            clock.advance(1_000)
+            broker.node.timers.fire()
+            await asyncio.sleep(0)
+        assert _values(_partition(broker)) == before
+
+
+async def test_records_are_written_and_read_while_a_log_is_cleaned() -> None:
+    settings = {"log.cleaner.io.buffer.size": "1"}  # many pieces
+    async with AsyncBroker(settings) as broker, WireClient(broker) as client:
+        broker.node.topics.create("t", 1, _COMPACT)
+        await _write(client, *_rows(60))
+        expected = dict(_rows(60))
+        cleaning, count = asyncio.create_task(_cleaner(broker).clean()), 0
+        while count < 40:
+            row = (b"key %d" % (count % 5), b"new %d" % count)
+            await _write(client, row)
+            expected[row[0]] = row[1]
+            count += 1
+            seen = _values(_partition(broker))
+            assert _latest(seen) == expected
+        await cleaning
+        assert len(_values(_partition(broker))) < 60 + count
+
+
+async def test_a_topic_may_be_deleted_and_made_again_while_it_is_cleaned() -> None:
+    async with AsyncBroker({"log.cleaner.io.buffer.size": "1"}) as broker, WireClient(broker) as client:
+        node = broker.node
+        for pause in range(12):
+            node.topics.create("t", 1, _COMPACT)
+            await _write(client, *_rows(30))
+            cleaning = asyncio.create_task(_cleaner(broker).clean())
+            for _ in range(pause):
+                await asyncio.sleep(0.001)
+            await node.topics.delete_all([node.image.topics["t"]])
+            node.topics.create("t", 1, _COMPACT)
+            await _write(client, (b"k", b"of the new topic"))
+            await cleaning
+            partition = _partition(broker)
+            assert list(_values(partition).values()) == [(b"k", b"of the new topic")]
+            assert partition.log.compaction.cleaned_offset is None
+            assert not _unfinished(broker)
+            await node.topics.delete_all([node.image.topics["t"]])
+
+
+async def test_a_new_topic_does_not_inherit_how_far_an_older_one_was_clean(tmp_path: Path) -> None:
+    async with AsyncBroker(data_dir=tmp_path) as broker, WireClient(broker) as client:
+        node = broker.node
+        node.topics.create("t", 1, _COMPACT)
+        await _write(client, *_rows(30))
+        await _cleaner(broker).clean()
+        await node.topics.delete_all([node.image.topics["t"]])
+        plan = node.partitions.forget_checkpointed([_T0])
+        await asyncio.get_running_loop().run_in_executor(None, plan)
+        assert _cleaner_offsets(broker) == "0\n0\n"
+
+
+async def test_a_damaged_batch_stops_the_cleaning_of_its_own_log_alone(caplog: pytest.LogCaptureFixture) -> None:
+    async with AsyncBroker() as broker, WireClient(broker) as client:
+        for name in ("t", "other"):
+            broker.node.topics.create(name, 1, _COMPACT)
+            for key, value in _rows(30):
+                batch = encode_batch([Record(0, 1_700_000_000_000, key, value)])
+                await produce(client, batch, topic=name)
+        path = broker.data_dir / "t-0" / f"{0:020}.log"
+        content = bytearray(path.read_bytes())
+        content[70] ^= 1
+        path.write_bytes(content)
+        with caplog.at_level(logging.ERROR):
+            await _cleaner(broker).clean()
+        assert len(caplog.messages) == 1
+        assert "t-0: a batch is damaged, so it is not cleaned until the next start" in caplog.messages[0]
+        assert len(_values(_partition(broker, TopicPartition("other", 0)))) < 30
+        assert not _unfinished(broker)
+        caplog.clear()
+        await _cleaner(broker).clean()
+        assert caplog.messages == []
+
+
+async def _commit(client: WireClient, topic_id: bytes, offset: int) -> None:
+    topic = oc.OffsetCommitRequestTopic(topic_id, "t", (oc.OffsetCommitRequestPartition(0, offset),))
+    request = oc.OffsetCommitRequest(f"group {offset % 3}", topics=(topic,))
+    answer = await client.ask(ApiKey.OFFSET_COMMIT, request)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+async def _committed(client: WireClient, topic_id: bytes, group: str) -> int:
+    topics = (of.OffsetFetchRequestTopics(topic_id, "t", (0,)),)
+    answer = await client.ask(
+        ApiKey.OFFSET_FETCH, of.OffsetFetchRequest(groups=(of.OffsetFetchRequestGroup(group, topics=topics),))
+    )
+    offset: int = answer.groups[0].topics[0].partitions[0].committed_offset
+    return offset
+
+
+async def test_the_coordinators_topics_stay_small(tmp_path: Path) -> None:
+    settings = {
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.segment.bytes": "1048576",
+        "transaction.state.log.num.partitions": "1",
+        "log.cleaner.min.cleanable.ratio": "0",
+    }
+    async with AsyncBroker(settings, data_dir=tmp_path) as broker, WireClient(broker) as client:
+        topic_id = broker.node.topics.create("t", 1, {}).topic_id
+        await client.ask(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest("", 0, ("group 0",)))
+        await client.ask(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest("", 1, ("tx",)))
+        await _commit(client, topic_id, 0)
+        await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest("tx", 60_000, -1, -1))
+        names = "__consumer_offsets", "__transaction_state"
+        offsets, transactions = (_partition(broker, TopicPartition(name, 0)).log for name in names)
+        for round_number in range(1, 6):
+            for number in range(40):
+                await _commit(client, topic_id, 40 * round_number + number)
+                request = InitProducerIdRequest("tx", 60_000, -1, -1)
+                producer = await client.ask(ApiKey.INIT_PRODUCER_ID, request)
+                assert producer.error_code == ErrorCode.NONE
+            for log in (offsets, transactions):
+                log.roll(broker.node.clock.now_ms())
+            await _cleaner(broker).clean()
+            assert offsets.size_bytes < 3 * 250
+            assert transactions.size_bytes < 4 * 250
+        last = {f"group {offset % 3}": offset for offset in range(240)}
+    async with AsyncBroker(settings, data_dir=tmp_path) as broker, WireClient(broker) as client:
+        assert {group: await _committed(client, topic_id, group) for group in last} == last
+        again = await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest("tx", 60_000, -1, -1))
+        assert (again.producer_id, again.producer_epoch) == (producer.producer_id, producer.producer_epoch + 1)
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """In memory where the system has such a place: there are many brokers, and each syncs its files."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(prefix="ottla-", dir=memory if os.access(memory, os.W_OK) else None) as path:
+        yield Path(path)
+
+
+async def test_a_broker_that_dies_at_any_call_of_a_pass_leaves_the_old_or_the_new(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data_dir = directory / "data"
+    data_dir.mkdir()
+    points = CrashPoints(data_dir, directory / "copies", None)
+    async with AsyncBroker(data_dir=data_dir) as broker, WireClient(broker) as client:
+        broker.node.topics.create("t", 1, _COMPACT)
+        await _write(client, *_rows(24))
+        before = _values(_partition(broker))
+        with points.taken():
+            await _cleaner(broker).clean()
+        after = _values(_partition(broker))
+    assert len(points.points) > 30
+    assert len(after) < 12
+    caplog.set_level(logging.WARNING)
+    for point in points.points:
+        async with AsyncBroker(data_dir=point.data_dir) as broker:
+            left = _values(_partition(broker))
+            assert after.items() <= left.items() <= before.items(), point.call
+            await _cleaner(broker).clean()
+            assert _latest(_values(_partition(broker))) == _latest(before), point.call
+            assert _partition(broker).log.end_offset == 24
+        assert caplog.messages == [], point.call
