@@ -140,8 +140,8 @@ async def test_a_broker_looks_by_itself() -> None:
     async with AsyncBroker({"log.cleaner.backoff.ms": "20"}) as broker, WireClient(broker) as client:
         broker.node.topics.create("t", 1, _COMPACT)
         await _write(client, *_rows(30))
-        while _partition(broker).log.compaction.cleaned_offset is None:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        while _partition(broker).log.compaction.cleaned_offset is None:
+            await asyncio.sleep(0)
 
 
 async def test_a_broker_without_cleaner_does_not() -> None:
@@ -179,12 +179,12 @@ async def test_records_are_written_and_read_while_a_log_is_cleaned() -> None:
 async def test_a_topic_may_be_deleted_and_made_again_while_it_is_cleaned() -> None:
     async with AsyncBroker({"log.cleaner.io.buffer.size": "1"}) as broker, WireClient(broker) as client:
         node = broker.node
-        for pause in range(12):
+        for turns in range(0, 240, 20):
             node.topics.create("t", 1, _COMPACT)
             await _write(client, *_rows(30))
             cleaning = asyncio.create_task(_cleaner(broker).clean())
-            for _ in range(pause):
-                await asyncio.sleep(0.001)
+            for _ in range(turns):
+                await asyncio.sleep(0)
             await node.topics.delete_all([node.image.topics["t"]])
             node.topics.create("t", 1, _COMPACT)
             await _write(client, (b"k", b"of the new topic"))
