@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from ottla.base.types import TopicPartition
-from ottla.broker import app
+from ottla.broker import recover
 from ottla.broker.disk import Disk
 from ottla.broker.metadata.cluster import ClusterMetadata
 from ottla.broker.runtime import partitions
+from ottla.broker.told import Tell, Told
 from ottla.log.recovery import Findings
 from ottla.log.storage import Storage
 
@@ -17,10 +18,11 @@ from ottla.log.storage import Storage
 def tells_nothing() -> Iterator[None]:
     """The broker does not say what it has found."""
 
-    def tell(tp: TopicPartition, findings: Findings) -> None:
+    def told_of(tp: TopicPartition, findings: Findings) -> tuple[Told, ...]:
         """Silence."""
+        return ()
 
-    with patch.object(partitions, "_tell", tell):
+    with patch.object(partitions, "told_of", told_of):
         yield
 
 
@@ -28,14 +30,14 @@ def tells_nothing() -> Iterator[None]:
 def cuts_the_metadata() -> Iterator[None]:
     """The metadata log is cut at its first bad batch, like any other log, and gives the same producer ids again."""
 
-    def refuse(disk: Disk, folder: str) -> bool:
+    def refuse(disk: Disk, folder: str, tell: Tell) -> bool:
         """As if nothing could be wrong."""
         return True
 
-    def mend(self: ClusterMetadata, in_use: Iterable[int], *, is_whole: bool) -> None:
+    def mend(self: ClusterMetadata, in_use: Iterable[int], *, is_whole: bool, tell: Tell) -> None:
         """As if nothing were lost."""
 
-    with patch.object(app, "refuse_damage", refuse), patch.object(ClusterMetadata, "mend_producer_ids", mend):
+    with patch.object(recover, "refuse_damage", refuse), patch.object(ClusterMetadata, "mend_producer_ids", mend):
         yield
 
 
@@ -46,5 +48,5 @@ def believes_any_cluster() -> Iterator[None]:
     def forgotten(storage: Storage) -> None:
         """As if there were no manifest."""
 
-    with patch.object(app, "sealed_properties", forgotten):
+    with patch.object(recover, "sealed_properties", forgotten):
         yield

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ottla.base.clock import ManualClock
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import TopicPartition
-from ottla.broker.metadata.cluster import ClusterMetadata
+from ottla.broker.metadata.cluster import METADATA_VERSION, ClusterMetadata
 from ottla.broker.metadata.end_mark import EndMark
 from ottla.broker.metadata.image import TOPIC_RESOURCE
 from ottla.broker.metadata.properties import load_or_create, new_uuid
@@ -30,7 +30,9 @@ from ottla.broker.storage import DirectoryDisk
 from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
+from ottla.log.results import Origin
 from ottla.wire.producer_ids_record import ProducerIdsRecord
+from ottla.wire.records import Record, encode_batch
 
 _uuid = st.binary(min_size=16, max_size=16)
 _int32 = st.integers(-(2**31), 2**31 - 1)
@@ -82,6 +84,25 @@ def _open(storage: MemoryStorage) -> ClusterMetadata:
     metadata = ClusterMetadata(log, EndMark(storage), 1, ManualClock())
     metadata.load()
     return metadata
+
+
+def test_a_log_of_a_newer_metadata_version_is_refused_and_says_so() -> None:
+    storage = MemoryStorage()
+    metadata = _open(storage)
+    change = metadata.change([FeatureLevelRecord("metadata.version", METADATA_VERSION + 1)])
+    list(change.encode())
+    change.commit()
+    with pytest.raises(StorageError, match=r"metadata\.version 26, and this version of Ottla knows them up to 25"):
+        _open(storage)
+
+
+def test_a_record_of_a_newer_version_is_no_damage() -> None:
+    storage = MemoryStorage()
+    _open(storage)
+    log = PartitionLog.open(TopicPartition("__cluster_metadata", 0), storage, LogConfig(), 0)
+    log.append(encode_batch([Record(0, 0, None, bytes((1, 99, 0)), ())]), now_ms=0, origin=Origin.COORDINATOR)
+    with pytest.raises(StorageError, match=r"does not know .*type 99 version 0.*: a newer version has written it"):
+        _open(storage)
 
 
 def test_topics_settings_and_partitions_come_back() -> None:

@@ -5,34 +5,21 @@ import logging
 import os
 import random
 import time
-from typing import Final
 
 from ottla.base.clock import Clock, SystemClock
 from ottla.base.errors import StorageError
-from ottla.base.types import TopicPartition
 from ottla.broker.config import BrokerConfig
 from ottla.broker.disk import Disk
 from ottla.broker.handlers.dispatch import Dispatcher
 from ottla.broker.listeners import EVERYWHERE
-from ottla.broker.metadata.cluster import ClusterMetadata
-from ottla.broker.metadata.damage import refuse_damage
-from ottla.broker.metadata.end_mark import EndMark
-from ottla.broker.metadata.names import METADATA_TOPIC
-from ottla.broker.metadata.properties import load_or_create
 from ottla.broker.node import Node, expect_coordinators, load_coordinators, make_node
-from ottla.broker.runtime.directories import must_hold_no_partitions
-from ottla.broker.runtime.manifest import sealed_properties
-from ottla.broker.runtime.partitions import Partitions
+from ottla.broker.recover import Recovered, recover
 from ottla.broker.runtime.timers import Timers
 from ottla.broker.runtime.upkeep import Upkeep
 from ottla.broker.server import Listener
 from ottla.broker.storage import DirectoryDisk
 
 _log = logging.getLogger(__name__)
-
-#: The metadata log does not follow the broker's settings for topics. All topics of a request are one batch in it, and
-#: there must be room for as many partitions as `base.limits` allows.
-_METADATA_CONFIGS: Final = {"max.message.bytes": str(64 * 1_048_576), "segment.bytes": str(1_073_741_824)}
 
 
 class BrokerApp:
@@ -52,8 +39,7 @@ class BrokerApp:
         self._listener: Listener | None = None
         self._loading: asyncio.Task[None] | None = None
         self._upkeep: Upkeep | None = None
-        self._metadata: ClusterMetadata | None = None
-        self._partitions: Partitions | None = None
+        self._recovered: Recovered | None = None
         self.node: Node | None = None
 
     async def start(self) -> tuple[str, int]:
@@ -110,14 +96,15 @@ class BrokerApp:
             await asyncio.gather(self._loading, return_exceptions=True)
         if self._upkeep is not None:
             await self._upkeep.stop()
-        if self._partitions is not None:
-            await self._partitions.syncs.close()
+        if self._recovered is not None:
+            await self._recovered.partitions.syncs.close()
         if self.node is not None:
             await self.node.slices.close()
             self.node.events.close()
             self.node.timers.close()
         try:
-            self._close_files()
+            if self._recovered is not None:
+                self._recovered.close()
         except StorageError as fault:
             raise StorageError(
                 f"stopped without the mark of a clean stop, the next start checks the logs: {fault}"
@@ -125,41 +112,13 @@ class BrokerApp:
         finally:
             self._disk.unlock()
 
-    def _close_files(self) -> None:
-        if self._metadata is None or self._partitions is None:
-            return
-        clean = False
-        try:
-            self._metadata.close()
-            clean = True
-        finally:
-            self._partitions.close(clean=clean)
-
     def _recover(self) -> Node:
-        config, clock, disk = self._config, self._clock, self._disk
-        properties = load_or_create(
-            disk,
-            self._rng,
-            node_id=config.int("node.id"),
-            cluster_id=config.text("cluster.id"),
-            sealed=sealed_properties(disk.own_files()),
-        )
-        folder = f"{METADATA_TOPIC}-0"
-        is_whole = refuse_damage(disk, folder)
-        partitions = Partitions(config, clock, disk, self._rng)
-        log = partitions.open_log(TopicPartition(METADATA_TOPIC, 0), None, _METADATA_CONFIGS)
-        if log.end_offset == 0:
-            must_hold_no_partitions(disk)
-        metadata = ClusterMetadata(log, EndMark(disk.open_folder(folder)), properties.node_id, clock)
-        deleted_ids = metadata.load()
-        partitions.recover(metadata.image, deleted_ids)
-        metadata.mend_producer_ids(
-            (each.producer_id for part in partitions.all() for each in part.log.active_producers()),
-            is_whole=is_whole,
-        )
-        self._metadata, self._partitions = metadata, partitions
+        config, clock = self._config, self._clock
+        self._recovered = recovered = recover(config, clock, self._disk, self._rng)
         timers = Timers(clock, asyncio.get_running_loop())
-        return make_node(config, properties, clock, self._rng, timers, metadata, partitions)
+        return make_node(
+            config, recovered.properties, clock, self._rng, timers, recovered.metadata, recovered.partitions
+        )
 
 
 def _told(host: str) -> str:

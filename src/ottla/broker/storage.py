@@ -20,7 +20,7 @@ from ottla.base.errors import StorageError
 from ottla.broker.disk import Entry, Folder, Space
 from ottla.log.storage import Buffer
 
-_LOCK_FILE: Final = ".lock"
+LOCK_FILE: Final = ".lock"
 
 
 class DiskFile:
@@ -28,8 +28,8 @@ class DiskFile:
 
     __slots__ = ("__weakref__", "_close", "_descriptor", "_path", "_size_bytes", "made")
 
-    def __init__(self, path: str, *, create: bool) -> None:
-        flags = os.O_RDWR | os.O_CLOEXEC
+    def __init__(self, path: str, *, create: bool, is_writable: bool = True) -> None:
+        flags = (os.O_RDWR if is_writable else os.O_RDONLY) | os.O_CLOEXEC
         #: Whether this call has created the file.
         self.made = False
         try:
@@ -217,13 +217,14 @@ class DirectoryDisk:
         try:
             new = [path for path in (self.path, *self.path.parents) if not path.exists()]
             self.path.mkdir(parents=True, exist_ok=True)
-            lock = (self.path / _LOCK_FILE).open("ab")
+            lock = (self.path / LOCK_FILE).open("ab")
         except OSError as fault:
             raise StorageError(f"data directory {self.path}: {fault.strerror}") from None
         for path in new:
             sync_directory(path.parent)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # Apache Kafka locks the same file in this way
         except OSError:
             lock.close()
             raise StorageError(f"data directory {self.path} is in use by another broker") from None

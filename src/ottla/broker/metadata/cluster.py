@@ -17,9 +17,11 @@ from ottla.broker.metadata.records import (
     PartitionRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UnknownRecordError,
     decode_record,
     encode_record,
 )
+from ottla.broker.told import Kind, Tell, Told, log_told
 from ottla.coordinator.decision import LogRecord
 from ottla.coordinator.producer_ids import ProducerIds
 from ottla.log.partition import PartitionLog
@@ -31,8 +33,9 @@ from ottla.wire.records import Record, encode_batch
 
 _log = logging.getLogger(__name__)
 
-#: `metadata.version` 4.0-IV3. Our records are those of that version.
-_METADATA_VERSION: Final = 25
+METADATA_VERSION_FEATURE: Final = "metadata.version"
+#: 4.0-IV3. Our records are those of that version.
+METADATA_VERSION: Final = 25
 #: `group.version` 1: an Apache Kafka that takes the directory over offers the consumer protocol, too (KIP-848).
 _GROUP_VERSION: Final = FeatureLevelRecord("group.version", 1)
 
@@ -86,16 +89,22 @@ class ClusterMetadata:
             for batch in replay(self._log):
                 for value in (record.value for record in batch.records if record.value is not None):
                     change = decode_record(value)
+                    _refuse_newer(change)
                     self._apply(value, change, now_ms)
                     if isinstance(change, RemoveTopicRecord):
                         deleted.add(change.topic_id)
                     knows_groups = knows_groups or change == _GROUP_VERSION
+        except UnknownRecordError as fault:
+            raise StorageError(
+                f"the metadata log (__cluster_metadata-0) holds what this version of Ottla does not know ({fault}): "
+                "a newer version has written it, start that one"
+            ) from fault
         except CorruptDataError as fault:
             raise StorageError(
                 f"the metadata log (__cluster_metadata-0) is damaged: {fault}; put the directory back from a copy"
             ) from fault
         if self._log.end_offset == 0:
-            self._append((FeatureLevelRecord("metadata.version", _METADATA_VERSION), _GROUP_VERSION))
+            self._append((FeatureLevelRecord(METADATA_VERSION_FEATURE, METADATA_VERSION), _GROUP_VERSION))
         elif not knows_groups:  # it was made by an earlier version
             with suppress(StorageError):  # the disk is full; nobody needs it here, so the next start will do
                 self._append((_GROUP_VERSION,))
@@ -159,7 +168,7 @@ class ClusterMetadata:
             self._producer_ids.append_failed(decision, ErrorCode.KAFKA_STORAGE_ERROR)
             raise
 
-    def mend_producer_ids(self, in_use: Iterable[int], *, is_whole: bool) -> None:
+    def mend_producer_ids(self, in_use: Iterable[int], *, is_whole: bool, tell: Tell = log_told) -> None:
         """Give out no id that is `in_use` if the log has lost records, which may have been blocks of ids.
 
         Else a new producer's batches would pass for duplicates of another's, and be acknowledged without being written.
@@ -171,14 +180,17 @@ class ClusterMetadata:
         self._producer_ids.skip(max(in_use, default=-1))
         with suppress(StorageError):  # the disk is full; the next id waits for it
             self._reserve()
-        _log.warning(
-            "the metadata log (%s) %s: the next producer ids leave a gap, and %s",
-            self._log.tp,
-            "has lost its end" if findings.truncated_bytes or findings.losses else "may have lost its end",
+        has_lost = findings.truncated_bytes or findings.losses
+        undone = (
             "the last change of topics or settings, which nobody was told of, is undone"
             if is_whole
-            else "the last changes of topics and settings may be undone",
+            else "the last changes of topics and settings may be undone"
         )
+        text = (
+            f"the metadata log ({self._log.tp}) {'has' if has_lost else 'may have'} lost its end: "
+            f"the next producer ids leave a gap, and {undone}"
+        )
+        tell(Told(Kind.LOSS if has_lost else Kind.MADE_AGAIN, str(self._log.tp), text))
 
     def close(self) -> None:
         """Flush and close the log."""
@@ -228,3 +240,14 @@ class ClusterMetadata:
         self.image.apply(record)
         if is_producer_ids(value):
             self._producer_ids.apply(LogRecord(b"", value), now_ms)
+
+
+def _refuse_newer(change: MetadataRecord) -> None:
+    """StorageError when the records that follow may mean something that we do not know."""
+    if not isinstance(change, FeatureLevelRecord) or change.name != METADATA_VERSION_FEATURE:
+        return
+    if change.feature_level > METADATA_VERSION:
+        raise StorageError(
+            f"the metadata log (__cluster_metadata-0) is of {METADATA_VERSION_FEATURE} {change.feature_level}, and "
+            f"this version of Ottla knows them up to {METADATA_VERSION}: start the newer version that has written it"
+        )

@@ -8,22 +8,20 @@ that a person must look at, and every file is left as it is. The end mark (`end_
 acknowledged.
 """
 
-import logging
 from collections.abc import Iterable
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.broker.disk import Disk, Entry
 from ottla.broker.metadata.end_mark import END_MARK, EndMark
+from ottla.broker.told import Kind, Tell, Told, log_told
 from ottla.log.names import LOG, OFFSET_INDEX, base_offset, file_name
 from ottla.log.storage import Storage
 from ottla.wire.batch import check_integrity, find_whole_batch, parse_header
 
-_log = logging.getLogger(__name__)
-
 _PUT_BACK = "nothing was changed; put the file back from a copy"
 
 
-def refuse_damage(disk: Disk, folder: str) -> bool:
+def refuse_damage(disk: Disk, folder: str, tell: Tell = log_told) -> bool:
     """StorageError when the metadata log, which is in `folder`, lacks changes that were acknowledged.
 
     Returns whether that is certain: False when there are changes, and the end mark cannot be used.
@@ -38,7 +36,13 @@ def refuse_damage(disk: Disk, folder: str) -> bool:
     names = [(base, file_name(base, LOG)) for base in bases]
     contents = [(base, f"{path}/{name}", files.read(name) or b"") for base, name in names]
     end_offset = _end(contents)
-    acknowledged = _acknowledged(files, path, has_changes=end_offset > 0)
+    acknowledged, fault = _acknowledged(files)
+    if acknowledged is None and end_offset > 0:
+        text = (
+            f"{path}/{END_MARK} {fault}: whether the last changes of the metadata log are all there cannot be checked; "
+            "the file is made again"
+        )
+        tell(Told(Kind.MADE_AGAIN, f"{folder}/{END_MARK}", text))
     if acknowledged is not None and end_offset < acknowledged:
         # The indexes of a log file that is gone may be there.
         name = file_name(max((*bases, *_bases(entries, OFFSET_INDEX)), default=0), LOG)
@@ -54,21 +58,12 @@ def _bases(entries: Iterable[Entry], suffix: str) -> list[int]:
     return sorted(base for base in (base_offset(entry.name, suffix) for entry in entries) if base is not None)
 
 
-def _acknowledged(files: Storage, path: str, *, has_changes: bool) -> int | None:
-    fault = "is not there"
+def _acknowledged(files: Storage) -> tuple[int | None, str]:
+    """What the end mark says; without it, None and why."""
     try:
-        found = EndMark(files).read()
+        return EndMark(files).read(), "is not there"
     except CorruptDataError as damage:
-        found, fault = None, str(damage)
-    if found is None and has_changes:
-        _log.warning(
-            "%s/%s %s: whether the last changes of the metadata log are all there cannot be checked; the file is made "
-            "again",
-            path,
-            END_MARK,
-            fault,
-        )
-    return found
+        return None, str(damage)
 
 
 def _end(segments: list[tuple[int, str, bytes]]) -> int:

@@ -1,6 +1,5 @@
 """`meta.properties`: which cluster and which node a data directory belongs to."""
 
-import logging
 import random
 import uuid
 from contextlib import suppress
@@ -11,9 +10,8 @@ from ottla.base.types import topic_id_bytes, topic_id_text
 from ottla.broker.disk import Disk
 from ottla.broker.metadata.names import META_PROPERTIES as _FILE
 from ottla.broker.metadata.names import METADATA_TOPIC
+from ottla.broker.told import Kind, Tell, Told, log_told
 from ottla.log.names import LOG
-
-_log = logging.getLogger(__name__)
 
 #: Files that Apache Kafka leaves in a directory that it has formatted or used: its quorum's vote, its first metadata.
 _QUORUM_STATE = ("__cluster_metadata-0", "quorum-state")
@@ -39,7 +37,13 @@ class MetaProperties(NamedTuple):
 
 
 def load_or_create(
-    disk: Disk, rng: random.Random, *, node_id: int, cluster_id: str | None, sealed: str | None = None
+    disk: Disk,
+    rng: random.Random,
+    *,
+    node_id: int,
+    cluster_id: str | None,
+    sealed: str | None = None,
+    tell: Tell = log_told,
 ) -> MetaProperties:
     """The directory's properties; a new directory gets the ids given, or fresh ones.
 
@@ -57,9 +61,9 @@ def load_or_create(
     files = disk.own_files()
     content = files.read(_FILE)
     if sealed is not None and content != sealed.encode():
-        content = _mend(disk, rng, content, sealed)
+        content = _mend(disk, rng, content, sealed, tell)
     if content is None:
-        _may_be_made_again(disk, cluster_id)
+        _may_be_made_again(disk, cluster_id, tell)
         made = MetaProperties(cluster_id or topic_id_text(new_uuid(rng)), node_id, new_uuid(rng))
         files.write(_FILE, made.encode())
         return made
@@ -71,7 +75,7 @@ def load_or_create(
     return found
 
 
-def _mend(disk: Disk, rng: random.Random, content: bytes | None, sealed: str) -> bytes:
+def _mend(disk: Disk, rng: random.Random, content: bytes | None, sealed: str, tell: Tell) -> bytes:
     """Make the file again as it was; StorageError when it is whole and says something else."""
     path, was = f"{disk}/{_FILE}", _decode("", sealed.encode(), rng)
     found = None
@@ -84,12 +88,12 @@ def _mend(disk: Disk, rng: random.Random, content: bytes | None, sealed: str) ->
             "it was changed on purpose, remove ottla-manifest"
         )
     what = "is gone" if content is None else "is not as the broker has left it"
-    _log.warning("%s %s: made again with cluster.id=%s", path, what, was.cluster_id)
+    tell(Told(Kind.MADE_AGAIN, _FILE, f"{path} {what}: made again with cluster.id={was.cluster_id}"))
     disk.own_files().write(_FILE, sealed.encode())
     return sealed.encode()
 
 
-def _may_be_made_again(disk: Disk, cluster_id: str | None) -> None:
+def _may_be_made_again(disk: Disk, cluster_id: str | None, tell: Tell) -> None:
     """StorageError when the directory holds a cluster's metadata, and nobody says the cluster's id.
 
     With a new id clients and tools would take it for another cluster.
@@ -101,7 +105,7 @@ def _may_be_made_again(disk: Disk, cluster_id: str | None) -> None:
             f"{disk}/{_FILE} is gone, but the directory holds a cluster: put the file back from a copy, or set "
             "cluster.id to the cluster's id once, and the file is made again"
         )
-    _log.warning("%s/%s was gone, and is made again with cluster.id=%s", disk, _FILE, cluster_id)
+    tell(Told(Kind.MADE_AGAIN, _FILE, f"{disk}/{_FILE} was gone, and is made again with cluster.id={cluster_id}"))
 
 
 def _mark_of_apache_kafka(disk: Disk) -> str | None:

@@ -15,6 +15,10 @@ _FRAME_VERSION: Final = 1
 _PREFIX_BYTES: Final = 3
 
 
+class UnknownRecordError(WireError):
+    """A record whose type or version this version of Ottla does not know. It is not damaged."""
+
+
 class TopicRecord(NamedTuple):
     """A topic exists."""
 
@@ -114,11 +118,14 @@ def encode_record(record: MetadataRecord) -> bytes:
 
 
 def decode_record(value: bytes) -> MetadataRecord:
-    """A record from its value. WireError for a record that this version of Ottla does not know."""
+    """A record from its value. WireError when it is no such record.
+
+    UnknownRecordError for one that this version of Ottla does not know.
+    """
     if len(value) < _PREFIX_BYTES or value[0] != _FRAME_VERSION:
         raise WireError(f"not a metadata record of frame version {_FRAME_VERSION}: {value[:4].hex()}")
     _, key, version = value[:_PREFIX_BYTES]
     cls, newest = _CLASSES.get(key, (None, 0))
     if cls is None or version > newest:
-        raise WireError(f"metadata record: type {key} version {version} is not known")
+        raise UnknownRecordError(f"metadata record: type {key} version {version} is not known")
     return decode(cls, version, value, _PREFIX_BYTES)

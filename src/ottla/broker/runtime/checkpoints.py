@@ -4,7 +4,6 @@ A file that is gone or damaged never stops a start, and is never passed over in 
 other files: where a log begins, from its leader-epoch-checkpoint; what is durable, by checking more than is needed.
 """
 
-import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -21,6 +20,7 @@ from ottla.broker.runtime.manifest import (
     either,
     encode_manifest,
 )
+from ottla.broker.told import Kind, Tell, Told, log_told
 from ottla.log.checkpoint import (
     CLEAN_SHUTDOWN_MARKER,
     CLEANER_OFFSET_CHECKPOINT,
@@ -33,8 +33,7 @@ from ottla.log.checkpoint import (
 )
 from ottla.log.storage import Storage
 from ottla.log.txn_index import AbortsSeal
-
-_log = logging.getLogger(__name__)
+from ottla.log.witnesses import Outside
 
 #: What follows when a file cannot be used.
 _INSTEAD: Final = {
@@ -72,9 +71,10 @@ class Checkpoints:
     `write` may run in another thread. A thread that comes late does not overwrite newer contents.
     """
 
-    def __init__(self, storage: Storage, *, is_used: bool = False) -> None:
+    def __init__(self, storage: Storage, *, is_used: bool = False, tell: Tell = log_told) -> None:
         """`storage` is the data directory; `is_used` says that a broker has been here before."""
         self._storage = storage
+        self._tell = tell
         self._is_used = is_used
         #: Whether the last broker stopped in order. The marker is removed now, and the removal synced, so that even
         #: after a loss of power the next start does not find it: that start would check nothing.
@@ -104,6 +104,15 @@ class Checkpoints:
         A new partition with this name would inherit what they say.
         """
         return tp in self._named or any(tp in named for named in tuple(self._coming.values()))
+
+    def outside(self, tp: TopicPartition, *, is_known: bool) -> Outside:
+        """What is known of a partition before its own files are looked at."""
+        return Outside(
+            is_known,
+            start_is_unknown=LOG_START_OFFSET_CHECKPOINT in self.unusable,
+            flush_is_unknown=RECOVERY_POINT_CHECKPOINT in self.unusable,
+            aborts=self.aborts.get(tp, {}),
+        )
 
     def plan(self, partitions: Iterable[PartitionOffsets]) -> CheckpointPlan:
         """What the files should hold now."""
@@ -173,7 +182,7 @@ class Checkpoints:
             fault = "is gone"  # a clean stop leaves all of them; Apache Kafka makes that one at its first cleaning
         if fault is not None:
             self.unusable.add(name)
-            _log.warning("%s %s: %s", name, fault, _INSTEAD[name])
+            self._tell(Told(Kind.MADE_AGAIN, name, f"{name} {fault}: {_INSTEAD[name]}"))
         return {}
 
     def _read_manifest(self) -> Manifest:
@@ -185,12 +194,11 @@ class Checkpoints:
         except CorruptDataError as damage:
             fault = f"is damaged ({damage})"
         if fault:
-            _log.warning(
-                "%s %s: that the directory's other files are as the broker has left them cannot be checked; it is made "
-                "again",
-                MANIFEST,
-                fault,
+            text = (
+                f"{MANIFEST} {fault}: that the directory's other files are as the broker has left them cannot be "
+                "checked; it is made again"
             )
+            self._tell(Told(Kind.MADE_AGAIN, MANIFEST, text))
         return Manifest()
 
 

@@ -16,6 +16,7 @@ from ottla.base.errors import CorruptDataError, StorageError
 from ottla.broker.disk import Disk, Entry
 from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.metadata.names import METADATA_TOPIC
+from ottla.broker.told import Kind, Tell, Told, log_told
 from ottla.log.checkpoint import decode_partition_metadata
 from ottla.log.names import LOG, PARTITION_METADATA
 
@@ -70,7 +71,13 @@ def must_hold_no_partitions(disk: Disk) -> None:
             )
 
 
-def set_strays_aside(disk: Disk, image: MetadataImage, deleted_ids: Collection[bytes], rng: random.Random) -> None:
+def set_strays_aside(
+    disk: Disk,
+    image: MetadataImage,
+    deleted_ids: Collection[bytes],
+    rng: random.Random,
+    tell: Tell = log_told,
+) -> None:
     """Rename folders of partitions that no topic has: the next topic with that name would get their records.
 
     `deleted_ids` are topics that the metadata says were deleted. The broker died before it removed their folders.
@@ -86,19 +93,21 @@ def set_strays_aside(disk: Disk, image: MetadataImage, deleted_ids: Collection[b
             continue
         elif topic is None or int(number) >= len(topic.partitions):
             try:
-                _set_aside(disk, folder, deleted_ids, rng)
+                _set_aside(disk, folder, deleted_ids, rng, tell)
             except StorageError as fault:
-                _log.warning("%s belongs to no topic, and cannot be looked at or renamed: %s", folder, fault)
+                text = f"{folder} belongs to no topic, and cannot be looked at or renamed: {fault}"
+                tell(Told(Kind.STRAY, folder, text))
 
 
-def _set_aside(disk: Disk, folder: str, deleted_ids: Collection[bytes], rng: random.Random) -> None:
+def _set_aside(disk: Disk, folder: str, deleted_ids: Collection[bytes], rng: random.Random, tell: Tell) -> None:
     entries = disk.entries(folder)
     if not entries:
         return
     if not all(entry.is_file and _LOG_FILE.fullmatch(entry.name) for entry in entries):
-        _log.warning("%s/%s is no partition's directory: left as it is", disk, folder)
+        tell(Told(Kind.NOTE, folder, f"{disk}/{folder} is no partition's directory: left as it is"))
     elif _holds_records(entries) and _topic_id(disk, folder) not in deleted_ids:
-        _log.warning("%s belongs to no topic; kept as %s", folder, _rename(disk, folder, _STRAY, rng))
+        text = f"{folder} belongs to no topic; kept as {_rename(disk, folder, _STRAY, rng)}"
+        tell(Told(Kind.STRAY, folder, text))
     else:
         remove_partition(disk, folder)  # the broker was killed while it made the topic, or while it deleted it
 

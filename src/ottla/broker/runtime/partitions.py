@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, StorageError
@@ -22,13 +22,12 @@ from ottla.broker.metadata.names import METADATA_TOPIC
 from ottla.broker.runtime.checkpoints import CheckpointPlan, Checkpoints, PartitionOffsets
 from ottla.broker.runtime.directories import mark_deleted, must_be_free, remove_partition, set_strays_aside
 from ottla.broker.runtime.faults import DiskFaults
+from ottla.broker.runtime.findings import told_of
 from ottla.broker.runtime.syncs import Syncs
+from ottla.broker.told import Tell, log_told
 from ottla.broker.topic_config import TopicConfig
-from ottla.log.checkpoint import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from ottla.log.config import LogConfig
-from ottla.log.names import OFFSET_INDEX, file_name
 from ottla.log.partition import PartitionLog
-from ottla.log.recovery import Findings
 from ottla.log.results import Appended, Origin
 from ottla.log.witnesses import Outside
 from ottla.wire.batch import MARKER_BATCH_BYTES
@@ -40,8 +39,6 @@ T = TypeVar("T")
 
 #: Of a partition that is made now, nobody knows anything.
 _NEW = Outside()
-#: How many files a line names.
-_MOST_NAMES: Final = 10
 
 
 class Watcher(Protocol):
@@ -105,12 +102,17 @@ class Partition:
 class Partitions:
     """All partitions of this node."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, disk: Disk, rng: random.Random) -> None:
+    def __init__(
+        self, config: BrokerConfig, clock: Clock, disk: Disk, rng: random.Random, tell: Tell = log_told
+    ) -> None:
+        """`tell` hears what opening the partitions finds."""
         self._config = config
         self._clock = clock
         self._disk = disk
         self._rng = rng
-        self._checkpoints = Checkpoints(disk.own_files(), is_used=bool(disk.entries(f"{METADATA_TOPIC}-0")))
+        self._tell = tell
+        is_used = bool(disk.entries(f"{METADATA_TOPIC}-0"))
+        self._checkpoints = Checkpoints(disk.own_files(), is_used=is_used, tell=tell)
         #: Every fault of the disk is reported here.
         self.faults = DiskFaults(clock)
         self.syncs = Syncs(self.faults, clock, self.find)
@@ -228,18 +230,19 @@ class Partitions:
                 recovery_point=0 if known is None else known.recovery_points.get(tp, 0),
                 log_start_offset=None if known is None else known.log_start_offsets.get(tp),
                 topic_id=topic_id,
-                outside=_NEW if known is None else _outside(tp, known, is_known=is_known),
+                outside=_NEW if known is None else known.outside(tp, is_known=is_known),
             )
         except CorruptDataError as fault:
             raise StorageError(f"{self._disk}/{tp} cannot be opened: {fault}") from fault
         log.compaction.cleaned_offset = None if known is None else known.cleaned_offsets.get(tp)
         log.synced.sync_due()  # what a crash has left may not be on the device yet
-        _tell(tp, log.findings)
+        for told in told_of(tp, log.findings):
+            self._tell(told)
         return log
 
     def recover(self, image: MetadataImage, deleted_ids: frozenset[bytes]) -> None:
         """Open every partition of the image. Directories of deleted topics are removed, those of no topic set aside."""
-        set_strays_aside(self._disk, image, deleted_ids, self._rng)
+        set_strays_aside(self._disk, image, deleted_ids, self._rng, self._tell)
         for topic in list(image.topics.values()):
             self.open_topic(topic, image.topic_configs(topic.name))
 
@@ -373,51 +376,6 @@ class Partitions:
             TopicConfig(self._config, overrides),
             producer_id_expiration_ms=self._config.int("producer.id.expiration.ms"),
             transaction_verification=self._config.flag("transaction.partition.verification.enable"),
-        )
-
-
-def _outside(tp: TopicPartition, known: Checkpoints, *, is_known: bool) -> Outside:
-    """What is known of a partition before its files are looked at."""
-    return Outside(
-        is_known,
-        start_is_unknown=LOG_START_OFFSET_CHECKPOINT in known.unusable,
-        flush_is_unknown=RECOVERY_POINT_CHECKPOINT in known.unusable,
-        aborts=known.aborts.get(tp, {}),
-    )
-
-
-def _tell(tp: TopicPartition, findings: Findings) -> None:
-    """Log what opening a partition's log has found."""
-    for loss in findings.losses:
-        _log.warning(
-            "%s: %s. Records are gone, or a loss of power came before they were on the device. The log goes on without "
-            "them; if you have the files, stop the broker and put them back",
-            tp,
-            loss,
-        )
-    for sentence in findings.mended:
-        _log.warning("%s: %s", tp, sentence)
-    for cut in findings.cuts:
-        _log.warning("%s/%s", tp, cut)
-    if findings.rebuilt:
-        names = [file_name(base, OFFSET_INDEX) for base in findings.rebuilt]
-        _log.warning(
-            "%s: the indexes of %d segment(s) were damaged and are made again: %s%s",
-            tp,
-            len(names),
-            ", ".join(names[:_MOST_NAMES]),
-            ", …" if len(names) > _MOST_NAMES else "",
-        )
-    for gap in findings.unexplained:
-        _log.warning("%s: there are no records at offsets %s; readers go on behind them", tp, gap)
-    for hole, name in zip(findings.damaged, findings.files, strict=True):
-        _log.error(
-            "%s: the records at offsets %s were written to disk and are gone; reading there is refused "
-            "(CORRUPT_MESSAGE). Stop the broker and put %s back, or delete the records before offset %d",
-            tp,
-            hole,
-            name,
-            hole.end_offset,
         )
 
 
