@@ -10,7 +10,19 @@ from typing import Annotated
 import typer
 
 from ottla.base.errors import OttlaError
-from ottla.cli import bench, consume, dump_log, groups, history, produce, run_script, serve, topics, transactions
+from ottla.cli import (
+    bench,
+    consume,
+    dump_log,
+    groups,
+    history,
+    produce,
+    run_script,
+    serve,
+    storage,
+    topics,
+    transactions,
+)
 from ottla.cli.assign import command as assign
 from ottla.cli.demo import command as demo
 from ottla.cli.signals import interrupts
@@ -46,6 +58,7 @@ app.command("consume")(consume.consume)
 app.add_typer(groups.app, name="groups")
 app.command("assign")(assign.assign)
 app.add_typer(transactions.app, name="transactions")
+app.add_typer(storage.app, name="storage")
 app.command("dump-log")(dump_log.dump_log)
 # Arguments after the script belong to the script, even --help and --master.
 app.command("run", context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(run_script.run)

@@ -59,16 +59,26 @@ def encode_partition_metadata(topic_id: bytes) -> bytes:
 
 def decode_partition_metadata(content: bytes) -> bytes:
     """The topic id's 16 bytes; CorruptDataError when the file does not hold one."""
-    for line in content.decode("utf-8", "replace").splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == "topic_id":
-            return topic_id_bytes(value.strip())
-    raise CorruptDataError("partition.metadata has no topic_id line")
+    fields = dict(map(_field, content.decode("utf-8", "replace").split("\n")))
+    if fields.get("version") != "0":
+        raise CorruptDataError(f"partition.metadata is of version {fields.get('version')!r}, not 0")
+    text = fields.get("topic_id")
+    if text is None:
+        raise CorruptDataError("partition.metadata has no topic_id line")
+    topic_id = topic_id_bytes(text)
+    if topic_id_text(topic_id) != text:
+        raise CorruptDataError(f"partition.metadata has no topic id: {text!r}")
+    return topic_id
 
 
 def encode_clean_shutdown(broker_epoch: int = -1) -> bytes:
     """The marker that lets the next start skip recovery (KIP-966's form)."""
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+
+
+def _field(line: str) -> tuple[str, str]:
+    name, _, value = line.partition(":")
+    return name.strip(), value.strip()
 
 
 def _encode(lines: Iterable[str]) -> bytes:

@@ -16,7 +16,7 @@ from struct import Struct
 from typing import ClassVar, Final, NamedTuple
 
 from ottla.base.errors import CorruptDataError
-from ottla.log.storage import Storage
+from ottla.log.storage import Buffer, Storage
 
 _OFFSET_ENTRY: Final = Struct(">ii")
 _TIME_ENTRY: Final = Struct(">qi")
@@ -36,6 +36,18 @@ class TimestampEntry(NamedTuple):
 
     timestamp_ms: int
     offset: int
+
+
+def offset_entries(content: Buffer, base_offset: int) -> Iterator[OffsetPosition]:
+    """The whole entries of an offset index's file."""
+    whole = memoryview(content)[: len(content) - len(content) % _OFFSET_ENTRY.size]
+    return (OffsetPosition(base_offset + relative, position) for relative, position in _OFFSET_ENTRY.iter_unpack(whole))
+
+
+def time_entries(content: Buffer, base_offset: int) -> Iterator[TimestampEntry]:
+    """The whole entries of a time index's file."""
+    whole = memoryview(content)[: len(content) - len(content) % _TIME_ENTRY.size]
+    return (TimestampEntry(time_ms, base_offset + relative) for time_ms, relative in _TIME_ENTRY.iter_unpack(whole))
 
 
 class _Index:
@@ -63,6 +75,10 @@ class _Index:
     def is_loaded(self) -> bool:
         """Whether the entries are in memory."""
         return self._buffer is not None
+
+    def content(self) -> bytes:
+        """All entries, as a file holds them."""
+        return bytes(self._loaded())
 
     def clear(self) -> None:
         """Forget every entry. The next `save` removes them from the file too."""

@@ -30,22 +30,36 @@ class Inspection(NamedTuple):
     junk_bytes: int = 0
 
 
-def inspect(segment: Segment, names: frozenset[str], limit_offset: int) -> Inspection:
-    """Look at a flushed segment, which must end at `limit_offset` or before. StorageError when it cannot be read."""
+def inspect(
+    segment: Segment, names: frozenset[str], limit_offset: int, *, has_lost_its_end: bool = False
+) -> Inspection:
+    """Look at a flushed segment, which must end at `limit_offset` or before. StorageError when it cannot be read.
+
+    `has_lost_its_end`: an earlier start has found so. Somebody may have put the file back; a header alone does not say.
+    """
     indexed_offset = segment.base_offset - 1
     last = segment.check(names)
     if last is not None:
         indexed_offset = _indexed_offset(segment, last)
-        end_offset = _end_of_sound(segment, last, indexed_offset, limit_offset)
+        end_offset = _end_of_sound(segment, last, indexed_offset, limit_offset, has_lost_its_end)
         if end_offset is not None:
             return Inspection(end_offset)
-    end_offset, position = _rebuild(segment, limit_offset)
+    there = {segment.offset_index.name, segment.time_index.name} <= names
+    before = _contents(segment)
+    end_offset, position = _rebuild(segment, limit_offset, has_lost_its_end)
+    # Behind damaged batches an index always seems to lack some. It is no news every time.
+    rebuilt = not there or _contents(segment) != before
     junk_bytes, segment.size_bytes = segment.size_bytes - position, position
     lacks = junk_bytes > 0 or end_offset <= indexed_offset < limit_offset
-    return Inspection(end_offset, True, lacks and end_offset < limit_offset, junk_bytes)
+    return Inspection(end_offset, rebuilt, lacks and end_offset < limit_offset, junk_bytes)
 
 
-def _rebuild(segment: Segment, limit_offset: int) -> tuple[int, int]:
+def _contents(segment: Segment) -> tuple[bytes, bytes]:
+    """What both indexes hold."""
+    return segment.offset_index.content(), segment.time_index.content()
+
+
+def _rebuild(segment: Segment, limit_offset: int, has_lost_its_end: bool) -> tuple[int, int]:
     """Make both indexes again. Returns the offset and the position behind the last sound batch.
 
     What comes behind it may be sound, and this batch's header may be damaged: then its last offset would end the log
@@ -55,7 +69,7 @@ def _rebuild(segment: Segment, limit_offset: int) -> tuple[int, int]:
     end_offset, position = segment.rebuild_indexes(limit_offset, gapless=gapless)
     last = (
         deque(segment.sound_headers(0, limit_offset, gapless=gapless), 1)
-        if gapless or position < segment.size_bytes
+        if gapless or has_lost_its_end or position < segment.size_bytes
         else ()
     )
     for at, header in last:
@@ -88,7 +102,9 @@ def _indexed_offset(segment: Segment, last: OffsetPosition) -> int:
     return max(known)
 
 
-def _end_of_sound(segment: Segment, last: OffsetPosition, indexed_offset: int, limit_offset: int) -> int | None:
+def _end_of_sound(
+    segment: Segment, last: OffsetPosition, indexed_offset: int, limit_offset: int, has_lost_its_end: bool
+) -> int | None:
     """The offset after the last batch, or None when log and indexes do not fit together."""
     end_offset, end, newest_ms, final = segment.base_offset, last.position, -1, None
     for position, header in segment.sound_headers(last.position, limit_offset, gapless=limit_offset == ANY_OFFSET):
@@ -98,7 +114,8 @@ def _end_of_sound(segment: Segment, last: OffsetPosition, indexed_offset: int, l
         newest_ms = max(newest_ms, header.max_timestamp_ms)
         final = position, header
     fits = end == segment.size_bytes and end_offset > indexed_offset and newest_ms <= segment.max_timestamp_ms
-    if fits and limit_offset == ANY_OFFSET and final is not None and not _is_whole(segment, *final):
+    looks = limit_offset == ANY_OFFSET or has_lost_its_end
+    if fits and looks and final is not None and not _is_whole(segment, *final):
         return None  # the log would go on behind a last offset that nothing vouches for
     return end_offset if fits else None
 

@@ -22,7 +22,7 @@ its segments, its producers and its leader epochs.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 from types import MappingProxyType
@@ -127,7 +127,8 @@ def load(
     found = tidy(storage, names)
     segments = without_failed_rolls(storage, [Segment.load(storage, base, config, now_ms) for base in found.bases])
     first_offset = segments[0].base_offset if segments else log_start_offset
-    plan = _plan(segments, found.names, clean, recovery_point, outside)
+    recorded = read_damage(storage) if DAMAGED_OFFSETS in found.names else ()
+    plan = _plan(segments, found.names, clean, recovery_point, outside, recorded)
     snapshots = Snapshots(storage)
     unflushed = None if clean else segments
     seen = look(found.bases, found.orphans, epochs, snapshots, unflushed, recovery_point, plan.indexed_offset)
@@ -138,7 +139,6 @@ def load(
     if outside.flush_is_unknown and not clean:
         flushed_offset = max(flushed_offset, reached_offset(segments))
     lost = frozenset(each for each in found.orphans if each < flushed_offset and not config.compacts)
-    recorded = read_damage(storage) if DAMAGED_OFFSETS in names else ()
     known = _Known(log_start_offset, known_start, flushed_offset, trusted_offset, lost, recorded)
     walked = _Walk(storage, config, now_ms, plan, known, producers, epochs).run(segments)
     if not walked.segments or walked.end_offset < log_start_offset:
@@ -287,7 +287,12 @@ class _Plan(NamedTuple):
 
 
 def _plan(
-    segments: Sequence[Segment], names: frozenset[str], clean: bool, recovery_point: int, outside: Outside
+    segments: Sequence[Segment],
+    names: frozenset[str],
+    clean: bool,
+    recovery_point: int,
+    outside: Outside,
+    recorded: Collection[OffsetRange],
 ) -> _Plan:
     scans, inspected, lost_aborts, indexed_offset = {}, {}, [], -1
     trusted_offset = ANY_OFFSET if clean else recovery_point
@@ -298,7 +303,8 @@ def _plan(
             segment.txn_index.clear()
             trusted_offset = min(trusted_offset, base)  # the aborts are found by replaying
         if clean or limit_offset <= recovery_point:
-            inspected[base] = inspect(segment, names, limit_offset)
+            known = any(hole.end_offset == limit_offset for hole in recorded)
+            inspected[base] = inspect(segment, names, limit_offset, has_lost_its_end=known)
         else:
             scans[base] = max(recovery_point, base)
             last = segment.check(names)

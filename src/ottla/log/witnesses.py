@@ -137,4 +137,4 @@ def _mend_epochs(epochs: LeaderEpochs, segments: Collection[Segment], start_offs
             if header.partition_leader_epoch > epochs.latest:
                 epochs.assign(header.partition_leader_epoch, max(header.base_offset, start_offset))
     epochs.save(sync=False)
-    return epochs.fault is not None or not entries
+    return epochs.fault is not None or (not entries and bool(epochs.entries))

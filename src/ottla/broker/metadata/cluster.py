@@ -71,6 +71,8 @@ class ClusterMetadata:
     def __init__(self, log: PartitionLog, mark: EndMark, node_id: int, clock: Clock) -> None:
         """`mark` says how far the changes in `log` were acknowledged."""
         self.image = MetadataImage()
+        #: The directory's own `metadata.version`.
+        self.metadata_version = METADATA_VERSION
         self._log = log
         self._mark = mark
         self._node_id = node_id
@@ -89,7 +91,7 @@ class ClusterMetadata:
             for batch in replay(self._log):
                 for value in (record.value for record in batch.records if record.value is not None):
                     change = decode_record(value)
-                    _refuse_newer(change)
+                    self._note_version(change)
                     self._apply(value, change, now_ms)
                     if isinstance(change, RemoveTopicRecord):
                         deleted.add(change.topic_id)
@@ -111,6 +113,22 @@ class ClusterMetadata:
         with suppress(StorageError):  # what a killed process has written may not be on the device yet
             self._flush()
         return frozenset(deleted)
+
+    @property
+    def log(self) -> PartitionLog:
+        """The log itself, to be looked at."""
+        return self._log
+
+    def _note_version(self, change: MetadataRecord) -> None:
+        """StorageError when the records that follow may mean something that we do not know."""
+        if not isinstance(change, FeatureLevelRecord) or change.name != METADATA_VERSION_FEATURE:
+            return
+        self.metadata_version = change.feature_level
+        if change.feature_level > METADATA_VERSION:
+            raise StorageError(
+                f"the metadata log (__cluster_metadata-0) is of {METADATA_VERSION_FEATURE} {change.feature_level}, and "
+                f"this version of Ottla knows them up to {METADATA_VERSION}: start the newer version that wrote it"
+            )
 
     def change(self, records: Iterable[MetadataRecord]) -> "Change":
         """A change that becomes one batch, once it is encoded and committed."""
@@ -240,14 +258,3 @@ class ClusterMetadata:
         self.image.apply(record)
         if is_producer_ids(value):
             self._producer_ids.apply(LogRecord(b"", value), now_ms)
-
-
-def _refuse_newer(change: MetadataRecord) -> None:
-    """StorageError when the records that follow may mean something that we do not know."""
-    if not isinstance(change, FeatureLevelRecord) or change.name != METADATA_VERSION_FEATURE:
-        return
-    if change.feature_level > METADATA_VERSION:
-        raise StorageError(
-            f"the metadata log (__cluster_metadata-0) is of {METADATA_VERSION_FEATURE} {change.feature_level}, and "
-            f"this version of Ottla knows them up to {METADATA_VERSION}: start the newer version that has written it"
-        )

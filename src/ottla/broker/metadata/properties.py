@@ -52,7 +52,7 @@ def load_or_create(
     another node or cluster, or to Apache Kafka. Kafka's metadata log holds a quorum's records, and only a quorum can
     continue it: a directory can move to Apache Kafka, but not back.
     """
-    mark = _mark_of_apache_kafka(disk)
+    mark = mark_of_apache_kafka(disk)
     if mark is not None:
         raise StorageError(
             f"{disk} is Apache Kafka's ({mark}): its partitions can be read by `ottla dump-log`, its topics "
@@ -108,11 +108,21 @@ def _may_be_made_again(disk: Disk, cluster_id: str | None, tell: Tell) -> None:
     tell(Told(Kind.MADE_AGAIN, _FILE, f"{disk}/{_FILE} was gone, and is made again with cluster.id={cluster_id}"))
 
 
-def _mark_of_apache_kafka(disk: Disk) -> str | None:
+def mark_of_apache_kafka(disk: Disk) -> str | None:
+    """A file that only Apache Kafka leaves; None when the directory is not its own."""
     folder, vote = _QUORUM_STATE
     if any(entry.name == vote for entry in disk.entries(folder) or ()):
         return f"{folder}/{vote}"
     return _FIRST_METADATA if _FIRST_METADATA in disk.own_files().names() else None
+
+
+def read_properties(disk: Disk, sealed: str | None = None) -> MetaProperties | None:
+    """The file's content, or else what it held when the broker saw it last; None when neither can be read."""
+    for content in (disk.own_files().read(_FILE), None if sealed is None else sealed.encode()):
+        with suppress(StorageError):
+            if content is not None:
+                return _decode(f"{disk}/{_FILE}", content, random.Random(0))
+    return None
 
 
 def _decode(path: str, content: bytes, rng: random.Random) -> MetaProperties:

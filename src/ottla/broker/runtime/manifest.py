@@ -44,7 +44,7 @@ class Manifest:
         known = self.checksums.get(name)
         if known is None or checksum(content) in known:
             return None
-        return "is gone" if content is None else "is not as the broker has left it"
+        return "is gone" if content is None else f"is not as the broker has left it ({MANIFEST})"
 
 
 def checksum(content: bytes | None) -> int:
