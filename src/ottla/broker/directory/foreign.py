@@ -26,7 +26,7 @@ from ottla.broker.runtime.findings import told_of
 from ottla.broker.runtime.manifest import MANIFEST
 from ottla.broker.told import Kind, Tell, Told
 from ottla.log.config import LogConfig
-from ottla.log.names import LOG, SWAP, base_offset
+from ottla.log.names import LOG, base_offset
 from ottla.log.partition import PartitionLog
 from ottla.wire.batch import check_integrity, iter_headers
 from ottla.wire.records import decode_batch
@@ -66,11 +66,6 @@ def look_around(overlay: OverlayDisk, config: BrokerConfig, clock: Clock, tell: 
         tp = partition_of(folder)
         entries = overlay.entries(folder.name) or []
         if tp is None or not any(base_offset(entry.name, LOG) is not None for entry in entries):
-            continue
-        swapped = next((entry.name for entry in entries if entry.name.endswith(SWAP)), None)
-        if swapped is not None:
-            text = f"{folder.name}/{swapped}: a compaction was stopped in the middle; the next start finishes it"
-            tell(Told(Kind.NOTE, f"{folder.name}/{swapped}", f"{text}. The partition is not looked at before"))
             continue
         policy = frozenset({"delete"}) if tp.topic == METADATA_TOPIC else metadata.policy_of(tp.topic, config)
         state = _open(overlay, tp, policy, known, clock, tell)

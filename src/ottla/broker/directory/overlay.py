@@ -49,9 +49,11 @@ class Change(NamedTuple):
 class _Node:
     """A file as it would be: the first bytes of a file below, and what was written behind them."""
 
-    __slots__ = ("kept_bytes", "lower", "tail", "tail_bytes")
+    __slots__ = ("kept_bytes", "lower", "origin", "tail", "tail_bytes")
 
-    def __init__(self, lower: File | None) -> None:
+    def __init__(self, lower: File | None, origin: str = "") -> None:
+        #: The name of the file below.
+        self.origin = origin
         #: A handle of the file below, for as long as some of its bytes are kept.
         self.lower = lower
         self.kept_bytes = 0 if lower is None else lower.size_bytes
@@ -193,6 +195,8 @@ class OverlayStorage:
     def __init__(self, below: Storage | None, now_ms: int) -> None:
         self._below = below
         self._now_ms = now_ms
+        #: Times that were set, or taken along.
+        self._modified_ms: dict[str, int] = {}
         #: The names that are there; None for a file that nobody has opened yet.
         self._nodes: dict[str, _Node | None] = dict.fromkeys(below.names() if below is not None else ())
 
@@ -210,7 +214,7 @@ class OverlayStorage:
         node = self._nodes[name]
         if node is None:
             assert self._below is not None
-            node = self._nodes[name] = _Node(_LazyFile(self._below, name))
+            node = self._nodes[name] = _Node(_LazyFile(self._below, name), name)
         return node
 
     def read(self, name: str) -> bytes | None:
@@ -223,20 +227,36 @@ class OverlayStorage:
             file.close()
 
     def write(self, name: str, content: Buffer, *, sync: bool = True) -> None:
+        self.delete(name)
         node = self._nodes[name] = _Node(None)
         node.append(content)
 
     def delete(self, name: str) -> None:
         self._nodes.pop(name, None)
+        self._modified_ms.pop(name, None)
+
+    def rename(self, name: str, to: str) -> None:
+        if name not in self._nodes:
+            raise StorageError(f"{name}: No such file or directory")
+        modified_ms = self.modified_ms(name)
+        self._node(name)  # it goes on reading from the file that it was
+        self._nodes[to] = self._nodes[name]
+        self._modified_ms[to] = modified_ms
+        self.delete(name)
 
     def sync_names(self) -> None:
         """Does nothing: nothing of this is to stay."""
 
     def modified_ms(self, name: str) -> int:
+        if name in self._modified_ms:
+            return self._modified_ms[name]
         node = self._nodes[name]
         if self._below is not None and (node is None or node.lower is not None):
             return self._below.modified_ms(name)
         return self._now_ms
+
+    def set_modified_ms(self, name: str, modified_ms: int) -> None:
+        self._modified_ms[name] = modified_ms
 
     def size_of(self, name: str) -> int:
         """Bytes in a file."""
@@ -278,8 +298,8 @@ def _compared(node: _Node, below: Storage, name: str) -> tuple[Action | None, in
     try:
         size_bytes = file.size_bytes
         common = min(size_bytes, node.size_bytes)
-        # What is kept of the file below is the same.
-        for position in range(node.kept_bytes, common, _STEP_BYTES):
+        same = node.kept_bytes if node.origin == name else 0
+        for position in range(same, common, _STEP_BYTES):
             length = min(_STEP_BYTES, common - position)
             if file.read(position, length) != node.read(position, length):
                 return Action.REPLACED, size_bytes
