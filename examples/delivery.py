@@ -33,7 +33,7 @@ class Copy:
             {
                 **base,
                 "group.id": name,
-                "group.instance.id": "the only one",  # so that a new process need not wait for the end of a session
+                "group.instance.id": "the-only-one",  # so that a new process need not wait for the end of a session
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
