@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from ottla.client.blocking.admin import Admin
     from ottla.client.blocking.consumer import Consumer
+    from ottla.client.blocking.exactly_once import Batch, ExactlyOnce, exactly_once
     from ottla.client.blocking.producer import Producer
     from ottla.client.consumer.consumer import AsyncConsumer
     from ottla.client.core.consumer.consumer_record import ConsumerRecord
@@ -72,6 +73,8 @@ if TYPE_CHECKING:
         UnsupportedAssignorError,
         UnsupportedVersionError,
     )
+    from ottla.client.exactly_once.batch import AsyncBatch
+    from ottla.client.exactly_once.work import AsyncExactlyOnce
     from ottla.client.producer.delivery import Delivery, RecordMetadata
     from ottla.client.producer.producer import AsyncProducer
 
@@ -83,9 +86,12 @@ _EXPORTS = {
     "AlterConfig": "client.admin.types",
     "AssignorError": "client.errors",
     "AsyncAdmin": "client.admin.admin",
+    "AsyncBatch": "client.exactly_once.batch",
     "AsyncConsumer": "client.consumer.consumer",
+    "AsyncExactlyOnce": "client.exactly_once.work",
     "AsyncProducer": "client.producer.producer",
     "AuthorizationError": "client.errors",
+    "Batch": "client.blocking.exactly_once",
     "BufferExhaustedError": "client.errors",
     "ClientError": "client.errors",
     "CommitFailedError": "client.errors",
@@ -98,6 +104,7 @@ _EXPORTS = {
     "Delivery": "client.producer.delivery",
     "DisconnectedError": "client.errors",
     "EventsDropped": "client.core.consumer.events",
+    "ExactlyOnce": "client.blocking.exactly_once",
     "Expelled": "client.core.consumer.events",
     "FatalProducerError": "client.errors",
     "FencedInstanceIdError": "client.errors",
@@ -141,6 +148,7 @@ _EXPORTS = {
     "UnreleasedInstanceIdError": "client.errors",
     "UnsupportedAssignorError": "client.errors",
     "UnsupportedVersionError": "client.errors",
+    "exactly_once": "client.blocking.exactly_once",
 }
 
 __all__ = [
@@ -149,9 +157,12 @@ __all__ = [
     "AlterConfig",
     "AssignorError",
     "AsyncAdmin",
+    "AsyncBatch",
     "AsyncConsumer",
+    "AsyncExactlyOnce",
     "AsyncProducer",
     "AuthorizationError",
+    "Batch",
     "BufferExhaustedError",
     "ClientError",
     "CommitFailedError",
@@ -164,6 +175,7 @@ __all__ = [
     "Delivery",
     "DisconnectedError",
     "EventsDropped",
+    "ExactlyOnce",
     "Expelled",
     "FatalProducerError",
     "FencedInstanceIdError",
@@ -207,6 +219,7 @@ __all__ = [
     "UnreleasedInstanceIdError",
     "UnsupportedAssignorError",
     "UnsupportedVersionError",
+    "exactly_once",
 ]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.testing import Broker
 from tests.chaos.outages import Outages, chaos_seeds, drawn
-from tests.client.outage_journeys import copy_through, create_topics, produce_through
+from tests.client.outage_journeys import copy_exactly_once_through, copy_through, create_topics, produce_through
 
 pytestmark = pytest.mark.chaos
 
@@ -38,3 +38,8 @@ def test_p4_our_idempotent_producer_writes_every_record_once_and_in_order(broker
 @chaos_seeds(1, slow=[2, 3, 4])
 def test_t11_our_consume_transform_produce_is_exactly_once(broker: Broker, seed: int) -> None:
     copy_through(broker.bootstrap_servers, _killed(broker, seed, 40))
+
+
+@chaos_seeds(1, slow=[2, 3, 4])
+def test_t11_our_loop_of_exactly_once_copies_every_record_once(broker: Broker, seed: int) -> None:
+    copy_exactly_once_through(broker.bootstrap_servers, _killed(broker, seed, 40))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from ottla import Admin, Consumer, Delivery, NewTopic, OffsetAndMetadata, TopicPartition
+from ottla import Admin, Consumer, Delivery, NewTopic, OffsetAndMetadata, Producer, TopicPartition, exactly_once
 from ottla.client.errors import ClientError, RequestTimeoutError
 from ottla.testing import History
 from tests.chaos.outages import Outages
@@ -78,6 +78,29 @@ def copy_through(servers: str, outages: Outages) -> None:
     note_positions(history, servers, "copy")
     history.drained("copy", [TopicPartition("in", 0)], transforms=True)
     assert_good(history)
+
+
+def copy_exactly_once_through(servers: str, outages: Outages) -> None:
+    """T11: the loop of `exactly_once` copies every record once and in order, and never raises."""
+    base = {"bootstrap.servers": servers}
+    config = {**base, "group.id": "copy-loop", "max.poll.records": 7}
+    sent = copied = 0
+    with outages, Producer(base) as source, exactly_once("in", "out", "copy-loop", config) as work:
+        source.send("in", b"%d" % sent).result(_WAIT_S)  # there is always something to copy
+        sent += 1
+        for batch in work:
+            for _ in range(20 if sent < 500 or not outages.done.is_set() else 0):
+                source.send("in", b"%d" % sent)
+                sent += 1
+            for record in batch:
+                batch.send(record.value, partition=int(record.value) % PARTITIONS)
+                copied = int(record.value) + 1
+            outages.step()
+            if outages.done.is_set() and sent >= 500:
+                source.flush(_WAIT_S)
+                if copied == sent:
+                    break
+    assert _read(servers, "out") == {n: list(range(n, sent, PARTITIONS)) for n in range(PARTITIONS)}
 
 
 def _read(servers: str, topic: str) -> dict[int, list[int]]:

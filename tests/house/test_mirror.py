@@ -22,6 +22,7 @@ _ELSEWHERE: dict[str, tuple[str, ...] | str] = {
     "admin/types.py": _ONLY_VALUES,
     # the facades hand over; the journeys are gone with them
     "blocking/admin.py": ("journeys.py",),
+    "blocking/exactly_once.py": ("exactly_once_journeys.py", "exactly_once/test_settings.py"),
     "blocking/producer.py": ("journeys.py", "blocking/test_unclosed.py", "blocking/test_loop_thread.py"),
     # one table of keys, in three files
     "config/producer.py": ("config/test_config.py",),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Iterator
 import pytest
 
 from ottla import Producer
-from tests.client import delivery_journeys, group_admin_journeys, journeys, transaction_journeys
+from tests.client import delivery_journeys, exactly_once_journeys, group_admin_journeys, journeys, transaction_journeys
 from tests.interop.apache import ApacheKafka, run_tool
 from tests.recording.current import EXCUSED, judged
 
@@ -43,6 +43,20 @@ def first_protocol(apache_jars: str, tmp_path_factory: pytest.TempPathFactory) -
 def test_t5_the_first_protocol(journey: Callable[[str], None], first_protocol: str) -> None:
     with judged(first_protocol, ignore=EXCUSED.get(journey.__name__, ())):
         journey(first_protocol)
+
+
+_EXACTLY_ONCE = pytest.mark.parametrize("journey", exactly_once_journeys.ALL, ids=lambda journey: journey.__name__)
+
+
+@_EXACTLY_ONCE
+def test_t11_exactly_once(journey: Callable[[str], None], apache_kafka: ApacheKafka) -> None:
+    journey(apache_kafka.bootstrap)
+
+
+@_EXACTLY_ONCE
+@pytest.mark.slow
+def test_t11_exactly_once_in_the_first_protocol(journey: Callable[[str], None], first_protocol: str) -> None:
+    journey(first_protocol)
 
 
 @pytest.mark.slow

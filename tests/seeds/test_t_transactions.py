@@ -1,4 +1,4 @@
-"""Transactions, T1 to T9, T12 to T14: what is written together is read together, or never."""
+"""Transactions, T1 to T9, T11 to T14: what is written together is read together, or never."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ottla import (
     NotHangingError,
     Producer,
     TopicPartition,
+    exactly_once,
 )
 from ottla.client.errors import FatalProducerError, IllegalStateError, ProducerFencedError
 from ottla.coordinator.txn.states import TransactionVersion
@@ -195,6 +196,32 @@ async def test_t9_readers_of_committed_records_see_no_aborted_ones_and_no_marker
                 await (producer.commit_transaction() if value in b"02" else producer.abort_transaction())
         assert await _read(servers) == {0: [b"0", b"2"], 1: []}
         assert await _read(servers, "read_uncommitted") == {0: [b"0", b"1", b"2", b"3"], 1: []}
+
+
+async def test_t11_offsets_are_committed_with_the_output_and_never_by_a_member_that_was_fenced() -> None:
+    """It is expelled in the middle of its second batch: the batch is not committed, and done again."""
+    async with AsyncBroker() as broker:
+        servers = {"bootstrap.servers": broker.bootstrap_servers}
+        async with AsyncAdmin(servers) as admin, AsyncProducer(servers) as producer:
+            await admin.create_topics([NewTopic("in", 1), NewTopic("t", 2)])
+            for number in range(6):
+                await producer.send("in", b"%d" % number)
+            await producer.flush()
+            config = {**servers, "group.id": "g", "max.poll.records": 2}
+            seen: list[list[bytes]] = []
+            async with exactly_once("in", "t", "x", config, until_end=True) as work, asyncio.timeout(PATIENCE_S):
+                async for batch in work:
+                    seen.append([record.value for record in batch])
+                    for value in seen[-1]:
+                        await batch.send(value, partition=0)
+                    await batch.flush()
+                    if len(seen) == 2:
+                        committed = await admin.list_group_offsets("g")
+                        assert {tp: each.offset for tp, each in committed.items()} == {TopicPartition("in", 0): 2}
+                        await admin.remove_members("g")
+            assert seen[1] == seen[2] == [b"2", b"3"]
+            assert (await admin.list_group_offsets("g"))[TopicPartition("in", 0)].offset == 6
+        assert (await _read(broker.bootstrap_servers))[0] == [b"%d" % number for number in range(6)]
 
 
 def test_t12_transactions_and_plain_producers_share_a_partition() -> None:
