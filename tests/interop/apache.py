@@ -22,6 +22,7 @@ import subprocess
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -273,6 +274,14 @@ class ApacheKafka:
         """Start again on the same directory and ports, after `kill9` or `stop` (stops first when still running)."""
         self.stop()
         self.start()
+
+    def tick(self) -> None:
+        """Let a tenth of a second pass. PeerFailedError when the node ends meanwhile, or does not run."""
+        if self._process is None:
+            raise PeerFailedError("Apache Kafka is not running")
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(0.1)
+            raise PeerFailedError(f"Apache Kafka exited {self._process.returncode}: {self.log_tail()}")
 
     def log_tail(self, size: int = 3000) -> str:
         """The last characters of what the node printed."""
