@@ -13,23 +13,34 @@ import resource
 import signal
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ottla.base.clock import Clock
 from ottla.base.errors import ConfigError, StorageError
 from ottla.broker.config import BrokerConfig, from_environment, from_file, from_options
 from ottla.broker.listeners import Endpoint
 
+if TYPE_CHECKING:
+    from ottla.broker.app import BrokerApp
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run a broker until it is told to stop; the process's exit code."""
+#: What is done with a broker as soon as it listens.
+Attend = Callable[["BrokerApp"], object]
+
+
+def main(argv: Sequence[str] | None = None, clock: Clock | None = None, attend: Attend | None = None) -> int:
+    """Run a broker until it is told to stop; the process's exit code.
+
+    Tests give it another clock, and `attend` to it once it listens.
+    """
     try:
-        return _main(argv)
+        return _main(argv, clock, attend)
     except KeyboardInterrupt:
         return 130
 
 
-def _main(argv: Sequence[str] | None) -> int:
+def _main(argv: Sequence[str] | None, clock: Clock | None, attend: Attend | None) -> int:
     arguments = _parser().parse_args(argv)
     logging.basicConfig(
         level=arguments.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
@@ -46,7 +57,7 @@ def _main(argv: Sequence[str] | None) -> int:
         print(f"ottla: {fault}", file=sys.stderr)  # noqa: T201
         return 2
     try:
-        run(config)
+        run(config, clock, attend)
     except (StorageError, ConfigError, OSError) as fault:
         print(f"ottla: {_reason(config, fault)}", file=sys.stderr)  # noqa: T201
         return 1
@@ -86,26 +97,28 @@ def configure(
     return config
 
 
-def run(config: BrokerConfig) -> None:
+def run(config: BrokerConfig, clock: Clock | None = None, attend: Attend | None = None) -> None:
     """Serve until SIGTERM or SIGINT. Raises what `BrokerApp.start` raises."""
     _allow_many_files()
     try:
         import uvloop
     except ImportError:
-        asyncio.run(_serve(config))
+        asyncio.run(_serve(config, clock, attend))
     else:
-        uvloop.run(_serve(config))
+        uvloop.run(_serve(config, clock, attend))
 
 
-async def _serve(config: BrokerConfig) -> None:
+async def _serve(config: BrokerConfig, clock: Clock | None, attend: Attend | None) -> None:
     from ottla.broker.app import BrokerApp
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    app = BrokerApp(config)
+    app = BrokerApp(config, clock)
     host, port = await app.start()
+    if attend is not None:
+        attend(app)
     print(f"ottla ready {Endpoint(host, port)}", flush=True)  # noqa: T201
     await stop.wait()
     await app.stop()

@@ -1,5 +1,6 @@
 """A real broker for a test, in a process of its own. It starts in a fraction of a second and leaves nothing behind."""
 
+import contextlib
 import os
 import select
 import signal
@@ -7,15 +8,22 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 from ottla.base.errors import OttlaError
+from ottla.client.admin.types import GroupDescription
+from ottla.client.blocking.loop_thread import LoopThread
+from ottla.client.core.consumer.consumer_record import ConsumerRecord
+from ottla.testing import handy
+from ottla.testing.clock import ADVANCED, BrokerClock
 
 if TYPE_CHECKING:
     from ottla.testing.faults import Faults
+
+T = TypeVar("T")
 
 #: Settings that suit tests. The argument `config` overrides each.
 TEST_DEFAULTS: Final[Mapping[str, str]] = {
@@ -67,6 +75,9 @@ class Broker:
         self.faults = faults
         self._start_timeout_s = start_timeout_s
         self._is_behind_faults = False
+        self._skipped_ms = 0
+        #: Its time: `broker.clock.advance(60_000)`.
+        self.clock = BrokerClock(self._advance)
         self._process: subprocess.Popen[bytes] | None = None
         self._stderr: IO[bytes] | None = None
 
@@ -84,14 +95,14 @@ class Broker:
         """Start; returns when the broker answers. BrokerError when it does not."""
         if self._process is not None:
             raise BrokerError("the broker runs already")
-        command = [sys.executable, "-m", "ottla.broker.process", "--host", self.host, "--port", str(self._own_port)]
-        command += ["--data-dir", str(self.data_dir)]
+        command = [sys.executable, "-m", "ottla.testing.process", str(self._skipped_ms)]
+        command += ["--host", self.host, "--port", str(self._own_port), "--data-dir", str(self.data_dir)]
         for key, value in {**self._config, **self._told_to_clients()}.items():
             command += ["-o", f"{key}={value}"]
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - read in `_said`, closed in `_forget`
         environment = {name: value for name, value in os.environ.items() if not name.startswith("OTTLA_")}
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._stderr, env=environment
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, env=environment
         )
         line = self._first_line(self._process)
         if not line.startswith(_READY):
@@ -139,6 +150,43 @@ class Broker:
                 self.faults.close()
                 self._is_behind_faults = False
 
+    def create_topics(self, *names: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Make topics, with these topic configs. TopicAlreadyExistsError, and other errors of `Admin.create_topics`."""
+        self._ask(handy.create_topics(self.bootstrap_servers, names, partitions, config))
+
+    def records(self, topic: str, *, read_committed: bool = False, timeout_s: float = 30.0) -> list[ConsumerRecord]:
+        """Everything that the topic holds now, by partition and offset, as bytes; see `isolation.level`.
+
+        Raises UnknownTopicOrPartitionError; TimeoutError when it was not read to its end in time.
+        """
+        asked = handy.records(self.bootstrap_servers, topic, read_committed=read_committed, timeout_s=timeout_s)
+        return self._ask(asked)
+
+    def wait_for_group(self, group_id: str, *, members: int | None = None, timeout_s: float = 30.0) -> GroupDescription:
+        """Wait until the group is stable, with so many members if that is said. TimeoutError says how it is instead."""
+        return self._ask(handy.stable_group(self.bootstrap_servers, group_id, members, timeout_s))
+
+    def _ask(self, question: Coroutine[Any, Any, T]) -> T:
+        thread = LoopThread("ottla-testing")
+        try:
+            return thread.run(question)
+        finally:
+            thread.stop()
+
+    def _advance(self, delta_ms: int) -> None:
+        if self._process is None or self._process.stdin is None:
+            raise BrokerError("the broker does not run: its time stands still")
+        try:
+            self._process.stdin.write(b"advance %d\n" % delta_ms)
+            self._process.stdin.flush()
+            answer = self._first_line(self._process)
+        except BrokenPipeError:
+            answer = ""
+        if answer != ADVANCED:
+            self.kill()
+            raise BrokerError(f"the broker has died: {self._said or answer or 'it said nothing'}")
+        self._skipped_ms += delta_ms
+
     def __enter__(self) -> "Broker":
         return self.start()
 
@@ -169,8 +217,10 @@ class Broker:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
         self._process = None
         self._said = self._read_stderr()
 

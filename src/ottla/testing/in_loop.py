@@ -5,11 +5,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from ottla.base.clock import Clock
+from ottla.base.clock import Clock, ManualClock
 from ottla.broker.app import BrokerApp
 from ottla.broker.config import BrokerConfig
 from ottla.broker.node import Node
+from ottla.client.admin.types import GroupDescription
+from ottla.client.core.consumer.consumer_record import ConsumerRecord
+from ottla.testing import handy
 from ottla.testing.broker import TEST_DEFAULTS
+from ottla.testing.clock import BrokerClock, SkippingClock
 from ottla.testing.faults import Faults
 
 
@@ -27,7 +31,9 @@ class AsyncBroker:
         self._given = config or {}
         self._temporary = tempfile.TemporaryDirectory(prefix="ottla-") if data_dir is None else None
         self.data_dir = Path(self._temporary.name) if self._temporary is not None else Path(data_dir or "")
-        self._clock = clock
+        self._clock = clock or SkippingClock()
+        #: Its time: `broker.clock.advance(60_000)`; for a clock that was given, if that can be moved.
+        self.clock = BrokerClock(self._advance)
         self._app: BrokerApp | None = None
         self.host, self.port = "127.0.0.1", 0
         self.faults = faults
@@ -43,6 +49,29 @@ class AsyncBroker:
         assert self._app is not None, "the broker does not run"
         assert self._app.node is not None, "the broker does not run"
         return self._app.node
+
+    async def create_topics(self, *names: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """See `Broker.create_topics`."""
+        await handy.create_topics(self.bootstrap_servers, names, partitions, config)
+
+    async def records(
+        self, topic: str, *, read_committed: bool = False, timeout_s: float = 30.0
+    ) -> list[ConsumerRecord]:
+        """See `Broker.records`."""
+        return await handy.records(self.bootstrap_servers, topic, read_committed=read_committed, timeout_s=timeout_s)
+
+    async def wait_for_group(
+        self, group_id: str, *, members: int | None = None, timeout_s: float = 30.0
+    ) -> GroupDescription:
+        """See `Broker.wait_for_group`."""
+        return await handy.stable_group(self.bootstrap_servers, group_id, members, timeout_s)
+
+    def _advance(self, delta_ms: int) -> None:
+        if not isinstance(self._clock, SkippingClock | ManualClock):
+            raise ValueError(f"the broker was given a {type(self._clock).__name__}: move that")
+        self._clock.advance(delta_ms)
+        if self._app is not None and self._app.node is not None:
+            self._app.node.timers.fire()
 
     async def start(self) -> "AsyncBroker":
         """Start, and wait until the coordinators are loaded."""

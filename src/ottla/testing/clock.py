@@ -1,0 +1,51 @@
+"""Time that a test moves on: the broker's clock goes as the machine's does, and can be moved forward."""
+
+from collections.abc import Callable
+from typing import Final
+
+from ottla.base.clock import SystemClock
+
+#: What a broker's process says when its clock was moved.
+ADVANCED: Final = "advanced"
+
+
+class SkippingClock:
+    """The machine's clock, plus what was skipped. It starts with `skipped_ms` skipped."""
+
+    def __init__(self, skipped_ms: int = 0) -> None:
+        self._machine = SystemClock()
+        self.skipped_ms = skipped_ms
+
+    def now_ms(self) -> int:
+        """See `Clock`."""
+        return self._machine.now_ms() + self.skipped_ms
+
+    def monotonic_ms(self) -> int:
+        """See `Clock`."""
+        return self._machine.monotonic_ms() + self.skipped_ms
+
+    def advance(self, delta_ms: int) -> None:
+        """Skip `delta_ms` milliseconds."""
+        self.skipped_ms += checked_ms(delta_ms)
+
+
+class BrokerClock:
+    """A broker's clock in a test's hands: `broker.clock.advance(60_000)`."""
+
+    def __init__(self, move: Callable[[int], object]) -> None:
+        self._move = move
+
+    def advance(self, delta_ms: int) -> None:
+        """Let `delta_ms` milliseconds pass for the broker alone. What was due by then has happened on return.
+
+        Transactions and sessions expire, also the sessions of members that live: they were silent for so long. Clients
+        hear of it in their own time. ValueError for a negative number; BrokerError when the broker does not run.
+        """
+        self._move(checked_ms(delta_ms))
+
+
+def checked_ms(delta_ms: int) -> int:
+    """The number. ValueError for one that cannot be."""
+    if delta_ms < 0:
+        raise ValueError(f"time does not run backwards: {delta_ms} ms")
+    return delta_ms
