@@ -313,7 +313,8 @@ class World:
             if first_open is not None:
                 hanging[tp] = first_open
         inputs = tuple(sorted(tp for tp in partitions if tp.topic in self.topics))
-        readers = [process for process in self.processes if isinstance(process, Reading)]
+        present = [process for process in self.processes if process.name not in self.plan.absent]
+        readers = [process for process in present if isinstance(process, Reading)]
         groups = {process.group: process for process in readers}
         positions = {}
         for group, reader in groups.items():

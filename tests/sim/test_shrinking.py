@@ -118,3 +118,11 @@ def test_a_file_from_before_worlds_named_their_commit_is_read(tmp_path: Path) ->
 )
 def test_a_world_that_fails_no_more_says_whose_code_has_found_it(then: str | None, now: str, told: str) -> None:
     assert why_not(then, now).startswith(told)
+
+
+def test_a_world_whose_readers_are_left_out_does_not_miss_what_they_would_have_read() -> None:
+    """Else a search for a lost record would end with a world that has nobody to read it."""
+    plan = Plan(faults_s=5.0)
+    users = World(3, Kind.BROKER_GROUPS, plan).run().users
+    verdict = World(3, Kind.BROKER_GROUPS, plan._replace(absent=frozenset(u for u in users if u[0] == "r"))).run()
+    assert verdict.anomalies == []

@@ -25,11 +25,11 @@ from tests.coordinator.group.consumer.rig import CLIENT, CONFIG, GROUP, FakeMemb
 _CONFIG = replace(CONFIG, group_initial_rebalance_delay_ms=0)
 
 
-def _join(rig: Rig, member_id: str = "") -> int:
+def _join(rig: Rig, member_id: str = "", *, instance_id: str | None = None) -> int:
     token = rig.token()
     metadata = encode_subscription(ConsumerProtocolSubscription(("words",)))
     request = JoinGroupRequest(
-        *(GROUP, 45_000, 60_000, member_id, None, "consumer"), (JoinGroupRequestProtocol("range", metadata),)
+        *(GROUP, 45_000, 60_000, member_id, instance_id, "consumer"), (JoinGroupRequestProtocol("range", metadata),)
     )
     joining = rig.shard.join_group(token, request, CLIENT, rig.now_ms, unique_id=f"u{token}", member_id_required=False)
     rig.run(joining)
@@ -120,6 +120,30 @@ def test_g21_a_join_that_waits_is_told_to_come_again() -> None:
     assert waiting not in rig.answers
     rig.join("m1")
     assert rig.answers[waiting].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+@pytest.mark.parametrize("missing", ["everything", "new partitions"])
+def test_g21_a_static_member_takes_the_place_of_one_whose_group_had_not_divided_all_partitions(missing: str) -> None:
+    """World 300004185 of broker-consumer-groups: nothing about its subscription is new, and there was no target."""
+    rig = Rig(config=replace(_CONFIG, group_initial_rebalance_delay_ms=3_000))
+    waiting = _join(rig, instance_id="i")
+    rig.advance(3_000)
+    member_id = rig.answers[waiting].member_id
+    assignment = encode_assignment(ConsumerProtocolAssignment((TopicPartition("words", (0, 1, 2, 3)),)))
+    given = (SyncGroupRequestAssignment(member_id, assignment),)
+    request = SyncGroupRequest(GROUP, 1, member_id, "i", "consumer", "range", given)
+    rig.run(rig.shard.sync_group(rig.token(), request, rig.now_ms))
+    if missing == "new partitions":
+        rig.metadata.make("words", 6)
+    else:
+        leaving = LeaveGroupRequest(GROUP, (MemberIdentity("", "i"),))
+        rig.run(rig.shard.leave_group(rig.token(), leaving, rig.now_ms))
+        waiting = _join(rig, instance_id="i")
+    member = rig.joined("m1", instance_id="i")
+    settle(member)
+    assert sorted(member.owned.values()) == [tuple(range(rig.metadata.find("words").partitions))]  # type: ignore[union-attr]
+    if missing == "everything":
+        assert rig.answers[waiting].error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def _mixed(rig: Rig) -> tuple[FakeMember, str]:

@@ -21,6 +21,7 @@ from ottla.coordinator.group.classic.members import Members
 from ottla.coordinator.group.classic.records import group_record, group_tombstone, subscribed_topics
 from ottla.coordinator.group.classic.state import CONSUMER_PROTOCOL_TYPE, Group, GroupState
 from ottla.coordinator.group.consumer.errors import RefusedError
+from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.member import NO_TARGET, Member, Target, in_epoch
 from ottla.coordinator.group.consumer.records import (
     current_record,
@@ -66,7 +67,8 @@ def _upgrade(group: Group, draft: Draft) -> None:
         new.apply_target(member.member_id, {topic: frozenset(numbers) for topic, numbers in member.assigned.items()})
         new.apply_member(member)
         draft.expect_heartbeat(each.member_id, each.session_timeout_ms)
-    new.apply_epoch(epoch, draft.room.hashes.of_group(frozenset(new.topics())))
+    if _is_settled(group, new, draft.room):
+        new.apply_epoch(epoch, draft.room.hashes.of_group(frozenset(new.topics())))
     draft.records.append(group_tombstone(group_id))
     draft.records += [member_record(group_id, each) for each in new.members.values()]
     draft.records.append(epoch_record(group_id, epoch, new.metadata_hash))
@@ -74,6 +76,24 @@ def _upgrade(group: Group, draft: Draft) -> None:
     draft.records.append(target_epoch_record(group_id, epoch, 0))
     draft.records += [current_record(group_id, each) for each in new.members.values()]
     draft.facts.append(Converted(new.kind))
+
+
+def _is_settled(group: Group, new: ConsumerGroup, room: Room) -> bool:
+    """Whether the assignment of the classic group can be the target: every partition is with somebody.
+
+    Else the hash of the topics is left open, so that the next step raises the epoch and computes a target. In Kafka
+    the member that comes does so, because it subscribes anew. A static member need not: it may take the place of one
+    whose group was rebalancing, subscribe as that did, and nobody would ever get the partitions.
+    """
+    given = {
+        (topic_id, number)
+        for target in new.target.values()
+        for topic_id, numbers in target.items()
+        for number in numbers
+    }
+    found = (room.topics.find(name) for name in new.topics())
+    there = {(topic.topic_id, number) for topic in found if topic is not None for number in range(topic.partitions)}
+    return group.state is GroupState.STABLE and there <= given
 
 
 def _check_upgrade(group: Group, draft: Draft) -> None:
