@@ -55,7 +55,8 @@ async def test_g22_a_group_can_have_settings_of_its_own(broker: AsyncBroker, cli
     assert (await client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, _join())).heartbeat_interval_ms == 500
     assert not (await _alter(client, heartbeat, "7000")).error_code
     assert (await client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, _join())).heartbeat_interval_ms == 7_000
-    assert await _settings(client) == {
+    found = await _settings(client)
+    assert {name: setting for name, setting in found.items() if name.startswith("consumer.")} == {
         heartbeat: ("7000", 8),
         "consumer.session.timeout.ms": ("45000", 5),
         "consumer.assignment.interval.ms": ("0", 4),
@@ -67,9 +68,35 @@ async def test_g22_a_group_can_have_settings_of_its_own(broker: AsyncBroker, cli
     assert (await _settings(client))["consumer.session.timeout.ms"] == ("50000", 8)
 
 
+async def test_g22_settings_of_share_and_streams_groups_are_checked_and_kept(
+    broker: AsyncBroker, client: WireClient
+) -> None:
+    """As by Apache Kafka (tests/interop/test_kafka_configs.py); and they disturb no consumer group."""
+    broker.node.topics.create("t", 1, {})
+    before = await _settings(client)
+    assert {before[name] for name in ("share.delivery.count.limit", "streams.num.standby.replicas")} == {
+        ("5", 5),
+        ("0", 5),
+    }
+    for name, value in (("share.auto.offset.reset", "by_duration:PT1H"), ("streams.num.standby.replicas", "2")):
+        assert not (await _alter(client, name, value)).error_code
+        assert (await _settings(client))[name] == (value, 8)
+    assert not (await _alter(client, "consumer.heartbeat.interval.ms", "7000")).error_code
+    assert (await client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, _join())).heartbeat_interval_ms == 7_000
+
+
 @pytest.mark.parametrize(
     ("name", "value", "error", "message"),
     [
+        ("share.isolation.level", "x", ErrorCode.INVALID_CONFIG, "Invalid value 'x'"),
+        ("share.auto.offset.reset", "by_duration:-PT1H", ErrorCode.INVALID_CONFIG, "Invalid value"),
+        ("streams.num.standby.replicas", "3", ErrorCode.INVALID_CONFIG, "streams.num.standby.replicas must be less"),
+        (
+            "share.session.timeout.ms",
+            "44999",
+            ErrorCode.INVALID_CONFIG,
+            "share.session.timeout.ms must be greater than or equal to group.share.min.session.timeout.ms",
+        ),
         ("consumer.nonsense", "1", ErrorCode.INVALID_CONFIG, "Unknown group config name: consumer.nonsense"),
         ("consumer.session.timeout.ms", "x", ErrorCode.INVALID_CONFIG, "Invalid value 'x'"),
         (

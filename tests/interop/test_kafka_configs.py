@@ -15,12 +15,17 @@ from ottla.wire.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
 )
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tests.broker.wire_client import Address, WireClient
 from tests.interop.apache import ApacheKafka
 
 pytestmark = pytest.mark.interop
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 DYNAMIC_DEFAULT_BROKER, STATIC_BROKER, DEFAULT = 3, 4, 5
 
 #: Keys whose default is not Kafka's, or that Kafka must be told to start at all.
@@ -34,6 +39,15 @@ OTHER_DEFAULTS = {
     "offsets.topic.replication.factor",
     "transaction.state.log.replication.factor",
     "transaction.state.log.min.isr",
+}
+
+#: Of consumer groups; a broker for tests has smaller ones.
+KAFKAS_LIMITS = {
+    "group.consumer.heartbeat.interval.ms": "5000",
+    "group.consumer.min.heartbeat.interval.ms": "5000",
+    "group.consumer.session.timeout.ms": "45000",
+    "group.consumer.min.session.timeout.ms": "45000",
+    "group.consumer.assignment.interval.ms": "1000",
 }
 
 #: Apache Kafka is told its cluster id by `kafka-storage format`, and keeps no history of groups.
@@ -112,3 +126,38 @@ async def test_values_of_topics_settings_are_judged_alike(ours: AsyncBroker, apa
     asked = [(name, value) for name in names for value in values]
     mine, theirs = await judged(ours, asked), await judged(apache_kafka, asked)
     assert not {pair: (mine[pair], theirs[pair]) for pair in asked if mine[pair] != theirs[pair]}
+
+
+async def test_a_groups_settings_are_told_alike(ours: AsyncBroker, apache_kafka: ApacheKafka) -> None:
+    """Also those of share and streams groups, which have no effect here."""
+    theirs = await described(apache_kafka, GROUP, "told-alike")
+    mine = await described(ours, GROUP, "told-alike")
+    assert {name: defaults(entry) for name, entry in mine.items()} == {
+        name: defaults(entry) for name, entry in theirs.items()
+    }
+    # those of consumer groups have other values in a broker for tests
+    others = {name: entry for name, entry in theirs.items() if not name.startswith("consumer.")}
+    assert {name: mine[name] for name in others} == others
+
+
+async def judged_of_groups(broker: Address, asked: list[tuple[str, str]]) -> list[tuple[str, str, int]]:
+    """The error of a group with each of these settings, which is not changed."""
+    found = []
+    async with WireClient(broker) as client:
+        for name, value in asked:
+            resource = AlterConfigsResource(GROUP, "judged", (AlterableConfig(name, 0, value),))
+            request = IncrementalAlterConfigsRequest((resource,), True)
+            answer = await client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
+            found.append((name, value, answer.responses[0].error_code))
+    return found
+
+
+async def test_values_of_groups_settings_are_judged_alike(apache_kafka: ApacheKafka) -> None:
+    words = ("latest", "EARLIEST", "by_duration:PT1H", "by_duration:-PT1H", "by_duration:", "read_committed")
+    limits = ("1", "4", "5", "9", "10", "11", "99", "100", "999", "1000", "2000", "4000", "4001")
+    times = ("4999", "5000", "14999", "15000", "15001", "30000", "44999", "45000", "50000", "60000", "60001")
+    names = [*await described(apache_kafka, GROUP, "judged"), "no.such.key"]
+    asked = [(name, value) for name in names for value in (*WORDS, *NUMBERS, *LARGE, *words, *limits, *times)]
+    async with AsyncBroker(KAFKAS_LIMITS) as ours:
+        mine, theirs = await judged_of_groups(ours, asked), await judged_of_groups(apache_kafka, asked)
+    assert [(here, there) for here, there in zip(mine, theirs, strict=True) if here != there] == []

@@ -86,15 +86,22 @@ class Assignor(Protocol):
         ...
 
     def subscription_user_data(self, topics: frozenset[str]) -> bytes | None:
-        """Bytes to send with this member's subscription to `topics`; the leader sees them in `assign`."""
+        """Bytes to send with this member's subscription to `topics`; the leader sees them in `assign`.
+
+        Called in the consumer's event loop: it has to be quick.
+        """
         ...
 
     def assign(self, cluster: Cluster, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
-        """Divide the partitions; the answer has every member id of `subscriptions`. Called in the leader only."""
+        """Divide the partitions; the answer has every member id of `subscriptions`. Called in the leader only.
+
+        A user's assignor, and a built-in one in a large group, is called in a thread, one call at a time. Heartbeats go
+        on meanwhile.
+        """
         ...
 
     def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
-        """This member's new assignment, in every member, before `on_partitions_assigned`."""
+        """This member's new assignment, in every member, before `on_partitions_assigned`. It has to be quick."""
         ...
 
 

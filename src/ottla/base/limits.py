@@ -81,6 +81,10 @@ MAX_RECORD_ERRORS: Final = 10_000
 #: computed in a thread: 4,000 take some twenty milliseconds of the event loop, with their records.
 MAX_INLINE_ASSIGNMENT: Final = 4_000
 
+#: Members and partitions of a classic group that a consumer, its leader, divides in its event loop. More are divided in
+#: a thread: 1,000 take some ten milliseconds, with the assignments' bytes.
+MAX_INLINE_DIVISION: Final = 1_000
+
 #: Milliseconds between two heartbeats of a member while its consumer group settles, and as many more for each member:
 #: a group of any size sends at most 500 of them a second then, which is a twentieth of the event loop.
 SETTLING_HEARTBEAT_MS: Final = 250

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from ottla.base.config import ConfigSet
 from ottla.broker.config import BrokerConfig
-from ottla.broker.group_config import GROUP_CONFIG, GROUP_KEYS, check_group_configs
+from ottla.broker.group_config import GROUP_CONFIG, check_group_configs, default_of
 from ottla.broker.metadata.image import GROUP_RESOURCE, TOPIC_RESOURCE
 from ottla.broker.metadata.rules import check_configs
 from ottla.broker.topic_config import TOPIC_CONFIG, default_value
@@ -22,5 +22,5 @@ class Resource(NamedTuple):
 
 ALTERABLE: Final[Mapping[int, Resource]] = {
     TOPIC_RESOURCE: Resource(TOPIC_CONFIG, check_configs, default_value),
-    GROUP_RESOURCE: Resource(GROUP_CONFIG, check_group_configs, lambda broker, name: broker[GROUP_KEYS[name].synonym]),
+    GROUP_RESOURCE: Resource(GROUP_CONFIG, check_group_configs, default_of),
 }

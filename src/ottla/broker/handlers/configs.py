@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from ottla.base.config import ConfigKey, ConfigType
 from ottla.broker.config import BrokerConfig
 from ottla.broker.config_keys import BROKER_CONFIG, FAMILIES
-from ottla.broker.group_config import GROUP_KEYS
+from ottla.broker.group_config import GROUP_KEYS, default_of
 from ottla.broker.topic_config import TOPIC_KEYS, default_value, render
 
 
@@ -75,8 +75,11 @@ def topic_entries(broker: BrokerConfig, overrides: Mapping[str, str]) -> Iterato
 def group_entries(broker: BrokerConfig, overrides: Mapping[str, str]) -> Iterator[ConfigEntry]:
     """All settings of a group with these overrides."""
     for name, own in GROUP_KEYS.items():
-        layers = _layers(broker, own.synonym)
-        value = render(broker[own.synonym])
+        value = render(default_of(broker, name))
+        if own.synonym is None:
+            layers: tuple[Synonym, ...] = (Synonym(name, value, ConfigSource.DEFAULT),)
+        else:
+            layers = _layers(broker, own.synonym)
         if name in overrides:
             value = render(own.key.parse(overrides[name]))
             layers = (Synonym(name, value, ConfigSource.DYNAMIC_GROUP), *layers)

@@ -165,6 +165,14 @@ class Say(NamedTuple):
     arguments: tuple[object, ...] = ()
 
 
+class Work(NamedTuple):
+    """Do `work` beside the event loop, for it may take long. `answered(ticket, what it returned)` follows, or `failed`
+    with the ClientError that it raised. Of one core, one piece of work is done at a time."""
+
+    ticket: Any
+    work: Callable[[], Any]
+
+
 class NotSentError(ClientError):
     """The request did not leave this client: its connection was lost before."""
 

@@ -20,6 +20,7 @@ from ottla.client.net.cluster import Cluster
 from ottla.client.net.connection import Connection
 from ottla.client.net.coordinators import Coordinators
 from ottla.client.net.supervisor import Supervisor
+from ottla.client.shell.beside import Beside
 
 
 class Driver:
@@ -45,6 +46,8 @@ class Driver:
         self._events: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         #: Tasks that find the broker for a request and wait for its answer, by the identity of the request's ticket.
         self._asking: dict[int, asyncio.Task[None]] = {}
+        self._beside = Beside()
+        self._working: set[asyncio.Future[Any]] = set()
         self._feeding = False
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
@@ -63,6 +66,7 @@ class Driver:
             intents.Say: lambda i: log.log(i.level, i.text, *i.arguments),
             intents.Track: self._track,
             intents.Untrack: lambda i: cluster.untrack(i.topics, by=self),
+            intents.Work: self._work,
         }
         self._detach = (
             cluster.on_update(lambda before, after: self.feed(core.metadata, before, after)),
@@ -131,6 +135,8 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        for future in tuple(self._working):
+            future.cancel()
 
     # time
 
@@ -188,6 +194,12 @@ class Driver:
             return
         future = connection.send(ask.api, version, message, ask.timeout_ms)
         future.add_done_callback(partial(self._heard, ask.ticket))
+
+    def _work(self, intent: intents.Work) -> None:
+        future = self._loop.run_in_executor(self._beside, intent.work)
+        self._working.add(future)
+        future.add_done_callback(self._working.discard)
+        future.add_done_callback(partial(self._heard, intent.ticket))
 
     async def _ask_versions(self, ticket: Any) -> None:
         try:
@@ -293,6 +305,7 @@ _REQUESTS = (
     intents.RefreshMetadata,
     intents.Track,
     intents.Untrack,
+    intents.Work,
 )
 
 

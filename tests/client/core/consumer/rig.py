@@ -23,7 +23,7 @@ from ottla.client.core.consumer.group.classic.group_protocol import assignors, e
 from ottla.client.core.consumer.intents import CallUser, ReadClock
 from ottla.client.core.consumer.offset_reset import OffsetReset
 from ottla.client.core.consumer.positions import PartitionState
-from ottla.client.core.intents import Ask, Connect, Finish, GiveUp, RefreshMetadata, Say
+from ottla.client.core.intents import Ask, Connect, Finish, GiveUp, RefreshMetadata, Say, Work
 from ottla.client.core.metadata import ClusterSnapshot, Node, PartitionInfo, TopicInfo
 from ottla.client.errors import ClientError
 from ottla.wire.apis import ApiKey
@@ -91,6 +91,9 @@ class Rig:
         self.asks: list[Ask] = []
         self.refreshes: list[RefreshMetadata] = []
         self.given_up: list[Ticket] = []
+        #: Work beside the loop is done at once; or, if the test says so, later.
+        self.works: list[Work] = []
+        self.works_later = False
         self.calls: list[CallUser] = []
         self.finished: dict[object, Finish] = {}
         self.said: list[str] = []
@@ -265,6 +268,15 @@ class Rig:
         """Answer with this error."""
         self.answer(api, answer(error_code=code))
 
+    def run(self, intent: Work) -> None:
+        """Work beside the loop is done."""
+        try:
+            made = intent.work()
+        except ClientError as error:
+            self.core.failed(intent.ticket, error, self.now_s)
+        else:
+            self.core.answered(intent.ticket, made, self.now_s)
+
     def _carry_out(self, intent: object) -> None:
         self.intended.append(intent)
         match intent:
@@ -277,6 +289,10 @@ class Rig:
                 self.asks = [ask for ask in self.asks if ask.ticket is not ticket]
             case RefreshMetadata(Ticket()):
                 self.refreshes.append(intent)
+            case Work() if self.works_later:
+                self.works.append(intent)
+            case Work():
+                self.run(intent)
             case ReadClock(ticket):
                 self.core.answered(ticket, WALL_MS, self.now_s)
             case CallUser():

@@ -9,7 +9,7 @@ There are two kinds of era.
 *The membership's era* is a number. It changes whenever the member changes: when it sends JoinGroup, when it gets
 another member id, generation or epoch, when the group goes on without it, and when it leaves. JoinGroup, SyncGroup,
 Heartbeat, LeaveGroup, ConsumerGroupHeartbeat and OffsetCommit are asked in it. So is the metadata that the member needs
-for a join or an assignment.
+for a join or an assignment, and so is the leader's assignor.
 
 *A partition's era* is the number of the assignment in which the partition came, together with the version of its
 position. The version changes with every seek and every reset. Fetch, ListOffsets, OffsetFetch and OffsetForLeaderEpoch
@@ -48,6 +48,8 @@ class Call(Enum):
     MATCH = "Metadata (for the pattern)"
     #: Fresh metadata for the leader: before it divides the partitions, or after it has come back.
     LEAD = "Metadata (for the assignment)"
+    #: The leader's assignor divides the partitions; beside the event loop, if that may take long.
+    DIVIDE = "the assignor"
     #: The time of day, for `auto.offset.reset=by_duration`.
     CLOCK = "the clock"
 

@@ -19,7 +19,7 @@ from ottla.client.core.consumer.core import ConsumerCore
 from ottla.client.core.consumer.fetched import Decoding
 from ottla.client.core.consumer.group.consumer.member import JOIN_EPOCH
 from ottla.client.core.consumer.intents import CallUser, WakePoll
-from ottla.client.core.intents import Ask, Broker, Channel, Connect, Finish, GiveUp, LearnTopics, RefreshMetadata
+from ottla.client.core.intents import Ask, Broker, Channel, Connect, Finish, GiveUp, LearnTopics, RefreshMetadata, Work
 from ottla.client.core.intents import Coordinator as GroupCoordinator
 from ottla.client.core.metadata import ClusterSnapshot
 from ottla.client.errors import DisconnectedError, RequestTimeoutError
@@ -436,6 +436,8 @@ class Member:
                     wire.give_up(ticket)
             case RefreshMetadata(None) | LearnTopics():
                 world.after(world.delay_s(), self.learn)
+            case Work(ticket, work):
+                world.after(world.delay_s(), lambda: self.do(self.core.answered, ticket, work()))
             case RefreshMetadata(ticket):
                 world.after(world.delay_s(), lambda: self._refreshed(ticket))
             case CallUser():

@@ -1,12 +1,16 @@
 """The leader and partition counts (SPEC G11, G15): partitions that are added, and those that nobody has."""
 
+from collections.abc import Mapping
+
 import pytest
 
-from ottla.assign import Assignment, CooperativeStickyAssignor
+from ottla.assign import Assignment, Assignor, Cluster, CooperativeStickyAssignor, RangeAssignor, Subscription
+from ottla.base.limits import MAX_INLINE_DIVISION
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.era import Call
 from ottla.client.core.consumer.group.classic.group_protocol import encode_one, read_assignment, subscription_protocols
 from ottla.client.core.consumer.group.classic.states import State
+from ottla.client.errors import AssignorError
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
@@ -145,3 +149,77 @@ def test_g15_the_leader_does_not_look_again_if_the_next_generation_came_in_time(
         rig.poll()
         rig.wait(140)
     assert rig.core.rejoin_reason is None
+
+
+class _Own(RangeAssignor):
+    """A user's assignor: nobody knows how long it takes."""
+
+    name = "own"
+
+
+class _Fails(_Own):
+    def assign(self, cluster: Cluster, subscriptions: Mapping[str, Subscription]) -> dict[str, Assignment]:
+        raise ValueError("out of order")
+
+
+def leading(assignor: Assignor, counted: int = 1) -> Rig:
+    """A leader whose assignor has begun."""
+    rig = Rig(_GROUP, known=snapshot(t=counted), strategy=[assignor])
+    rig.works_later = True
+    rig.subscribe("t")
+    rig.poll()
+    rig.join(1, leader=True)
+    rig.refresh(Call.LEAD)
+    return rig
+
+
+def test_a7_a_users_assignor_works_beside_the_loop_and_heartbeats_go_on() -> None:
+    rig = leading(_Own())
+    (work,) = rig.works
+    assert rig.core.state.name == "LEADING"
+    assert not rig.asked(ApiKey.SYNC_GROUP)
+    rig.wait(3.1)
+    assert rig.asked(ApiKey.HEARTBEAT)
+    rig.do(lambda _: rig.run(work))
+    assert len(rig.message(ApiKey.SYNC_GROUP).assignments) == 1
+    rig.sync(A)
+    rig.poll()
+    assert rig.core.state is State.STABLE
+
+
+@pytest.mark.parametrize(("counted", "beside"), [(MAX_INLINE_DIVISION - 1, 0), (MAX_INLINE_DIVISION, 1)])
+def test_a_large_group_is_divided_beside_the_loop(counted: int, beside: int) -> None:
+    """The one member counts, too."""
+    rig = leading(RangeAssignor(), counted)
+    assert len(rig.works) == beside
+    assert len(rig.asked(ApiKey.SYNC_GROUP)) == 1 - beside
+
+
+def test_a7_an_assignor_that_fails_beside_the_loop_is_told_and_the_member_leaves() -> None:
+    rig = leading(_Fails())
+    rig.do(lambda _: rig.run(rig.works[0]))
+    (error,) = rig.raised()
+    assert isinstance(error, AssignorError)
+    assert isinstance(error.__cause__, ValueError)
+    assert rig.asked(ApiKey.LEAVE_GROUP)
+
+
+@pytest.mark.parametrize("assignor", [_Own(), _Fails()])
+def test_what_an_assignor_says_too_late_changes_nothing(assignor: Assignor) -> None:
+    """The member was expelled meanwhile, and joins again."""
+    rig = leading(assignor)
+    rig.wait(3.1)
+    rig.refuse(ApiKey.HEARTBEAT, ErrorCode.UNKNOWN_MEMBER_ID, HeartbeatResponse)
+    before = rig.core.state.name
+    assert before != "LEADING"
+    rig.do(lambda _: rig.run(rig.works[0]))
+    assert rig.core.state.name == before
+    assert not rig.asked(ApiKey.SYNC_GROUP)
+    assert not rig.raised()
+
+
+def test_what_an_assignor_says_when_the_user_has_left_changes_nothing() -> None:
+    rig = leading(_Own())
+    rig.do(rig.core.depart, "call")
+    rig.do(lambda _: rig.run(rig.works[0]))
+    assert not rig.asked(ApiKey.SYNC_GROUP)

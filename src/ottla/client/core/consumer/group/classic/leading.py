@@ -1,11 +1,12 @@
 """What a leader knows: subscriptions, and partition counts when the group was assigned (SPEC G4, G7, G11)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
-from ottla.assign import Assignor, RebalanceProtocol, Subscription
-from ottla.client.core.consumer.group.classic.group_protocol import assign_all
+from ottla.assign import BUILT_IN, Assignor, RebalanceProtocol, Subscription
+from ottla.base.limits import MAX_INLINE_DIVISION
+from ottla.client.core.consumer.group.classic.group_protocol import Division, assign_all
 from ottla.client.core.metadata import ClusterSnapshot
-from ottla.wire.messages.sync_group import SyncGroupRequestAssignment
 
 
 class Leading:
@@ -32,15 +33,24 @@ class Leading:
         """This member does not lead any more."""
         self.begin({})
 
-    def divide(
-        self, assignor: Assignor, snapshot: ClusterSnapshot, protocol: RebalanceProtocol, owners_have_until_s: float
-    ) -> tuple[SyncGroupRequestAssignment, ...]:
-        """The assignments of all members. Raises AssignorError."""
+    def division(
+        self, assignor: Assignor, snapshot: ClusterSnapshot, protocol: RebalanceProtocol
+    ) -> Callable[[], Division]:
+        """The work that divides the partitions. It touches nothing of this client, and raises AssignorError."""
         self._counts = self._counts_in(snapshot)
-        division = assign_all(assignor, snapshot, self._subscriptions, protocol)
+        return partial(assign_all, assignor, snapshot, self._subscriptions, protocol)
+
+    def takes_long(self, assignor: Assignor) -> bool:
+        """Whether that work may take long: a user's assignor may do anything, and a built-in one takes its time for a
+        large group."""
+        if type(assignor) not in BUILT_IN.values():
+            return True
+        return len(self._subscriptions) + sum((self._counts or {}).values()) > MAX_INLINE_DIVISION
+
+    def divided(self, division: Division, owners_have_until_s: float) -> None:
+        """The work is done."""
         if division.holds_back:
             self.owners_have_until_s = owners_have_until_s
-        return division.assignments
 
     def owners_are_late(self, now_s: float) -> bool:
         """Whether it is time to divide again because of partitions that were held back. Says so once.

@@ -9,6 +9,7 @@ from ottla.client.core import intents
 from ottla.client.core.consumer.answers import Next, meaning_of
 from ottla.client.core.consumer.era import Call, Ticket
 from ottla.client.core.consumer.group.classic.group_protocol import (
+    Division,
     hand_over,
     read_assignment,
     read_subscriptions,
@@ -125,10 +126,12 @@ class ClassicMembership(Membership[ClassicMember]):
                 self._joined(answer, now_s)
             case Call.SYNC:
                 self._synced(answer, now_s)
-            case Call.MATCH:
-                self._matched(now_s)
+            case Call.MATCH if self._state is State.JOINING:  # now the topics that match the pattern are known
+                self._join(now_s)
             case Call.LEAD:
                 self._lead(now_s)
+            case Call.DIVIDE:
+                self._divided(answer, now_s)
             case Call.DESCRIBE:
                 self._described(answer, now_s)
             case Call.LEAVE:
@@ -140,6 +143,8 @@ class ClassicMembership(Membership[ClassicMember]):
                 self._heartbeats.unanswered(error, now_s)
             case Call.JOIN | Call.SYNC | Call.MATCH | Call.LEAD:
                 self._not_joined(ticket, error, now_s)
+            case Call.DIVIDE if self._state is State.LEADING:
+                self._broken(error, now_s)
             case Call.LEAVE:
                 self.left()
 
@@ -242,11 +247,6 @@ class ClassicMembership(Membership[ClassicMember]):
         ticket = self._shared.eras.of_member(Call.MATCH)
         self._shared.intend(intents.RefreshMetadata(ticket, self._shared.config.request_timeout_ms))
 
-    def _matched(self, now_s: float) -> None:
-        """Fresh metadata has come, so the topics that match the pattern are known."""
-        if self._state is State.JOINING:
-            self._join(now_s)
-
     def _join(self, now_s: float) -> None:
         reason, self.rejoin_reason = self.rejoin_reason, None
         self._heartbeats.stop()
@@ -336,19 +336,28 @@ class ClassicMembership(Membership[ClassicMember]):
         """The metadata that the leader waited for has come."""
         shared = self._shared
         if self._state is State.LEADING and self._assignor is not None:
+            work = self._leading.division(self._assignor, shared.snapshot, self._protocol)
+            if self._leading.takes_long(self._assignor):
+                shared.intend(intents.Work(shared.eras.of_member(Call.DIVIDE), work))
+                return
             try:
-                until_s = now_s + shared.config.max_poll_interval_ms / 1000
-                assignments = self._leading.divide(self._assignor, shared.snapshot, self._protocol, until_s)
+                division = work()
             except AssignorError as error:
                 self._broken(error, now_s)
-                return
-            self._move(Input.DIVIDED)
-            self._sync(assignments, now_s)
+            else:
+                self._divided(division, now_s)
         elif self._state is not State.RETURNING:
             # a static leader that came back: it has not divided the partitions, but the coordinator knows who has which
             self._leading.came_back(shared.snapshot)
             ticket = shared.eras.of_member(Call.DESCRIBE)
             shared.ask_coordinator(ticket, ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest((shared.group_id,)))
+
+    def _divided(self, division: Division, now_s: float) -> None:
+        """The leader's assignor has divided the partitions. The user may have left meanwhile."""
+        if self._state is State.LEADING:
+            self._leading.divided(division, now_s + self._shared.config.max_poll_interval_ms / 1000)
+            self._move(Input.DIVIDED)
+            self._sync(division.assignments, now_s)
 
     def _described(self, answer: DescribeGroupsResponse, now_s: float) -> None:
         """The members' assignments show the partition counts that they were made from."""

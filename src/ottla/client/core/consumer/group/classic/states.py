@@ -22,7 +22,7 @@ class State(Enum):
     GIVING_UP = "GivingUp"
     #: Waits for JoinGroup's answer, or for the end of the pause before the next JoinGroup.
     JOINING = "Joining"
-    #: The leader waits for fresh metadata, to divide the partitions.
+    #: The leader waits for fresh metadata, then for its assignor, which divides the partitions.
     LEADING = "Leading"
     #: Waits for SyncGroup's answer.
     SYNCING = "Syncing"
