@@ -10,13 +10,13 @@ from ottla.client.errors import InternalError
 from ottla.client.producer.producer import AsyncProducer
 from sim.loop import SimLoop
 
-Client = TypeVar("Client", AsyncProducer, AsyncConsumer)
+Client = TypeVar("Client", bound=AsyncProducer | AsyncConsumer)
 OnCrash = Callable[[InternalError], object]
 
 
 def make_producer(config: Mapping[str, object], loop: SimLoop, rng: random.Random, on_crash: OnCrash) -> AsyncProducer:
     """A producer of this world."""
-    return _watched(AsyncProducer(config, clock=loop, rng=rng), on_crash)
+    return watched(AsyncProducer(config, clock=loop, rng=rng), on_crash)
 
 
 def make_consumer(
@@ -27,10 +27,10 @@ def make_consumer(
     on_crash: OnCrash,
 ) -> AsyncConsumer:
     """A consumer of this world."""
-    return _watched(AsyncConsumer(config, on_reset=on_reset, clock=loop, rng=rng), on_crash)
+    return watched(AsyncConsumer(config, on_reset=on_reset, clock=loop, rng=rng), on_crash)
 
 
-def _watched(client: Client, on_crash: OnCrash) -> Client:
+def watched(client: Client, on_crash: OnCrash) -> Client:
     """`client`, which calls `on_crash` if it stops because of a fault of its own. Its user may take the error for
     another one."""
     for supervisor in (client._supervisor, client._cluster.supervisor):

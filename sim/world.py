@@ -27,6 +27,7 @@ from sim.nemesis import Nemesis
 from sim.network import Network, Weather
 from sim.protocols import Protocols, of_the_broker
 from sim.served import Served
+from sim.users.loops import Looper
 from sim.users.process import Process
 from sim.users.producers import PlainProducer
 from sim.users.readers import Reader, Reading
@@ -53,11 +54,14 @@ class Kind(Enum):
     GROUPS = "groups"
     #: Consume, transform, produce, exactly once.
     PIPELINE = "pipeline"
+    #: The same, with the client's `exactly_once`.
+    EXACTLY_ONCE = "exactly-once"
     #: The same around the real broker.
     BROKER_PLAIN = "broker-plain"
     BROKER_TRANSACTIONS = "broker-transactions"
     BROKER_GROUPS = "broker-groups"
     BROKER_PIPELINE = "broker-pipeline"
+    BROKER_EXACTLY_ONCE = "broker-exactly-once"
     #: Groups or pipelines whose members speak the consumer protocol, or either one; some machines lose their power.
     BROKER_CONSUMER_GROUPS = "broker-consumer-groups"
     #: Any of these users, and a machine that loses its power.
@@ -168,7 +172,7 @@ class World:
         if (other := self.stream("strategy").choice(_OTHER_STRATEGIES)) is not None:
             self.strategy = other
         #: How slowly users work: their pauses are so many times longer.
-        self.pace = {Kind.PLAIN: 1.0, Kind.TRANSACTIONS: 1.0, Kind.GROUPS: 2.0, Kind.PIPELINE: 4.0}[self.people]
+        self.pace = {Kind.PLAIN: 1.0, Kind.TRANSACTIONS: 1.0, Kind.GROUPS: 2.0}.get(self.people, 4.0)
         #: The chance that a consumer's callback raises.
         self.mistakes = rng.choice((0.0, 0.0, 0.05))
         #: The chance that a reader, after a poll, goes back to records that it has read before.
@@ -297,8 +301,9 @@ class World:
                 makers = [(Transactor, "t", draw((1, 2, 3))), (PlainProducer, "p", draw((0, 0, 1)))]
             case Kind.GROUPS:
                 makers = [(Reader, "r", draw((1, 2, 3))), (PlainProducer, "p", 1), (Transactor, "t", draw((0, 1)))]
-            case Kind.PIPELINE:
-                makers = [(Transformer, "x", draw((1, 2, 3))), (PlainProducer, "p", 1), (Transactor, "t", draw((0, 1)))]
+            case Kind.PIPELINE | Kind.EXACTLY_ONCE:
+                worker = Looper if self.people is Kind.EXACTLY_ONCE else Transformer
+                makers = [(worker, "x", draw((1, 2, 3))), (PlainProducer, "p", 1), (Transactor, "t", draw((0, 1)))]
                 await self.add_topic(OUTPUT, draw((1, 2)), input_topic=False)
         for make, letter, count in makers:
             self.processes += [make(self, f"{letter}{number}") for number in range(count)]

@@ -55,6 +55,8 @@ def _of_clients() -> dict[str, Mutant]:
         "begins-again-at-a-new-leader": Mutant(
             Kind.GROUPS, frozenset({"false-reset"}), clients.begins_again_at_a_new_leader()
         ),
+        "loop-does-not-go-back": Mutant(Kind.EXACTLY_ONCE, frozenset({"lost-write"}), clients.loop_does_not_go_back()),
+        "loop-keeps-its-offsets": Mutant(Kind.EXACTLY_ONCE, _TWICE | {"unprocessed"}, clients.loop_keeps_its_offsets()),
         "positions-of-nobody": Mutant(Kind.PIPELINE, frozenset({"unfenced-commit"}), clients.positions_of_nobody()),
     }
 

@@ -13,6 +13,8 @@ from ottla.client.core.consumer.positions import PartitionState
 from ottla.client.core.offsets import OffsetAndMetadata
 from ottla.client.core.producer.core import ProducerCore
 from ottla.client.core.producer.transactions import Transactions
+from ottla.client.exactly_once.batch import AnyBatch
+from ottla.client.exactly_once.work import AsyncExactlyOnce
 from ottla.client.producer.producer import AsyncProducer
 from ottla.wire.errors import ErrorCode
 
@@ -104,4 +106,23 @@ def positions_of_nobody() -> Iterator[None]:
         return right(self)._replace(generation_id=-1, member_id="")
 
     with patch.object(AsyncConsumer, "group_metadata", group_metadata):
+        yield
+
+
+@contextmanager
+def loop_does_not_go_back() -> Iterator[None]:
+    """The loop of `exactly_once` goes on behind a batch that was aborted."""
+    with patch.object(AsyncExactlyOnce, "_go_back", lambda self, batch: None):
+        yield
+
+
+@contextmanager
+def loop_keeps_its_offsets() -> Iterator[None]:
+    """The loop of `exactly_once` commits a batch without its offsets."""
+
+    async def commit(self: AsyncExactlyOnce, batch: AnyBatch) -> None:
+        batch.end("it was committed")
+        await self._until_known(self._producer.commit_transaction)
+
+    with patch.object(AsyncExactlyOnce, "_commit", commit):
         yield

@@ -176,12 +176,12 @@ class Reading(Process):
         if self.columns:
             batches = await consumer.poll_arrow(timeout_s)
             return [
-                Read(tp, row["offset"], _uid(row["value"]))
+                Read(tp, row["offset"], uid_of(row["value"]))
                 for tp, batch in batches.items()
                 for row in batch.to_pylist()
             ]
         records = await consumer.poll(timeout_s)
-        return [Read(TopicPartition(r.topic, r.partition), r.offset, _uid(r.value)) for r in records]
+        return [Read(TopicPartition(r.topic, r.partition), r.offset, uid_of(r.value)) for r in records]
 
     async def pause(self, mean_s: float) -> None:
         """Do nothing for a while. What has come meanwhile is still to be read."""
@@ -197,7 +197,8 @@ class Reading(Process):
         self.note("closed")
 
 
-def _uid(value: bytes | None) -> str:
+def uid_of(value: bytes | None) -> str:
+    """The record's name, which is its value without the padding."""
     return bytes(value or b"").rstrip(b".").decode()
 
 

@@ -67,7 +67,7 @@ class Transformer(Transactional, Reading):
             offsets = {tp: OffsetAndMetadata(offset + 1) for tp, offset, _ in records}
             member = consumer.group_metadata()
             await producer.send_offsets_to_transaction(offsets, member)
-            self._note_offsets(txn, offsets, member)
+            self.note_offsets(txn, offsets, member)
         except OVER:
             raise
         except (
@@ -81,9 +81,10 @@ class Transformer(Transactional, Reading):
             commit = False
         return await self.end(producer, txn, commit=commit)
 
-    def _note_offsets(
+    def note_offsets(
         self, txn: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: ConsumerGroupMetadata
     ) -> None:
+        """The group's positions are in the transaction."""
         positions = {tp: each.offset for tp, each in offsets.items()}
         text = f"{txn} of {member.member_id or 'nobody'}/{member.generation_id}: "
         fact = OffsetsSent(txn, self.group, positions, member.member_id, member.generation_id)

@@ -38,14 +38,23 @@ _UNKNOWN_EPOCH = -1
 class AsyncExactlyOnce:
     """Batches of the source, for `async for`. `exactly_once` makes it, and starts and closes it."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        consumer: AsyncConsumer | None = None,
+        producer: AsyncProducer | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        """`consumer` and `producer`, made with the configurations of `settings`, and `rng` are for simulations. It
+        closes them."""
         self.settings = settings
-        self._consumer = AsyncConsumer(settings.consumer)
-        self._producer = AsyncProducer(settings.producer)
+        self._consumer = consumer or AsyncConsumer(settings.consumer)
+        self._producer = producer or AsyncProducer(settings.producer)
         self._batch: AnyBatch | None = None
         self._began_s = 0.0
         config = self._producer.config
-        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random.Random())
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, rng or random.Random())
         #: A batch is to be done again, but only after this pause: what made it fail may take a while to pass.
         self._pause_ms = 0.0
         self._running = self._stopping = False
@@ -143,7 +152,7 @@ class AsyncExactlyOnce:
         await asyncio.sleep(self._pause_ms / 1_000)
         self._pause_ms = 0.0
         while not self._stopping:
-            records = await self._consumer.poll(_POLL_S)  # it takes nothing when it is cancelled
+            records = await self._poll()  # it takes nothing when it is cancelled
             if records:
                 with self._unless_it_fails():
                     offsets = await self._offsets_after(records)
@@ -153,6 +162,17 @@ class AsyncExactlyOnce:
             if self.settings.until_end and await self._is_at_end():
                 break
         return None
+
+    async def _poll(self) -> list[ConsumerRecord]:
+        """A poll of the source. What passes by itself (a coordinator that moves, for example) is waited for."""
+        try:
+            return await self._consumer.poll(_POLL_S)
+        except ClientError as error:
+            if not (error.retriable or isinstance(error, RequestTimeoutError)):
+                raise
+            log.warning("%s: the source is polled again: %s", self.settings.transactional_id, error)
+            await asyncio.sleep(self._backoff.next_ms() / 1_000)
+            return []
 
     @contextmanager
     def _unless_it_fails(self) -> Iterator[None]:
@@ -186,6 +206,10 @@ class AsyncExactlyOnce:
                 return
         self._pause_ms = self._backoff.next_ms()
         await self._until_known(self._producer.abort_transaction)
+        self._go_back(batch)
+
+    def _go_back(self, batch: AnyBatch) -> None:
+        """Read the batch again, as far as its partitions are still here."""
         assigned = self._consumer.assignment()
         for tp, offset in batch.starts.items():
             if tp in assigned:
