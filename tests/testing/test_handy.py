@@ -92,3 +92,33 @@ async def test_a_clock_that_was_given_is_moved() -> None:
     async with AsyncBroker(clock=clock) as broker:
         broker.clock.advance(5)
         assert clock.monotonic_ms() == 5
+
+
+def test_a_disk_that_takes_its_time_loses_nothing() -> None:
+    with Broker() as broker:
+        config: dict[str, object] = {"bootstrap.servers": broker.bootstrap_servers, "delivery.timeout.ms": 60_000}
+        broker.create_topics("orders")
+        broker.slow_disk(0.3)
+        with Producer({**config, "request.timeout.ms": 100, "retry.backoff.ms": 10}) as producer:
+            deliveries = [producer.send("orders", b"%d" % number) for number in range(3)]
+            broker.slow_disk(0.2)
+            broker.kill()
+            broker.restart()  # the disk is as slow as before
+            broker.slow_disk(0)
+            for delivery in deliveries:
+                delivery.result(PATIENCE_S)
+        assert [each.value for each in broker.records("orders")] == [b"0", b"1", b"2"]
+        for wrong in (-1.0, float("nan"), float("inf")):
+            with pytest.raises(ValueError, match="a disk takes some seconds longer"):
+                broker.slow_disk(wrong)
+
+
+async def test_a_slow_disk_in_the_loop_is_waited_for() -> None:
+    async with AsyncBroker() as broker:
+        broker.slow_disk(0.01)
+        async with AsyncProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            await (await producer.send("orders", b"1"))
+        broker.slow_disk(0)
+        assert [each.value for each in await broker.records("orders")] == [b"1"]
+    with pytest.raises(ValueError, match="start it first"):
+        AsyncBroker().slow_disk(1)

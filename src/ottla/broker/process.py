@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.base.clock import Clock
 from ottla.base.errors import ConfigError, StorageError
 from ottla.broker.config import BrokerConfig, from_environment, from_file, from_options
 from ottla.broker.listeners import Endpoint
@@ -25,22 +24,19 @@ from ottla.broker.listeners import Endpoint
 if TYPE_CHECKING:
     from ottla.broker.app import BrokerApp
 
-#: What is done with a broker as soon as it listens.
-Attend = Callable[["BrokerApp"], object]
+#: Makes the broker, inside its loop.
+MakeApp = Callable[[BrokerConfig], "BrokerApp"]
 
 
-def main(argv: Sequence[str] | None = None, clock: Clock | None = None, attend: Attend | None = None) -> int:
-    """Run a broker until it is told to stop; the process's exit code.
-
-    Tests give it another clock, and `attend` to it once it listens.
-    """
+def main(argv: Sequence[str] | None = None, make_app: MakeApp | None = None) -> int:
+    """Run a broker until it is told to stop; the process's exit code. Tests make it with a clock and disk of theirs."""
     try:
-        return _main(argv, clock, attend)
+        return _main(argv, make_app)
     except KeyboardInterrupt:
         return 130
 
 
-def _main(argv: Sequence[str] | None, clock: Clock | None, attend: Attend | None) -> int:
+def _main(argv: Sequence[str] | None, make_app: MakeApp | None) -> int:
     arguments = _parser().parse_args(argv)
     logging.basicConfig(
         level=arguments.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
@@ -57,7 +53,7 @@ def _main(argv: Sequence[str] | None, clock: Clock | None, attend: Attend | None
         print(f"ottla: {fault}", file=sys.stderr)  # noqa: T201
         return 2
     try:
-        run(config, clock, attend)
+        run(config, make_app)
     except (StorageError, ConfigError, OSError) as fault:
         print(f"ottla: {_reason(config, fault)}", file=sys.stderr)  # noqa: T201
         return 1
@@ -97,28 +93,26 @@ def configure(
     return config
 
 
-def run(config: BrokerConfig, clock: Clock | None = None, attend: Attend | None = None) -> None:
+def run(config: BrokerConfig, make_app: MakeApp | None = None) -> None:
     """Serve until SIGTERM or SIGINT. Raises what `BrokerApp.start` raises."""
     _allow_many_files()
     try:
         import uvloop
     except ImportError:
-        asyncio.run(_serve(config, clock, attend))
+        asyncio.run(_serve(config, make_app))
     else:
-        uvloop.run(_serve(config, clock, attend))
+        uvloop.run(_serve(config, make_app))
 
 
-async def _serve(config: BrokerConfig, clock: Clock | None, attend: Attend | None) -> None:
+async def _serve(config: BrokerConfig, make_app: MakeApp | None) -> None:
     from ottla.broker.app import BrokerApp
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    app = BrokerApp(config, clock)
+    app = (make_app or BrokerApp)(config)
     host, port = await app.start()
-    if attend is not None:
-        attend(app)
     print(f"ottla ready {Endpoint(host, port)}", flush=True)  # noqa: T201
     await stop.wait()
     await app.stop()

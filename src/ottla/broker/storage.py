@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, Protocol
 
 from ottla.base.errors import StorageError
 from ottla.broker.disk import Entry, Folder, Space
@@ -108,11 +108,18 @@ class DiskFile:
         self._close()
 
 
+class OpenFile(Protocol):
+    """Opens a file for a DirectoryStorage: `DiskFile`, or what a test puts in its place."""
+
+    def __call__(self, path: str, /, *, create: bool) -> DiskFile: ...
+
+
 class DirectoryStorage:
     """A partition's directory, made when it is not there. StorageError where the system refuses."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, open_file: OpenFile = DiskFile) -> None:
         self.path = path
+        self._open_file = open_file
         # Plain strings and no Path below: the difference shows when ten thousand partitions are made at once.
         self._prefix = f"{path}/"
         #: The number of the last change of a name, and of the last change that is certainly on the device. There is one
@@ -134,7 +141,7 @@ class DirectoryStorage:
             raise StorageError(f"{self._prefix}: {fault.strerror}") from fault
 
     def open(self, name: str, *, create: bool = False) -> DiskFile:
-        file = DiskFile(self._prefix + name, create=create)
+        file = self._open_file(self._prefix + name, create=create)
         if file.made:
             self._changed = next(self._numbers)
         return file
@@ -206,8 +213,9 @@ class DirectoryStorage:
 class DirectoryDisk:
     """A data directory (the port `Disk`)."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, open_file: OpenFile = DiskFile) -> None:
         self.path = path
+        self._open_file = open_file
         self._lock: IO[bytes] | None = None
 
     def __str__(self) -> str:
@@ -236,10 +244,10 @@ class DirectoryDisk:
             self._lock = None
 
     def own_files(self) -> DirectoryStorage:
-        return DirectoryStorage(self.path)
+        return DirectoryStorage(self.path, self._open_file)
 
     def open_folder(self, name: str) -> DirectoryStorage:
-        return DirectoryStorage(self.path / name)
+        return DirectoryStorage(self.path / name, self._open_file)
 
     def folders(self) -> list[Folder]:
         with self._telling(""), os.scandir(self.path) as found:

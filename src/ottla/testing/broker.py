@@ -18,7 +18,8 @@ from ottla.client.admin.types import GroupDescription
 from ottla.client.blocking.loop_thread import LoopThread
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
 from ottla.testing import handy
-from ottla.testing.clock import ADVANCED, BrokerClock
+from ottla.testing.clock import DONE, BrokerClock
+from ottla.testing.slow_disk import checked_s
 
 if TYPE_CHECKING:
     from ottla.testing.faults import Faults
@@ -75,7 +76,7 @@ class Broker:
         self.faults = faults
         self._start_timeout_s = start_timeout_s
         self._is_behind_faults = False
-        self._skipped_ms = 0
+        self._skipped_ms, self._delay_s = 0, 0.0
         #: Its time: `broker.clock.advance(60_000)`.
         self.clock = BrokerClock(self._advance)
         self._process: subprocess.Popen[bytes] | None = None
@@ -95,7 +96,7 @@ class Broker:
         """Start; returns when the broker answers. BrokerError when it does not."""
         if self._process is not None:
             raise BrokerError("the broker runs already")
-        command = [sys.executable, "-m", "ottla.testing.process", str(self._skipped_ms)]
+        command = [sys.executable, "-m", "ottla.testing.process", str(self._skipped_ms), str(self._delay_s)]
         command += ["--host", self.host, "--port", str(self._own_port), "--data-dir", str(self.data_dir)]
         for key, value in {**self._config, **self._told_to_clients()}.items():
             command += ["-o", f"{key}={value}"]
@@ -173,19 +174,30 @@ class Broker:
         finally:
             thread.stop()
 
+    def slow_disk(self, delay_s: float) -> None:
+        """From now on each write to a log, and each sync of it, takes `delay_s` seconds longer; 0: as long as it takes.
+
+        A restart does not change it. ValueError for a number that cannot be; BrokerError when the broker does not run.
+        """
+        self._govern(f"slow {checked_s(delay_s)}")
+        self._delay_s = delay_s
+
     def _advance(self, delta_ms: int) -> None:
+        self._govern(f"advance {delta_ms}")
+        self._skipped_ms += delta_ms
+
+    def _govern(self, order: str) -> None:
         if self._process is None or self._process.stdin is None:
-            raise BrokerError("the broker does not run: its time stands still")
+            raise BrokerError("the broker does not run: neither its time nor its disk can be changed")
         try:
-            self._process.stdin.write(b"advance %d\n" % delta_ms)
+            self._process.stdin.write(f"{order}\n".encode())
             self._process.stdin.flush()
             answer = self._first_line(self._process)
         except BrokenPipeError:
             answer = ""
-        if answer != ADVANCED:
+        if answer != DONE:
             self.kill()
             raise BrokerError(f"the broker has died: {self._said or answer or 'it said nothing'}")
-        self._skipped_ms += delta_ms
 
     def __enter__(self) -> "Broker":
         return self.start()

@@ -5,8 +5,8 @@ from typing import Final
 
 from ottla.base.clock import SystemClock
 
-#: What a broker's process says when its clock was moved.
-ADVANCED: Final = "advanced"
+#: What a broker's process says when its clock was moved, or its disk made slower.
+DONE: Final = "done"
 
 
 class SkippingClock:

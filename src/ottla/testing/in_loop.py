@@ -15,6 +15,7 @@ from ottla.testing import handy
 from ottla.testing.broker import TEST_DEFAULTS
 from ottla.testing.clock import BrokerClock, SkippingClock
 from ottla.testing.faults import Faults
+from ottla.testing.slow_disk import SlowDisk, checked_s
 
 
 class AsyncBroker:
@@ -35,6 +36,7 @@ class AsyncBroker:
         #: Its time: `broker.clock.advance(60_000)`; for a clock that was given, if that can be moved.
         self.clock = BrokerClock(self._advance)
         self._app: BrokerApp | None = None
+        self._disk: SlowDisk | None = None
         self.host, self.port = "127.0.0.1", 0
         self.faults = faults
 
@@ -66,6 +68,12 @@ class AsyncBroker:
         """See `Broker.wait_for_group`."""
         return await handy.stable_group(self.bootstrap_servers, group_id, members, timeout_s)
 
+    def slow_disk(self, delay_s: float) -> None:
+        """See `Broker.slow_disk`. Writes keep the test's own loop waiting, as they do the broker's."""
+        if self._disk is None:
+            raise ValueError("the broker does not run: start it first")
+        self._disk.delay_s = checked_s(delay_s)
+
     def _advance(self, delta_ms: int) -> None:
         if not isinstance(self._clock, SkippingClock | ManualClock):
             raise ValueError(f"the broker was given a {type(self._clock).__name__}: move that")
@@ -84,7 +92,9 @@ class AsyncBroker:
         if self.faults is not None:
             self.port = self.faults.listen(self.host, self.port)
             config["advertised.listeners"] = (f"PLAINTEXT://{self.host}:{self.port}",)
-        self._app = BrokerApp(BrokerConfig(config), self._clock)
+        broker_config = BrokerConfig(config)
+        self._disk = SlowDisk(broker_config.data_dir, 0.0 if self._disk is None else self._disk.delay_s)
+        self._app = BrokerApp(broker_config, self._clock, self._disk)
         _, port = await self._app.start()
         if self.faults is not None:
             self.faults.connect(self.host, port)
