@@ -491,5 +491,6 @@ class PartitionLog:
         """
         self._segments.active.seal()
         self._flush(sync=sync)
+        self._snapshots.ensure(self._producers)
         for segment in self._segments:
             segment.close()

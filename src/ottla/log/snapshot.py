@@ -84,6 +84,15 @@ class Snapshots:
         self._storage.write(file_name(state.end_offset, SNAPSHOT), content, sync=False)
         self._written_offset = state.end_offset
 
+    def ensure(self, state: ProducerState) -> None:
+        """Take one at the state's end offset if there is none, and have it on the device.
+
+        Recovery may have removed it. Apache Kafka, after a stop in order, believes that a log without a snapshot has no
+        producers, and forgets an open transaction.
+        """
+        if state.end_offset > 0 and file_name(state.end_offset, SNAPSHOT) not in self._storage.names():
+            self._storage.write(file_name(state.end_offset, SNAPSHOT), encode_snapshot(state.producers.values()))
+
     def load_newest(self, low_offset: int, high_offset: int) -> ProducerState | None:
         """The newest readable snapshot in the range, both ends included. Newer and damaged ones are removed."""
         for offset in reversed(self.offsets()):

@@ -29,6 +29,8 @@ class Outside(NamedTuple):
     start_is_unknown: bool = False
     #: What is on the device should be known, but the file that says so cannot be used.
     flush_is_unknown: bool = False
+    #: Apache Kafka has written the leader epochs: it notes one when a leader begins, before there is a record of it.
+    epochs_come_first: bool = False
     #: What the `.txnindex` of each segment must hold, by base offset.
     aborts: Mapping[int, AbortsSeal] = MappingProxyType({})
 
@@ -87,7 +89,8 @@ def losses(outside: Outside, seen: Seen, end_offset: int, holes: Collection[Offs
         if not any(first <= base < end for first, end in holes)
     ]
     # An epoch that begins at the end of the log is nothing special: all records may have been deleted.
-    if seen.epoch_offset > end_offset or seen.epoch_offset == end_offset == 0:
+    of_no_record = seen.epoch_offset == end_offset and (end_offset > 0 or outside.epochs_come_first)
+    if seen.epoch_offset >= end_offset and seen.epoch_offset >= 0 and not of_no_record:
         found.append(f"there was a record at offset {seen.epoch_offset}, and the log ends at {end_offset}")
     elif seen.snapshot_offset > end_offset:
         found.append(f"there was a record at offset {seen.snapshot_offset - 1}, and the log ends at {end_offset}")

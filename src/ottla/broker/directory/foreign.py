@@ -25,6 +25,7 @@ from ottla.broker.runtime.checkpoints import Checkpoints
 from ottla.broker.runtime.findings import told_of
 from ottla.broker.runtime.manifest import MANIFEST
 from ottla.broker.told import Kind, Tell, Told
+from ottla.log.checkpoint import CLEANER_OFFSET_CHECKPOINT
 from ottla.log.config import LogConfig
 from ottla.log.names import LOG, base_offset
 from ottla.log.partition import PartitionLog
@@ -51,7 +52,10 @@ def look_around(overlay: OverlayDisk, config: BrokerConfig, clock: Clock, tell: 
     """Open every partition's folder. `is_theirs`: the directory is Apache Kafka's."""
     if is_theirs:
         # It was ours perhaps. What we knew of the files then says nothing now.
-        overlay.own_files().delete(MANIFEST)
+        own = overlay.own_files()
+        own.delete(MANIFEST)
+        if own.read(CLEANER_OFFSET_CHECKPOINT) == b"":  # as Apache Kafka makes it, before its cleaner has cleaned
+            own.delete(CLEANER_OFFSET_CHECKPOINT)
         _check_their_files(overlay, tell)
     known = Checkpoints(overlay.own_files(), is_used=not is_theirs, tell=tell)
     metadata = _Metadata(overlay)
@@ -68,14 +72,21 @@ def look_around(overlay: OverlayDisk, config: BrokerConfig, clock: Clock, tell: 
         if tp is None or not any(base_offset(entry.name, LOG) is not None for entry in entries):
             continue
         policy = frozenset({"delete"}) if tp.topic == METADATA_TOPIC else metadata.policy_of(tp.topic, config)
-        state = _open(overlay, tp, policy, known, clock, tell)
+        state = _open(overlay, tp, policy, known, clock, tell, is_theirs=is_theirs)
         if state is not None:
             logs.append(state)
     return Found(metadata.version, tuple(sorted(logs)))
 
 
 def _open(
-    overlay: OverlayDisk, tp: TopicPartition, policy: frozenset[str], known: Checkpoints, clock: Clock, tell: Tell
+    overlay: OverlayDisk,
+    tp: TopicPartition,
+    policy: frozenset[str],
+    known: Checkpoints,
+    clock: Clock,
+    tell: Tell,
+    *,
+    is_theirs: bool,
 ) -> LogState | None:
     storage = overlay.open_folder(str(tp))
     config = LogConfig(cleanup_policy=policy)
@@ -88,7 +99,7 @@ def _open(
             clean=known.clean,
             recovery_point=known.recovery_points.get(tp, 0),
             log_start_offset=known.log_start_offsets.get(tp),
-            outside=known.outside(tp, is_known=False),
+            outside=known.outside(tp, is_known=False)._replace(epochs_come_first=is_theirs),
         )
         for told in told_of(tp, log.findings):
             tell(told)

@@ -1,0 +1,170 @@
+"""`ottla storage`: what it prints, when it refuses, and what it leaves as it is."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from ottla.base.errors import StorageError
+from ottla.broker.directory.reading import ReadOnlyDisk
+from ottla.broker.storage import DirectoryDisk
+from ottla.cli.main import main
+from ottla.testing import AsyncBroker
+from tests.broker.records_io import produce
+from tests.broker.wire_client import WireClient, batch
+
+_LOG = f"t-0/{0:020}.log"
+
+
+@pytest.fixture
+async def directory(tmp_path: Path) -> Path:
+    """Ten records in topic `t`, and a stop in order."""
+    path = tmp_path / "data"
+    async with AsyncBroker(data_dir=path) as broker, WireClient(broker) as client:
+        broker.node.topics.create("t", 1, {})
+        for _ in range(10):
+            await produce(client, batch(b"v"))
+    return path
+
+
+def _files(directory: Path) -> Mapping[str, tuple[bytes, int]]:
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def _flip(path: Path, position: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_sound_directory_is_shown_and_nothing_is_changed(directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    before = _files(directory)
+    assert main(["storage", "info", str(directory)]) == 0
+    shown = capfd.readouterr().out
+    assert "Ottla's; cluster " in shown
+    assert "node 1; metadata.version 25; stopped in order; 2 partitions" in shown
+    assert main(["storage", "info", str(directory), "--json"]) == 0
+    (_, partition) = json.loads(capfd.readouterr().out)["partitions"]
+    assert (partition["partition"], partition["start_offset"], partition["end_offset"]) == ("t-0", 0, 10)
+    assert main(["storage", "check", str(directory)]) == 0
+    assert capfd.readouterr().out.endswith("Nothing is wrong.\n")
+    assert main(["storage", "repair", str(directory)]) == 0
+    assert _files(directory) == before
+
+
+def test_damage_in_the_middle_is_named_with_file_position_offsets_and_cause(
+    directory: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    size_bytes = (directory / _LOG).stat().st_size // 10
+    _flip(directory / _LOG, 4 * size_bytes + 65)
+    before = _files(directory)
+    assert main(["storage", "check", str(directory), "--json"]) == 1
+    report = json.loads(capfd.readouterr().out)
+    (found,) = report["found"]
+    assert (found["kind"], found["place"], found["position"]) == ("damage", _LOG, 4 * size_bytes)
+    assert (found["first_offset"], found["end_offset"], found["mended_by_repair"]) == (4, 5, False)
+    assert "the batch at offset 4 has CRC" in found["text"]
+    assert report["starts"]
+    # Nothing can be done about it, so nothing is done, and nobody is asked.
+    assert main(["storage", "repair", str(directory)]) == 1
+    assert "1 cannot be mended without a copy of the files" in capfd.readouterr().out
+    assert _files(directory) == before
+
+
+def test_a_repair_says_what_it_would_do_and_does_it_when_it_is_told(
+    directory: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = directory / _LOG.replace(".log", ".timeindex")
+    whole = index.read_bytes()
+    index.unlink()
+    before = _files(directory)
+    assert main(["storage", "repair", "--dry-run", str(directory)]) == 1
+    said = capfd.readouterr().out
+    assert "made again: t-0: the indexes of 1 segment(s)" in said
+    assert f"make t-0/{index.name} (12 bytes)" in said
+    for answer in ("n\n", ""):  # or there is nobody to answer
+        monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
+        assert main(["storage", "repair", str(directory)]) == 1
+        assert "Nothing was changed." in capfd.readouterr().err
+    assert _files(directory) == before
+    assert main(["storage", "repair", "--yes", str(directory)]) == 0
+    assert "Repaired.\nNothing is wrong.\n" in capfd.readouterr().out
+    assert index.read_bytes() == whole
+
+
+def test_an_index_that_fits_by_its_ends_alone_is_found_and_made_again(
+    directory: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A start does not look at it; whoever reads an old segment would."""
+    index = directory / _LOG.replace(".log", ".timeindex")
+    content = bytearray(index.read_bytes())
+    content[7] += 1  # a later timestamp than any record has
+    index.write_bytes(content)
+    assert main(["storage", "check", str(directory)]) == 1
+    assert f"t-0/{index.name}: the newest timestamp up to offset" in capfd.readouterr().out
+    assert main(["storage", "repair", "--yes", "--json", str(directory)]) == 0
+    assert json.loads(capfd.readouterr().out)["left"] == []
+    assert main(["storage", "check", str(directory)]) == 0
+
+
+def test_where_no_broker_would_start_a_repair_changes_nothing(
+    directory: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    metadata = directory / "__cluster_metadata-0" / f"{0:020}.log"
+    _flip(metadata, 70)
+    before = _files(directory)
+    assert main(["storage", "repair", "--yes", str(directory)]) == 1
+    said = capfd.readouterr().out
+    assert f"refused: the broker does not start: {metadata} is damaged at byte 0" in said
+    assert f"damage: __cluster_metadata-0/{metadata.name} at position 0" in said
+    assert "The broker does not start until that is mended by hand." in said
+    assert _files(directory) == before
+
+
+async def test_a_directory_that_a_broker_holds_is_not_looked_at(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with AsyncBroker(data_dir=tmp_path):
+        for command in (["info"], ["check"], ["repair", "--yes"]):
+            assert main(["storage", *command, str(tmp_path)]) == 2
+            assert "is in use by" in capfd.readouterr().err
+
+
+def test_while_somebody_looks_no_broker_starts(directory: Path) -> None:
+    first, second, broker = ReadOnlyDisk(directory), ReadOnlyDisk(directory), DirectoryDisk(directory)
+    first.lock()
+    second.lock()  # two may look
+    with pytest.raises(StorageError, match="in use by another broker"):
+        broker.lock()
+    first.unlock()
+    second.unlock()
+    broker.lock()
+    broker.unlock()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["check", "gone"], "there is no such directory"),
+        (["check", "."], "is no data directory"),
+        (["info", "gone"], "there is no such directory"),
+        (["repair", ".", "--json"], "--json cannot ask"),
+        (["check", "data", "-o", "node.id=x"], "node.id"),
+        (["check"], "Missing argument"),
+    ],
+)
+def test_what_cannot_be_looked_at_is_told_and_exits_with_2(
+    arguments: list[str], why: str, directory: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(directory.parent)
+    assert main(["storage", *arguments]) == 2
+    said = capfd.readouterr().err
+    assert why in said
+    assert "Traceback" not in said
+    assert not (directory.parent / "gone").exists()
