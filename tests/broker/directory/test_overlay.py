@@ -143,5 +143,4 @@ def test_it_reads_as_a_storage_in_memory_does(seed: int) -> None:
                 for each in (mine, twin):
                     each.write(name, data)
         assert mine.names() == twin.names()
-        for each in names:
-            assert mine.read(each) == twin.read(each)
+        assert [mine.read(each) for each in names] == [twin.read(each) for each in names]
