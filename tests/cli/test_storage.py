@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -78,7 +78,7 @@ def test_damage_in_the_middle_is_named_with_file_position_offsets_and_cause(
 
 
 def test_a_repair_says_what_it_would_do_and_does_it_when_it_is_told(
-    directory: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    directory: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     index = directory / _LOG.replace(".log", ".timeindex")
     whole = index.read_bytes()
@@ -88,10 +88,11 @@ def test_a_repair_says_what_it_would_do_and_does_it_when_it_is_told(
     said = capfd.readouterr().out
     assert "made again: t-0: the indexes of 1 segment(s)" in said
     assert f"make t-0/{index.name} (12 bytes)" in said
+    command = [sys.executable, "-m", "ottla", "storage", "repair", str(directory)]
     for answer in ("n\n", ""):  # or there is nobody to answer
-        monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
-        assert main(["storage", "repair", str(directory)]) == 1
-        assert "Nothing was changed." in capfd.readouterr().err
+        declined = subprocess.run(command, input=answer, capture_output=True, text=True)
+        assert declined.returncode == 1
+        assert "Nothing was changed." in declined.stderr
     assert _files(directory) == before
     assert main(["storage", "repair", "--yes", str(directory)]) == 0
     assert "Repaired.\nNothing is wrong.\n" in capfd.readouterr().out
