@@ -214,6 +214,8 @@ def test_g18_a_file_that_is_none_is_one_clear_sentence(
     ("arguments", "sentence"),
     [
         (("x:0", "--to", "soon"), "--to 'soon' is neither earliest, latest, current, an offset nor an ISO time"),
+        (("x:0", "--to", "9" * 5_000), "is neither earliest, latest"),
+        (("x:\u00b2", "--to", "earliest"), "'x:\u00b2' is not TOPIC:PARTITION"),
         (("x:0", "--by-duration", "2h"), "--by-duration '2h' is no ISO 8601 duration; write for example PT2H or P7D"),
         (("x:0",), "say where to: --to, --by-duration, --shift, or --from-file\n"),
         (("x:0", "--to", "earliest", "--shift", "1"), "or --from-file, but only one of them"),
@@ -228,6 +230,15 @@ def test_g18_a_reset_that_means_nothing_is_refused(ottla: Ottla, arguments: tupl
     said = ottla("groups", "reset", "g", *arguments, "--execute")
     assert (said.code, said.out) == (1, "")
     assert sentence in said.err
+
+
+def test_g18_a_reset_says_that_there_is_no_such_group(ottla: Ottla, topic: str) -> None:
+    """Perhaps its name is misspelt."""
+    shown = ottla("groups", "reset", f"new-{topic}", topic, "--to", "earliest")
+    assert f"There was no group new-{topic}; --execute makes it." in shown.err
+    done = ottla("groups", "reset", f"new-{topic}", topic, "--to", "earliest", "--execute")
+    assert f"There was no group new-{topic}; now there is." in done.err
+    assert "There was no group" not in ottla("groups", "reset", f"new-{topic}", topic, "--to", "earliest").err
 
 
 def test_g18_a_file_names_the_partitions_by_itself(ottla: Ottla, tmp_path: Path) -> None:

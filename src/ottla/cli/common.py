@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ottla.base.config import ConfigSet
+from ottla.base.digits import INT32_MAX, natural
 from ottla.base.errors import ConfigError, OttlaError
 
 if TYPE_CHECKING:
@@ -142,9 +143,10 @@ def _cell(value: object) -> str:
 def topic_partition(text: str) -> tuple[str, int]:
     """`TOPIC:PARTITION` → its parts. Raises CommandError."""
     topic, separator, partition = text.rpartition(":")
-    if not separator or not topic or not partition.isdigit():
+    number = natural(partition, INT32_MAX)
+    if not separator or not topic or number is None:
         raise CommandError(f"{text!r} is not TOPIC:PARTITION; write for example orders:0")
-    return topic, int(partition)
+    return topic, number
 
 
 def existing_partitions(admin: Admin, names: Sequence[str]) -> list[TopicPartition]:

@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from ottla.base.digits import natural
 from ottla.base.errors import ConfigError
 
 POINTS = (
@@ -57,7 +58,7 @@ def parse(text: str) -> tuple[Fault, ...]:
 def _fault(text: str) -> Fault:
     where, _, action = text.partition("=")
     point, _, batch = where.partition(":")
-    if point not in POINTS or (action or "kill") not in _ACTIONS or (batch and not batch.isdigit()):
+    if point not in POINTS or (action or "kill") not in _ACTIONS or (batch and natural(batch) is None):
         raise ConfigError(
             f"OTTLA_FAULT {text}: expected POINT[:BATCH][=kill|pause] with a point of {', '.join(POINTS)}"
         )

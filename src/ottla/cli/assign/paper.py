@@ -12,14 +12,13 @@ from ottla.assign import BUILT_IN, Assignor, BaseAssignor, Cluster, find
 from ottla.assign.server import BUILT_IN as SERVER_BUILT_IN
 from ottla.assign.server import ServerAssignor
 from ottla.assign.server.on_paper import OnPaper
+from ottla.base.digits import INT32_MAX, natural
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.cli.common import CommandError
 
 #: So many partitions all topics may have together: a rehearsal holds each in memory several times.
 _MOST_PARTITIONS = 1_000_000
-#: Of an int32.
-_LARGEST = 2**31 - 1
 
 
 class PaperMember(NamedTuple):
@@ -51,11 +50,12 @@ def topics_of(texts: Sequence[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for text in _split(texts):
         name, separator, count = text.rpartition(":")
-        if not separator or not name or not _is_number(count):
+        partitions = natural(count, INT32_MAX)
+        if not separator or not name or partitions is None:
             raise CommandError(f"--topics: {text!r} is not TOPIC:PARTITIONS; write for example --topics t0:3,t1:3")
         if name in found:
             raise CommandError(f"--topics: {name} is there twice")
-        found[name] = int(count)
+        found[name] = partitions
     if sum(found.values()) > _MOST_PARTITIONS:
         raise CommandError(f"--topics: {sum(found.values())} partitions; at most {_MOST_PARTITIONS} can be rehearsed")
     return found
@@ -158,7 +158,7 @@ def previous(path: Path, topics: Mapping[str, object]) -> PaperGroup:
         and isinstance(wants, dict)
         and all(isinstance(each, list) for each in (*assignment.values(), *wants.values()))
         and type(generation_id) is int
-        and 0 <= generation_id <= _LARGEST
+        and 0 <= generation_id <= INT32_MAX
     )
     if not right:
         raise CommandError(
@@ -174,14 +174,10 @@ def previous(path: Path, topics: Mapping[str, object]) -> PaperGroup:
 
 def _partition(path: Path, text: object) -> TopicPartition:
     topic, _, number = str(text).rpartition("-")
-    if not topic or not _is_number(number):
+    partition = natural(number, INT32_MAX)
+    if not topic or partition is None:
         raise CommandError(f"--previous: {path} has {text!r}, which is not TOPIC-PARTITION, for example t0-2")
-    return TopicPartition(topic, int(number))
-
-
-def _is_number(text: str) -> bool:
-    """Whether it is a number that a partition or a count of them can have."""
-    return text.isascii() and text.isdigit() and len(text) <= len(str(_LARGEST)) and int(text) <= _LARGEST
+    return TopicPartition(topic, partition)
 
 
 def _split(texts: Sequence[str]) -> list[str]:

@@ -76,11 +76,13 @@ def reset(
     way = way_of(group, to=to, by_duration=by_duration, shift=shift, from_file=from_file, now_ms=now_ms)
     _check_scope(way, topics or (), all_topics=all_topics)
     with Admin(admin_config(bootstrap, config)) as admin:
-        _must_be_empty(admin, group)
+        is_new = not _must_be_empty(admin, group)
         old = {tp: each.offset for tp, each in admin.list_group_offsets(group).items()}
         made = plan(admin, way, _partitions(admin, group, way, topics or (), old), old)
         if execute:
             admin.alter_group_offsets(group, {tp: OffsetAndMetadata(offset) for tp, offset in made.offsets.items()})
+    if is_new:
+        say(f"There was no group {group}; {'now there is' if execute else '--execute makes it'}.")
     for remark in made.remarks:
         say(remark)
     if export:
@@ -100,13 +102,15 @@ def _check_scope(way: Way, topics: Sequence[str], *, all_topics: bool) -> None:
         raise CommandError("say which partitions: topics, TOPIC:PARTITION, or --all-topics")
 
 
-def _must_be_empty(admin: Admin, group: str) -> None:
+def _must_be_empty(admin: Admin, group: str) -> bool:
+    """Raises CommandError if the group has members. Returns whether there is such a group."""
     found = find_group(admin, group)
     if found is not None and found.members:
         raise CommandError(
             f"{group} is {found.state} and has {counted(len(found.members), 'member')}: stop them first, "
             f"or remove those that are gone with `ottla groups remove-members {group}`"
         )
+    return found is not None
 
 
 def _partitions(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.base.digits import natural
 from ottla.base.duration import duration_ms
 from ottla.cli.common import CommandError
 from ottla.cli.groups.offset_file import read_csv
@@ -71,8 +72,9 @@ def _way_to(to: str) -> Way:
     named = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST}
     if to in named:
         return Way(time_ms=named[to])
-    if to.isascii() and to.isdigit():
-        return Way(offset=int(to))
+    offset = natural(to)
+    if offset is not None:
+        return Way(offset=offset)
     time_ms = iso_time_ms(to)
     if time_ms is None:
         raise CommandError(f"--to {to!r} is neither earliest, latest, current, an offset nor an ISO time")

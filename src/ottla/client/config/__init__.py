@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from ottla.base.config import REQUIRED, ConfigKey, ConfigSet, ConfigType, Standing, between, not_empty, one_of
+from ottla.base.digits import natural
 from ottla.base.errors import ConfigError
 
 _AT_LEAST_0 = between(0)
@@ -80,9 +81,10 @@ ConfigT = TypeVar("ConfigT", bound=CommonConfig)
 def _address(server: str) -> tuple[str, int]:
     host, colon, port = str(server).rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65_536:
+    number = natural(port, 65_535)
+    if not colon or not host or not number:
         raise ConfigError(f"Invalid url in bootstrap.servers: {server} (host:port is expected)")
-    return host, int(port)
+    return host, number
 
 
 def client_keys(what: str, keys: Iterable[ConfigKey]) -> ConfigSet:
