@@ -56,6 +56,9 @@ def _of_clients() -> dict[str, Mutant]:
             Kind.GROUPS, frozenset({"false-reset"}), clients.begins_again_at_a_new_leader()
         ),
         "loop-does-not-go-back": Mutant(Kind.EXACTLY_ONCE, frozenset({"lost-write"}), clients.loop_does_not_go_back()),
+        "loop-commits-an-old-epoch": Mutant(
+            Kind.EXACTLY_ONCE, frozenset({"false-reset"}), clients.loop_commits_an_old_epoch(), first_seed=45
+        ),
         "loop-keeps-its-offsets": Mutant(Kind.EXACTLY_ONCE, _TWICE | {"unprocessed"}, clients.loop_keeps_its_offsets()),
         "positions-of-nobody": Mutant(Kind.PIPELINE, frozenset({"unfenced-commit"}), clients.positions_of_nobody()),
     }

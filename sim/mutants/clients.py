@@ -6,7 +6,9 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from ottla.base.types import TopicPartition
 from ottla.client.consumer.consumer import AsyncConsumer
+from ottla.client.core.consumer.consumer_record import ConsumerRecord
 from ottla.client.core.consumer.era import Eras, Ticket
 from ottla.client.core.consumer.fetching import Fetching
 from ottla.client.core.consumer.positions import PartitionState
@@ -125,4 +127,20 @@ def loop_keeps_its_offsets() -> Iterator[None]:
         await self._until_known(self._producer.commit_transaction)
 
     with patch.object(AsyncExactlyOnce, "_commit", commit):
+        yield
+
+
+@contextmanager
+def loop_commits_an_old_epoch() -> Iterator[None]:
+    """The loop of `exactly_once` commits a position behind a marker with the epoch of the record before it."""
+    right = AsyncExactlyOnce._offsets_after
+
+    async def offsets_after(self: AsyncExactlyOnce, records: list[ConsumerRecord]) -> Any:
+        offsets = await right(self, records)
+        for each in records:
+            tp = TopicPartition(each.topic, each.partition)
+            offsets[tp] = offsets[tp]._replace(leader_epoch=-1 if each.leader_epoch is None else each.leader_epoch)
+        return offsets
+
+    with patch.object(AsyncExactlyOnce, "_offsets_after", offsets_after):
         yield

@@ -232,9 +232,11 @@ class AsyncExactlyOnce:
         last = {TopicPartition(each.topic, each.partition): each for each in records}
         offsets = {}
         for tp, record in last.items():
-            epoch = _UNKNOWN_EPOCH if record.leader_epoch is None else record.leader_epoch
-            # Behind markers and aborted records, too, so that a group that has read all has no lag.
-            offsets[tp] = OffsetAndMetadata(await self._consumer.position(tp), "", epoch)
+            # Behind markers and aborted records, too, so that a group that has read all has no lag. These may be of a
+            # newer leader than the record. With the record's epoch the position would look as if the log had lost it.
+            position = await self._consumer.position(tp)
+            epoch = record.leader_epoch if position == record.offset + 1 else None
+            offsets[tp] = OffsetAndMetadata(position, "", _UNKNOWN_EPOCH if epoch is None else epoch)
         return offsets
 
     async def _is_at_end(self) -> bool:
