@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer as LibrdkafkaProducer
 
-from ottla import Admin, AsyncConsumer, AsyncProducer, Consumer, NewTopic, Producer, TopicPartition
+from ottla import AsyncConsumer, AsyncProducer, Producer, TopicPartition
 from ottla.client.errors import KafkaError
 from ottla.testing import AsyncBroker, Broker, Faults
 from ottla.testing.faults.refusals import _MIRRORS, _ONE_ERROR, refusal
@@ -50,8 +50,7 @@ def faults(broker: Broker) -> Faults:
 def topic(broker: Broker) -> str:
     """A topic of one partition."""
     name = f"t-{uuid.uuid4().hex[:8]}"
-    with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
-        admin.create_topics([NewTopic(name, 1)])
+    broker.create_topics(name)
     return name
 
 
@@ -62,13 +61,7 @@ def _producer(broker: Broker, **more: object) -> Producer:
 
 def _values(broker: Broker, topic: str) -> list[bytes]:
     """Everything in the topic."""
-    tp = TopicPartition(topic, 0)
-    with Consumer({"bootstrap.servers": broker.bootstrap_servers, "auto.offset.reset": "earliest"}) as consumer:
-        consumer.assign([tp])
-        found: list[bytes] = []
-        while consumer.position(tp) < consumer.end_offsets([tp])[tp]:
-            found += [record.value or b"" for record in consumer.poll(1.0)]
-    return found
+    return [record.value or b"" for record in broker.records(topic)]
 
 
 @pytest.mark.parametrize("answer", [False, True], ids=["request", "answer"])
@@ -159,6 +152,12 @@ def test_requests_are_counted_and_of_one_client_if_that_is_asked(broker: Broker,
     fault.wait(0.0, times=2)
     with pytest.raises(TimeoutError, match="fail the request of Produce: happened 2 times"):
         fault.wait(0.0, times=3)
+
+
+def test_what_a_test_asks_of_its_broker_meets_no_fault(broker: Broker, faults: Faults, topic: str) -> None:
+    never = [faults.drop(api, times=None) for api in ("Metadata", "Fetch", "ListOffsets", "DescribeGroups")]
+    assert broker.records(topic) == []
+    assert [fault.seen for fault in never] == [0] * 4
 
 
 def test_all_from_now_on_until_it_is_cancelled(broker: Broker, faults: Faults, topic: str) -> None:

@@ -10,6 +10,7 @@ from ottla.client.admin.types import GroupDescription, NewTopic
 from ottla.client.consumer.consumer import AsyncConsumer
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
 from ottla.client.errors import KafkaError
+from ottla.testing.faults.rules import OWN_CLIENT_ID
 from ottla.wire.errors import ErrorCode
 
 #: How long one poll, or the time between two looks at a group, may be, in seconds.
@@ -17,11 +18,15 @@ _LOOK_S: Final = 0.05
 _STABLE: Final = "Stable"
 
 
+def _config(bootstrap: str) -> dict[str, object]:
+    return {"bootstrap.servers": bootstrap, "client.id": OWN_CLIENT_ID}
+
+
 async def create_topics(
     bootstrap: str, names: tuple[str, ...], partitions: int, config: Mapping[str, str] | None
 ) -> None:
     """Make topics. TopicAlreadyExistsError, and what else `AsyncAdmin.create_topics` raises."""
-    async with AsyncAdmin({"bootstrap.servers": bootstrap}) as admin:
+    async with AsyncAdmin(_config(bootstrap)) as admin:
         await admin.create_topics([NewTopic(name, partitions, 1, dict(config or {})) for name in names])
 
 
@@ -33,8 +38,8 @@ async def records(bootstrap: str, topic: str, *, read_committed: bool, timeout_s
     isolation = "read_committed" if read_committed else "read_uncommitted"
     found: list[ConsumerRecord] = []
     async with (
-        AsyncAdmin({"bootstrap.servers": bootstrap}) as admin,
-        AsyncConsumer({"bootstrap.servers": bootstrap, "isolation.level": isolation}) as consumer,
+        AsyncAdmin(_config(bootstrap)) as admin,
+        AsyncConsumer({**_config(bootstrap), "isolation.level": isolation}) as consumer,
         asyncio.timeout(timeout_s),
     ):
         described = (await admin.describe_topics([topic]))[topic]
@@ -52,7 +57,7 @@ async def records(bootstrap: str, topic: str, *, read_committed: bool, timeout_s
 async def stable_group(bootstrap: str, group_id: str, members: int | None, timeout_s: float) -> GroupDescription:
     """The group as soon as it is stable, with so many members; see `Broker.wait_for_group`."""
     seen = "it is not there"
-    async with AsyncAdmin({"bootstrap.servers": bootstrap}) as admin:
+    async with AsyncAdmin(_config(bootstrap)) as admin:
         try:
             async with asyncio.timeout(timeout_s):
                 while True:

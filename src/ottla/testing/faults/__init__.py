@@ -14,7 +14,7 @@ from difflib import get_close_matches
 
 from ottla.client.blocking.loop_thread import LoopThread
 from ottla.testing.faults.proxy import Proxy
-from ottla.testing.faults.rules import Fault, FaultSpec, Harm, Side, api_of, checked
+from ottla.testing.faults.rules import OWN_CLIENT_ID, Fault, FaultSpec, Harm, Side, api_of, checked
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 
@@ -158,6 +158,8 @@ class Faults:
         return fault
 
     def _meet(self, api: int, side: Side, client_id: str | None) -> list[Fault]:
+        if client_id == OWN_CLIENT_ID:
+            return []
         with self._lock:
             made = list(self._made)
         return [fault for fault in made if fault.meets(api, side, client_id)]

@@ -15,10 +15,8 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import UnsupportedVersionError, decode_body, decode_request, encode_response
 
 _SIZE: Final = struct.Struct(">i")
-_HEAD: Final = struct.Struct(">hhi")
 #: Frames larger than Kafka's own limit are no frames.
 _MAX_FRAME_BYTES: Final = 256 * 1_048_576
-
 #: How long a broker may take to close after its client has gone.
 _LAST_WORDS_S: Final = 5.0
 

@@ -10,6 +10,8 @@ from ottla.testing.faults.refusals import can_be_refused
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.errors import ErrorCode
 
+#: Who asks for a test's broker itself (`Broker.records`): no fault is meant for that, and none counts its requests.
+OWN_CLIENT_ID: Final = "ottla-testing"
 _BY_NAME: Final = {api.name.lower(): ApiKey(key) for key, api in API.items()}
 
 
