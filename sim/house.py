@@ -85,6 +85,18 @@ class House:
             self.config["log.flush.interval.messages"] = messages
         self.keeps_all = messages == "1"
 
+    def clean(self, rng: random.Random) -> None:
+        """Let the coordinators' logs be cleaned, often or seldom; not where a start must find all that was there."""
+        if self.has_damage:
+            self.config["log.cleaner.enable"] = "false"
+            return
+        self.config |= {
+            "log.cleaner.backoff.ms": rng.choice(("50", "500", "15000")),
+            "log.cleaner.min.cleanable.ratio": rng.choice(("0", "0.5")),
+            "log.cleaner.delete.retention.ms": rng.choice(("0", "1000", "86400000")),
+            "log.cleaner.io.buffer.size": rng.choice(("1", "524288")),
+        }
+
     @property
     def bootstrap(self) -> str:
         """`bootstrap.servers`."""

@@ -192,6 +192,7 @@ class World:
             house = House(self.loop, self.network, self.history, draw)
             house.has_damage = self.kind.damages_files
             house.config.update(self.protocols.broker)
+            house.clean(self.stream("cleaner"))
             if self.loses_power:
                 # only plain records may be lost: what a transaction or a group has lost, no checker could explain
                 flush = draw.choice(("1", "1", "3", None)) if self.people is Kind.PLAIN else "1"

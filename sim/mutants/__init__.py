@@ -6,7 +6,7 @@ A test says which checker finds which mutant.
 from contextlib import AbstractContextManager
 from typing import Final, NamedTuple
 
-from sim.mutants import broker, clients, cluster, damage, power, sequencing
+from sim.mutants import broker, cleaner, clients, cluster, damage, power, sequencing
 from sim.world import Kind
 
 
@@ -137,6 +137,17 @@ def _of_the_broker() -> dict[str, Mutant]:
         ),
         "keeps-a-torn-tail": Mutant(
             Kind.BROKER_POWER, frozenset({"lost-write", "unreadable-log"}), broker.keeps_a_torn_tail(), first_seed=18
+        ),
+        "cleaner-removes-the-last-record": Mutant(
+            Kind.BROKER_CONSUMER_GROUPS,
+            frozenset({"commit-regression", "duplicate"}),
+            cleaner.removes_the_last_record(),
+        ),
+        "cleaner-takes-aborted-for-committed": Mutant(
+            Kind.BROKER_PIPELINE,
+            frozenset({"commit-regression", "unprocessed", "unseen"}),
+            cleaner.takes_aborted_for_committed(),
+            first_seed=6,
         ),
         "syncs-nothing": Mutant(
             Kind.BROKER_POWER, frozenset({"lost-write", "lost-flushed", "unreadable-log"}), broker.syncs_nothing()

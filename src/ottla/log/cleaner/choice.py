@@ -103,20 +103,18 @@ def grouped(sources: Sequence[Source], config: LogConfig, end_offset: int) -> li
     `end_offset` is where the last of them ends.
     """
     groups: list[list[Source]] = []
+    room = (0, 0, 0)
     ends = [*(each.base_offset for each in sources[1:]), end_offset]
     for source, end in zip(sources, ends, strict=True):
-        if groups and _fits(groups[-1], source, end, config):
+        room = (room[0] - source.size_bytes, room[1] - source.index_bytes[0], room[2] - source.index_bytes[1])
+        in_reach = bool(groups) and (not source.size_bytes or end - 1 - groups[-1][0].base_offset <= _RELATIVE_MAX)
+        if in_reach and min(room) >= 0:
             groups[-1].append(source)
         else:
             groups.append([source])
+            room = (
+                config.segment_bytes - source.size_bytes,
+                config.segment_index_bytes - source.index_bytes[0],
+                config.segment_index_bytes - source.index_bytes[1],
+            )
     return groups
-
-
-def _fits(group: Sequence[Source], source: Source, end_offset: int, config: LogConfig) -> bool:
-    together = [*group, source]
-    index_sizes = zip(*(each.index_bytes for each in together), strict=True)
-    return (
-        sum(each.size_bytes for each in together) <= config.segment_bytes
-        and all(sum(sizes) <= config.segment_index_bytes for sizes in index_sizes)
-        and (source.size_bytes == 0 or end_offset - 1 - group[0].base_offset <= _RELATIVE_MAX)
-    )

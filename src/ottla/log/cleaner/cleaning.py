@@ -64,6 +64,9 @@ class Cleaning:
     def __init__(self, job: Job, memory: Memory) -> None:
         self._job = job
         self._memory = memory
+        bases = [each.base_offset for each in job.sources]
+        #: Where each segment ends: where the next one begins.
+        self._ends = dict(zip(bases, [*bases[1:], job.end_offset], strict=True))
         #: None until the pass has come to its end.
         self.cleaned_offset: int | None = None
         #: The bytes of all segments that were looked at, and what of them stays.
@@ -92,8 +95,12 @@ class Cleaning:
             now_ms=job.now_ms,
             delete_retention_ms=job.config.delete_retention_ms,
         )
-        sources = [self._measured(each) for each in job.sources if each.base_offset < cleaned_offset]
-        for group in grouped(sources, job.config, self._end_of(sources[-1])):
+        sources = []
+        for source in job.sources:
+            if source.base_offset < cleaned_offset:
+                sources.append(self._measured(source))
+                yield 0
+        for group in grouped(sources, job.config, self._ends[sources[-1].base_offset]):
             if not (yield from self._clean(group, batches, transactions)):
                 return
         self.cleaned_offset = cleaned_offset
@@ -109,7 +116,7 @@ class Cleaning:
         job, start = self._job, self._job.first_dirty_offset
         transactions = CleanedTransactions(each for each in job.aborted if each.last_offset >= start)
         for source in job.sources:
-            end = self._end_of(source)
+            end = self._ends[source.base_offset]
             if end <= start:
                 continue
             for batch, header in self._batches(source):
@@ -122,11 +129,6 @@ class Cleaning:
                     return
                 offsets.latest_offset = header.last_offset
             offsets.latest_offset = end - 1
-
-    def _end_of(self, source: Source) -> int:
-        """Where the next segment begins."""
-        later = (each.base_offset for each in self._job.sources if each.base_offset > source.base_offset)
-        return min(later, default=self._job.end_offset)
 
     # ---- the second time
 
