@@ -28,7 +28,7 @@ _TWICE: Final = frozenset({"duplicate"})
 
 def mutants() -> dict[str, Mutant]:
     """All mutants, by name. Each context may be entered once."""
-    return {**_of_clients(), **_of_the_cluster(), **_of_the_broker()}
+    return {**_of_clients(), **_of_the_cluster(), **_of_the_broker(), **_of_the_cleaner()}
 
 
 def _of_clients() -> dict[str, Mutant]:
@@ -138,6 +138,15 @@ def _of_the_broker() -> dict[str, Mutant]:
         "keeps-a-torn-tail": Mutant(
             Kind.BROKER_POWER, frozenset({"lost-write", "unreadable-log"}), broker.keeps_a_torn_tail(), first_seed=18
         ),
+        "syncs-nothing": Mutant(
+            Kind.BROKER_POWER, frozenset({"lost-write", "lost-flushed", "unreadable-log"}), broker.syncs_nothing()
+        ),
+    }
+
+
+def _of_the_cleaner() -> dict[str, Mutant]:
+    """Bugs of the broker's cleaner."""
+    return {
         "cleaner-removes-the-last-record": Mutant(
             Kind.BROKER_CONSUMER_GROUPS,
             frozenset({"commit-regression", "duplicate"}),
@@ -148,8 +157,5 @@ def _of_the_broker() -> dict[str, Mutant]:
             frozenset({"commit-regression", "unprocessed", "unseen"}),
             cleaner.takes_aborted_for_committed(),
             first_seed=6,
-        ),
-        "syncs-nothing": Mutant(
-            Kind.BROKER_POWER, frozenset({"lost-write", "lost-flushed", "unreadable-log"}), broker.syncs_nothing()
         ),
     }
