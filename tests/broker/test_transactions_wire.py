@@ -121,6 +121,30 @@ async def test_t5_without_verification_an_older_client_is_believed() -> None:
         assert [tuple(each.partitions) for each in described.transaction_states[0].topics] == [(2,)]
 
 
+async def test_t14_markers_of_one_producer_are_answered_together_and_without_a_producer_nothing_is_written(
+    client: WireClient,
+) -> None:
+    async def mark(*markers: tuple[int, int, int]) -> list[tuple[int, list[tuple[int, int]]]]:
+        request = WriteTxnMarkersRequest(
+            tuple(
+                WritableTxnMarker(producer_id, epoch, False, (WritableTxnMarkerTopic("t", (partition,)),))
+                for producer_id, epoch, partition in markers
+            )
+        )
+        answer = await client.ask(ApiKey.WRITE_TXN_MARKERS, request)
+        return [
+            (each.producer_id, [(p.partition_index, p.error_code) for t in each.topics for p in t.partitions])
+            for each in answer.markers
+        ]
+
+    assert await mark((7, 0, 0), (8, 0, 0), (7, 0, 9), (7, 0, 1)) == [(7, [(0, 0), (9, 3), (1, 0)]), (8, [(0, 0)])]
+    assert (await _fetch(client)).high_watermark == 2
+    assert await mark((-1, 0, 9)) == [(-1, [(9, 3)])]
+    for nobody in ((-1, 0, 0), (9, -1, 0)):
+        assert await mark(nobody, (7, 0, 1)) == [(nobody[0], [(0, -1)]), (7, [(1, -1)])]
+    assert [(await _fetch(client, partition)).high_watermark for partition in (0, 1)] == [2, 1]
+
+
 async def test_t5_one_missing_partition_keeps_the_others_out(client: WireClient) -> None:
     producer = await _init(client)
     transaction = ap.AddPartitionsToTxnTransaction("x", *producer, False, (ap.AddPartitionsToTxnTopic("t", (0, 9)),))

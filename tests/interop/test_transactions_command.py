@@ -10,17 +10,19 @@ from typing import Any
 
 import pytest
 
-from ottla import Admin, Producer, TopicPartition
+from ottla import Admin, NewTopic, Producer, TopicPartition
 from ottla.cli.main import main
 from ottla.testing import Broker
 from tests.client import repair_journeys
 from tests.client.hanging import UNVERIFIED, Hanging, leave_hanging
-from tests.client.journeys import make_topic, read_all
+from tests.client.journeys import fresh, make_topic, read_all
 from tests.interop.apache import ApacheKafka, run_tool
+from tests.interop.repair_talk import RepairTalk
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("apache_jars")]
 
 _TOOL = "TransactionsCommand"
+_ASKED_ABOUT = 8_000_001
 
 
 @pytest.fixture(scope="module")
@@ -105,3 +107,19 @@ def test_t14_the_epoch_of_an_earlier_coordinator_is_kept(servers: str) -> None:
         assert (found.coordinator_epoch, found.transactional_id) == (known.coordinator_epoch, transactional_id)
         admin.end_hanging_transaction(tp, *left)
     assert [each.value for each in read_all(servers, tp.topic)] == [b"committed"]
+
+
+def _talk(servers: str, topic: str, transactional_id: str) -> list[str]:
+    producer = Hanging(_ASKED_ABOUT, 3)
+    with Admin({"bootstrap.servers": servers}) as admin:
+        admin.create_topics([NewTopic(topic, 2)])
+        admin.fence_producers([transactional_id])
+    for number in (0, 1):
+        leave_hanging(servers, TopicPartition(topic, number), b"h1", b"h2", by=producer)
+    return RepairTalk(servers, topic, producer.producer_id, transactional_id).run()
+
+
+def test_t14_both_brokers_answer_the_requests_of_a_repair_alike(unverified_ottla: str, unverified_apache: str) -> None:
+    topic, transactional_id = fresh("repair"), fresh("repair-tx")
+    ours, theirs = (_talk(servers, topic, transactional_id) for servers in (unverified_ottla, unverified_apache))
+    assert ours == theirs

@@ -1,8 +1,11 @@
 """DescribeProducers, version 0 (KIP-664): who writes to a partition, and whose transaction is open there."""
 
+from typing import Protocol
+
 from ottla.base.topic_names import topic_name_problem
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.partitions import HasPartitions
+from ottla.broker.ports.topics import HasImage
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -13,9 +16,11 @@ from ottla.wire.messages.describe_producers import (
 )
 
 
-def handle(
-    node: HasPartitions, request: DescribeProducersRequest, context: RequestContext
-) -> DescribeProducersResponse:
+class _Node(HasImage, HasPartitions, Protocol):
+    """What this handler touches."""
+
+
+def handle(node: _Node, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
     """The producers that each partition remembers."""
     return DescribeProducersResponse(
         topics=tuple(
@@ -25,12 +30,15 @@ def handle(
     )
 
 
-def _describe(node: HasPartitions, topic: str, index: int) -> PartitionResponse:
+def _describe(node: _Node, topic: str, index: int) -> PartitionResponse:
     partition = node.partitions.find(topic, index)
     if partition is None:
-        legal = topic_name_problem(topic) is None
-        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
-        return PartitionResponse(index, error)
+        problem = topic_name_problem(topic)
+        if problem is not None:
+            return PartitionResponse(index, ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+        # Kafka has a message for a topic that is not there, and none for a partition that its topic does not have.
+        message = None if topic in node.image.topics else "This server does not host this topic-partition."
+        return PartitionResponse(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
     return PartitionResponse(
         index,
         active_producers=tuple(

@@ -1,8 +1,13 @@
 """WriteTxnMarkers, versions 1–2. Coordinators send it to leaders, and `kafka-transactions abort` sends it too."""
 
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
 from ottla.base.types import TopicPartition
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.transactions import HasMarkers
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -12,32 +17,54 @@ from ottla.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
+#: Producer id → what became of its markers. Those of one producer are answered together, as in Kafka.
+_Outcomes = dict[int, dict[TopicPartition, ErrorCode]]
 
-def handle(node: HasMarkers, request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
+
+class _Node(HasMarkers, HasPartitions, Protocol):
+    """What this handler touches."""
+
+
+def handle(node: _Node, request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
     """End each producer's transaction in the partitions named."""
-    return WriteTxnMarkersResponse(tuple(_write(node, marker) for marker in request.markers))
+    outcomes: _Outcomes = {}
+    for marker in request.markers:
+        named = _partitions(marker)
+        if min(marker.producer_id, marker.producer_epoch) < 0 and any(node.partitions.find(*tp) for tp in named):
+            # There is no batch without a producer. As in Kafka the whole request fails, also markers that are written.
+            return _answer(_all_failed(request.markers))
+        written = node.markers.write(
+            named,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            commit=marker.transaction_result,
+            coordinator_epoch=marker.coordinator_epoch,
+            transaction_version=marker.transaction_version,
+        )
+        outcomes.setdefault(marker.producer_id, {}).update(written)
+    return _answer(outcomes)
 
 
-def _write(node: HasMarkers, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
-    partitions = [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
-    results = node.markers.write(
-        partitions,
-        producer_id=marker.producer_id,
-        producer_epoch=marker.producer_epoch,
-        commit=marker.transaction_result,
-        coordinator_epoch=marker.coordinator_epoch,
-        transaction_version=marker.transaction_version,
+def _partitions(marker: WritableTxnMarker) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
+
+
+def _all_failed(markers: Iterable[WritableTxnMarker]) -> _Outcomes:
+    outcomes: _Outcomes = {}
+    for marker in markers:
+        failed = dict.fromkeys(_partitions(marker), ErrorCode.UNKNOWN_SERVER_ERROR)
+        outcomes.setdefault(marker.producer_id, {}).update(failed)
+    return outcomes
+
+
+def _answer(outcomes: Mapping[int, Mapping[TopicPartition, ErrorCode]]) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        tuple(WritableTxnMarkerResult(producer_id, _topics(found)) for producer_id, found in outcomes.items())
     )
-    return WritableTxnMarkerResult(
-        marker.producer_id,
-        tuple(
-            WritableTxnMarkerTopicResult(
-                topic.name,
-                tuple(
-                    WritableTxnMarkerPartitionResult(index, results[TopicPartition(topic.name, index)])
-                    for index in topic.partition_indexes
-                ),
-            )
-            for topic in marker.topics
-        ),
-    )
+
+
+def _topics(outcomes: Mapping[TopicPartition, ErrorCode]) -> tuple[WritableTxnMarkerTopicResult, ...]:
+    by_topic: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
+    for tp, error in outcomes.items():
+        by_topic.setdefault(tp.topic, []).append(WritableTxnMarkerPartitionResult(tp.partition, error))
+    return tuple(WritableTxnMarkerTopicResult(topic, tuple(each)) for topic, each in by_topic.items())
