@@ -226,6 +226,19 @@ class Leaves:
         raise SystemExit(3)
 
 
+class NoWord:
+    """It does not say whether it wants lags."""
+
+    name = "no word"
+
+    @property
+    def wants_lags(self) -> bool:
+        raise ValueError("no word")
+
+    def assign(self, group: object) -> object:
+        return group
+
+
 class NoName:
     """Its name cannot be had."""
 
@@ -245,6 +258,7 @@ class NoName:
         ("ottla.assign.server:Thing", "cannot be used: AttributeError"),
         (f"{__name__}:Leaves", "cannot be used: SystemExit: 3"),
         (f"{__name__}:NoName", "cannot be used: ValueError: no name"),
+        (f"{__name__}:NoWord", "cannot be used: ValueError: no word"),
         (f"{__name__}:NoAssignor", "is no assignor: it needs a name and a method assign"),
         ("range", "two assignors have the name 'range'"),
     ],

@@ -31,6 +31,8 @@ from ottla.coordinator.group.shard import GroupShard
 _log = logging.getLogger(__name__)
 
 _KEY: Final = "group.consumer.assignors"
+#: What an assignor may say of itself.
+_SETTINGS: Final = ("wants_lags", "every_partition")
 #: Apache Kafka's classes, which its `server.properties` may name.
 _JAVA: Final[Mapping[str, str]] = {
     "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
@@ -62,6 +64,8 @@ def _load(name: str) -> ServerAssignor:
     try:
         made = getattr(import_module(module), attribute)()
         is_assignor = isinstance(made, ServerAssignor) and isinstance(made.name, str) and bool(made.name)
+        for setting in _SETTINGS:  # properties that raise are told now, and not in the middle of a group's change
+            getattr(made, setting, None)
     except (Exception, SystemExit) as fault:
         raise ConfigError(f"{_KEY}: {name} cannot be used: {type(fault).__name__}: {fault}") from fault
     if not is_assignor:
