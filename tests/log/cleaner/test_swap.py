@@ -207,6 +207,47 @@ def test_a_disk_that_refuses_any_call_leaves_the_log_whole_and_the_next_pass_end
     assert at > 100
 
 
+def test_retention_that_is_killed_while_it_deletes_cleaned_segments(case: _Case) -> None:
+    config = replace(_CONFIG, cleanup_policy=frozenset({"compact", "delete"}))
+    count = 0
+
+    def work(storage: MemoryStorage) -> None:
+        refuses, storage.refuses = storage.refuses, None
+        log = _again(storage, case.point)
+        assert clean(log, _LATER)
+        log.config = config
+        log.delete_records_before(log._segments[2].base_offset)
+        storage.refuses = refuses
+        assert log.retire(NOW_MS)
+        assert log.delete_retired() == 2
+
+    for storage in _deaths(case.storage.after_kill, work):
+        left = storage.after_kill()
+        log = _again(left, case.point)
+        assert (log.findings.losses, log.findings.mended, log.findings.damaged) == ((), (), ())
+        assert {each.offset: each for each in records(log)}.items() <= case.new.items()
+        assert not [name for name in left.names() if name.endswith((CLEANED, SWAP, ".deleted"))]
+        count += 1
+    assert count > 8
+
+
+def test_names_that_the_disk_refused_are_given_later_though_the_topic_is_not_compacted_any_more(case: _Case) -> None:
+    storage = case.storage.after_kill()
+    log = _again(storage, case.point)
+    storage.refuses = lambda action, name: action == "rename" and name.endswith(".index" + SWAP)
+    with pytest.raises(StorageError, match="refuses to rename"):
+        clean(log, _LATER)
+    storage.refuses = None
+    log.config = replace(_CONFIG, cleanup_policy=frozenset({"delete"}), retention_bytes=0)
+    assert not log.retire(NOW_MS)  # it waits for the names
+    left = records(log)
+    assert clean(log, _LATER)
+    assert not log.compaction.is_switching
+    assert records(log) == left
+    assert not [name for name in storage.names() if name.endswith((CLEANED, SWAP))]
+    assert log.retire(NOW_MS)
+
+
 def test_readers_notice_nothing(case: _Case) -> None:
     log = case.opened()
     reads = [log.read(offset, 300, isolation=Isolation.READ_COMMITTED) for offset in range(log.end_offset)]

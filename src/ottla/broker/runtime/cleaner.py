@@ -60,10 +60,13 @@ class Cleaner:
 
     def _ratios(self, found: list[tuple[float, Partition]]) -> Iterator[None]:
         for partition in self._partitions.all():
-            if partition.log.config.compacts:
+            compaction, config = partition.log.compaction, partition.log.config
+            if compaction.is_switching:  # the disk has refused something: that comes first
+                found.append((1.0, partition))
+            elif config.compacts:
                 try:
-                    seen = partition.log.compaction.look(self._clock.now_ms())
-                    if seen is not None and seen.is_wanted(partition.log.config):
+                    seen = compaction.look(self._clock.now_ms())
+                    if seen is not None and seen.is_wanted(config):
                         found.append((seen.ratio, partition))
                 except StorageError as fault:
                     self._report(partition, fault)

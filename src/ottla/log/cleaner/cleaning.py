@@ -66,7 +66,7 @@ class Cleaning:
         self._memory = memory
         bases = [each.base_offset for each in job.sources]
         #: Where each segment ends: where the next one begins.
-        self._ends = dict(zip(bases, [*bases[1:], job.end_offset], strict=True))
+        self._ends = dict(zip(bases, [*bases[1:], job.end_offset], strict=False))
         #: None until the pass has come to its end.
         self.cleaned_offset: int | None = None
         #: The bytes of all segments that were looked at, and what of them stays.
@@ -82,6 +82,8 @@ class Cleaning:
         if job.unsettled is not None:
             yield from self._finish(job.unsettled)
         forget(job.storage)
+        if not job.sources:
+            return
         memory = self._memory
         offsets = OffsetMap(memory.map_bytes, memory.load_factor, job.end_offset - job.first_dirty_offset)
         yield from self._fill(offsets)

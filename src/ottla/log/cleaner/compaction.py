@@ -97,7 +97,9 @@ class Compaction:
         """
         found = self._look(now_ms, recovery_point)
         if found is None or not found.is_wanted(self._log.config):
-            return None
+            if self._unsettled is None:
+                return None
+            found = Cleanable(0, 0, 0, 0, is_due=False)  # all there is to do is to give a segment its names
         segments = [each for each in self._segments if each.base_offset < found.end_offset]
         aborted = (entry for each in self._segments for entry in each.txn_index.entries)
         job = Job(

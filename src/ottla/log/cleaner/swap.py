@@ -47,6 +47,11 @@ class MovedFiles:
                 self._storage.rename(name + before, name + suffix)
                 self._moved[name] = suffix
 
+    def settle(self) -> None:
+        """All files have their own names, and so has every file that the segment may still make."""
+        self._suffix = ""
+        self._moved.clear()
+
     def names(self) -> list[str]:
         return self._storage.names()
 
@@ -117,6 +122,8 @@ class Swap:
         The log's owner calls this: meanwhile nobody may open the segment's files.
         """
         self._files.move(self._names if self._has_log else self._names[:1], "")
+        if self._has_log:
+            self._files.settle()
         self.is_settled, self._has_log = self._has_log, True
 
     def sync(self) -> None:
