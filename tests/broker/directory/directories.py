@@ -147,5 +147,9 @@ def contents(disk: SimDisk) -> dict[tuple[str, str], bytes]:
 def visible(log: PartitionLog) -> set[int] | None:
     """The offsets that a read_committed reader is shown, from the log's start on; None where it cannot read all."""
     with suppress(CorruptDataError):
+        offset = log.log_start_offset
+        while data := content(log.read(offset, 1_000_000, isolation=Isolation.READ_COMMITTED)):
+            for _, last_offset, _ in _whole(data):  # a header that is not checked may say that it ends anywhere
+                offset = last_offset + 1
         return set(committed_offsets(log))
     return None

@@ -6,6 +6,7 @@ loss of it. Nothing else is written here.
 
 import random
 from collections.abc import Iterable
+from typing import Final
 
 from ottla.base.clock import Clock
 from ottla.broker.config import BrokerConfig
@@ -13,6 +14,8 @@ from ottla.broker.disk import Disk
 from ottla.broker.recover import recover
 from ottla.broker.told import Told
 from ottla.log.names import TXN_INDEX
+
+_MOST_STARTS: Final = 5
 
 
 def repair(
@@ -22,8 +25,7 @@ def repair(
 
     `misfits` are those of a survey. StorageError when no start can do it, or the disk refuses a write.
     """
-    told: list[Told] = []
-    recover(config, clock, disk, rng, told.append).close()
+    told = _start(disk, config, clock, rng)
     again = list(misfits)
     for folder, name in again:
         storage = disk.open_folder(folder)
@@ -31,6 +33,21 @@ def repair(
             storage.write(name, b"")  # where there is none, there would seem to be no aborts
         else:
             storage.delete(name)
-    if again:
-        recover(config, clock, disk, rng, told.append).close()
+    return told + _start(disk, config, clock, rng) if again else told
+
+
+def _start(disk: Disk, config: BrokerConfig, clock: Clock, rng: random.Random) -> list[Told]:
+    """Start and stop until a start mends nothing, and says what the one before it has said.
+
+    What one has cut may leave a damaged batch at the end of the log, where the next one looks closer.
+    """
+    told: list[Told] = []
+    before: list[Told] | None = None
+    for _ in range(_MOST_STARTS):
+        found: list[Told] = []
+        recover(config, clock, disk, rng, found.append).close()
+        told += found
+        if found == before and not any(each.kind.is_mended for each in found):
+            break
+        before = found
     return told
