@@ -22,14 +22,15 @@ from ottla.base.types import TopicPartition
 from ottla.broker.storage import DirectoryStorage
 from ottla.log.checkpoint import CLEANER_OFFSET_CHECKPOINT, decode_offsets
 from ottla.log.config import LogConfig
-from ottla.log.names import LOG, TXN_INDEX, base_offset
+from ottla.log.names import CLEANED, LOG, PARTITION_METADATA, SWAP, TXN_INDEX, base_offset
 from ottla.log.partition import PartitionLog
 from ottla.log.results import Origin
 from ottla.wire.batch import Compression, iter_headers
 from ottla.wire.errors import ErrorCode
 from ottla.wire.records import Record, decode_batch, encode_batch
+from tests.broker.crash_points import CrashPoints
 from tests.interop.apache import ApacheKafka
-from tests.log.cleaner.passes import clean_all
+from tests.log.cleaner.passes import clean_all, records
 from tests.log.logs import latest_epoch
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("apache_jars")]
@@ -67,8 +68,8 @@ class _History:
         self._open: set[int] = set()
         self._leader_epoch = 0
 
-    def write_both(self, logs: tuple[PartitionLog, PartitionLog], now_ms: int, leader_epoch: int) -> None:
-        """One round, the same to both."""
+    def write_to(self, logs: tuple[PartitionLog, ...], now_ms: int, leader_epoch: int) -> None:
+        """One round, the same to each."""
         state, sequences, self._leader_epoch = self._rng.getstate(), self._sequences, leader_epoch
         for log in logs:
             self._rng.setstate(state)
@@ -191,7 +192,7 @@ def test_both_cleaners_leave_the_same_records_at_the_same_offsets(tmp_path: Path
             if round_number == 0:
                 shutil.copytree(theirs, own)
             copy, log = _open(theirs, number, now_ms), _open(own, number, now_ms)
-            history.write_both((copy, log), now_ms, latest_epoch(copy))
+            history.write_to((copy, log), now_ms, latest_epoch(copy))
             copy.close(sync=False)
             log.close(sync=False)
             written[number] = _size(own)
@@ -207,3 +208,54 @@ def test_both_cleaners_leave_the_same_records_at_the_same_offsets(tmp_path: Path
             theirs, own = kafka.data_dir / f"{_TOPIC}-{number}", ours / f"{_TOPIC}-{number}"
             assert list(_seen(own)) == list(_seen(theirs)), (round_number, number)
             assert _size(own) < written[number]
+
+
+def _records(log: PartitionLog) -> dict[int, Record]:
+    return {each.offset: each for each in records(log)}
+
+
+def _unfinished(folder: Path) -> tuple[str, ...]:
+    return tuple(sorted(path.name for path in folder.iterdir() if path.suffix in (CLEANED, SWAP)))
+
+
+def test_apache_kafka_finishes_a_pass_in_which_we_were_killed(tmp_path: Path) -> None:
+    """Each partition is a directory as kill -9 leaves it at one call of a pass."""
+    count, now_ms = 120, int(time.time() * 1000)
+    kafka = ApacheKafka(tmp_path / "kafka", {"log.cleaner.enable": "false"})
+    with kafka:
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        admin.create_topics([NewTopic(_TOPIC, count, 1, config=_SETTINGS)])[_TOPIC].result(60)
+        while not all((kafka.data_dir / f"{_TOPIC}-{n}" / PARTITION_METADATA).exists() for n in range(count)):
+            kafka.tick()
+        kafka.kill9()
+    own = tmp_path / "ours" / f"{_TOPIC}-0"
+    shutil.copytree(kafka.data_dir / own.name, own)
+    log = _open(own, 0, now_ms)
+    history = _History(1)
+    for _ in range(3):
+        history.write_to((log,), now_ms, 0)
+    before = _records(log)
+    points = CrashPoints(own.parent, tmp_path / "points", None)
+    with points.taken():
+        clean_all(log, now_ms)
+    after = _records(log)
+    log.close(sync=False)
+    left = {_unfinished(point.data_dir / own.name): point for point in points.points}
+    assert 10 < len(left) <= count
+    for number, point in enumerate(left.values()):
+        folder = kafka.data_dir / f"{_TOPIC}-{number}"
+        for path in folder.iterdir():
+            if path.name != PARTITION_METADATA:
+                path.unlink()
+        for path in (point.data_dir / own.name).iterdir():
+            if path.name != PARTITION_METADATA:
+                shutil.copy(path, folder)
+    with kafka:
+        pass
+    for number, (names, point) in enumerate(left.items()):
+        folder = kafka.data_dir / f"{_TOPIC}-{number}"
+        assert _unfinished(folder) == (), names
+        log = _open(folder, number, now_ms)
+        assert after.items() <= _records(log).items() <= before.items(), (point.call, names)
+        assert log.end_offset == log.last_stable_offset
+        log.close(sync=False)

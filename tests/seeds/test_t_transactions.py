@@ -1,4 +1,4 @@
-"""Transactions, T1 to T9, T11 to T14: what is written together is read together, or never."""
+"""Transactions, T1 to T14: what is written together is read together, or never."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from tests.client.hanging import UNVERIFIED, leave_hanging
 from tests.client.journeys import read_all
 from tests.coordinator.txn.requests import V0, V2, add, end, init, ongoing
 from tests.coordinator.txn.runtime import T0, T1, ShardRuntime
-from tests.log.batches import batch, idempotent
+from tests.log.batches import NOW_MS, batch, idempotent
+from tests.log.cleaner.passes import COMPACT, batches, clean, put
 from tests.log.logs import append, append_in_transaction, committed_offsets, every_batch, open_log
 from tests.log.logs import end as end_in_log
 from tests.seeds.live import PATIENCE_S
@@ -196,6 +197,34 @@ async def test_t9_readers_of_committed_records_see_no_aborted_ones_and_no_marker
                 await (producer.commit_transaction() if value in b"02" else producer.abort_transaction())
         assert await _read(servers) == {0: [b"0", b"2"], 1: []}
         assert await _read(servers, "read_uncommitted") == {0: [b"0", b"1", b"2", b"3"], 1: []}
+
+
+def test_t10_the_cleaner_removes_aborted_records_and_in_time_markers_and_tombstones() -> None:
+    log = open_log(config=COMPACT)
+    put(log, b"a", b"old")
+    append_in_transaction(log, 0, 2)
+    aborted = end_in_log(log, commit=False).base_offset
+    committed = append_in_transaction(log, 2).base_offset
+    marker = end_in_log(log, commit=True).base_offset
+    tombstone = put(log, b"a", None)
+    expected = committed_offsets(log)
+    log.roll(NOW_MS)
+    assert clean(log)
+    left = [header.base_offset for _, header in batches(log)]
+    assert left == [aborted, committed, marker, tombstone]
+    assert committed_offsets(log) == [offset for offset in expected if offset in (committed, tombstone)]
+    retention_ms = COMPACT.delete_retention_ms
+    # the tombstone's time runs from the first pass; the marker's from the second, which finds no record before it
+    for at_ms, first in ((retention_ms - 1, aborted), (retention_ms, aborted), (2 * retention_ms - 1, committed)):
+        last = put(log, b"b", b"%d" % at_ms)
+        log.roll(NOW_MS)
+        assert clean(log, NOW_MS + at_ms)
+        offsets = [header.base_offset for _, header in batches(log)]
+        assert offsets[0] == first
+        assert (tombstone in offsets) == (at_ms < retention_ms)
+    # a commit's marker stays with its records, and the producer's sequence with them
+    assert offsets == [committed, marker, last]
+    assert append_in_transaction(log, 3).error is ErrorCode.NONE
 
 
 async def test_t11_offsets_are_committed_with_the_output_and_never_by_a_member_that_was_fenced() -> None:
