@@ -353,3 +353,18 @@ def test_g23_watching_ends_by_itself_and_is_not_done_too_often(ottla: Ottla, gro
     assert ottla("groups", "watch", group, "--every", "0").err == (
         "ottla: --every 0.0 is too often; 0.05 s is the least\n"
     )
+
+
+def test_what_other_clients_have_written_steers_no_terminal(ottla: Ottla, ottla_broker: Broker, topic: str) -> None:
+    settings = {"bootstrap.servers": ottla_broker.bootstrap_servers, "group.id": f"red\x1b[31m{topic}"}
+    with Consumer({**settings, "client.id": "c\x1b[2J"}) as consumer:
+        consumer.subscribe([topic])
+        while not consumer.assignment():
+            consumer.poll(0.1)
+        listed, described = ottla("groups", "list").out, ottla("groups", "describe", settings["group.id"]).out
+        named = f"red\\x1b[31m{topic}"
+        assert named in listed
+        assert "\x1b" not in listed + described
+        assert "c\\x1b[2J" in described
+        watching = ottla("groups", "watch", settings["group.id"], "--every", "0.05", "--for", "0.1").out
+        assert "\x1b" not in watching

@@ -134,10 +134,17 @@ def _cell(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, tuple | list | set | frozenset):
-        return escape(", ".join(str(each) for each in value))
-    if isinstance(value, dict):
-        return escape(", ".join(f"{key}={each}" for key, each in value.items()))
-    return escape(value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value))
+        text = ", ".join(str(each) for each in value)
+    elif isinstance(value, dict):
+        text = ", ".join(f"{key}={each}" for key, each in value.items())
+    else:
+        text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return escape(printable(text))
+
+
+def printable(text: str) -> str:
+    """`text` without what could steer a terminal: ids, reasons and records are written by other clients."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def topic_partition(text: str) -> tuple[str, int]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ottla.base.words import counted
+from ottla.cli.common import printable
 from ottla.cli.groups.changes import short_name
 
 #: The newest version of the events' schema that this reader understands.
@@ -225,8 +226,3 @@ def _reason(event: _Fields, group: _Group) -> str:
     for member_id, name in group.names.items():
         reason = reason.replace(member_id, name)
     return _MADE_ID.sub(r"\1", reason)
-
-
-def printable(text: str) -> str:
-    """`text` without what could steer a terminal: ids and reasons are written by clients."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

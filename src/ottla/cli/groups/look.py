@@ -18,6 +18,7 @@ from ottla.cli.common import (
     admin_config,
     print_json,
     print_rows,
+    printable,
 )
 from ottla.cli.groups.common import Group, existing_group
 
@@ -99,7 +100,7 @@ def describe(
     if as_json:
         print_json(_data(found, members, rows))
         return
-    print(_headline(found))
+    print(printable(_headline(found)))
     columns = [*_MEMBER_COLUMNS, *(["epoch", "target"] if found.epoch is not None else [])]
     print_rows(members, columns, as_json=False, none="The group has no members now.")
     print_rows(rows, (*_OFFSET_COLUMNS, "client"), as_json=False, none="It has committed nothing.")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ottla.base.types import TopicPartition
-from ottla.cli.common import only, print_json_line, say
+from ottla.cli.common import only, print_json_line, printable, say
 from ottla.cli.groups.common import Heard, find_group
 from ottla.cli.groups.events import Events, Told, decoded
 from ottla.cli.watch import ANSWER_WITHIN_MS, Watch
@@ -109,7 +109,7 @@ class Reader:
         now_ms = time.time_ns() // 1_000_000
         for group, found in groups.items():
             for change in Changes().seen(found, 0.0):
-                self._print(Told(str(change), group, now_ms))
+                self._print(Told(printable(str(change)), group and printable(group), now_ms))
 
     def _wait_for_topic(self, admin: Admin) -> bool:
         """Wait for the first event that this broker ever writes. False if the time was over before."""

@@ -22,6 +22,7 @@ from ottla.cli.common import (
     Config,
     admin_config,
     print_json_line,
+    printable,
     say,
 )
 from ottla.cli.groups.changes import Change, Changes
@@ -129,7 +130,7 @@ def _tell(change: Change, group: str, *, as_json: bool, is_one: bool) -> None:
     now = datetime.now(UTC)
     if not as_json:
         about = "" if is_one else f"{group}: "
-        print(f"{now:%H:%M:%S}.{now.microsecond // 1000:03}  {about}{change}", flush=True)
+        print(f"{now:%H:%M:%S}.{now.microsecond // 1000:03}  {printable(f'{about}{change}')}", flush=True)
         return
     data = asdict(change)
     data["moves"] = [
