@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -112,6 +113,27 @@ def test_an_index_that_fits_by_its_ends_alone_is_found_and_made_again(
     assert main(["storage", "repair", "--yes", "--json", str(directory)]) == 0
     assert json.loads(capfd.readouterr().out)["left"] == []
     assert main(["storage", "check", str(directory)]) == 0
+
+
+async def test_a_repair_that_costs_records_says_so_before_it_asks(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """After kill -9, before any checkpoint, a start cuts the log at the first batch that is not whole."""
+    async with AsyncBroker(data_dir=tmp_path / "running") as broker, WireClient(broker) as client:
+        broker.node.topics.create("t", 1, {})
+        for _ in range(10):
+            await produce(client, batch(b"v"))
+        shutil.copytree(tmp_path / "running", tmp_path / "left")
+    log = tmp_path / "left" / _LOG
+    size_bytes = log.stat().st_size // 10
+    _flip(log, 6 * size_bytes + 65)
+    assert main(["storage", "check", str(tmp_path / "left")]) == 1
+    said = capfd.readouterr().out
+    assert f"cut: {_LOG}: cut {4 * size_bytes} bytes at position {6 * size_bytes}" in said
+    assert "the records at offsets 6–9 are gone" in said
+    assert "Records are gone then: if there is a copy of these files, put it back first." in said
+    assert main(["storage", "repair", "--yes", str(tmp_path / "left")]) == 0
+    assert log.stat().st_size == 6 * size_bytes
 
 
 def test_where_no_broker_would_start_a_repair_changes_nothing(

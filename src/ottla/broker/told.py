@@ -62,6 +62,11 @@ class Told(NamedTuple):
     first_offset: int | None = None
     end_offset: int | None = None
 
+    @property
+    def goes_on_without_records(self) -> bool:
+        """Whether what a start does about it leaves whole records behind, which a copy of the file might still have."""
+        return self.kind is Kind.LOSS or (self.kind is Kind.CUT and (self.first_offset or 0) < (self.end_offset or 0))
+
 
 Tell: TypeAlias = Callable[[Told], None]
 

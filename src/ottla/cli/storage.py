@@ -119,7 +119,7 @@ def repair(
             _print_changes(before)
         if dry_run or not before.has_repair:
             _end(before, before, as_json=as_json)
-        if not yes and not _confirmed(directory):
+        if not yes and not _confirmed(directory, before):
             say("Nothing was changed.")
             raise typer.Exit(_WRONG)
         _do(disk, settings, before)
@@ -143,7 +143,8 @@ def _do(disk: Disk, settings: BrokerConfig, before: Survey) -> None:
         raise typer.Exit(_WRONG) from None
 
 
-def _confirmed(directory: Path) -> bool:
+def _confirmed(directory: Path, before: Survey) -> bool:
+    say(_verdict(before))
     try:
         return typer.confirm(f"Do this to {directory}?", err=True)
     except typer.Abort:
@@ -267,7 +268,9 @@ def _verdict(survey: Survey) -> str:
     left = len(faults) - mended
     parts = [f"a repair, or a start, mends {mended}"] if mended else []
     parts += [f"{left} cannot be mended without a copy of the files"] if left else []
-    return f"{found}: {'; '.join(parts)}."
+    lost = any(each.goes_on_without_records for each in faults)
+    warning = " Records are gone then: if there is a copy of these files, put it back first." if lost and mended else ""
+    return f"{found}: {'; '.join(parts)}.{warning}"
 
 
 def _print_told(told: Sequence[Told]) -> None:
@@ -361,5 +364,6 @@ def _told(told: Told) -> dict[str, object]:
         "first_offset": told.first_offset,
         "end_offset": told.end_offset,
         "mended_by_repair": told.kind.is_mended,
+        "goes_on_without_records": told.goes_on_without_records,
         "text": told.text,
     }
