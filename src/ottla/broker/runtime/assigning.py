@@ -14,10 +14,9 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future
-from functools import partial
+from concurrent.futures import Executor, Future
 from importlib import import_module
-from typing import Final, cast
+from typing import Final, ParamSpec, TypeVar, cast
 
 from ottla.assign.server import BUILT_IN, AssignorError, GroupSpec, Partitions, ServerAssignor, checked
 from ottla.base.errors import ConfigError
@@ -29,6 +28,8 @@ from ottla.coordinator.decision import AssignPartitions, Effect
 from ottla.coordinator.group.shard import GroupShard
 
 _log = logging.getLogger(__name__)
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 _KEY: Final = "group.consumer.assignors"
 #: What an assignor may say of itself.
@@ -77,35 +78,44 @@ class _OverTimeError(BaseException):
     """What a call that is over time gets in its thread. No `except Exception` of an assignor stops it."""
 
 
-class _Call:
-    """One call in a thread of its own, for which the end of the process does not wait."""
+class _Call(Executor):
+    """Runs one call in a thread of its own, for which the end of the process does not wait."""
 
-    def __init__(self, work: Callable[[], Mapping[str, Partitions]]) -> None:
-        self.result: Future[Mapping[str, Partitions]] = Future()
-        self._work = work
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._works = True
-        self._thread = threading.Thread(target=self._run, name="assignor", daemon=True)
-        self._thread.start()
+        #: The thread, as long as the call may be ended.
+        self._at_work: int | None = None
+        self._is_over = False
+
+    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
+        done: Future[_T] = Future()
+
+        def run() -> None:
+            try:
+                with self._lock:
+                    if self._is_over:
+                        raise _OverTimeError
+                    self._at_work = threading.get_ident()
+                try:
+                    computed = fn(*args, **kwargs)
+                finally:
+                    with self._lock:  # from here on nobody interrupts
+                        self._at_work = None
+            except BaseException as fault:  # noqa: BLE001 - whoever waits gets it
+                done.set_exception(fault)
+            else:
+                done.set_result(computed)
+
+        threading.Thread(target=run, name="assignor", daemon=True).start()
+        return done
 
     def end(self) -> None:
-        """Let the work end at its next step in Python code, if it is still at work."""
+        """Let the call end at its next step in Python code, if it is still at work."""
         with self._lock:
-            ident = self._thread.ident
-            if self._works and ident is not None:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(_OverTimeError))
-
-    def _run(self) -> None:
-        try:
-            try:
-                computed = self._work()
-            finally:
-                with self._lock:  # from here on nobody interrupts
-                    self._works = False
-        except BaseException as fault:  # noqa: BLE001 - whoever waits gets it
-            self.result.set_exception(fault)
-        else:
-            self.result.set_result(computed)
+            self._is_over = True
+            if self._at_work is not None:
+                thread = ctypes.c_ulong(self._at_work)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(_OverTimeError))
 
 
 class Assigning:
@@ -150,8 +160,8 @@ class Assigning:
                 f"it is not called, because {self._lost[name]} calls of it have not come back; it is called again when "
                 "one of them is back, or when the broker starts again"
             )
-        call = _Call(partial(_compute, job.assignor, job.spec))
-        work = asyncio.wrap_future(call.result)
+        call = _Call()
+        work = asyncio.get_running_loop().run_in_executor(call, _compute, job.assignor, job.spec)
         done, _ = await asyncio.wait((work,), timeout=self.limit_s)
         if not done:
             self._lost[name] += 1
