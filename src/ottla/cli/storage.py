@@ -12,7 +12,7 @@ import typer
 
 from ottla.base.errors import ConfigError, StorageError
 from ottla.base.words import counted
-from ottla.cli.common import print_json, print_rows, say
+from ottla.cli.common import print_json, print_rows, printable, say
 
 if TYPE_CHECKING:
     from ottla.broker.config import BrokerConfig
@@ -275,7 +275,7 @@ def _verdict(survey: Survey) -> str:
 
 def _print_told(told: Sequence[Told]) -> None:
     for each in told:
-        print(_plain(f"  {each.kind.value}: {each.text}"))
+        print(printable(f"  {each.kind.value}: {each.text}"))
 
 
 def _print_changes(survey: Survey) -> None:
@@ -283,9 +283,9 @@ def _print_changes(survey: Survey) -> None:
         return
     print("A repair would:")
     for change in survey.changes:
-        print(_plain(f"  {_sentence(change)}"))
+        print(printable(f"  {_sentence(change)}"))
     for folder, name in survey.misfits:
-        print(_plain(f"  make {folder}/{name} again"))
+        print(printable(f"  make {folder}/{name} again"))
 
 
 def _sentence(change: Change) -> str:
@@ -304,11 +304,6 @@ def _sentence(change: Change) -> str:
             return f"write {change.path} again ({change.after_bytes} bytes)"
         case Action.RENAMED:
             return f"rename {change.path} to {change.name}"
-
-
-def _plain(line: str) -> str:
-    """Names of files may hold anything."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in line)
 
 
 def _rows(survey: Survey) -> list[dict[str, object]]:
