@@ -49,7 +49,7 @@ def _of_clients() -> dict[str, Mutant]:
             Kind.GROUPS,
             frozenset({"false-reset", "nonmonotonic-poll", "poll-skip"}),
             clients.every_answer_counts(),
-            first_seed=20,
+            first_seed=100,
         ),
         "commits-ahead": Mutant(Kind.GROUPS, frozenset({"commit-ahead"}), clients.commits_ahead()),
         "begins-again-at-a-new-leader": Mutant(
@@ -156,6 +156,6 @@ def _of_the_cleaner() -> dict[str, Mutant]:
             Kind.BROKER_PIPELINE,
             frozenset({"commit-regression", "unprocessed", "unseen"}),
             cleaner.takes_aborted_for_committed(),
-            first_seed=6,
+            first_seed=121,
         ),
     }
