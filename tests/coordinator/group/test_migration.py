@@ -208,3 +208,15 @@ def _synced(rig: Rig, member_id: str, generation: int) -> int:
     rig.run(rig.shard.sync_group(token, request, rig.now_ms))
     error: int = rig.answers[token].error_code
     return error
+
+
+def test_g21_a_rebalance_after_a_downgrade_outlives_the_coordinator() -> None:
+    """World 320000171 of broker-consumer-groups: what the member that left had would be nobody's for good."""
+    rig = Rig(config=_CONFIG)
+    first, member_id = _mixed(rig)
+    first.leave()
+    generation = 3
+    assert (_kind(rig), _beat(rig, member_id, generation)) == ("classic", ErrorCode.REBALANCE_IN_PROGRESS)
+    rig.crash()
+    assert (_kind(rig), _beat(rig, member_id, generation)) == ("classic", ErrorCode.REBALANCE_IN_PROGRESS)
+    assert rig.answers[_join(rig, member_id)].generation_id == generation + 1

@@ -211,7 +211,9 @@ def _become_classic(
     ]
     group = replace(group, members=Members(assigned))
     classic = ClassicDraft(replace(group, subscribed_topics=subscribed_topics(group)), draft.room.config, draft.now_ms)
-    draft.records.append(group_record(classic.group))
+    # A load takes a group with members for a stable one. Without a timestamp it goes on with the rebalance.
+    recorded = classic.group if reason is None else replace(classic.group, state_timestamp_ms=None)
+    draft.records.append(group_record(recorded))
     for each in assigned:
         classic.expect_heartbeat(each.member_id, each.session_timeout_ms)
     classic.facts.append(Converted(classic.group.kind))

@@ -190,6 +190,9 @@ class ClassicGroups:
             if len(group.members) > self._config.group_max_size:
                 # `group.max.size` was lowered meanwhile: all members rejoin, and the last ones are refused.
                 rebalance.prepare(draft, "the group is larger than group.max.size")
+            elif group.members and group.state_timestamp_ms is None:
+                # It was a consumer group, and the rebalance that followed had not ended: a partition may be nobody's.
+                rebalance.prepare(draft, "the coordinator was loaded before the group had rebalanced")
             self._groups[group.group_id] = draft.group
             timers += draft.timers
         return timers
