@@ -9,8 +9,9 @@ import pytest
 
 from ottla.testing import Broker
 from ottla.wire.apis import ApiKey
+from ottla.wire.messages.api_versions import ApiVersionsRequest
 from tests.coordinator.txn.socket_conversation import SocketConversation
-from tests.coordinator.txn.talks import HANDLER_TALKS, TALKS, recorded
+from tests.coordinator.txn.talks import HANDLER_TALKS, TALKS, TWO_PHASE_SETTINGS, TWO_PHASE_TALKS, recorded
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +26,34 @@ def test_t5_broker_answers_as_apache_kafka_does(running: Broker, name: str) -> N
     (TALKS | HANDLER_TALKS)[name](conversation)
     conversation.close()
     assert conversation.transcript == recorded()[name]
+
+
+@pytest.fixture(scope="module")
+def two_phase_broker() -> Iterator[Broker]:
+    with Broker(TWO_PHASE_SETTINGS) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("name", TWO_PHASE_TALKS)
+def test_t15_two_phase_commit_is_answered_as_apache_kafka_does(two_phase_broker: Broker, name: str) -> None:
+    conversation = SocketConversation(name, two_phase_broker.port)
+    TWO_PHASE_TALKS[name](conversation)
+    conversation.close()
+    assert conversation.transcript == recorded()[name]
+
+
+def test_t15_an_unstable_version_is_not_offered_unless_it_is_enabled(running: Broker, two_phase_broker: Broker) -> None:
+    offered = []
+    for broker in (running, two_phase_broker):
+        conversation = SocketConversation("offered", broker.port)
+        answer = conversation.send(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
+        offered.append(next(each.max_version for each in answer.api_keys if each.api_key == ApiKey.INIT_PRODUCER_ID))
+        conversation.close()
+    assert offered == [5, 6]
+    conversation = SocketConversation("offered", running.port)
+    with pytest.raises(AssertionError, match="the broker closed the connection"):
+        conversation.init_two_phase()
+    conversation.close()
 
 
 class KilledInBetween(SocketConversation):

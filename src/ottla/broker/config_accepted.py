@@ -209,7 +209,6 @@ queued.max.request.bytes long -1
 queued.max.requests int 500 1..
 share.coordinator.threads int 1 1..
 share.fetch.purgatory.purge.interval.requests int 1000
-unstable.api.versions.enable boolean false internal
 unstable.feature.versions.enable boolean false internal
 
 [Metrics; none are kept yet.]

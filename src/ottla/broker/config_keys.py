@@ -81,6 +81,12 @@ NODE: Final = (
         _at_least_1,
     ),
     ConfigKey("default.replication.factor", INT, 1, "Replicas of a new topic."),
+    ConfigKey(
+        "unstable.api.versions.enable",
+        BOOL,
+        False,
+        "Offer versions that Apache Kafka may still change: InitProducerId 6, for two-phase commit.",
+    ),
 )
 
 LOG: Final = (
@@ -251,7 +257,12 @@ TRANSACTION: Final = (
     ConfigKey(
         "transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000, "How often to look.", _at_least_1
     ),
-    ConfigKey("transaction.two.phase.commit.enable", BOOL, False, "Transactions without a timeout (KIP-939)."),
+    ConfigKey(
+        "transaction.two.phase.commit.enable",
+        BOOL,
+        False,
+        "Transactions without a timeout (KIP-939), for clients that ask. Needs unstable.api.versions.enable.",
+    ),
     ConfigKey("transaction.partition.verification.enable", BOOL, True, "Check older clients' writes (KIP-890)."),
 )
 

@@ -42,6 +42,8 @@ WAITED_OUT = frozenset(
     }
 )
 _MOST_TRIES = 400
+#: A producer id that no broker has given out: `?` in a talk.
+_UNKNOWN_ID = 999_999_999
 
 
 class Conversation:
@@ -70,7 +72,7 @@ class Conversation:
         return self._names[producer_id]
 
     def _id(self, name: str) -> int:
-        return {"-": -1, "?": 999_999_999}.get(name, -1) if name not in self._ids else self._ids[name]
+        return {"-": -1, "?": _UNKNOWN_ID}.get(name, -1) if name not in self._ids else self._ids[name]
 
     def _ask(self, api: ApiKey, version: int, message: tuple[Any, ...]) -> tuple[ErrorCode, Any]:
         for _ in range(_MOST_TRIES):
@@ -86,10 +88,33 @@ class Conversation:
 
     def init(self, producer: str = "-", epoch: int = -1, *, timeout_ms: int = 60_000, version: int = 5) -> None:
         """InitProducerId, with producer id and epoch given or not."""
-        request = InitProducerIdRequest(self.transactional_id, timeout_ms, self._id(producer), epoch)
+        self._init("", InitProducerIdRequest(self.transactional_id, timeout_ms, self._id(producer), epoch), version)
+
+    def init_two_phase(
+        self,
+        producer: str = "-",
+        epoch: int = -1,
+        *,
+        timeout_ms: int = 60_000,
+        two_phase: bool = True,
+        keep: bool = False,
+    ) -> None:
+        """InitProducerId v6 (KIP-939), which may ask for no time-out, and to keep a prepared transaction."""
+        asked = (" two-phase" if two_phase else "") + (" keep" if keep else "")
+        self._init(
+            asked,
+            InitProducerIdRequest(self.transactional_id, timeout_ms, self._id(producer), epoch, two_phase, keep),
+            6,
+        )
+
+    def _init(self, asked: str, request: InitProducerIdRequest, version: int) -> None:
         error, answer = self._ask(ApiKey.INIT_PRODUCER_ID, version, request)
+        name = "?" if request.producer_id == _UNKNOWN_ID else self._name(request.producer_id)
+        who = f"{name}/{request.producer_epoch}"
         rest = f" {self._name(answer.producer_id)}/{answer.producer_epoch}"
-        self._say(f"init {producer}/{epoch} {timeout_ms} v{version}", error, rest)
+        if version >= 6:
+            rest += f" ongoing {self._name(answer.ongoing_txn_producer_id)}/{answer.ongoing_txn_producer_epoch}"
+        self._say(f"init {who} {request.transaction_timeout_ms} v{version}{asked}", error, rest)
 
     def use_up_epochs(self, until: int) -> None:
         """InitProducerId until the epoch is `until`; no line of the transcript."""

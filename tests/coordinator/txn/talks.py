@@ -229,6 +229,68 @@ def produced(talk: Conversation) -> None:
     talk.produce("?", 0, 0)
 
 
+def two_phase(talk: Conversation) -> None:
+    """KIP-939: no time-out for who asks; whoever comes without asking gets one again. Either aborts what is open."""
+    talk.init_two_phase(two_phase=False)
+    talk.describe()
+    talk.init_two_phase()
+    talk.describe()
+    talk.add("P0", 1, 0)
+    talk.describe()
+    talk.end("P0", 1, commit=True)
+    talk.end("P0", 1, commit=True)
+    talk.add("P0", 2, 0)
+    talk.init_two_phase()
+    talk.describe()
+    talk.end("P0", 2, commit=True)
+    talk.add("P0", 4, 0)
+    talk.init()
+    talk.describe()
+    talk.add("P0", 6, 0)
+    talk.init_two_phase("P0", 6)
+    talk.describe()
+    talk.init_two_phase("P0", 3)
+    talk.init_two_phase("?", 3)
+    talk.init_two_phase("-", 3)
+
+
+def two_phase_time_outs(talk: Conversation) -> None:
+    """Who asks for two-phase commit may name any time-out: it is not looked at."""
+    for timeout_ms in (0, -1, 900_001, 2_147_483_647):
+        talk.init_two_phase(timeout_ms=timeout_ms)
+        talk.init_two_phase(timeout_ms=timeout_ms, two_phase=False)
+    talk.describe()
+
+
+def two_phase_keep(talk: Conversation) -> None:
+    """`keepPreparedTxn` is not there yet: it is refused before anything is touched."""
+    talk.init_two_phase(keep=True)
+    talk.init_two_phase(keep=True, two_phase=False)
+    talk.describe()
+    talk.init_two_phase()
+    talk.add("P0", 0, 0)
+    talk.init_two_phase(keep=True)
+    talk.init_two_phase("P0", 0, keep=True)
+    talk.init_two_phase(keep=True, timeout_ms=0, two_phase=False)
+    talk.describe()
+    talk.end("P0", 0, commit=True)
+
+
+#: Talks in InitProducerId v6, with brokers that allow two-phase commit (KIP-939).
+TWO_PHASE_TALKS = {talk.__name__: talk for talk in (two_phase, two_phase_time_outs, two_phase_keep)}
+TWO_PHASE_SETTINGS = {"unstable.api.versions.enable": "true", "transaction.two.phase.commit.enable": "true"}
+
+
+def two_phase_forbidden(talk: Conversation) -> None:
+    """With a broker that knows version 6, and does not allow two-phase commit."""
+    talk.init_two_phase(two_phase=False)
+    talk.init_two_phase()
+    talk.init_two_phase(timeout_ms=0)
+    talk.init_two_phase(keep=True)
+    talk.init_two_phase(keep=True, two_phase=False)
+    talk.describe()
+
+
 #: Talks about what a broker's handlers add to the coordinator's answers.
 HANDLER_TALKS = {talk.__name__: talk for talk in (older_versions, produced)}
 

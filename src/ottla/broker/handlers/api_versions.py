@@ -1,10 +1,12 @@
 """ApiVersions, versions 0–4: the table of APIs, and the finalized features clients ask for.
 
 KIP-511: a version that is not known is answered in version 0 with UNSUPPORTED_VERSION and ApiVersions' own range.
-KIP-584: `transaction.version` 2 tells producers that KIP-890's protocol is on.
+KIP-584: `transaction.version` 2 tells producers that KIP-890's protocol is on. With `unstable.api.versions.enable` the
+table has the versions that Apache Kafka may still change.
 """
 
-from ottla.broker.handlers.table import TABLE, RequestContext, decode_message
+from ottla.broker.handlers.table import TABLE, UNSTABLE_VERSIONS, RequestContext, decode_message
+from ottla.broker.ports.settings import HasConfig
 from ottla.broker.server import Answer, Frame
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -20,24 +22,30 @@ from ottla.wire.messages.api_versions import (
 #: Older librdkafkas compress only if the broker claims to know Produce version 0 (their issue 4956), although they
 #: never send it. Apache Kafka claims it too (KAFKA-18659).
 _TOLD_FROM = {ApiKey.PRODUCE: 0}
-_KEYS = tuple(
-    ApiVersion(int(entry.key), _TOLD_FROM.get(entry.key, entry.min_version), entry.max_version)
-    for entry in TABLE.values()
-)
 _FEATURES = (("group.version", 0, 1), ("metadata.version", 7, 25), ("transaction.version", 0, 2))
-_RESPONSE = ApiVersionsResponse(
-    api_keys=tuple(sorted(_KEYS)),
-    supported_features=tuple(SupportedFeatureKey(name, low, high) for name, low, high in _FEATURES),
-    finalized_features_epoch=1,
-    finalized_features=tuple(FinalizedFeatureKey(name, high, high) for name, _, high in _FEATURES),
-)
 
 
-def handle(node: object, frame: Frame, offset: int, context: RequestContext) -> Answer:
+def _response(*, unstable: bool) -> ApiVersionsResponse:
+    keys = (
+        ApiVersion(int(entry.key), _TOLD_FROM.get(entry.key, entry.min_version), entry.newest(unstable=unstable))
+        for entry in TABLE.values()
+    )
+    return ApiVersionsResponse(
+        api_keys=tuple(sorted(keys)),
+        supported_features=tuple(SupportedFeatureKey(name, low, high) for name, low, high in _FEATURES),
+        finalized_features_epoch=1,
+        finalized_features=tuple(FinalizedFeatureKey(name, high, high) for name, _, high in _FEATURES),
+    )
+
+
+_RESPONSES = {unstable: _response(unstable=unstable) for unstable in (False, True)}
+
+
+def handle(node: HasConfig, frame: Frame, offset: int, context: RequestContext) -> Answer:
     """The table of APIs. INVALID_REQUEST when the client's name has characters that Kafka refuses."""
     version = context.api_version
     request: ApiVersionsRequest = decode_message(context, frame, offset)
-    response = _RESPONSE
+    response = _RESPONSES[node.config.flag(UNSTABLE_VERSIONS)]
     if version >= 3 and not (_is_name(request.client_software_name) and _is_name(request.client_software_version)):
         response = ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     if version == 3:
@@ -49,7 +57,7 @@ def handle(node: object, frame: Frame, offset: int, context: RequestContext) -> 
 
 def unsupported_version(correlation_id: int) -> bytes:
     """The answer to an ApiVersions request of a version that nobody knows yet."""
-    own = tuple(each for each in _KEYS if each.api_key == ApiKey.API_VERSIONS)
+    own = tuple(each for each in _RESPONSES[False].api_keys if each.api_key == ApiKey.API_VERSIONS)
     response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
     return encode_response(ApiKey.API_VERSIONS, 0, correlation_id, response)
 

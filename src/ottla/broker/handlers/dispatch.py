@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.base.errors import CorruptDataError
-from ottla.broker.handlers.table import TABLE, RequestContext, decode_message
+from ottla.broker.handlers.table import TABLE, UNSTABLE_VERSIONS, RequestContext, decode_message
 from ottla.broker.node import Node
 from ottla.broker.server import Answer, Frame, Later
 from ottla.wire.apis import API, ApiKey
@@ -18,6 +18,8 @@ class Dispatcher:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._handlers: dict[int, Callable[..., Any]] = {}
+        unstable = node.config.flag(UNSTABLE_VERSIONS)
+        self._newest = {key: entry.newest(unstable=unstable) for key, entry in TABLE.items()}
 
     def __call__(self, frame: Frame, client_host: str) -> Answer:
         try:
@@ -30,7 +32,7 @@ class Dispatcher:
             return unsupported_version(unsupported.correlation_id)
         key, version, correlation_id, client_id = header
         entry = TABLE[key]
-        if version > entry.max_version:
+        if version > self._newest[key]:
             raise CorruptDataError(f"{API[key].name} version {version} is not offered")
         handle = self._handlers.get(key)
         if handle is None:

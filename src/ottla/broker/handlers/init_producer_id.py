@@ -1,4 +1,7 @@
-"""InitProducerId, versions 0–5: a producer id and epoch (KIP-98), an epoch bump for one that recovers (KIP-360)."""
+"""InitProducerId, versions 0–6: a producer id and epoch (KIP-98), an epoch bump for one that recovers (KIP-360).
+
+Version 6 (two-phase commit, KIP-939) is unstable in Apache Kafka 4.3, and offered with `unstable.api.versions.enable`.
+"""
 
 from typing import Any, Protocol
 

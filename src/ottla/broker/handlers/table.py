@@ -14,6 +14,9 @@ from ottla.broker.server import Frame
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.schema import decode
 
+#: The setting with which versions are offered that Apache Kafka may still change.
+UNSTABLE_VERSIONS: Final = "unstable.api.versions.enable"
+
 
 class RequestContext(NamedTuple):
     """Who asks, in which version."""
@@ -40,10 +43,17 @@ class Entry(NamedTuple):
     max_version: int
     raw: bool
     summary: str
+    #: Whether the version after `max_version` is there too, with `unstable.api.versions.enable`: Apache Kafka may still
+    #: change it.
+    has_unstable: bool = False
 
     @property
     def min_version(self) -> int:
         return API[self.key].min_version
+
+    def newest(self, *, unstable: bool) -> int:
+        """The highest version that is offered; `unstable` is the setting `unstable.api.versions.enable`."""
+        return self.max_version + (1 if unstable and self.has_unstable else 0)
 
     def load(self) -> Callable[..., Any]:
         """The handler function."""
@@ -51,8 +61,8 @@ class Entry(NamedTuple):
         return handle
 
 
-def _api(key: ApiKey, summary: str, *, raw: bool = False, max_version: int | None = None) -> Entry:
-    return Entry(key, API[key].max_version if max_version is None else max_version, raw, summary)
+def _api(key: ApiKey, summary: str, *, raw: bool = False, has_unstable: bool = False) -> Entry:
+    return Entry(key, API[key].max_version - (1 if has_unstable else 0), raw, summary, has_unstable)
 
 
 _K = ApiKey
@@ -77,8 +87,11 @@ TABLE: Final[dict[int, Entry]] = {
         _api(_K.CREATE_TOPICS, "Make topics."),
         _api(_K.DELETE_TOPICS, "Delete topics, by name or id."),
         _api(_K.DELETE_RECORDS, "Move the log start offset."),
-        # Version 6 (two-phase commit, KIP-939) is unstable in Apache Kafka 4.3 and not offered.
-        _api(_K.INIT_PRODUCER_ID, "A producer id and epoch; fences the id's earlier producer.", max_version=5),
+        _api(
+            _K.INIT_PRODUCER_ID,
+            "A producer id and epoch; fences the id's earlier producer; two-phase commit from version 6 on (KIP-939).",
+            has_unstable=True,
+        ),
         _api(_K.OFFSET_FOR_LEADER_EPOCH, "Where a leader epoch ends (KIP-320)."),
         _api(_K.ADD_PARTITIONS_TO_TXN, "Add partitions to a transaction, or verify them."),
         _api(_K.ADD_OFFSETS_TO_TXN, "Add a group's offsets to a transaction."),
@@ -112,11 +125,15 @@ def document() -> str:
         "An API or version that is not here gets its connection closed, as Kafka does;",
         "ApiVersions in an unknown version is answered with UNSUPPORTED_VERSION in version 0.",
         "",
+        "A version in brackets is unstable in Apache Kafka 4.3: both brokers offer it only with",
+        "`unstable.api.versions.enable=true`.",
+        "",
         "| key | API | versions | what it does |",
         "|---:|---|---|---|",
     ]
     lines += [
-        f"| {int(entry.key)} | {API[entry.key].name} | {entry.min_version}–{entry.max_version} | {entry.summary} |"
+        f"| {int(entry.key)} | {API[entry.key].name} | {entry.min_version}–{entry.max_version}"
+        f"{f' ({entry.max_version + 1})' if entry.has_unstable else ''} | {entry.summary} |"
         for entry in TABLE.values()
     ]
     return "\n".join(lines) + "\n"
