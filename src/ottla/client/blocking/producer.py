@@ -122,6 +122,10 @@ class Producer:
         """Drop what was not sent, and abort. After RequestTimeoutError call it again."""
         self._thread.run(self._producer.abort_transaction())
 
+    def prepare_transaction(self) -> TransactionHandle:
+        """Flush; then only the decision is missing, and the handle names it (KIP-939). See `AsyncProducer`."""
+        return self._thread.run(self._producer.prepare_transaction())
+
     def detach_transaction(self) -> TransactionHandle:
         """Flush, leave the transaction open, and close. The handle can end it later (`Admin.end_transaction`)."""
         handle = self._thread.run(self._producer.detach_transaction())

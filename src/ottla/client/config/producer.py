@@ -67,6 +67,12 @@ PRODUCER_CONFIG = client_keys(
             "The coordinator aborts a transaction after this",
             between(1),
         ),
+        ConfigKey(
+            "transaction.two.phase.commit.enable",
+            ConfigType.BOOLEAN,
+            False,
+            "Transactions never time out: another system decides them (KIP-939)",
+        ),
     ),
 )
 
@@ -96,6 +102,7 @@ class ProducerConfig(CommonConfig):
     transactional_id: str | None
     metadata_max_idle_ms: int
     transaction_timeout_ms: int
+    transaction_two_phase_commit_enable: bool
 
     @property
     def required_acks(self) -> int:
@@ -120,6 +127,13 @@ def producer_config(given: Mapping[str, object]) -> ProducerConfig:
     config = _with_idempotence(build(ProducerConfig, PRODUCER_CONFIG, given), given)
     if config.transactional_id is not None and not config.enable_idempotence:
         raise ConfigError("Cannot set a transactional.id without also enabling idempotence.")
+    if config.transaction_two_phase_commit_enable and config.transactional_id is None:
+        raise ConfigError("transaction.two.phase.commit.enable is about transactions: set a transactional.id, too.")
+    if config.transaction_two_phase_commit_enable and "transaction.timeout.ms" in given:
+        raise ConfigError(
+            "Cannot set transaction.timeout.ms when transaction.two.phase.commit.enable is set to true. Transactions "
+            "will not expire with two-phase commit enabled."
+        )
     return _with_delivery_timeout(config, given)
 
 

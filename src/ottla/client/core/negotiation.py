@@ -17,6 +17,8 @@ from ottla.wire.apis import API, ApiKey
 TRANSACTION_VERSION = "transaction.version"
 #: From this level on the end of a transaction raises the epoch, and Produce and TxnOffsetCommit add partitions to it.
 IMPLICIT_PARTITIONS_LEVEL = 2
+#: The first version of InitProducerId that knows two-phase commit (KIP-939).
+TWO_PHASE_VERSION = 6
 
 #: API → (oldest, newest) version that this client can fill, where the codec knows more versions.
 FILLED_VERSIONS: Mapping[ApiKey, tuple[int, int]] = {
@@ -27,7 +29,6 @@ FILLED_VERSIONS: Mapping[ApiKey, tuple[int, int]] = {
     ApiKey.OFFSET_FETCH: (8, 10),
     ApiKey.DELETE_TOPICS: (6, 6),
     ApiKey.LEAVE_GROUP: (3, 5),
-    ApiKey.INIT_PRODUCER_ID: (0, 5),  # 6 is two-phase commit (KIP-939), which Apache Kafka refuses as unstable
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 4),
     ApiKey.DESCRIBE_CONFIGS: (1, 4),
 }
@@ -53,6 +54,14 @@ class BrokerVersions(NamedTuple):
     def implicit_partitions(self) -> bool:
         """Whether the cluster speaks the second transaction protocol (KIP-890)."""
         return self.feature(TRANSACTION_VERSION) >= IMPLICIT_PARTITIONS_LEVEL
+
+    @property
+    def two_phase_commit(self) -> bool:
+        """Whether the cluster knows transactions without a time-out (KIP-939). Whether it allows them, it says later.
+
+        In the first transaction protocol a late commit could end the next transaction, so there it does not count.
+        """
+        return self.implicit_partitions and self.ranges.get(ApiKey.INIT_PRODUCER_ID, (0, 0))[1] >= TWO_PHASE_VERSION
 
     def supports(self, api: ApiKey) -> bool:
         """Whether this client and the broker have a version of `api` in common."""

@@ -6,8 +6,7 @@ import os
 import random
 import threading
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from operator import index
 from time import time_ns
@@ -15,21 +14,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ottla.base.clock import Clock
-from ottla.base.types import TopicPartition
 from ottla.client.config.producer import producer_config
 from ottla.client.core.metadata import ClusterSnapshot
-from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, checked_group, checked_offsets
 from ottla.client.core.producer.accumulator import NOT_KNOWN
 from ottla.client.core.producer.core import ProducerCore
 from ottla.client.core.producer.fates import RoomFreed, Settle
-from ottla.client.core.producer.transaction_state import TxnState
-from ottla.client.core.producer.transactions import TransactionHandle, Transactions
 from ottla.client.errors import BufferExhaustedError, ClientError, IllegalStateError, InternalError, RequestTimeoutError
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.retry import Deadline
 from ottla.client.net.supervisor import Supervisor
 from ottla.client.producer.delivery import Delivery, wait
 from ottla.client.producer.refused import refused
+from ottla.client.producer.transactional import Transactional
 from ottla.client.serdes import serialize, serializer
 from ottla.client.shell.driver import Driver
 
@@ -46,7 +42,7 @@ OnDelivery = Callable[[Delivery], object]
 _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 
 
-class AsyncProducer:
+class AsyncProducer(Transactional):
     """Sends records: plain, idempotent (the default), or transactional (`transactional.id`).
 
         async with AsyncProducer({"bootstrap.servers": "127.0.0.1:9092"}) as producer:
@@ -82,14 +78,13 @@ class AsyncProducer:
         self._cluster = cluster or Cluster(self.config, rng, auto_create_topics=True)
         self._supervisor = Supervisor("the producer")
         self._supervisor.on_crash(self._crashed)
-        self._core = ProducerCore(self.config, rng, Delivery)
+        super().__init__(ProducerCore(self.config, rng, Delivery))
         #: Held around every call of the core, by the user's threads and by the loop.
         self._lock = threading.Lock()
         self._records = self._core.accumulator
         self._append = self._records.append
         self._chooses = self.config.partitioner_class is not None
         self._room_waiters: list[asyncio.Future[None]] = []
-        self._driver: Driver | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake_requested = False
         self._process_id = os.getpid()
@@ -131,9 +126,7 @@ class AsyncProducer:
         try:
             if self._driver is not None and self._supervisor.failure is None:
                 async with asyncio.timeout(timeout_s):
-                    if self._transactions is not None and self._transactions.state in _UNFINISHED:
-                        with suppress(ClientError):  # refused if a commit that was under way has succeeded
-                            await self._driver.call(self._core.end_transaction, False)
+                    await self._abort_what_is_open()
                     await self._flushed()
         except (TimeoutError, ClientError):
             pass  # `_stop` fails the records that were not acknowledged
@@ -363,77 +356,7 @@ class AsyncProducer:
             await self._cluster.wait_for_topic(topic, self.config.max_block_ms)
         return sorted(self._cluster.snapshot.topics[topic].partitions)
 
-    # transactions (SPEC T1)
-
-    async def init_transactions(self) -> None:
-        """Fence earlier producers of this `transactional.id`, end their open transaction, and get an epoch.
-
-        Call it once, first. Raises IllegalStateError, RequestTimeoutError (call it again), FatalProducerError.
-        """
-        await self._transact("init_transactions()", self._core.init_transactions)
-
-    async def begin_transaction(self) -> None:
-        """Open a transaction: records sent from now on belong to it. Raises IllegalStateError, FatalProducerError."""
-        await self._transact("begin_transaction()", self._core.begin_transaction)
-
-    async def send_offsets_to_transaction(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata
-    ) -> None:
-        """Commit a consumer's offsets with the transaction. Raises CommitFailedError if the group has rebalanced."""
-        checked, group = checked_offsets(offsets) or {}, checked_group(group_metadata)
-        await self._transact("send_offsets_to_transaction()", self._core.send_offsets, checked, group)
-
-    async def commit_transaction(self) -> None:
-        """Flush and commit. After RequestTimeoutError call it again: the outcome is unknown until it returns.
-
-        Raises AbortableTransactionError (abort it), FatalProducerError (close the producer), IllegalStateError.
-        """
-        await self._transact("commit_transaction()", self._core.end_transaction, True)
-
-    async def abort_transaction(self) -> None:
-        """Give up on records that were not sent, and abort. After RequestTimeoutError call it again.
-
-        Raises FatalProducerError, IllegalStateError.
-        """
-        await self._transact("abort_transaction()", self._core.end_transaction, False)
-
-    async def detach_transaction(self) -> TransactionHandle:
-        """Flush, leave the transaction open, and close. With the handle anybody can end it (`Admin.end_transaction`).
-
-        Raises IllegalStateError if nothing was sent, AbortableTransactionError, FatalProducerError.
-        """
-        handle: TransactionHandle = await self._transact("detach_transaction()", self._core.end_transaction, None)
-        await self._stop(IllegalStateError("the transaction was detached: this producer is closed"))
-        return handle
-
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[None]:
-        """A transaction around a block. It is committed at the end. It is aborted if the block or the commit raises."""
-        await self.begin_transaction()
-        try:
-            yield
-        except BaseException:
-            await self.abort_quietly()
-            raise
-        try:
-            await self.commit_transaction()
-        except ClientError:
-            await self.abort_quietly()
-            raise
-
-    async def abort_quietly(self) -> None:
-        """Abort the transaction if one is open. A failure is only logged: the caller has a more important error."""
-        if self._transactions is not None and self._transactions.state in _OPEN:
-            try:
-                await self.abort_transaction()
-            except ClientError as error:
-                log.warning("the transaction was not aborted, the coordinator will do so when it times out: %s", error)
-
     # inside
-
-    @property
-    def _transactions(self) -> Transactions | None:
-        return self._core.transactions
 
     def _wake(self) -> None:
         """Wake the core soon. Any thread may call this."""
@@ -461,23 +384,11 @@ class AsyncProducer:
         for batch in batches:
             await wait(batch.outcome)
 
-    async def _transact(self, call: str, event: Callable[..., None], *arguments: object) -> Any:
-        await self.start()
-        assert self._driver is not None
-        if self._core.transactions is None:
-            raise IllegalStateError(f"{call} needs a transactional.id in the configuration of the producer")
-        return await self._driver.call(event, *arguments)
-
     def _room_freed(self, _: RoomFreed) -> None:
         waiters, self._room_waiters = self._room_waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
-
-
-_OPEN = frozenset({TxnState.IN_TRANSACTION, TxnState.ABORTABLE_ERROR, TxnState.ABORTING})
-#: States in which `close` aborts. The abort waits for a commit that is under way, and is refused if that succeeds.
-_UNFINISHED = _OPEN | {TxnState.COMMITTING}
 
 
 def _settle(fate: Settle) -> None:

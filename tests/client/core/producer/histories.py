@@ -2,7 +2,7 @@
 
 import random
 
-from ottla.client.core.producer.transaction_state import TxnState
+from ottla.client.core.producer.transaction_state import TxnInput, TxnState
 from ottla.client.errors import AbortableTransactionError, RequestTimeoutError
 from ottla.wire.errors import ErrorCode
 from tests.client.core.producer.world import COORDINATOR, PARTITIONS, World
@@ -111,7 +111,10 @@ class TransactionalUser:
 
     def end(self, *, commit: bool) -> None:
         if self.world.transaction is not None and self.ending is None:
-            self.ending = (self.world.call(self.world.core.end_transaction, commit), commit)
+            self.ending = (
+                self.world.call(self.world.core.end_transaction, TxnInput.COMMIT if commit else TxnInput.ABORT),
+                commit,
+            )
 
     def look(self) -> None:
         """Has the end come? A failed commit is followed by an abort, one that took too long by another."""

@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.client.core import intents
-from ottla.client.core.producer.transaction_state import TxnState
+from ottla.client.core.producer.transaction_state import TxnInput, TxnState
 from ottla.client.errors import (
     AbortableTransactionError,
     DisconnectedError,
@@ -79,14 +79,14 @@ def test_a_call_that_is_abandoned_or_took_too_long_is_not_made_later() -> None:
     producer.connect()
     producer.acknowledge()
     for give_up in ("abandoned", "too slow"):
-        committing = producer.call(producer.core.end_transaction, True)
+        committing = producer.call(producer.core.end_transaction, TxnInput.COMMIT)
         ticket = producer.asked(ApiKey.END_TXN).ticket
         if give_up == "abandoned":
             producer.feed(producer.core.abandoned, committing)
         else:
             producer.pass_time(1.0)
         assert producer.take(intents.GiveUp).ticket is ticket
-    committing = producer.call(producer.core.end_transaction, True)
+    committing = producer.call(producer.core.end_transaction, TxnInput.COMMIT)
     producer.answer(ApiKey.END_TXN, EndTxnResponse(0, 0, 7, 1))
     assert producer.result(committing) is None
     assert not producer.count(intents.GiveUp), "its answer has come"
@@ -98,14 +98,14 @@ def test_a_partition_that_may_not_be_added_is_asked_for_once_and_the_abort_comes
     producer.answer(ApiKey.ADD_PARTITIONS_TO_TXN, added(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     assert state_of(producer) is TxnState.ABORTABLE_ERROR
     assert not producer.waiting(ApiKey.ADD_PARTITIONS_TO_TXN)
-    aborting = producer.call(producer.core.end_transaction, False)
+    aborting = producer.call(producer.core.end_transaction, TxnInput.ABORT)
     assert producer.result(aborting) is None
 
 
 def test_an_abort_that_learns_that_the_producer_was_fenced_says_so() -> None:
     producer = begun(1)
     producer.send("a")
-    aborting = producer.call(producer.core.end_transaction, False)
+    aborting = producer.call(producer.core.end_transaction, TxnInput.ABORT)
     producer.answer(ApiKey.ADD_PARTITIONS_TO_TXN, added(ErrorCode.PRODUCER_FENCED))
     assert isinstance(producer.result(aborting), FatalProducerError | ProducerFencedError)
     assert state_of(producer) is TxnState.FATAL_ERROR
@@ -119,19 +119,19 @@ def test_the_late_loss_of_a_batch_that_expired_harms_no_later_transaction(*, whi
     producer.connect()
     producer.pass_time(2.0)
     assert isinstance(expired.exception(), RequestTimeoutError)
-    aborting = producer.call(producer.core.end_transaction, False)
+    aborting = producer.call(producer.core.end_transaction, TxnInput.ABORT)
     producer.answer(ApiKey.END_TXN, EndTxnResponse(0, 0, 7, 1))
     assert producer.result(aborting) is None
     late = producer.asked(ApiKey.PRODUCE)
     begin(producer)
     producer.send("a")
     if while_committing:
-        committing = producer.call(producer.core.end_transaction, True)
+        committing = producer.call(producer.core.end_transaction, TxnInput.COMMIT)
         producer.acknowledge()
         producer.feed(producer.core.failed, late.ticket, DisconnectedError("lost"))
     else:
         producer.feed(producer.core.failed, late.ticket, DisconnectedError("lost"))
-        committing = producer.call(producer.core.end_transaction, True)
+        committing = producer.call(producer.core.end_transaction, TxnInput.COMMIT)
         producer.acknowledge()
     producer.answer(ApiKey.END_TXN, EndTxnResponse(0, 0, 7, 2))
     assert producer.result(committing) is None
@@ -141,8 +141,8 @@ def test_an_abort_that_waits_behind_a_commit_is_made_when_that_fails() -> None:
     producer = begun(2)
     producer.send("a")
     producer.connect()
-    committing = producer.call(producer.core.end_transaction, True)
-    aborting = producer.call(producer.core.end_transaction, False)
+    committing = producer.call(producer.core.end_transaction, TxnInput.COMMIT)
+    aborting = producer.call(producer.core.end_transaction, TxnInput.ABORT)
     producer.acknowledge(ErrorCode.INVALID_RECORD)
     assert isinstance(producer.result(committing), AbortableTransactionError)
     producer.answer(ApiKey.END_TXN, EndTxnResponse(0, 0, 7, 1))
@@ -157,7 +157,7 @@ def test_an_end_that_the_coordinator_knows_nothing_of_is_fatal_and_says_why(code
     producer.send("a")
     producer.connect()
     producer.acknowledge()
-    ending = producer.call(producer.core.end_transaction, commit)
+    ending = producer.call(producer.core.end_transaction, TxnInput.COMMIT if commit else TxnInput.ABORT)
     producer.answer(ApiKey.END_TXN, EndTxnResponse(0, code))
     error = producer.result(ending)
     assert isinstance(error, FatalProducerError)
@@ -170,7 +170,7 @@ def test_a_commit_that_waits_behind_one_that_is_abandoned_is_made() -> None:
     producer = begun(2)
     producer.send("a")
     producer.connect()
-    first, second = (producer.call(producer.core.end_transaction, True) for _ in range(2))
+    first, second = (producer.call(producer.core.end_transaction, TxnInput.COMMIT) for _ in range(2))
     producer.feed(producer.core.abandoned, first)
     producer.acknowledge()
     producer.answer(ApiKey.END_TXN, EndTxnResponse(0, 0, 7, 1))
@@ -183,12 +183,12 @@ def test_an_end_is_not_asked_for_twice_when_only_the_new_epoch_is_missing() -> N
     producer.answer(ApiKey.ADD_PARTITIONS_TO_TXN, added(ErrorCode.NONE))
     producer.connect()
     producer.acknowledge(ErrorCode.INVALID_RECORD)
-    aborting = producer.call(producer.core.end_transaction, False)
+    aborting = producer.call(producer.core.end_transaction, TxnInput.ABORT)
     producer.answer(ApiKey.END_TXN, EndTxnResponse(0, 0))
     lost = producer.asked(ApiKey.INIT_PRODUCER_ID)  # the coordinator has it: the old epoch is fenced from now on
     producer.pass_time(1.0)
     assert isinstance(producer.result(aborting), RequestTimeoutError)
-    again = producer.call(producer.core.end_transaction, False)
+    again = producer.call(producer.core.end_transaction, TxnInput.ABORT)
     assert not producer.waiting(ApiKey.END_TXN), "it would be refused: PRODUCER_FENCED"
     assert producer.asked(ApiKey.INIT_PRODUCER_ID).message == lost.message
     producer.feed(producer.core.abandoned, again)
@@ -196,6 +196,6 @@ def test_an_end_is_not_asked_for_twice_when_only_the_new_epoch_is_missing() -> N
 
 def test_a_record_is_refused_once_the_transaction_is_being_ended() -> None:
     producer = begun(2)
-    producer.call(producer.core.end_transaction, True)
+    producer.call(producer.core.end_transaction, TxnInput.COMMIT)
     with pytest.raises(IllegalStateError):
         producer.append("a")

@@ -43,6 +43,8 @@ class Call:
     failed: Callable[[ClientError, float], None]
     timeout_ms: float
     cap: int | None = None
+    #: The lowest version that says what the message says.
+    least: int | None = None
     #: The user's call that it is made for.
     user: Any = None
     deadline_s: float = 0.0
@@ -157,7 +159,9 @@ class Calls:
         if call.api is None:
             self._intend(AskVersions(ticket))
         else:
-            self._intend(Ask(ticket, call.to, call.api, call.make(), self._request_timeout_ms, call.cap))
+            message = call.make()
+            ask = Ask(ticket, call.to, call.api, message, self._request_timeout_ms, call.cap, least=call.least)
+            self._intend(ask)
 
     def _refused(self, call: Call, error: ClientError, now_s: float) -> None:
         if not error.retriable:

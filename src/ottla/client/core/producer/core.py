@@ -35,6 +35,7 @@ from ottla.client.core.producer.identity import NO_IDENTITY, ProducerIdentity
 from ottla.client.core.producer.sending import Sending, Sent, earlier
 from ottla.client.core.producer.sequencing import Sequencer
 from ottla.client.core.producer.shared import Shared
+from ottla.client.core.producer.transaction_state import TxnInput
 from ottla.client.core.producer.transactions import Transactions
 from ottla.client.errors import AbortableTransactionError, ClientError, code_of
 from ottla.wire.apis import ApiKey
@@ -51,7 +52,7 @@ class ProducerCore(Core):
     def __init__(self, config: ProducerConfig, rng: Rng, delivery: DeliveryMaker) -> None:
         """`delivery` makes what the user gets for a record (`accumulator.DeliveryMaker`)."""
         super().__init__()
-        self._config = config
+        self.config = config
         self.accumulator = Accumulator(
             Limits(config.batch_size, config.buffer_memory, config.max_request_size),
             rng,
@@ -73,6 +74,7 @@ class ProducerCore(Core):
                 self.sequencer,
                 self._calls,
                 self.intend,
+                two_phase=config.transaction_two_phase_commit_enable,
             )
         shared = Shared(config, self.accumulator, self.sequencer, self.transactions, self.intend)
         self._fates = Fates(shared, rng)
@@ -116,11 +118,11 @@ class ProducerCore(Core):
         """Add a group's offsets to the transaction."""
         self._for_user(user, lambda txn: txn.send_offsets(user, offsets, group, now_s), now_s)
 
-    def end_transaction(self, user: Any, commit: bool | None, now_s: float) -> None:
-        """Commit, abort, or (None) detach, as soon as every batch is settled."""
+    def end_transaction(self, user: Any, call: TxnInput, now_s: float) -> None:
+        """Commit, abort, prepare or detach, as soon as every batch is settled."""
 
         def end(transactions: Transactions) -> None:
-            transactions.end(user, commit=commit)
+            transactions.end(user, call)
             self.accumulator.close_all()
 
         self._for_user(user, end, now_s)
@@ -144,7 +146,7 @@ class ProducerCore(Core):
             if before.topics.get(name) is not topic or not self.accumulator.knows(name):
                 available = [number for number, info in topic.partitions.items() if info.leader in after.nodes]
                 self.accumulator.set_partitions(name, len(topic.partitions), available, now_s)
-                self._idle_at_s = earlier(self._idle_at_s, now_s + self._config.metadata_max_idle_ms / 1000)
+                self._idle_at_s = earlier(self._idle_at_s, now_s + self.config.metadata_max_idle_ms / 1000)
         self._move(now_s)
 
     def connected(self, node_id: int, channel: Channel, now_s: float) -> None:
@@ -157,7 +159,7 @@ class ProducerCore(Core):
         """Try again after a pause. And ask for metadata: the partitions may have another leader by now."""
         connection = self._sending.connection(node_id)
         connection.is_open = connection.connecting = False
-        connection.retry_at_s = now_s + self._config.retry_backoff_ms / 1000
+        connection.retry_at_s = now_s + self.config.retry_backoff_ms / 1000
         self.intend(RefreshMetadata())
         self._move(now_s)
 
@@ -229,7 +231,7 @@ class ProducerCore(Core):
             transactions.all_settled(now_s)
         oldest_s = self.accumulator.oldest_s()
         if oldest_s is not None:
-            next_s = earlier(next_s, oldest_s + self._config.delivery_timeout_ms / 1000)
+            next_s = earlier(next_s, oldest_s + self.config.delivery_timeout_ms / 1000)
         if self._idle_at_s is not None and now_s >= self._idle_at_s:
             self._forget_idle(now_s)
         self.wake_at_s = earlier(earlier(next_s, self._calls.wake_at_s), self._idle_at_s)
@@ -269,14 +271,14 @@ class ProducerCore(Core):
                 requests.identity_error,
                 done,
                 lambda error, now_s: self._fates.give_up_all(error),
-                self._config.delivery_timeout_ms,
+                self.config.delivery_timeout_ms,
             ),
             now_s,
         )
 
     def _forget_idle(self, now_s: float) -> None:
         """Forget topics that were not used for `metadata.max.idle.ms`."""
-        idle, self._idle_at_s = self.accumulator.idle_topics(now_s, self._config.metadata_max_idle_ms / 1000)
+        idle, self._idle_at_s = self.accumulator.idle_topics(now_s, self.config.metadata_max_idle_ms / 1000)
         if not idle:
             return
         for topic, partitions in idle.items():

@@ -23,9 +23,14 @@ from ottla.wire.messages.txn_offset_commit import (
 )
 
 
-def init_producer_id(transactional_id: str | None, timeout_ms: int, current: ProducerIdentity) -> InitProducerIdRequest:
-    """Ask for an identity; with a valid `current`, for the epoch after it (KIP-360)."""
-    return InitProducerIdRequest(transactional_id, timeout_ms, current.producer_id, current.epoch)
+def init_producer_id(
+    transactional_id: str | None, timeout_ms: int, current: ProducerIdentity, *, two_phase: bool = False
+) -> InitProducerIdRequest:
+    """Ask for an identity; with a valid `current`, for the epoch after it (KIP-360).
+
+    `two_phase` (KIP-939) needs version `negotiation.TWO_PHASE_VERSION`: no transaction of this producer times out then.
+    """
+    return InitProducerIdRequest(transactional_id, timeout_ms, current.producer_id, current.epoch, two_phase)
 
 
 def identity_error(answer: InitProducerIdResponse) -> tuple[int, str]:

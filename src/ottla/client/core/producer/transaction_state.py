@@ -23,6 +23,8 @@ class TxnState(Enum):
     ABORTABLE_ERROR = "abortable error"
     #: The producer was fenced, or another error came that it cannot go on from; the user can only close it.
     FATAL_ERROR = "fatal error"
+    #: Everything is written, and only the decision is missing; it lasts until the user makes it (KIP-939).
+    PREPARED = "prepared"
     #: Somebody else has the handle of the open transaction, and will end it.
     DETACHED = "detached"
 
@@ -36,6 +38,7 @@ class TxnInput(Enum):
     SEND_OFFSETS = "send_offsets_to_transaction()"
     COMMIT = "commit_transaction()"
     ABORT = "abort_transaction()"
+    PREPARE = "prepare_transaction()"
     DETACH = "detach_transaction()"
     ENDED = "the transaction has ended"
     ABORTABLE = "an abortable error"
@@ -53,10 +56,12 @@ TRANSITIONS: Mapping[TxnState, Mapping[TxnInput, TxnState]] = {
         _I.SEND_OFFSETS: _S.IN_TRANSACTION,
         _I.COMMIT: _S.COMMITTING,
         _I.ABORT: _S.ABORTING,
+        _I.PREPARE: _S.PREPARED,
         _I.DETACH: _S.DETACHED,
         _I.ABORTABLE: _S.ABORTABLE_ERROR,
         _I.FATAL: _S.FATAL_ERROR,
     },
+    _S.PREPARED: {_I.COMMIT: _S.COMMITTING, _I.ABORT: _S.ABORTING, _I.FATAL: _S.FATAL_ERROR},
     # after a timeout the user may make the same call again, but not the opposite one
     _S.COMMITTING: {
         _I.COMMIT: _S.COMMITTING,
@@ -94,6 +99,7 @@ ADVICE: Mapping[TxnState, str] = {
     _S.INITIALIZING: "init_transactions() has not finished: call it again and wait for it",
     _S.READY: "there is no open transaction: call begin_transaction() first",
     _S.IN_TRANSACTION: "a transaction is open: commit_transaction() or abort_transaction() first",
+    _S.PREPARED: "the transaction is prepared: commit_transaction() or abort_transaction() first",
     _S.COMMITTING: "the transaction is being committed: call commit_transaction() again if it timed out",
     _S.ABORTING: "the transaction is being aborted: call abort_transaction() again if it timed out",
     _S.ABORTABLE_ERROR: "the transaction failed: call abort_transaction()",

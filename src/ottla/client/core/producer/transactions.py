@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ottla.base.types import TopicPartition
 from ottla.client.core.intents import AnyBroker, Coordinator, CoordinatorKind, Finish, Message
-from ottla.client.core.negotiation import CAPS_OF_FIRST_TRANSACTIONS, BrokerVersions
+from ottla.client.core.negotiation import CAPS_OF_FIRST_TRANSACTIONS, TWO_PHASE_VERSION, BrokerVersions
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.core.producer import transaction_requests as requests
 from ottla.client.core.producer.calls import Call, Calls
@@ -26,6 +26,7 @@ from ottla.client.errors import (
     IllegalStateError,
     KafkaError,
     ProducerFencedError,
+    UnsupportedVersionError,
 )
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -45,6 +46,21 @@ _FATAL = frozenset(
 )
 #: The group does not know the member that read these offsets, or not in this generation.
 _GROUP_MOVED_ON = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID})
+#: The calls after which there is no transaction any more.
+_ENDS = frozenset({TxnInput.COMMIT, TxnInput.ABORT})
+_NOT_TWO_PHASE = (
+    "prepare_transaction() needs transaction.two.phase.commit.enable=true in the configuration of the producer: "
+    "otherwise the transaction could time out before it is decided"
+)
+_NO_TWO_PHASE = (
+    "the brokers have no two-phase commit (KIP-939): set unstable.api.versions.enable=true and "
+    "transaction.two.phase.commit.enable=true on them, with transaction.version 2, or turn "
+    "transaction.two.phase.commit.enable off in the producer"
+)
+_FORBIDDEN_TWO_PHASE = (
+    "the broker does not allow two-phase commit (see its setting transaction.two.phase.commit.enable), "
+    "or not to this client"
+)
 #: The `user` of the requests of init_transactions(): they are made once for all calls that wait for it.
 _INITIALIZERS = object()
 _MAY_FAIL = frozenset({TxnState.IN_TRANSACTION, TxnState.COMMITTING, TxnState.ABORTING, TxnState.ABORTABLE_ERROR})
@@ -57,13 +73,25 @@ class TransactionHandle(NamedTuple):
     producer_id: int
     producer_epoch: int
 
+    def __str__(self) -> str:
+        return f"{self.producer_id}:{self.producer_epoch}:{self.transactional_id}"
+
+    @classmethod
+    def parse(cls, text: str) -> "TransactionHandle":
+        """The handle that `str(handle)` has written, for example into a database. Raises ValueError."""
+        producer_id, colon, rest = text.partition(":")
+        epoch, second_colon, transactional_id = rest.partition(":")
+        if not (colon and second_colon and transactional_id and producer_id.isdecimal() and epoch.isdecimal()):
+            raise ValueError(f"{text!r} is no transaction: expected producerId:epoch:transactionalId, as str(handle)")
+        return cls(transactional_id, int(producer_id), int(epoch))
+
 
 @dataclass(slots=True)
 class _Ending:
-    """A call that commits, aborts, or (None) detaches the transaction. It goes on when every batch is settled."""
+    """A call that commits, aborts, prepares or detaches the transaction. It goes on when every batch is settled."""
 
     user: Any
-    commit: bool | None
+    call: TxnInput
     #: It has gone on: no batch is waited for any more.
     asked: bool = False
 
@@ -79,7 +107,10 @@ class Transactions:
         sequencer: Sequencer,
         calls: Calls,
         intend: Callable[[object], None],
+        *,
+        two_phase: bool = False,
     ) -> None:
+        self._two_phase = two_phase
         self._id = transactional_id
         self._timeout_ms = timeout_ms
         self._max_block_ms = max_block_ms
@@ -134,6 +165,9 @@ class Transactions:
 
         def known(versions: BrokerVersions, now_s: float) -> None:
             self._implicit = versions.implicit_partitions
+            if self._two_phase and not versions.two_phase_commit:
+                self._refused(UnsupportedVersionError(_NO_TWO_PHASE), _INITIALIZERS)
+                return
             self._take_identity(NO_IDENTITY, _INITIALIZERS, lambda now_s: self._initialized(), now_s)
 
         self._calls.add(
@@ -196,19 +230,21 @@ class Transactions:
             joining = requests.add_offsets(self._id, identity, group.group_id)
             self._ask(ApiKey.ADD_OFFSETS_TO_TXN, joining, _error_code, commit, user, now_s)
 
-    def end(self, user: Any, *, commit: bool | None) -> None:
-        """commit_transaction(), abort_transaction(), or (None) detach_transaction(). Raises if the state forbids it.
+    def end(self, user: Any, call: TxnInput) -> None:
+        """COMMIT, ABORT, PREPARE or DETACH. Raises if the state forbids it.
 
         A call that comes while another one is under way waits until that one is over. Then it begins, or is refused.
         """
-        ending = _Ending(user, commit)
+        if call is TxnInput.PREPARE and not self._two_phase:
+            raise IllegalStateError(_NOT_TWO_PHASE)
+        ending = _Ending(user, call)
         if self._ending is not None:
             self._next_endings.append(ending)
             return
-        if commit is None:
-            self.check_send()
+        if call in _ENDS:
+            self._automaton.handle(call)
         else:
-            self._automaton.handle(TxnInput.COMMIT if commit else TxnInput.ABORT)
+            self.check_send()
         self._ending = ending
 
     def abandoned(self, user: Any, now_s: float) -> None:
@@ -282,16 +318,17 @@ class Transactions:
         assert ending is not None
         fatal = self.state is TxnState.FATAL_ERROR
         ending.asked = True
-        if ending.commit is None:
-            self._detach(ending)
-        elif fatal or (ending.commit and self.in_error):
+        commit = ending.call is TxnInput.COMMIT
+        if ending.call not in _ENDS:
+            self._hand_over(ending)
+        elif fatal or (commit and self.in_error):
             kind = FatalProducerError if fatal else AbortableTransactionError
-            done, to_do = ("committed" if ending.commit else "aborted"), ("close the producer" if fatal else "abort it")
+            done, to_do = ("committed" if commit else "aborted"), ("close the producer" if fatal else "abort it")
             error = kind(f"the transaction was not {done}, {to_do}: {self.cause}")
             error.__cause__ = self.cause
             self._over(ending, error)
         elif self._started:
-            message = requests.end_transaction(self._id, self._sequencer.identity, commit=ending.commit)
+            message = requests.end_transaction(self._id, self._sequencer.identity, commit=commit)
             self._ask(ApiKey.END_TXN, message, _error_code, self._end_answered, ending.user, now_s)
         else:
             self._ended(ending, now_s)
@@ -336,15 +373,16 @@ class Transactions:
         while self._next_endings and self._ending is None:
             following = self._next_endings.pop(0)
             try:
-                self.end(following.user, commit=following.commit)
+                self.end(following.user, following.call)
             except ClientError as refused:
                 self._intend(Finish(following.user, None, refused))
 
-    def _detach(self, ending: _Ending) -> None:
+    def _hand_over(self, ending: _Ending) -> None:
+        """Prepare or detach: the transaction stays open, and its handle goes to the user."""
         try:
             if not self._started:
-                raise IllegalStateError("detach_transaction(): nothing was sent in this transaction, abort it instead")
-            self._automaton.handle(TxnInput.DETACH)
+                raise IllegalStateError(f"{ending.call.value}: nothing was sent in this transaction, abort it instead")
+            self._automaton.handle(ending.call)
         except ClientError as error:
             self._over(ending, error)
         else:
@@ -355,8 +393,9 @@ class Transactions:
             self._identified(ProducerIdentity(answer.producer_id, answer.producer_epoch))
             then(now_s)
 
-        message = requests.init_producer_id(self._id, self._timeout_ms, current)
-        self._ask(ApiKey.INIT_PRODUCER_ID, message, requests.identity_error, taken, user, now_s)
+        message = requests.init_producer_id(self._id, self._timeout_ms, current, two_phase=self._two_phase)
+        least = TWO_PHASE_VERSION if self._two_phase else None
+        self._ask(ApiKey.INIT_PRODUCER_ID, message, requests.identity_error, taken, user, now_s, least=least)
 
     def _identified(self, identity: ProducerIdentity) -> None:
         self._sequencer.identified(identity)
@@ -373,6 +412,7 @@ class Transactions:
         *,
         to: Coordinator | None = None,
         what: str | None = None,
+        least: int | None = None,
     ) -> None:
         """Ask a coordinator: that of this transactional id, unless `to` says another. An error changes the state."""
         to = to or Coordinator(CoordinatorKind.TRANSACTION, self._id)
@@ -380,8 +420,8 @@ class Transactions:
         def failed(error: ClientError, now_s: float) -> None:
             self._refused(error, user)
 
-        cap = self.caps.get(api)
-        call = Call(what or api.name, to, api, lambda: message, error_of, done, failed, self._max_block_ms, cap, user)
+        call = Call(what or api.name, to, api, lambda: message, error_of, done, failed, self._max_block_ms, user=user)
+        call.cap, call.least = self.caps.get(api), least
         self._calls.add(call, now_s)
 
     def _refused(self, error: ClientError, user: Any) -> None:
@@ -400,6 +440,9 @@ class Transactions:
                     "transaction and poll again"
                 )
                 self._failed(error, fatal=False)
+            elif error.code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED and self._two_phase:
+                told = KafkaError.of(error.code, f"{self._id}: {_FORBIDDEN_TWO_PHASE}")
+                self._failed(told, fatal=True)
             elif error.code in _FATAL and self._ending is not None and self._ending.user is user:
                 # transaction.timeout.ms has passed, or a late EndTxn of an earlier transaction has ended this one
                 told = FatalProducerError(
