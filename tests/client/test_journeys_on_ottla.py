@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Iterator
 import pytest
 
 from ottla.testing import Broker
-from tests.client import delivery_journeys, group_admin_journeys, journeys, transaction_journeys
+from tests.client import delivery_journeys, group_admin_journeys, journeys, transaction_journeys, two_phase_journeys
 
 
 @pytest.fixture(scope="module")
@@ -25,3 +25,20 @@ def test_blocking(journey: Callable[[str], None], servers: str) -> None:
 @pytest.mark.parametrize("journey", journeys.ASYNCIO, ids=lambda journey: journey.__name__)
 async def test_asyncio(journey: Callable[[str], Coroutine[None, None, None]], servers: str) -> None:
     await journey(servers)
+
+
+@pytest.fixture(scope="module")
+def with_two_phase_commit() -> Iterator[str]:
+    with Broker(two_phase_journeys.SETTINGS) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.mark.parametrize("journey", two_phase_journeys.ALL, ids=lambda journey: journey.__name__)
+def test_t15_two_phase_commit(journey: Callable[[str], None], with_two_phase_commit: str) -> None:
+    journey(with_two_phase_commit)
+
+
+def test_t15_two_phase_commit_is_refused_with_advice(servers: str) -> None:
+    two_phase_journeys.refused_where_the_broker_does_not_have_it(servers)
+    with Broker({"unstable.api.versions.enable": "true"}) as broker:
+        two_phase_journeys.refused_where_the_broker_does_not_allow_it(broker.bootstrap_servers)

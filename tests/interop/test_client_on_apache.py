@@ -2,11 +2,19 @@
 
 import logging
 from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 
 import pytest
 
 from ottla import Producer
-from tests.client import delivery_journeys, exactly_once_journeys, group_admin_journeys, journeys, transaction_journeys
+from tests.client import (
+    delivery_journeys,
+    exactly_once_journeys,
+    group_admin_journeys,
+    journeys,
+    transaction_journeys,
+    two_phase_journeys,
+)
 from tests.interop.apache import ApacheKafka, run_tool
 from tests.recording.current import EXCUSED, judged
 
@@ -78,3 +86,21 @@ def test_kip219_a_client_is_silent_for_as_long_as_its_quota_asks(
         producer.flush(60)
         assert {delivery.exception() for delivery in sent} == {None}
     assert "throttles this client" in caplog.text
+
+
+@pytest.fixture(scope="module")
+def with_two_phase_commit(apache_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with ApacheKafka(tmp_path_factory.mktemp("two-phase"), two_phase_journeys.SETTINGS) as node:
+        yield node.bootstrap
+
+
+@pytest.mark.parametrize("journey", two_phase_journeys.ALL, ids=lambda journey: journey.__name__)
+def test_t15_two_phase_commit(journey: Callable[[str], None], with_two_phase_commit: str) -> None:
+    journey(with_two_phase_commit)
+
+
+def test_t15_two_phase_commit_is_refused_with_advice(apache_kafka: ApacheKafka, tmp_path: Path) -> None:
+    two_phase_journeys.refused_where_the_broker_does_not_have_it(apache_kafka.bootstrap)
+    settings = {**two_phase_journeys.SETTINGS, "transaction.two.phase.commit.enable": "false"}
+    with ApacheKafka(tmp_path, settings) as node:
+        two_phase_journeys.refused_where_the_broker_does_not_allow_it(node.bootstrap)

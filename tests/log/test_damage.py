@@ -360,8 +360,10 @@ def test_a_changed_base_offset_of_the_last_batch_is_found(
             assert count - 1 in told
 
 
-def test_a_changed_batch_opens_no_transaction() -> None:
-    """The simulator's find (broker-damage 955123518): readers of committed records were held up for ever."""
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_changed_batch_opens_no_transaction(clean: bool) -> None:
+    """The simulator's finds (broker-damage 955123518, after kill -9 330002191): readers of committed records were held
+    up for ever."""
     storage = MemoryStorage()
     log = open_log(storage)
     append_in_transaction(log, 0)
@@ -370,7 +372,7 @@ def test_a_changed_batch_opens_no_transaction() -> None:
     storage.files[f"{0:020}.log"].content[50] ^= 8  # the producer's id
     for name in [each for each in storage.names() if each.endswith(".snapshot")]:
         storage.delete(name)
-    found = open_log(storage.after_kill(), clean=True, recovery_point=log.recovery_point)
+    found = open_log(storage.after_kill(), clean=clean, recovery_point=log.recovery_point)
     assert found.last_stable_offset == found.end_offset == 2
 
 

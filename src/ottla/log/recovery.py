@@ -422,7 +422,8 @@ class _Walk:
             end_offset = header.last_offset + 1
             if header.partition_leader_epoch > self._epochs.latest:
                 self._epochs.assign(header.partition_leader_epoch, header.base_offset)
-            self._apply(segment, position, header)
+            if header.last_offset >= trusted_offset or self._may_be_believed(segment, position, header):
+                self._apply(segment, position, header)
         gone_bytes = before_bytes - segment.size_bytes
         if not is_active:
             segment.seal()
@@ -454,20 +455,25 @@ class _Walk:
         return _Step(end_offset, rest=rest)
 
     def _replay(self, segment: Segment, end_position: int) -> None:
-        """Apply the batches before `end_position` that the producers' state does not hold yet.
-
-        Of a changed batch nothing is believed: its header could open a transaction that nobody ends.
-        """
+        """Apply the batches before `end_position` that the producers' state does not hold yet."""
         position = segment.position_to(self._producers.end_offset)
         for at, header in segment.sound_headers(position, ANY_OFFSET):
             if at >= end_position:
                 return
-            if header.producer_id >= 0 and not header.is_control and header.base_offset >= self._producers.end_offset:
-                try:
-                    check_integrity(segment.log.read(at, header.size_bytes), 0, header)
-                except CorruptDataError:
-                    continue
-            self._apply(segment, at, header)
+            if self._may_be_believed(segment, at, header):
+                self._apply(segment, at, header)
+
+    def _may_be_believed(self, segment: Segment, position: int, header: BatchHeader) -> bool:
+        """Whether a flushed batch may change the producers' state.
+
+        Of a changed batch nothing is believed: its header could open a transaction that nobody ends.
+        """
+        if header.producer_id >= 0 and not header.is_control and header.base_offset >= self._producers.end_offset:
+            try:
+                check_integrity(segment.log.read(position, header.size_bytes), 0, header)
+            except CorruptDataError:
+                return False
+        return True
 
     def _apply(self, segment: Segment, position: int, header: BatchHeader) -> None:
         producers, offset = self._producers, header.base_offset
