@@ -11,10 +11,10 @@ from collections import deque
 from typing import NamedTuple
 
 from ottla.base.errors import CorruptDataError
+from ottla.log.checking import ANY_OFFSET
 from ottla.log.index import OffsetPosition
-from ottla.log.segment import ANY_OFFSET, Segment
+from ottla.log.segment import Segment
 from ottla.log.txn_index import AbortsSeal
-from ottla.wire.batch import BatchHeader, check_integrity
 
 
 class Inspection(NamedTuple):
@@ -73,7 +73,7 @@ def _rebuild(segment: Segment, limit_offset: int, has_lost_its_end: bool) -> tup
         else ()
     )
     for at, header in last:
-        if not _is_whole(segment, at, header):
+        if not segment.is_whole(at, header):
             return segment.rebuild_indexes(header.base_offset, gapless=gapless)
     return end_offset, position
 
@@ -115,18 +115,9 @@ def _end_of_sound(
         final = position, header
     fits = end == segment.size_bytes and end_offset > indexed_offset and newest_ms <= segment.max_timestamp_ms
     looks = limit_offset == ANY_OFFSET or has_lost_its_end
-    if fits and looks and final is not None and not _is_whole(segment, *final):
+    if fits and looks and final is not None and not segment.is_whole(*final):
         return None  # the log would go on behind a last offset that nothing vouches for
     return end_offset if fits else None
-
-
-def _is_whole(segment: Segment, position: int, header: BatchHeader) -> bool:
-    """Whether the batch is what its CRC says."""
-    try:
-        check_integrity(segment.log.read(position, header.size_bytes), 0, header)
-    except CorruptDataError:
-        return False
-    return True
 
 
 def load_txn_index(segment: Segment, names: frozenset[str], limit_offset: int, seal: AbortsSeal | None) -> bool:

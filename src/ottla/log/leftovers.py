@@ -1,15 +1,13 @@
 """What interrupted work has left in a partition's directory: removed before anything else is looked at."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
-from ottla.base.errors import CorruptDataError
+from ottla.log.checking import ANY_OFFSET
 from ottla.log.cleaner.swap import finish
 from ottla.log.names import DELETED, LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, base_offset
-from ottla.log.segment import ANY_OFFSET, Segment, delete_segments
+from ottla.log.segment import Segment, delete_segments
 from ottla.log.storage import Storage
-from ottla.wire.batch import check_integrity
 
 
 class Tidied(NamedTuple):
@@ -59,8 +57,6 @@ def without_failed_rolls(storage: Storage, segments: Sequence[Segment]) -> tuple
 def _reaches(segment: Segment, offset: int) -> bool:
     """Whether the segment has a whole batch with this offset, or a later one. A changed header may say anything."""
     for at, header in segment.sound_headers(0, ANY_OFFSET):
-        if header.last_offset >= offset:
-            with suppress(CorruptDataError):
-                check_integrity(segment.log.read(at, header.size_bytes), 0, header)
-                return True
+        if header.last_offset >= offset and segment.is_whole(at, header):
+            return True
     return False

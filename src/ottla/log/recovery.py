@@ -29,6 +29,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ottla.base.errors import CorruptDataError
+from ottla.log.checking import ANY_OFFSET
 from ottla.log.config import LogConfig
 from ottla.log.damage import Cut, OffsetRange, read_damage, write_damage
 from ottla.log.epochs import LeaderEpochs
@@ -38,12 +39,12 @@ from ottla.log.leftovers import tidy, without_failed_rolls
 from ottla.log.names import DAMAGED_OFFSETS, LOG, PARTITION_METADATA, file_name
 from ottla.log.producers import ProducerState
 from ottla.log.salvage import reached_offset, split_behind_damage
-from ottla.log.segment import ANY_OFFSET, Segment, delete_segments
+from ottla.log.segment import Segment, delete_segments
 from ottla.log.snapshot import Snapshots
 from ottla.log.storage import Storage
 from ottla.log.txn_index import AbortedTxn
 from ottla.log.witnesses import Outside, Seen, look, losses, mended, start_of
-from ottla.wire.batch import BatchHeader, check_integrity, is_emptied, parse_end_txn_marker
+from ottla.wire.batch import BatchHeader, is_emptied, parse_end_txn_marker
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,16 +465,9 @@ class _Walk:
                 self._apply(segment, at, header)
 
     def _may_be_believed(self, segment: Segment, position: int, header: BatchHeader) -> bool:
-        """Whether a flushed batch may change the producers' state.
-
-        Of a changed batch nothing is believed: its header could open a transaction that nobody ends.
-        """
-        if header.producer_id >= 0 and not header.is_control and header.base_offset >= self._producers.end_offset:
-            try:
-                check_integrity(segment.log.read(position, header.size_bytes), 0, header)
-            except CorruptDataError:
-                return False
-        return True
+        """Of a changed batch nothing is believed: its header could open a transaction that nobody ends."""
+        changes = header.producer_id >= 0 and not header.is_control and header.base_offset >= self._producers.end_offset
+        return not changes or segment.is_whole(position, header)
 
     def _apply(self, segment: Segment, position: int, header: BatchHeader) -> None:
         producers, offset = self._producers, header.base_offset

@@ -8,9 +8,10 @@ into a new segment. The damaged file stays as it is, for a person who wants to m
 from collections.abc import Sequence
 
 from ottla.base.errors import CorruptDataError
+from ottla.log.checking import ANY_OFFSET
 from ottla.log.config import LogConfig
 from ottla.log.names import LOG, file_name
-from ottla.log.segment import ANY_OFFSET, Segment
+from ottla.log.segment import Segment
 from ottla.log.storage import Storage
 from ottla.wire.batch import BatchHeader, check_integrity, find_whole_batch, parse_header
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Final
 
 from ottla.base.errors import CorruptDataError, StorageError
+from ottla.log.checking import ANY_OFFSET, last_sound_offset, refuse_old_message, whole_batch
 from ottla.log.config import LogConfig
 from ottla.log.damage import Cut
 from ottla.log.index import OffsetIndex, OffsetPosition, TimeIndex
@@ -21,8 +22,6 @@ from ottla.wire.batch import (
     BatchHeader,
     batch_size,
     check_integrity,
-    find_whole_batch,
-    is_old_message,
     parse_header,
     walk_to,
 )
@@ -33,8 +32,6 @@ _LOOK_BYTES: Final = 4_096 + HEADER_BYTES
 #: How many bytes are read at once while walking many batches.
 _WALK_BYTES: Final = 65_536
 _RELATIVE_MAX: Final = 2**31 - 1
-#: Higher than every offset.
-ANY_OFFSET: Final = 2**63 - 1
 
 
 class Segment:
@@ -227,13 +224,32 @@ class Segment:
             except CorruptBatchError as fault:
                 raise CorruptDataError(f"segment {self.base_offset}: no batch behind {position}: {fault}") from None
             if found:
-                return position + at
+                behind = self._behind_a_lie(position + at, offset, chunk[at : at + HEADER_BYTES])
+                if behind is None:
+                    return position + at
+                at = behind - position
             if at == 0:
                 raise CorruptDataError(f"segment {self.base_offset}: no batch at position {position} of {size_bytes}")
             position += at
         if position > size_bytes:
             raise CorruptDataError(f"segment {self.base_offset}: its last batch on the way to {offset} ends behind it")
         return None
+
+    def _behind_a_lie(self, position: int, offset: int, header_bytes: bytes) -> int | None:
+        """Where to look on, when the batch at `position` says that it has `offset` and a changed byte says so.
+
+        Such a batch has the offsets of those behind it, too, and its CRC is wrong.
+        """
+        header = parse_header(header_bytes, 0)
+        following = position + header.size_bytes
+        if header.base_offset >= offset or following + HEADER_BYTES > self.size_bytes:
+            return None
+        try:
+            if parse_header(self.log.read(following, HEADER_BYTES), 0).base_offset > header.last_offset:
+                return None
+        except CorruptDataError:
+            return None
+        return None if self.is_whole(position, header) else following
 
     def position_to(self, offset: int) -> int:
         """Position of the last indexed batch that ends at `offset` or before it; 0 when there is none."""
@@ -274,6 +290,14 @@ class Segment:
                 f"{left} are there"
             )
         return size
+
+    def is_whole(self, position: int, header: BatchHeader) -> bool:
+        """Whether the batch is what its CRC says."""
+        try:
+            check_integrity(self.log.read(position, header.size_bytes), 0, header)
+        except CorruptDataError:
+            return False
+        return True
 
     def header_at(self, position: int) -> BatchHeader:
         """The header of the batch at `position`. CorruptDataError when there is none, or the file has fewer bytes."""
@@ -319,7 +343,7 @@ class Segment:
                 yield at, header
         except UnsupportedMagicError as fault:
             with self.log.map() as view:
-                _refuse_old_message(view, position, fault)
+                refuse_old_message(view, position, fault)
         except CorruptDataError:
             return
 
@@ -389,11 +413,8 @@ class Segment:
 
     def cut_from(self, position: int, end_offset: int) -> Cut:
         """What is lost if the file is cut to `position`."""
-        last_offset, at = end_offset - 1, position
         with self.log.map() as view:
-            while (found := find_whole_batch(view, at, end_offset, ANY_OFFSET)) is not None:
-                header = parse_header(view, found[0])
-                last_offset, at = max(last_offset, header.last_offset), found[0] + header.size_bytes
+            last_offset = last_sound_offset(view, position, end_offset)
         name = file_name(self.base_offset, LOG)
         return Cut(name, position, self.size_bytes - position, end_offset, last_offset + 1)
 
@@ -422,7 +443,7 @@ class Segment:
         self._since_index_bytes = 0
         with self.log.map() as view:
             while position < self.size_bytes:
-                header = _whole_batch(view, position, trusted_offset)
+                header = whole_batch(view, position, trusted_offset)
                 if header is None or not lowest_offset <= header.base_offset <= header.last_offset < limit_offset:
                     break
                 # See `sound_headers`.
@@ -477,22 +498,3 @@ def delete_segments(storage: Storage, segments: list[Segment]) -> None:
     segments[:] = [segment for segment in segments if segment not in gone]
     if fault is not None:
         raise fault
-
-
-def _whole_batch(view: memoryview, position: int, trusted_offset: int) -> BatchHeader | None:
-    try:
-        header = parse_header(view, position)
-        if header.last_offset >= trusted_offset or position + header.size_bytes > len(view):
-            check_integrity(view, position, header)
-    except UnsupportedMagicError as fault:
-        _refuse_old_message(view, position, fault)
-        return None
-    except CorruptBatchError:
-        return None
-    return header if header.last_offset_delta >= 0 else None
-
-
-def _refuse_old_message(view: memoryview, position: int, fault: UnsupportedMagicError) -> None:
-    """Raise StorageError if an old message begins here. Kafka before 0.11 wrote it; it is no damage and is not cut."""
-    if is_old_message(view, position):
-        raise StorageError(f"position {position}: {fault}; let Apache Kafka's retention remove it first") from None

@@ -12,10 +12,11 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from ottla.log.checking import ANY_OFFSET
 from ottla.log.damage import OffsetRange
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.names import LOG, file_name
-from ottla.log.segment import ANY_OFFSET, Segment
+from ottla.log.segment import Segment
 from ottla.log.snapshot import Snapshots
 from ottla.log.txn_index import AbortsSeal
 
