@@ -1,6 +1,7 @@
 """The transactional calls of the producer (SPEC T1)."""
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -20,7 +21,7 @@ _OPEN = frozenset({TxnState.IN_TRANSACTION, TxnState.ABORTABLE_ERROR, TxnState.A
 _UNFINISHED = _OPEN | {TxnState.COMMITTING}
 
 
-class Transactional:
+class Transactional(ABC):
     """The part of `AsyncProducer` that begins and ends transactions."""
 
     def __init__(self, core: ProducerCore) -> None:
@@ -28,12 +29,12 @@ class Transactional:
         #: None until `start`.
         self._driver: Driver | None = None
 
+    @abstractmethod
     async def start(self) -> None:
         """Begin to connect to the cluster."""
-        raise NotImplementedError
 
-    async def _stop(self, reason: Exception) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    async def _stop(self, reason: Exception) -> None: ...
 
     async def init_transactions(self) -> None:
         """Fence earlier producers of this `transactional.id`, end their open transaction, and get an epoch.

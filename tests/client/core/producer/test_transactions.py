@@ -21,6 +21,7 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from ottla.wire.messages.end_txn import EndTxnResponse
+from ottla.wire.messages.init_producer_id import InitProducerIdResponse
 from tests.client.core.producer.by_hand import ByHand
 
 
@@ -192,6 +193,35 @@ def test_an_end_is_not_asked_for_twice_when_only_the_new_epoch_is_missing() -> N
     assert not producer.waiting(ApiKey.END_TXN), "it would be refused: PRODUCER_FENCED"
     assert producer.asked(ApiKey.INIT_PRODUCER_ID).message == lost.message
     producer.feed(producer.core.abandoned, again)
+
+
+@pytest.mark.parametrize("transaction_version", [1, 2])
+@pytest.mark.parametrize("answered", [True, False])
+def test_an_end_that_may_come_late_cannot_end_the_next_transaction(transaction_version: int, *, answered: bool) -> None:
+    """In the first protocol the epoch stays, so the copy of an EndTxn that got no answer would commit what came next
+    (simulator, exactly-once 330011270)."""
+    producer = begun(transaction_version)
+    producer.send("a")
+    if transaction_version == 1:
+        producer.answer(ApiKey.ADD_PARTITIONS_TO_TXN, added(ErrorCode.NONE))
+    producer.connect()
+    producer.acknowledge()
+    committing = producer.call(producer.core.end_transaction, TxnInput.COMMIT)
+    if not answered:
+        producer.feed(producer.core.failed, producer.asked(ApiKey.END_TXN).ticket, DisconnectedError("lost"))
+        producer.pass_time(1.0)
+    bumped = transaction_version == 2
+    producer.answer(ApiKey.END_TXN, EndTxnResponse(0, 0, 7, 1) if bumped else EndTxnResponse(0, 0))
+    if not bumped and not answered:
+        ask = producer.asked(ApiKey.INIT_PRODUCER_ID)
+        assert ask.message[2:4] == (7, 0), "the next epoch, for this producer"
+        producer.feed(producer.core.answered, ask.ticket, InitProducerIdResponse(0, 0, 7, 1))
+    assert producer.result(committing) is None
+    assert not producer.waiting(ApiKey.INIT_PRODUCER_ID)
+    begin(producer)
+    committing = producer.call(producer.core.end_transaction, TxnInput.COMMIT)
+    assert producer.result(committing) is None
+    assert not producer.waiting(ApiKey.INIT_PRODUCER_ID), "once is enough"
 
 
 def test_a_record_is_refused_once_the_transaction_is_being_ended() -> None:

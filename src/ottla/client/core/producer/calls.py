@@ -73,6 +73,9 @@ class Calls:
         self._asked: CallTicket | None = None
         self._retry_at_s: float | None = None
         self._last_error: ClientError | None = None
+        #: Whether a request got no answer: it may still arrive, after later ones. Who makes sure that it does no harm
+        #: sets this to False.
+        self.has_stray = False
 
     @property
     def idle(self) -> bool:
@@ -118,8 +121,10 @@ class Calls:
         call = self._current(ticket)
         if call is None:
             return
-        if error.retriable and not isinstance(error, KafkaError):
-            self._intend(RefreshMetadata())
+        if not isinstance(error, KafkaError):
+            self.has_stray |= call.api is not None
+            if error.retriable:
+                self._intend(RefreshMetadata())
         self._refused(call, error, now_s)
 
     def woken(self, now_s: float) -> None:
@@ -178,5 +183,6 @@ class Calls:
     def _end(self) -> None:
         if self._asked is not None and self._asked.call.api is not None:
             self._intend(GiveUp(self._asked))
+            self.has_stray = True
         self._running = self._asked = None
         self._retry_at_s = None

@@ -353,8 +353,10 @@ class Transactions:
         self._ended(ending, now_s)
 
     def _ended(self, ending: _Ending, now_s: float) -> None:
-        if self._new_epoch_needed:
-            # KIP-360: the sequences may have a hole, so ask the coordinator for the next epoch
+        if self._new_epoch_needed or (self._calls.has_stray and not self._implicit):
+            # KIP-360: the sequences may have a hole, so ask the coordinator for the next epoch. And in the first
+            # protocol the epoch stays from one transaction to the next: a request that comes late, above all EndTxn,
+            # would change the next one. With another epoch it is refused.
             self._take_identity(self._sequencer.identity, ending.user, lambda now_s: self._ready(ending), now_s)
         else:
             self._ready(ending)
@@ -399,7 +401,7 @@ class Transactions:
 
     def _identified(self, identity: ProducerIdentity) -> None:
         self._sequencer.identified(identity)
-        self._new_epoch_needed = False
+        self._new_epoch_needed = self._calls.has_stray = False
 
     def _ask(
         self,
