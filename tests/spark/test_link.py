@@ -58,7 +58,7 @@ def test_a_link_that_a_fault_has_ended_says_so_and_is_replaced(config: dict[str,
         first.offsets_at({tp: -1}, committed=True),
         first.fetch(tp, 0, committed=True, max_bytes=1, max_wait_ms=0),
         first.produce(tp, b"", None),
-        first.implicit_partitions(),
+        first.versions(),
         first.admin.list_topics(),
     ):
         with pytest.raises(InternalError) as caught:

@@ -153,7 +153,7 @@ class LedgerKafka:
     ) -> Appended:
         identity = ProducerIdentity(handle.producer_id, handle.producer_epoch)
         name = handle.transactional_id
-        implicit = await self._link.implicit_partitions()
+        implicit = (await self._link.versions()).implicit_partitions
         codes: list[int] = []
         if not implicit:
             add = requests.add_partitions(name, identity, [self._tp])

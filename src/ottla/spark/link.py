@@ -22,7 +22,7 @@ from ottla.client.config.admin import ADMIN_CONFIG, admin_config
 from ottla.client.config.producer import producer_config
 from ottla.client.core.intents import COORDINATOR_MOVED, CoordinatorKind
 from ottla.client.core.metadata import ClusterSnapshot
-from ottla.client.core.negotiation import CAPS_OF_FIRST_TRANSACTIONS
+from ottla.client.core.negotiation import CAPS_OF_FIRST_TRANSACTIONS, BrokerVersions
 from ottla.client.errors import IllegalStateError, KafkaError, RequestTimeoutError, raise_for
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.log_offsets import list_offsets
@@ -52,7 +52,7 @@ class KafkaLink:
         #: For lists, descriptions and topics.
         self.admin = AsyncAdmin(of_admin, cluster=self.cluster)
         self._requests = Requests(self.cluster, "the link to Kafka", self.config.default_api_timeout_ms)
-        self._implicit: bool | None = None
+        self._versions: BrokerVersions | None = None
         #: Named topics that have been there once.
         self._seen: set[str] = set()
         self._has_all_topics = False
@@ -259,17 +259,15 @@ class KafkaLink:
 
         return await self.certain(attempt, f"{api.name} of {key}")
 
-    async def implicit_partitions(self) -> bool:
-        """Whether the cluster speaks the second transaction protocol (KIP-890)."""
-        if self._implicit is None:
-            self._implicit = (
-                await self._requests.repeat(self.cluster.versions, "the broker's versions")
-            ).implicit_partitions
-        return self._implicit
+    async def versions(self) -> BrokerVersions:
+        """What the cluster speaks: which protocol of transactions (KIP-890), and whether two-phase commit (KIP-939)."""
+        if self._versions is None:
+            self._versions = await self._requests.repeat(self.cluster.versions, "the broker's versions")
+        return self._versions
 
     async def cap(self, api: ApiKey) -> int | None:
         """The newest version of a transactional request that fits the protocol which the cluster speaks."""
-        return None if await self.implicit_partitions() else CAPS_OF_FIRST_TRANSACTIONS.get(api)
+        return None if (await self.versions()).implicit_partitions else CAPS_OF_FIRST_TRANSACTIONS.get(api)
 
     async def certain(self, attempt: Callable[[], Coroutine[Any, Any, T]], what: str) -> T:
         """Repeat `attempt` until its outcome is known. Raises UnknownOutcomeError."""

@@ -70,6 +70,13 @@ SINK_OPTIONS = ConfigSet.of(
         ConfigKey(
             "ledger.replication.factor", _WHOLE, -1, "If the ledger topic has to be made; -1: the broker's default"
         ),
+        ConfigKey(
+            "two.phase.commit",
+            _TEXT,
+            "auto",
+            "Whether slots are transactions without a time-out (KIP-939): where the broker has them, always, or never",
+            one_of("auto", "required", "off"),
+        ),
         ConfigKey("includeHeaders", _FLAG, True, "Write the headers column if there is one"),
         ConfigKey("checkpointLocation", _TEXT, None, "Spark's"),
         ConfigKey("queryName", _TEXT, None, "Spark's"),
@@ -110,6 +117,7 @@ _OURS = (
     "enable.idempotence",
     "key.serializer",
     "value.serializer",
+    "transaction.two.phase.commit.enable",
     "max.in.flight.requests.per.connection",
 )
 _SINK_DEFAULTS: Mapping[str, object] = {"batch.size": 524_288, "linger.ms": 20, "transaction.timeout.ms": 600_000}
@@ -167,6 +175,14 @@ class SourceOptions:
     commit_here: bool
 
 
+class TwoPhaseCommit(Enum):
+    """Whether the transactions of slots have no time-out (KIP-939)."""
+
+    AUTO = "auto"
+    REQUIRED = "required"
+    OFF = "off"
+
+
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
     """A checked set of sink options. `client` are the producer's keys."""
@@ -174,6 +190,7 @@ class SinkOptions:
     client: Mapping[str, object]
     topic: str | None
     semantics: Semantics
+    two_phase: TwoPhaseCommit
     sink_id: str
     ledger_topic: str
     ledger_replication: int
@@ -229,7 +246,8 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     group = kafka.pop("group.id", None)
     for name in _OURS:
         if name in kafka:
-            raise ConfigError(f"kafka.{name} is set by the sink itself")
+            instead = ": see the option two.phase.commit" if "two.phase" in name else ""
+            raise ConfigError(f"kafka.{name} is set by the sink itself{instead}")
     if (own["queryId"] is None) != (own["batchId"] is None):
         alone, other = ("queryId", "batchId") if own["batchId"] is None else ("batchId", "queryId")
         raise ConfigError(
@@ -251,6 +269,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         client=client,
         topic=topic,
         semantics=semantics,
+        two_phase=TwoPhaseCommit(own["two.phase.commit"]),
         sink_id=_sink_id(own) if semantics is Semantics.EXACTLY_ONCE else "",
         ledger_topic=ledger,
         ledger_replication=int(str(own["ledger.replication.factor"])),

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -10,15 +10,19 @@ import pyarrow.compute as pc
 
 from ottla.base.errors import OttlaError
 from ottla.client.blocking.producer import Producer
+from ottla.client.errors import KafkaError
 from ottla.client.producer.delivery import Delivery
 from ottla.client.producer.producer import AsyncProducer
 from ottla.spark import faults
 from ottla.spark.ids import slot_id
 from ottla.spark.ledger import Handle, SlotMarker, encode
 from ottla.spark.link import KafkaLink, link
-from ottla.spark.options import NO_ROWS_IN_A_LEDGER, SinkOptions, is_ledger
+from ottla.spark.options import NO_ROWS_IN_A_LEDGER, SinkOptions, TwoPhaseCommit, is_ledger
+from ottla.wire.errors import ErrorCode
 
 log = logging.getLogger("ottla.spark")
+#: In the link's memory: the broker knows two-phase commit, and does not allow it.
+_TWO_PHASE_REFUSED = "two-phase commit is refused"
 #: How long a task that has failed may take to clean up.
 _GIVE_UP_S = 5
 
@@ -55,8 +59,23 @@ class SlotWriter:
         self._producer = self._kafka.run(self._open(slot_id(self._options.sink_id, slot, attempt)))
 
     async def _open(self, transactional_id: str) -> AsyncProducer:
-        """A transaction of a new producer, on connections that are there already: a slot costs no handshake."""
+        """A transaction of a new producer: where the broker has two-phase commit, one that no time-out can end."""
         config = {**self._options.client, "transactional.id": transactional_id}
+        wish = self._options.two_phase
+        known = wish is not TwoPhaseCommit.OFF and (await self._kafka.versions()).two_phase_commit
+        if (known and not self._kafka.memory.get(_TWO_PHASE_REFUSED)) or wish is TwoPhaseCommit.REQUIRED:
+            without_end = {name: value for name, value in config.items() if name != "transaction.timeout.ms"}
+            try:
+                return await self._begin({**without_end, "transaction.two.phase.commit.enable": True})
+            except KafkaError as error:
+                if error.code is not ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED or wish is TwoPhaseCommit.REQUIRED:
+                    raise
+                log.info("slots have a time-out (kafka.transaction.timeout.ms): %s", error)
+                self._kafka.memory[_TWO_PHASE_REFUSED] = True
+        return await self._begin(config)
+
+    async def _begin(self, config: Mapping[str, object]) -> AsyncProducer:
+        """On connections that are there already: a slot costs no handshake."""
         producer = AsyncProducer(config, cluster=await self._kafka.slot_cluster(config))
         try:
             await producer.init_transactions()

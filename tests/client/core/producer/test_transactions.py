@@ -21,7 +21,7 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
 )
 from ottla.wire.messages.end_txn import EndTxnResponse
-from ottla.wire.messages.init_producer_id import InitProducerIdResponse
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tests.client.core.producer.by_hand import ByHand
 
 
@@ -214,6 +214,7 @@ def test_an_end_that_may_come_late_cannot_end_the_next_transaction(transaction_v
     producer.answer(ApiKey.END_TXN, EndTxnResponse(0, 0, 7, 1) if bumped else EndTxnResponse(0, 0))
     if not bumped and not answered:
         ask = producer.asked(ApiKey.INIT_PRODUCER_ID)
+        assert isinstance(ask.message, InitProducerIdRequest)
         assert ask.message[2:4] == (7, 0), "the next epoch, for this producer"
         producer.feed(producer.core.answered, ask.ticket, InitProducerIdResponse(0, 0, 7, 1))
     assert producer.result(committing) is None
