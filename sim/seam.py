@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from ottla.client.admin.admin import AsyncAdmin
 from ottla.client.consumer.consumer import AsyncConsumer
 from ottla.client.core.consumer.offset_reset import OffsetReset
 from ottla.client.errors import InternalError
@@ -28,6 +29,13 @@ def make_consumer(
 ) -> AsyncConsumer:
     """A consumer of this world."""
     return watched(AsyncConsumer(config, on_reset=on_reset, clock=loop, rng=rng), on_crash)
+
+
+def make_admin(config: Mapping[str, object], rng: random.Random, on_crash: OnCrash) -> AsyncAdmin:
+    """An admin client of this world."""
+    admin = AsyncAdmin(config, rng=rng)
+    admin._cluster.supervisor.on_crash(on_crash)
+    return admin
 
 
 def watched(client: Client, on_crash: OnCrash) -> Client:

@@ -27,6 +27,7 @@ from sim.nemesis import Nemesis
 from sim.network import Network, Weather
 from sim.protocols import Protocols, of_the_broker
 from sim.served import Served
+from sim.users.database import Database
 from sim.users.loops import Looper
 from sim.users.process import Process
 from sim.users.producers import PlainProducer
@@ -85,6 +86,11 @@ class Kind(Enum):
         """Whether files are damaged between two lives of the broker."""
         return self is Kind.BROKER_DAMAGE
 
+    def decides_elsewhere(self, people: "Kind", rng: random.Random) -> bool:
+        """Whether transactions are in two-phase commit, with a database of the users (KIP-939)."""
+        can = self.real and not self.damages_files and people in (Kind.TRANSACTIONS, Kind.GROUPS, Kind.PIPELINE)
+        return can and rng.random() < 0.3
+
     def people(self, rng: random.Random) -> "Kind":
         """Who lives there."""
         if self is Kind.BROKER_POWER:
@@ -137,6 +143,7 @@ class Verdict:
         return self.history.digest
 
 
+_TWO_PHASE = {"unstable.api.versions.enable": "true", "transaction.two.phase.commit.enable": "true"}
 #: Half of the worlds keep the strategy that they had before there were these.
 _OTHER_STRATEGIES = (None, None, None, "sticky", "cooperative-sticky", "cooperative-sticky,range")
 
@@ -159,6 +166,8 @@ class World:
         self.history = History(self.loop)
         rng = self.stream("world")
         self.network = Network(self.loop, self.stream("network"), _weather(rng))
+        #: In worlds with two-phase commit, the system that decides together with Kafka.
+        self.database = Database() if kind.decides_elsewhere(self.people, self.stream("two-phase")) else None
         self.served, self._nemesis = self._brokers(rng)
         self.topics: list[str] = []
         self.partitions: dict[str, int] = {}
@@ -193,6 +202,8 @@ class World:
             house.has_damage = self.kind.damages_files
             house.config.update(self.protocols.broker)
             house.clean(self.stream("cleaner"))
+            if self.database is not None:
+                house.config |= _TWO_PHASE
             if self.loses_power:
                 # only plain records may be lost: what a transaction or a group has lost, no checker could explain
                 flush = draw.choice(("1", "1", "3", None)) if self.people is Kind.PLAIN else "1"

@@ -117,6 +117,9 @@ def _of_the_broker() -> dict[str, Mutant]:
         "raises-no-epoch": Mutant(
             Kind.BROKER_TRANSACTIONS, frozenset({"lost-write", "torn-transaction"}), broker.raises_no_epoch()
         ),
+        "two-phase-times-out": Mutant(
+            Kind.BROKER_TRANSACTIONS, frozenset({"decided-lost"}), broker.two_phase_times_out(), first_seed=12
+        ),
         "broker-takes-any-generation": Mutant(
             Kind.BROKER_GROUPS, frozenset({"commit-regression"}), cluster.any_generation_commits(), first_seed=64
         ),

@@ -92,3 +92,14 @@ def any_epoch_commits() -> Iterator[None]:
     """A consumer group accepts commits whatever the member's epoch is, and whether or not it is a member."""
     with patch.object(ConsumerGroup, "check_commit", lambda self, commit: ErrorCode.NONE):
         yield
+
+
+@contextmanager
+def two_phase_times_out() -> Iterator[None]:
+    """The coordinator ends transactions in two-phase commit, too, when they are open for long (KIP-939)."""
+
+    def limit_ms(self: TransactionMetadata) -> int:
+        return min(self.timeout_ms, 5_000) + 1
+
+    with patch.object(TransactionMetadata, "limit_ms", property(limit_ms)):
+        yield

@@ -1,7 +1,12 @@
 """Users of the transactional producer. They commit, abort, are slow, are killed, and come back with the same id."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import TypeVar
 
+from ottla.client.admin.types import TransactionOutcome
+from ottla.client.core.producer.transactions import TransactionHandle
 from ottla.client.errors import (
     AbortableTransactionError,
     BufferExhaustedError,
@@ -14,10 +19,12 @@ from ottla.client.errors import (
 )
 from ottla.client.producer.producer import AsyncProducer
 from ottla.testing.history.facts import Began, Ended, Ending, Failed, Sent
-from sim.seam import make_producer
+from sim.seam import make_admin, make_producer
+from sim.users.database import Database
 from sim.users.process import Process
 from sim.users.producers import settled
 
+T = TypeVar("T")
 #: After these errors the producer has to be closed; another one may have its transactional id.
 OVER = (FatalProducerError, ProducerFencedError)
 _PADDING = b"." * 300
@@ -31,6 +38,9 @@ class Transactional(Process):
 
     async def begin(self, config: dict[str, object]) -> AsyncProducer:
         """A producer with initialized transactions; tries until it succeeds."""
+        database = self.world.database
+        if database is not None:
+            await self._commit_decided(database)
         while True:
             producer = make_producer(config, self.world.loop, self.rng, self.crashed)
             self.clients.append(producer)
@@ -39,13 +49,63 @@ class Transactional(Process):
                     try:
                         await producer.init_transactions()
                         self.note("initialized")
+                        if database is not None:
+                            database.initialized(self.name, self.who)
                         return producer
                     except RequestTimeoutError as error:
+                        if database is not None:
+                            database.stray(self.name, self.who)
                         self.note("not initialized", repr(error))
             except (*OVER, KafkaError) as error:
                 self.note("not initialized", repr(error))
                 await producer.close()
                 await self.pause(0.3)
+
+    async def _commit_decided(self, database: Database) -> None:
+        """What an earlier life has decided is committed first; then `init_transactions` aborts the rest."""
+        decision = database.take(self.name, self.who)
+        if decision is None:
+            return
+        admin = make_admin(
+            {"bootstrap.servers": self.world.served.bootstrap, "client.id": f"{self.who}-admin"}, self.rng, self.crashed
+        )
+        outcome = None
+        while outcome is None:
+            try:
+                outcome = await admin.end_transaction(decision.handle, commit=True, timeout_ms=5_000)
+            except RequestTimeoutError as error:
+                self.note("asked again", f"{decision.txn}: {error!r}")
+        await admin.close()
+        has_gone_on = outcome is TransactionOutcome.FENCED and decision.txn in database.committed
+        if outcome is not TransactionOutcome.ENDED and not has_gone_on:
+            if decision.contested:
+                self.note("lost", f"{decision.txn} was decided, and another InitProducerId has aborted it")
+                return
+            self.world.anomaly("decided-lost", f"{decision.txn} was decided, and is {outcome.name}", decision.txn)
+            return
+        self._committed(decision.txn)
+
+    async def _decide(self, producer: AsyncProducer, txn: str) -> None:
+        """Two-phase commit: prepare, then decide. Raises OVER when another process may decide now."""
+        database = self.world.database
+        if database is None:
+            return
+        handle: TransactionHandle = await self._until_told(producer.prepare_transaction, txn)
+        await self._dawdle()
+        if not database.decide(self.name, self.who, txn, handle):
+            raise FatalProducerError("another process has taken over")
+        self.note("decided", txn)
+        await self._dawdle()
+
+    async def _dawdle(self) -> None:
+        """The other system takes its time; longer than a transaction may be open without two-phase commit."""
+        if not self.world.users_stopped and self.rng.random() < 0.05:
+            await asyncio.sleep(self.rng.choice((0.1, 1.0, 20.0)))
+
+    def _committed(self, txn: str) -> None:
+        self.note("committed", txn, Ended(txn, "committed"))
+        if self.world.database is not None:
+            self.world.database.committed.add(txn)
 
     def transaction_name(self) -> str:
         """The name of the next transaction."""
@@ -56,7 +116,7 @@ class Transactional(Process):
         """The user's call."""
         await producer.begin_transaction()
         timeout_s = producer.config.transaction_timeout_ms / 1000
-        self.note("begin", txn, Began(txn, self.name, timeout_s))
+        self.note("begin", txn, Began(txn, self.name, timeout_s if self.world.database is None else None))
 
     async def send(self, producer: AsyncProducer, topic: str, uid: str, txn: str, partition: int | None = None) -> None:
         """Send one record of the transaction."""
@@ -79,21 +139,21 @@ class Transactional(Process):
         self.note("ending", txn, Ending(txn, commit))
         if commit:
             try:
+                await self._decide(producer, txn)
                 await self._until_told(producer.commit_transaction, txn)
             except AbortableTransactionError as error:
                 self.note("not committed", f"{txn}: {error!r}", Ending(txn, commit=False))
             else:
-                self.note("committed", txn, Ended(txn, "committed"))
+                self._committed(txn)
                 return True
         await self._until_told(producer.abort_transaction, txn)
         self.note("aborted", txn, Ended(txn, "aborted"))
         return False
 
-    async def _until_told(self, call: object, txn: str) -> None:
-        assert callable(call)
+    async def _until_told(self, call: Callable[[], Awaitable[T]], txn: str) -> T:
         while True:
             try:
-                await call()
+                return await call()
             except RequestTimeoutError as error:
                 self.note("asked again", f"{txn}: {error!r}")
             except (*OVER, AbortableTransactionError):
@@ -101,18 +161,20 @@ class Transactional(Process):
             except ClientError as error:
                 self.world.unexpected(self.who, error)  # the documentation does not name this error
                 raise FatalProducerError(repr(error)) from error
-            else:
-                return
 
     def config(self) -> dict[str, object]:
         """The configuration of the producer."""
         draw = self.rng.choice
         request_ms = draw((500, 2_000, 6_000))
+        timeout_ms = draw((2_000, 6_000, 15_000))
+        ends: dict[str, object] = {"transaction.timeout.ms": timeout_ms}
+        if self.world.database is not None:
+            ends = {"transaction.two.phase.commit.enable": True}
         return {
+            **ends,
             "bootstrap.servers": self.world.served.bootstrap,
             "client.id": self.who,
             "transactional.id": self.name,
-            "transaction.timeout.ms": draw((2_000, 6_000, 15_000)),
             "request.timeout.ms": request_ms,
             "delivery.timeout.ms": request_ms + draw((0, 2_000, 20_000)),
             "linger.ms": 0,

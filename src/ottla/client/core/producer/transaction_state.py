@@ -61,7 +61,12 @@ TRANSITIONS: Mapping[TxnState, Mapping[TxnInput, TxnState]] = {
         _I.ABORTABLE: _S.ABORTABLE_ERROR,
         _I.FATAL: _S.FATAL_ERROR,
     },
-    _S.PREPARED: {_I.COMMIT: _S.COMMITTING, _I.ABORT: _S.ABORTING, _I.FATAL: _S.FATAL_ERROR},
+    _S.PREPARED: {
+        _I.PREPARE: _S.PREPARED,
+        _I.COMMIT: _S.COMMITTING,
+        _I.ABORT: _S.ABORTING,
+        _I.FATAL: _S.FATAL_ERROR,
+    },
     # after a timeout the user may make the same call again, but not the opposite one
     _S.COMMITTING: {
         _I.COMMIT: _S.COMMITTING,

@@ -243,7 +243,7 @@ class Transactions:
             return
         if call in _ENDS:
             self._automaton.handle(call)
-        else:
+        elif self.state is not TxnState.PREPARED:
             self.check_send()
         self._ending = ending
 
@@ -382,6 +382,8 @@ class Transactions:
     def _hand_over(self, ending: _Ending) -> None:
         """Prepare or detach: the transaction stays open, and its handle goes to the user."""
         try:
+            if self.state is not TxnState.PREPARED:
+                self.check_send()
             if not self._started:
                 raise IllegalStateError(f"{ending.call.value}: nothing was sent in this transaction, abort it instead")
             self._automaton.handle(ending.call)
