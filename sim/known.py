@@ -8,15 +8,11 @@ from collections import defaultdict
 
 from ottla.base.types import TopicPartition
 from ottla.testing.history.facts import (
-    Acknowledged,
     Assigned,
     Began,
     Committed,
-    Ending,
-    Failed,
     GroupBegan,
     Sent,
-    Unknown,
 )
 from sim.check import Anomaly, life_of
 from sim.history import Decided, Event, IsMember, Marked, Outdated
@@ -24,10 +20,10 @@ from sim.history import Decided, Event, IsMember, Marked, Outdated
 
 def known(anomaly: Anomaly, events: list[Event]) -> str | None:
     """The name of the known cause; None for a new anomaly."""
-    if anomaly.name in _OF_A_LATE_END and _transactions_of(anomaly, events) & _ended_late(events):
-        # not a bug of a client: in the first protocol all transactions of a producer have one epoch, so an EndTxn or a
-        # marker that arrives late ends the next transaction, whole or in part; the second protocol mends it (KIP-890)
-        return "late-end-of-the-first-protocol"
+    if anomaly.name in _OF_A_LATE_MARKER and _transactions_of(anomaly, events) & _marked_late(events):
+        # not a bug of a client: in the first protocol all transactions of a producer have one epoch, so a marker of a
+        # deposed coordinator ends a part of the next transaction; the second protocol mends it (KIP-890)
+        return "late-marker-of-the-first-protocol"
     if anomaly.name == "duplicate" and _read_again(anomaly, events):
         # not a bug of a client: OffsetFetch has no leader epoch, so a coordinator that was deposed and has not heard of
         # it answers from its memory. Its reader goes back to records whose outputs are committed
@@ -66,25 +62,17 @@ def _late_of_one_member(anomaly: Anomaly, events: list[Event]) -> bool:
     return False
 
 
-_OF_A_LATE_END = frozenset(
+_OF_A_LATE_MARKER = frozenset(
     {"torn-transaction", "aborted-read", "lost-write", "precommitted-read", "intermediate-read", "commit-regression"}
 )
 
 
-def _ended_late(events: list[Event]) -> frozenset[str]:
-    """Transactions of the first protocol that an end reached before their own producers can have sent one.
-
-    A producer sends EndTxn when its user has asked for it, and every record has its outcome. It sends none that commits
-    when a record has failed.
-    """
+def _marked_late(events: list[Event]) -> frozenset[str]:
+    """Transactions of the first protocol that a marker reached before their end, of an end that was decided before."""
     if not any(event.what == "rules" and "transaction_version=0" in event.text for event in events[:1]):
         return frozenset()
     late: set[str] = set()
     open_now: dict[str, str] = {}
-    unsettled: dict[str, set[str]] = defaultdict(set)
-    txn_of: dict[str, str] = {}
-    failed: set[str] = set()
-    asked: dict[str, set[bool]] = defaultdict(set)
     decided: dict[str, list[Decided]] = defaultdict(list)
     undecided: set[str] = set()
     for event in events:
@@ -92,22 +80,8 @@ def _ended_late(events: list[Event]) -> frozenset[str]:
             case Began(txn=txn, transactional_id=name):
                 open_now[name] = txn
                 undecided.add(txn)
-            case Ending(txn=txn, commit=commit):
-                asked[txn].add(commit)
-            case Sent(uid=uid, txn=str(txn)):
-                unsettled[txn].add(uid)
-                txn_of[uid] = txn
-            case Acknowledged(uid=uid) if uid in txn_of:
-                unsettled[txn_of[uid]].discard(uid)
-            case Unknown(uid=uid) | Failed(uid=uid) if uid in txn_of:
-                unsettled[txn_of[uid]].discard(uid)
-                failed.add(txn_of[uid])
-            case Decided(transactional_id=name, commit=commit) if name in open_now:
-                txn = open_now[name]
-                if commit in asked[txn] and not unsettled[txn] and not (commit and txn in failed):
-                    undecided.discard(txn)
-                else:
-                    late.add(txn)
+            case Decided(transactional_id=name) if name in open_now:
+                undecided.discard(open_now[name])
                 decided[name].append(event.data)
             case Marked(transactional_id=name) as marked if name in open_now:
                 # what a coordinator ends by itself, after a time-out, has an epoch that no EndTxn had

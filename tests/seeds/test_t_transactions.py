@@ -1,4 +1,4 @@
-"""Transactions, T1 to T14: what is written together is read together, or never."""
+"""Transactions, T1 to T15: what is written together is read together, or never."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from ottla import (
     NotHangingError,
     Producer,
     TopicPartition,
+    TransactionHandle,
+    TransactionOutcome,
     exactly_once,
 )
 from ottla.client.errors import FatalProducerError, IllegalStateError, ProducerFencedError
@@ -26,6 +28,7 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.hashing import coordinator_partition
 from tests.client.hanging import UNVERIFIED, leave_hanging
 from tests.client.journeys import read_all
+from tests.client.two_phase_journeys import SETTINGS
 from tests.coordinator.txn.requests import V0, V2, add, end, init, ongoing
 from tests.coordinator.txn.runtime import T0, T1, ShardRuntime
 from tests.log.batches import NOW_MS, batch, idempotent
@@ -326,3 +329,22 @@ def test_t14_transactions_are_listed_described_and_ended_by_hand() -> None:
             admin.fence_producers(["died"])
             assert admin.who_holds([tp])[tp].waiting_offsets == 0
         assert [record.value for record in read_all(broker.bootstrap_servers, "t")] == [b"waits"]
+
+
+def test_t15_a_prepared_transaction_waits_for_its_decision_over_a_kill_of_the_broker_and_every_time_out() -> None:
+    with Broker(SETTINGS) as broker:
+        servers = {"bootstrap.servers": broker.bootstrap_servers}
+        two_phase = {**servers, "transactional.id": "x", "transaction.two.phase.commit.enable": True}
+        with Producer(two_phase) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send("t", b"decided")
+            written_elsewhere = str(producer.prepare_transaction())
+        broker.kill()
+        broker.restart()
+        broker.clock.advance(7 * 24 * 3_600_000)
+        assert read_all(broker.bootstrap_servers, "t") == []
+        with Admin(servers) as admin:
+            handle = TransactionHandle.parse(written_elsewhere)
+            assert admin.end_transaction(handle, commit=True) is TransactionOutcome.ENDED
+        assert [record.value for record in read_all(broker.bootstrap_servers, "t")] == [b"decided"]

@@ -35,6 +35,10 @@ def test_the_short_run_shows_no_anomaly(kind: Kind) -> None:
         (Kind.GROUPS, 300000912),
         (Kind.BROKER_CONSUMER_GROUPS, 300004185),
         (Kind.BROKER_CONSUMER_GROUPS, 320000171),
+        (Kind.BROKER_DAMAGE, 330002191),
+        (Kind.BROKER_DAMAGE, 330005935),
+        (Kind.EXACTLY_ONCE, 330011270),
+        (Kind.TRANSACTIONS, 10882),
     ],
 )
 def test_worlds_that_have_found_something(kind: Kind, seed: int) -> None:
