@@ -117,9 +117,12 @@ def _is_marked(disk: SimDisk, folder: str) -> bool:
     return False
 
 
-def sound_entries(content: bytes) -> Iterator[tuple[int, Entry]]:
-    """Position and batch of all that the CRC proves whole, whatever lies between them."""
-    position, next_offset = 0, 0
+def sound_entries(content: bytes, next_offset: int = 0) -> Iterator[tuple[int, Entry]]:
+    """Position and batch of all that the CRC proves whole, whatever lies between them.
+
+    No CRC covers a base offset: a batch that says one below `next_offset`, or below those before it, is none.
+    """
+    position = 0
     while position < len(content):
         try:
             header = parse_header(content, position)

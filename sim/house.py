@@ -405,12 +405,12 @@ class House:
                 content = damage.before
             else:
                 content = self.disk.content(str(tp), name)
-            found = [entry for _, entry in sound_entries(content)]
+            base = int(name.removesuffix(LOG))
+            found = [entry for _, entry in sound_entries(content, base)]
             if not self.has_damage and sum(len(entry.payload) for entry in found) < len(content):
                 text = f"{tp}/{name}: there are bytes between or behind its batches"
                 self.anomalies.append(Anomaly("unreadable-log", text))
             # What was saved from a damaged file is in the next one too, and counts there.
-            base = int(name.removesuffix(LOG))
             entries = [entry for entry in entries if entry.last_offset < base or not self.has_damage] + found
         return entries
 

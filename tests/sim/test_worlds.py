@@ -37,6 +37,7 @@ def test_the_short_run_shows_no_anomaly(kind: Kind) -> None:
         (Kind.BROKER_CONSUMER_GROUPS, 320000171),
         (Kind.BROKER_DAMAGE, 330002191),
         (Kind.BROKER_DAMAGE, 330005935),
+        (Kind.BROKER_DAMAGE, 330015516),
         (Kind.EXACTLY_ONCE, 330011270),
         (Kind.TRANSACTIONS, 10882),
     ],
