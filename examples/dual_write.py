@@ -3,7 +3,8 @@
     python examples/dual_write.py --bootstrap 127.0.0.1:9092 --database orders.db --output orders --crash-at 3:decided
 
 The database decides. A transaction of Kafka is prepared: all is written, and only its commit is missing. Then one
-transaction of the database inserts the order and keeps the handle of the prepared one. Then Kafka's is committed. Who starts after a crash commits what the database knows; everything else is aborted.
+transaction of the database inserts the order and keeps the handle of the prepared one. Then Kafka's is committed.
+Whoever starts after a crash commits what the database knows; everything else is aborted.
 
 `--crash-at 3:decided` ends the process, as kill -9 does, when order 3 is `sent`, `prepared`, `decided` or `committed`.
 Start it again without that. The broker needs `unstable.api.versions.enable=true` and
