@@ -59,6 +59,12 @@ MAX_WAITING_BYTES: Final = 8_388_608
 #: request of a megabyte (`max.request.size` of Kafka's producer) fits with its headers, so it needs no new buffer.
 MAX_KEPT_BUFFER_BYTES: Final = 2_097_152
 
+#: Bytes that the records of a batch may take while the broker compresses it anew (`compression.type`): a client's few
+#: bytes may stand for very many.
+MAX_RECOMPRESSED_BYTES: Final = 67_108_864
+#: A batch of uncompressed records that is compressed on the event loop; all others go to a thread.
+MAX_INLINE_COMPRESSION: Final = 16_384
+
 #: Partitions made in one request, of all its topics (Kafka's `MAX_PARTITIONS_PER_BATCH`); each is several open files.
 MAX_NEW_PARTITIONS: Final = 10_000
 

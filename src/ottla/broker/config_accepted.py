@@ -300,10 +300,8 @@ log.segment.delete.delay.ms long 60000 0..
 log.roll.jitter.hours int 0 0..
 log.roll.jitter.ms long - 0..
 
-[Batches stay as the producer compressed them.]
+[The LZ4 library has one level.]
 compression.lz4.level int 9 1..17
-compression.type string producer uncompressed|zstd|lz4|snappy|gzip|producer
-compression.zstd.level int 3 -131072..22
 
 [A transaction is aborted at the millisecond.]
 transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000 1..

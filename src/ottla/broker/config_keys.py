@@ -8,7 +8,7 @@ reachable from this machine.
 
 from typing import Final
 
-from ottla.base.config import ConfigKey, ConfigSet, ConfigType, Standing, between, each_of, not_empty, one_of
+from ottla.base.config import ConfigKey, ConfigSet, ConfigType, between, each_of, not_empty, one_of
 from ottla.base.limits import MAX_DESCRIBED_PARTITIONS, MAX_REQUEST_BYTES
 from ottla.broker.config_accepted import ACCEPTED
 
@@ -27,6 +27,8 @@ _at_least_0, _at_least_1 = between(0), between(1)
 #: The smallest value of `log.segment.bytes` and `segment.bytes`.
 SMALLEST_SEGMENT_BYTES: Final = 1_048_576
 CLEANUP_POLICY: Final = each_of("compact", "delete")
+CODECS: Final = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+ZSTD_LEVEL: Final = between(-131_072, 22)
 
 
 def gzip_level(value: object) -> str | None:
@@ -86,6 +88,7 @@ NODE: Final = (
         BOOL,
         False,
         "Offer versions that Apache Kafka may still change: InitProducerId 6, for two-phase commit.",
+        internal=True,
     ),
 )
 
@@ -172,13 +175,14 @@ LOG: Final = (
     ConfigKey("log.message.timestamp.before.max.ms", LONG, _LONG_MAX, "Oldest accepted timestamp.", _at_least_0),
     ConfigKey("log.message.timestamp.after.max.ms", LONG, _HOUR_MS, "Newest accepted timestamp.", _at_least_0),
     ConfigKey(
-        "compression.gzip.level",
-        INT,
-        -1,
-        "Batches stay as the producer compressed them.",
-        gzip_level,
-        standing=Standing.WITHOUT_EFFECT,
+        "compression.type",
+        STR,
+        "producer",
+        "What clients' batches are compressed with, whatever they came with; producer: they stay as they are.",
+        CODECS,
     ),
+    ConfigKey("compression.gzip.level", INT, -1, "1 to 9; -1: gzip's default.", gzip_level),
+    ConfigKey("compression.zstd.level", INT, 3, "-131072 to 22.", ZSTD_LEVEL),
     ConfigKey("producer.id.expiration.ms", INT, 86_400_000, "Forget idle producers after this.", _at_least_1),
     ConfigKey(
         "producer.id.expiration.check.interval.ms", INT, 600_000, "How often to look.", _at_least_1, internal=True

@@ -11,11 +11,13 @@ from ottla.broker.config_keys import (
     BOOL,
     BROKER_CONFIG,
     CLEANUP_POLICY,
+    CODECS,
     INT,
     LIST,
     LONG,
     SMALLEST_SEGMENT_BYTES,
     STR,
+    ZSTD_LEVEL,
     gzip_level,
 )
 
@@ -56,16 +58,15 @@ def _replicas(value: object) -> str | None:
 
 _REPLICA = re.compile(r"\d+:\d+", re.ASCII)
 _at_least_0, _at_least_1 = between(0), between(1)
-_CODECS = one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _REPLICATION = "One node replicates nothing."
 _TIERED = "There is no tiered storage."
 
 _KEYS: Final = (
     _key("cleanup.policy", LIST, "What becomes of old segments.", "log.cleanup.policy", check=CLEANUP_POLICY),
-    _key("compression.type", STR, "", "compression.type", check=_CODECS),
+    _key("compression.type", STR, "", "compression.type", check=CODECS),
     _key("compression.gzip.level", INT, "", "compression.gzip.level", check=gzip_level),
     _key("compression.lz4.level", INT, "", "compression.lz4.level", check=between(1, 17)),
-    _key("compression.zstd.level", INT, "", "compression.zstd.level", check=between(-131_072, 22)),
+    _key("compression.zstd.level", INT, "", "compression.zstd.level", check=ZSTD_LEVEL),
     _key(
         "message.timestamp.type",
         STR,

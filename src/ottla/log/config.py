@@ -5,9 +5,20 @@ from enum import Enum
 from typing import Final, Protocol
 
 from ottla.base.errors import ConfigError
+from ottla.wire.compression import Compression
 
 _LONG_MAX: Final = 2**63 - 1
 _DAY_MS: Final = 86_400_000
+#: Words of `compression.type`.
+_COMPRESSIONS: Final[dict[str, Compression | None]] = {
+    "producer": None,
+    "uncompressed": Compression.NONE,
+    **{each.name.lower(): each for each in Compression if each is not Compression.NONE},
+}
+_HAVE_LEVELS: Final[dict[Compression | None, str]] = {
+    Compression.GZIP: "compression.gzip.level",
+    Compression.ZSTD: "compression.zstd.level",
+}
 
 
 class TimestampType(Enum):
@@ -46,6 +57,10 @@ class LogConfig:
     #: So many unsynced records are synced before they are acknowledged; or after so long, whatever they are.
     flush_messages: int = _LONG_MAX
     flush_ms: int = _LONG_MAX
+    #: `compression.type`: what clients' batches are compressed with, whatever they came with; None: they stay.
+    compression: Compression | None = None
+    #: The codec's level; None for its default.
+    compression_level: int | None = None
     #: `producer.id.expiration.ms` of the broker.
     producer_id_expiration_ms: int = _DAY_MS
     #: `transaction.partition.verification.enable` of the broker (KIP-890).
@@ -61,6 +76,7 @@ class LogConfig:
     ) -> "LogConfig":
         """Read the topic keys that concern the log; ConfigError when one has the wrong type."""
         policy = frozenset(_words(settings, "cleanup.policy"))
+        compression = _COMPRESSIONS[str(settings["compression.type"])]
         segment_ms, longest_ms = _int(settings, "segment.ms"), _int(settings, "max.compaction.lag.ms")
         return cls(
             segment_bytes=_int(settings, "segment.bytes"),
@@ -81,6 +97,8 @@ class LogConfig:
             message_timestamp_after_max_ms=_int(settings, "message.timestamp.after.max.ms"),
             flush_messages=_int(settings, "flush.messages"),
             flush_ms=_int(settings, "flush.ms"),
+            compression=compression,
+            compression_level=None if compression not in _HAVE_LEVELS else _int(settings, _HAVE_LEVELS[compression]),
             producer_id_expiration_ms=producer_id_expiration_ms,
             transaction_verification=transaction_verification,
         )

@@ -41,6 +41,6 @@ class UnsupportedCompressionError(CorruptBatchError):
 
 
 class BatchTooLargeError(CorruptBatchError):
-    """A batch larger than the topic's `max.message.bytes`."""
+    """A batch larger than the topic's `max.message.bytes`, or whose records take more than may be decompressed."""
 
     error_code: ClassVar[int] = 10

@@ -11,7 +11,7 @@ from typing import Final
 
 import cramjam
 
-from ottla.wire.batch_errors import CorruptBatchError
+from ottla.wire.batch_errors import BatchTooLargeError, CorruptBatchError
 
 Buffer = bytes | bytearray | memoryview
 
@@ -103,7 +103,7 @@ def _decompress_growing(module: object, data: Buffer, max_bytes: int, claimed_by
         else:
             return memoryview(output)[:used]
         if size >= max_bytes:
-            raise CorruptBatchError(f"{len(data)} compressed bytes hold more than {max_bytes}")
+            raise BatchTooLargeError(f"{len(data)} compressed bytes hold more than {max_bytes}")
         size = min(size * _GROWTH, max_bytes)
 
 
@@ -153,7 +153,8 @@ def _snappy_decompress(data: Buffer, max_bytes: int) -> memoryview:
 def _snappy_block(block: memoryview, max_bytes: int) -> bytearray:
     size = cramjam.snappy.decompress_raw_len(block)
     if size > max_bytes or size > len(block) * _SNAPPY_MAX_RATIO:
-        raise CorruptBatchError(
+        credible = size <= len(block) * _SNAPPY_MAX_RATIO
+        raise (BatchTooLargeError if credible else CorruptBatchError)(
             f"a snappy block of {len(block)} bytes claims to hold {size}, at most {max_bytes} may be"
         )
     output = bytearray(size)

@@ -19,10 +19,12 @@ from ottla.broker.ports.topics import HasImage
 from ottla.broker.ports.transactions import HasVerification
 from ottla.broker.runtime.answers import gather, then
 from ottla.broker.runtime.partitions import Partition
+from ottla.broker.runtime.recompression import Recompression
 from ottla.broker.server import Answer, Encoded, Frame, Later
 from ottla.coordinator.txn.add_partitions_to_txn import produce_error
 from ottla.log.results import NO_GUARD, RecordError
 from ottla.wire.batch import HEADER_BYTES, compression_number, is_transactional, parse_header, producer_of
+from ottla.wire.batch_errors import CorruptBatchError
 from ottla.wire.codec import Buffer
 from ottla.wire.compression import Compression
 from ottla.wire.errors import ErrorCode
@@ -68,20 +70,30 @@ class _Unverified(NamedTuple):
 
 
 def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> Answer:
-    """Append now, or once the transaction coordinator has said yes."""
+    """Append; before that, batches are compressed as their topics want it (`compression.type`)."""
     version = context.api_version
     request: ProduceRequest = decode_message(context, frame, offset)
     produce = _Produce(node, request, context)
+    changing = produce.recompress()
+    if changing is not None:
+        return _answer(then(changing, lambda _: _proceed(node, produce, request, version)))
+    return _answer(_proceed(node, produce, request, version))
+
+
+def _proceed(
+    node: _Node, produce: "_Produce", request: ProduceRequest, version: int
+) -> "Encoded | asyncio.Future[Encoded]":
+    """Append now, or once the transaction coordinator has said yes."""
     if request.transactional_id is None and produce.has_transactional_batch():
         # The request's transactional id says for which transaction its batches may be written.
-        return _answer(produce.append({}, {}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+        return produce.append({}, {}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if request.transactional_id is None or request.acks not in _ACKS:
-        return _answer(produce.append({}, {}))
+        return produce.append({}, {})
     adds = version >= _ADDS_PARTITIONS_FROM
     verify = node.config.flag("transaction.partition.verification.enable")
     unverified = produce.unverified() if adds or verify else []
     if not unverified:
-        return _answer(produce.append({}, {}))
+        return produce.append({}, {})
     guards = {each.tp: each.guard for each in unverified}
     first = unverified[0]
     asked = node.verification.ask(
@@ -100,7 +112,8 @@ def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> A
             if error is not ErrorCode.NONE
         }
 
-    return _answer(then(asked, lambda errors: produce.append(guards, verified(errors))))
+    answer: Encoded | asyncio.Future[Encoded] = then(asked, lambda errors: produce.append(guards, verified(errors)))
+    return answer
 
 
 def _answer(answer: "Encoded | asyncio.Future[Encoded]") -> Answer:
@@ -123,6 +136,16 @@ class _Produce:
         self._context = context
         #: Partitions whose last records have to be on the device before they are acknowledged.
         self._syncs: dict[TopicPartition, asyncio.Future[ErrorCode]] = {}
+        self._recompression = Recompression()
+
+    def recompress(self) -> "asyncio.Future[None] | None":
+        """Compress batches as their topics want it; None when nothing has to be waited for."""
+        for topic in self._request.topic_data:
+            for data in topic.partition_data:
+                partition = self._find(topic, data.index)
+                if isinstance(partition, Partition) and data.records is not None:
+                    self._recompression.add(data.records, partition.log.config)
+        return self._recompression.run()
 
     def has_transactional_batch(self) -> bool:
         """Whether any partition's batch says that it belongs to a transaction."""
@@ -229,9 +252,12 @@ class _Produce:
             return _error(index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
         if records is None:
             return _error(index, ErrorCode.INVALID_RECORD, "a produce request needs exactly one record batch")
+        batch = self._recompression.changed(records)
+        if isinstance(batch, CorruptBatchError):
+            return _error(index, ErrorCode(batch.error_code), str(batch))
         try:
             appended = partition.log.append(
-                records,
+                batch,
                 now_ms=self._node.clock.now_ms(),
                 leader_epoch=partition.leader_epoch,
                 verification_guard=guards.get(partition.tp, NO_GUARD),
@@ -240,11 +266,11 @@ class _Produce:
             return _error(index, self._node.partitions.faults.report(partition.tp, fault), str(fault))
         if appended.error is not ErrorCode.NONE:
             answer = _error(index, appended.error, appended.message, appended.record_errors)
-            early = appended.error is ErrorCode.INVALID_RECORD and not _is_one_batch(records)
+            early = appended.error is ErrorCode.INVALID_RECORD and not _is_one_batch(batch)
             if appended.error not in _WITHOUT_LOG_START and not early:
                 answer = answer._replace(log_start_offset=partition.log.log_start_offset)
             return answer
-        size_bytes = 0 if appended.duplicate else len(records)
+        size_bytes = 0 if appended.duplicate else len(batch)
         if partition.log.synced.is_due:
             self._syncs[partition.tp] = self._node.partitions.syncs.after(partition, size_bytes)
         elif not appended.duplicate:
