@@ -136,6 +136,33 @@ async def test_the_longest_lag_rolls_a_segment_and_cleans_a_log_that_is_hardly_d
         assert len(records(log)) < 5
 
 
+@pytest.mark.parametrize("bytes_per_s", [1_000.0, 50_000.0])
+async def test_it_reads_and_writes_no_faster_than_it_may(bytes_per_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`log.cleaner.io.max.bytes.per.second`: the pauses between its pieces make up for what they took."""
+    pauses: list[float] = []
+
+    async def pause(delay_s: float) -> None:
+        pauses.append(delay_s)
+
+    async with (
+        AsyncBroker({"log.cleaner.io.max.bytes.per.second": str(bytes_per_s)}) as broker,
+        WireClient(broker) as c,
+    ):
+        broker.node.topics.create("t", 1, _COMPACT)
+        await _write(c, *_rows(60))
+        log = _partition(broker).log
+        dirty_bytes = sum(each.size_bytes for each in log._segments if each is not log._segments.active)
+        monkeypatch.setattr("ottla.broker.runtime.cleaner.asyncio.sleep", pause)
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        await _cleaner(broker).clean()
+        took_s = loop.time() - began_s
+        monkeypatch.undo()
+    least_s = dirty_bytes / bytes_per_s
+    assert sum(pauses) + took_s >= least_s
+    assert sum(pauses) <= 4 * least_s + took_s, "and not much slower: read twice, and the rest written once"
+
+
 async def test_a_broker_looks_by_itself() -> None:
     async with AsyncBroker({"log.cleaner.backoff.ms": "20"}) as broker, WireClient(broker) as client:
         broker.node.topics.create("t", 1, _COMPACT)
