@@ -14,19 +14,21 @@ from ottla.base.types import TopicPartition
 from ottla.broker.config import BrokerConfig
 from ottla.broker.recover import Recovered, recover
 from ottla.broker.told import Told
+from ottla.log.cleaner.swap import Swap
 from ottla.log.partition import PartitionLog
 from ottla.log.results import Isolation
 from ottla.wire.batch import check_integrity, iter_headers
 from ottla.wire.errors import ErrorCode
 from sim.disk import SimDisk
 from tests.log.batches import NOW_MS, batch
+from tests.log.cleaner.passes import begin
 from tests.log.logs import append, append_in_transaction, committed_offsets, content, end
 
 CONFIG = BrokerConfig({"log.dirs": ("/disk",)})
 #: Segments of a few batches, an index entry for every batch.
 _SMALL = {"internal.segment.bytes": "700", "index.interval.bytes": "0"}
 _TOPICS = {"orders": 2, "bills": 1}
-_COMPACTED = {**_SMALL, "cleanup.policy": "compact"}
+_COMPACTED = {**_SMALL, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
 _STEPS = 14
 
 #: Base offset of a batch → its bytes behind the leader epoch, which the broker sets.
@@ -39,8 +41,8 @@ class Made(NamedTuple):
     disk: SimDisk
     #: What was acknowledged and not deleted, by partition.
     batches: dict[TopicPartition, Batches]
-    #: The same, and what was deleted.
-    ever: dict[TopicPartition, Batches]
+    #: The same, and what was deleted, or cleaned away: all that a batch has been.
+    ever: dict[TopicPartition, dict[int, set[bytes]]]
     #: What a read_committed reader is shown.
     visible: dict[TopicPartition, set[int]]
     #: As it was in the middle, for copies of old files.
@@ -83,7 +85,35 @@ def made(seed: int, *, stopped: bool) -> Made:
     shown = {each.tp: visible(each.log) or set() for each in recovered.partitions.all()}
     if stopped:
         recovered.close()
-    return Made(disk, batches, ever, shown, earlier, stopped)
+    elif rng.random() < 0.7:
+        _clean_in_part(recovered, rng)
+        finished = start(disk.after_kill(), [])  # a start brings what was begun to its end, or takes it back
+        batches = all_readable(finished)
+        for partition in finished.partitions.all():
+            shown[partition.tp] |= visible(partition.log) or set()
+    return Made(disk, batches, _all_that_was(ever, batches), shown, earlier, stopped)
+
+
+def _clean_in_part(recovered: Recovered, rng: random.Random) -> None:
+    """The broker will die in the middle of a cleaning, with `.cleaned` or `.swap` files."""
+    _checkpoint(recovered)
+    for partition in recovered.partitions.all():
+        cleaning = begin(partition.log) if partition.log.config.compacts else None
+        if cleaning is not None:
+            for _, step in zip(range(rng.randrange(26, 44)), cleaning.steps(), strict=False):
+                if isinstance(step, Swap):
+                    partition.log.compaction.turn(step)
+                    if rng.random() < 0.4:
+                        return
+
+
+def _all_that_was(*ever: dict[TopicPartition, Batches]) -> dict[TopicPartition, dict[int, set[bytes]]]:
+    found: dict[TopicPartition, dict[int, set[bytes]]] = {}
+    for each in ever:
+        for tp, batches in each.items():
+            for offset, data in batches.items():
+                found.setdefault(tp, {}).setdefault(offset, set()).add(data)
+    return found
 
 
 def _create(recovered: Recovered, name: str, count: int, configs: dict[str, str]) -> None:

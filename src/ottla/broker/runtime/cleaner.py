@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, StorageError
@@ -125,15 +125,13 @@ class Cleaner:
         loop, steps = asyncio.get_running_loop(), cleaning.steps()
         while self._is_led(partition):
             started_s = loop.time()
-            done = await self._partitions.in_thread(partial(_take_piece, steps, self._clock, self._memory.io_bytes))
-            if done is None:
+            piece = await self._partitions.in_thread(partial(_take_piece, steps, self._clock, self._memory.io_bytes))
+            if piece.swap is not None and self._is_led(partition):
+                partition.log.compaction.turn(piece.swap)
+            if piece.is_last:
                 return
-            if isinstance(done, Swap):
-                if self._is_led(partition):
-                    partition.log.compaction.turn(done)
-                continue
             took_s = loop.time() - started_s
-            await asyncio.sleep(max(took_s, done / self._bytes_per_s - took_s))
+            await asyncio.sleep(max(took_s, piece.io_bytes / self._bytes_per_s - took_s))
 
     def _is_led(self, partition: Partition) -> bool:
         return self._partitions.find(*partition.tp) is partition
@@ -143,13 +141,21 @@ class Cleaner:
             self._partitions.faults.report(f"cleaning of {partition.tp}", fault)
 
 
-def _take_piece(steps: Iterator[int | Swap], clock: Clock, most_bytes: int) -> int | Swap | None:
-    """Take steps for a moment. How many bytes were read and written, or what the loop must do; None at the end."""
+class _Piece(NamedTuple):
+    """What was done in a moment: so many bytes were read and written, and what the loop must do now."""
+
+    io_bytes: int
+    swap: Swap | None = None
+    is_last: bool = False
+
+
+def _take_piece(steps: Iterator[int | Swap], clock: Clock, most_bytes: int) -> _Piece:
+    """Take steps for a moment."""
     done, end_ms = 0, clock.monotonic_ms() + _PIECE_MS
     for step in steps:
         if isinstance(step, Swap):
-            return step
+            return _Piece(done, step)
         done += step
         if done >= most_bytes or clock.monotonic_ms() >= end_ms:
-            return done
-    return None
+            return _Piece(done)
+    return _Piece(done, is_last=True)

@@ -232,7 +232,7 @@ class Partitions:
                 topic_id=topic_id,
                 outside=_NEW if known is None else known.outside(tp, is_known=is_known),
             )
-        except CorruptDataError as fault:
+        except (CorruptDataError, StorageError) as fault:
             raise StorageError(f"{self._disk}/{tp} cannot be opened: {fault}") from fault
         log.compaction.cleaned_offset = None if known is None else known.cleaned_offsets.get(tp)
         log.synced.sync_due()  # what a crash has left may not be on the device yet
