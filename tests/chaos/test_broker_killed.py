@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Broker, History
@@ -127,3 +127,56 @@ def _transaction(producer: RecordingProducer, topic: str, number: int) -> None:
         producer.abort_transaction(_WAIT_S)
     else:
         producer.commit_transaction(_WAIT_S)
+
+
+#: The cleaner never rests, and a segment is full after some hundred records.
+_CLEANING = {"log.cleaner.backoff.ms": "10", "log.retention.check.interval.ms": "1000"}
+_COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "internal.segment.bytes": "20000"}
+_KEYS = 50
+
+
+@chaos_seeds(1, slow=[2, 3, 4])
+def test_t10_the_last_record_of_every_key_outlives_the_cleaner_and_the_broker(seed: int) -> None:
+    with Broker(_CLEANING) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.create_topics([NewTopic("compacted", 1, 1, config=_COMPACTED)])["compacted"].result(_WAIT_S)
+        last: dict[bytes, int] = {}
+        with _killed(broker, seed, 4000) as outages:
+
+            def delivered(error: object, message: Message) -> None:
+                assert error is None, error
+                last[message.key()] = int(message.value())  # in order, for there is one partition
+                outages.step()
+
+            settings = {"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True, "linger.ms": 1}
+            producer = Producer({**settings, "batch.size": 4_000})
+            for value in range(30_000):
+                producer.produce("compacted", b"%d" % value, b"%d" % (value % _KEYS), on_delivery=delivered)
+                if value % 100 == 0:
+                    producer.poll(0.002)
+            assert producer.flush(_WAIT_S) == 0
+            assert outages.done.wait(_WAIT_S), "not every kill happened"
+        found: list[tuple[int, bytes, int]] = []
+        while not found or len(found) >= 30_000:  # the cleaner has not come to it yet
+            found = _records(broker)
+        assert [offset for offset, _, _ in found] == sorted({offset for offset, _, _ in found})
+        assert [offset for offset, _, value in found if offset != value] == [], "nothing moves, nothing is there twice"
+        assert (
+            {key: value for _, key, value in found} == last == {b"%d" % (n % _KEYS): n for n in range(29_950, 30_000)}
+        )
+
+
+def _records(broker: Broker) -> list[tuple[int, bytes, int]]:
+    """Offset, key and value of all records of the compacted topic."""
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "reader", "enable.partition.eof": True}
+    consumer = Consumer({**settings, "enable.auto.commit": False})
+    consumer.assign([TopicPartition("compacted", 0, 0)])
+    found: list[tuple[int, bytes, int]] = []
+    while True:
+        message = consumer.poll(_WAIT_S)
+        assert message is not None, "the broker sent nothing"
+        if message.error() is not None:
+            assert message.error().code() == KafkaError._PARTITION_EOF
+            consumer.close()
+            return found
+        found.append((message.offset(), message.key(), int(message.value())))
