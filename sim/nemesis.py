@@ -115,7 +115,7 @@ class Nemesis(ABC):
     async def _start_twin(self, rng: random.Random) -> None:
         """A process runs twice for a while, with the same transactional id and the same `group.instance.id`: whoever
         starts processes takes a living one for dead. The broker has to fence one of the two."""
-        lives = [process for process in self._world.processes if process.is_alive]
+        lives = [process for process in self._world.processes if process.is_alive and process.may_run_twice]
         if not lives:
             return
         process = rng.choice(lives)

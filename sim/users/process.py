@@ -40,6 +40,11 @@ class Process:
         """Whether a life is going on."""
         return self._task is not None and not self._task.done()
 
+    @property
+    def may_run_twice(self) -> bool:
+        """Whether the nemesis may start it a second time beside this one, for a while."""
+        return True
+
     async def live(self) -> None:
         """One life; returns when the users stop."""
         raise AssertionError("a class of processes has to define live()")

@@ -36,6 +36,12 @@ class Transactional(Process):
     _txn = 0
     _record = 0
 
+    @property
+    def may_run_twice(self) -> bool:
+        """In two-phase commit a transactional id is for one process: a second one that decides and then is gone for
+        good leaves a transaction that nobody ends (docs/two-phase-commit.md, rules)."""
+        return self.world.database is None
+
     async def begin(self, config: dict[str, object]) -> AsyncProducer:
         """A producer with initialized transactions; tries until it succeeds."""
         database = self.world.database

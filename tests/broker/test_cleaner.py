@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -38,9 +38,9 @@ _COMPACT = {
 }
 
 
-def _cleaner(broker: AsyncBroker) -> Cleaner:
+def _cleaner(broker: AsyncBroker, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> Cleaner:
     node = broker.node
-    return Cleaner(node.config, node.clock, node.slices, node.partitions)
+    return Cleaner(node.config, node.clock, node.slices, node.partitions, pause)
 
 
 def _partition(broker: AsyncBroker, tp: TopicPartition = _T0) -> Partition:
@@ -137,7 +137,7 @@ async def test_the_longest_lag_rolls_a_segment_and_cleans_a_log_that_is_hardly_d
 
 
 @pytest.mark.parametrize("bytes_per_s", [1_000.0, 50_000.0])
-async def test_it_reads_and_writes_no_faster_than_it_may(bytes_per_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_reads_and_writes_no_faster_than_it_may(bytes_per_s: float) -> None:
     """`log.cleaner.io.max.bytes.per.second`: the pauses between its pieces make up for what they took."""
     pauses: list[float] = []
 
@@ -150,12 +150,10 @@ async def test_it_reads_and_writes_no_faster_than_it_may(bytes_per_s: float, mon
         await _write(client, *_rows(200))
         log = _partition(broker).log
         dirty_bytes = sum(each.size_bytes for each in log._segments if each is not log._segments.active)
-        monkeypatch.setattr("ottla.broker.runtime.cleaner.asyncio.sleep", pause)
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        await _cleaner(broker).clean()
+        await _cleaner(broker, pause).clean()
         took_s = loop.time() - began_s
-        monkeypatch.undo()
     # Each byte is read twice, and little is written. Nobody waits for the last piece, which has half a buffer at most.
     least_s = (2 * dirty_bytes - 5_000) / bytes_per_s
     assert sum(pauses) + took_s >= least_s

@@ -45,12 +45,12 @@ def _read(broker: Broker, topic: str) -> dict[int, list[int]]:
     return found
 
 
-def _killed(broker: Broker, seed: int, acknowledgements_between: int) -> Outages:
+def _killed(broker: Broker, seed: int, acknowledgements_between: int, kills: int = _KILLS) -> Outages:
     def carry_out(_victim: str) -> None:
         broker.kill()
         broker.restart()
 
-    return Outages(drawn(seed, _KILLS, acknowledgements_between), carry_out)
+    return Outages(drawn(seed, kills, acknowledgements_between), carry_out)
 
 
 @chaos_seeds(1, slow=[2])
@@ -86,12 +86,21 @@ def test_p3_an_idempotent_producer_loses_and_repeats_nothing(seed: int) -> None:
 
 @chaos_seeds(1, slow=[2])
 def test_t13_transactions_are_whole_or_absent(seed: int) -> None:
+    _transactions_over_kills(seed, _KILLS, 60)
+
+
+@pytest.mark.slow
+def test_t13_500_kills_on_one_directory() -> None:
+    _transactions_over_kills(3, 500, 8)
+
+
+def _transactions_over_kills(seed: int, kills: int, transactions_between: int) -> None:
     with Broker() as broker:
         topic = _topic(broker, "transactional")
         committed: list[int] = []
         number = 0
         history = History()
-        with _killed(broker, seed, 60) as outages:
+        with _killed(broker, seed, transactions_between, kills) as outages:
             while not outages.done.is_set() or number < 300:
                 settings = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "t13"}
                 producer = RecordingProducer(settings, history, f"producer from {number}")

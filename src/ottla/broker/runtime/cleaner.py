@@ -11,7 +11,7 @@ cleaned: there, offsets that are missing would look like a loss.
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -34,8 +34,16 @@ _LEAST_IO_BYTES: Final = 4_096
 class Cleaner:
     """See the module."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, slices: Slices, partitions: Partitions) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        slices: Slices,
+        partitions: Partitions,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._clock = clock
+        self._pause = pause
         self._slices = slices
         self._partitions = partitions
         self._bytes_per_s = config.float("log.cleaner.io.max.bytes.per.second")
@@ -131,7 +139,7 @@ class Cleaner:
             if piece.is_last:
                 return
             took_s = loop.time() - started_s
-            await asyncio.sleep(max(took_s, piece.io_bytes / self._bytes_per_s - took_s))
+            await self._pause(max(took_s, piece.io_bytes / self._bytes_per_s - took_s))
 
     def _is_led(self, partition: Partition) -> bool:
         return self._partitions.find(*partition.tp) is partition
