@@ -15,6 +15,7 @@ from ottla.base.errors import CorruptDataError
 from ottla.base.types import TopicPartition
 from ottla.broker.metadata.end_mark import EndMark
 from ottla.broker.metadata.names import METADATA_TOPIC
+from ottla.broker.runtime.manifest import ABSENT, MANIFEST, decode_manifest
 from ottla.log.checkpoint import CLEAN_SHUTDOWN_MARKER, RECOVERY_POINT_CHECKPOINT, decode_offsets
 from ottla.log.names import LOG
 from ottla.wire.batch import check_integrity, find_whole_batch, parse_header
@@ -78,6 +79,8 @@ def do_damage(disk: SimDisk, rng: random.Random, *, clean: bool) -> Damage | Non
         return None  # nothing says which changes were acknowledged
     damage = Damage(folder, name, how, before)
     match how:
+        case "removed" if _may_be_absent(disk, folder, name):
+            return None  # killed in the middle of the first checkpoint: the file that comes last is not there yet
         case "removed":
             disk.change(folder, name, None)
         case "emptied":
@@ -114,6 +117,15 @@ def _is_marked(disk: SimDisk, folder: str) -> bool:
     """Whether the metadata log's end mark can be used."""
     with suppress(CorruptDataError):
         return EndMark(disk.open_folder(folder)).read() is not None
+    return False
+
+
+def _may_be_absent(disk: SimDisk, folder: str, name: str) -> bool:
+    """Whether the manifest says that one of the directory's own files may not be there."""
+    if folder or ("", MANIFEST) not in disk.files():
+        return False
+    with suppress(CorruptDataError):
+        return ABSENT in decode_manifest(disk.content("", MANIFEST)).checksums.get(name, ())
     return False
 
 

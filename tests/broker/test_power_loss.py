@@ -17,6 +17,8 @@ from ottla.base.types import TopicPartition
 from ottla.broker.metadata.properties import load_or_create
 from ottla.broker.runtime.checkpoints import Checkpoints, PartitionOffsets
 from ottla.broker.storage import DirectoryDisk, DirectoryStorage
+from ottla.broker.told import Told
+from ottla.log.checkpoint import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from ottla.log.memory import MemoryStorage
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
@@ -126,6 +128,18 @@ def test_checkpoints_name_what_is_planned_and_not_written_yet() -> None:
     checkpoints.write(waiting)  # too late
     assert not checkpoints.names(tp)
     assert Checkpoints(storage.after_kill()).recovery_points == {}
+
+
+@pytest.mark.parametrize("name", [RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT])
+def test_a_file_that_is_gone_after_the_first_checkpoint_is_missed(name: str) -> None:
+    """Before it there was none: once all are written, that is no excuse any more, also after kill -9."""
+    storage = MemoryStorage()
+    checkpoints = Checkpoints(storage)
+    checkpoints.write(checkpoints.plan([PartitionOffsets(TopicPartition("orders", 0), 5, 5, 5)]))
+    left, told = storage.after_kill(), list[Told]()
+    left.delete(name)
+    assert name in Checkpoints(left, tell=told.append).unusable
+    assert [each.place for each in told] == [name]
 
 
 def test_checkpoints_name_what_was_written_in_part() -> None:

@@ -148,8 +148,9 @@ class Checkpoints:
         self._write_manifest(Manifest({name: either(before[name], now[name]) for name in now}, aborts, properties))
         for name, content in contents.items():
             self._storage.write(name, content)
+        # What the files held before is no longer right. It may be that there were none: nobody would miss one.
+        self._write_manifest(Manifest({name: (each,) for name, each in now.items()}, aborts, properties))
         self._named = plan.named
-        self._manifest = Manifest({name: (each,) for name, each in now.items()}, aborts, properties)
 
     def _write_manifest(self, manifest: Manifest) -> None:
         self._storage.write(MANIFEST, encode_manifest(manifest))
@@ -157,8 +158,6 @@ class Checkpoints:
 
     def mark_clean(self) -> None:
         """Leave the mark of a clean shutdown: everything is on the device."""
-        if self._written:
-            self._write_manifest(self._manifest)  # without what the files held before
         self._storage.write(CLEAN_SHUTDOWN_MARKER, encode_clean_shutdown())
 
     def _seal(self) -> None:
