@@ -7,8 +7,10 @@ from typing import TypeVar
 from ottla.client.admin.admin import AsyncAdmin
 from ottla.client.consumer.consumer import AsyncConsumer
 from ottla.client.core.consumer.offset_reset import OffsetReset
-from ottla.client.errors import InternalError
+from ottla.client.core.producer.calls import CallTicket
+from ottla.client.errors import ClientError, InternalError, KafkaError
 from ottla.client.producer.producer import AsyncProducer
+from ottla.wire.apis import ApiKey
 from sim.loop import SimLoop
 
 Client = TypeVar("Client", bound=AsyncProducer | AsyncConsumer)
@@ -44,6 +46,19 @@ def watched(client: Client, on_crash: OnCrash) -> Client:
     for supervisor in (client._supervisor, client._cluster.supervisor):
         supervisor.on_crash(on_crash)
     return client
+
+
+def watch_strays(producer: AsyncProducer, api: ApiKey, on_stray: Callable[[], object]) -> None:
+    """Call `on_stray` when a request of the producer's calls gets no answer: it is repeated, and may arrive twice."""
+    calls = producer._core._calls
+    failed = calls.failed
+
+    def seen(ticket: CallTicket, error: ClientError, now_s: float) -> None:
+        if ticket.call.api is api and not isinstance(error, KafkaError):
+            on_stray()
+        failed(ticket, error, now_s)
+
+    calls.failed = seen  # type: ignore[method-assign]
 
 
 def forget(client: AsyncProducer | AsyncConsumer) -> None:

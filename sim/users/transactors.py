@@ -19,7 +19,8 @@ from ottla.client.errors import (
 )
 from ottla.client.producer.producer import AsyncProducer
 from ottla.testing.history.facts import Began, Ended, Ending, Failed, Sent
-from sim.seam import make_admin, make_producer
+from ottla.wire.apis import ApiKey
+from sim.seam import make_admin, make_producer, watch_strays
 from sim.users.database import Database
 from sim.users.process import Process
 from sim.users.producers import settled
@@ -50,6 +51,8 @@ class Transactional(Process):
         while True:
             producer = make_producer(config, self.world.loop, self.rng, self.crashed)
             self.clients.append(producer)
+            if database is not None:
+                watch_strays(producer, ApiKey.INIT_PRODUCER_ID, partial(database.stray, self.name, self.who))
             try:
                 while True:
                     try:
