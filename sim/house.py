@@ -179,7 +179,7 @@ class House:
         """The machine stops; what it had not synced may be gone."""
         self.note("power lost")
         self._die()
-        self._before = {tp: self.records(tp) for tp in self._partitions()}
+        self._before = {tp: records_of(self._entries(tp)) for tp in self._partitions()}
         self.disk = self.disk.after_power_loss(self.rng)
         self.disk.rng = self.rng
 
@@ -368,7 +368,7 @@ class House:
     def _compare(self, checkpointed: Mapping[TopicPartition, int]) -> None:
         """After a loss of power nothing is in a log that was not there, and all that the recovery point covers."""
         for tp, before in self._before.items():
-            after = self.records(tp)
+            after = records_of(self._entries(tp))
             there = {record.offset: record.uid for record in before}
             strange = [record for record in after if there.get(record.offset) != record.uid]
             if strange:
@@ -391,8 +391,12 @@ class House:
     # evidence
 
     def records(self, tp: TopicPartition) -> list[LogRecord]:
-        """What is in the partition's files in the end."""
-        return records_of(self._entries(tp))
+        """What a reader finds in the partition in the end.
+
+        Sound batches between damaged ones are not served. Their records may be there once more: who had not been told
+        that they were written has sent them again.
+        """
+        return records_of(self._served(tp))
 
     def _entries(self, tp: TopicPartition, damage: Damage | None = None) -> list[Entry]:
         """The batches in the partition's files; or those that were there before the damage."""

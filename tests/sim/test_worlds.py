@@ -39,6 +39,7 @@ def test_the_short_run_shows_no_anomaly(kind: Kind) -> None:
         (Kind.BROKER_DAMAGE, 330005935),
         (Kind.BROKER_DAMAGE, 330015516),
         (Kind.BROKER_DAMAGE, 340000101),
+        (Kind.BROKER_DAMAGE, 350002171),
         (Kind.BROKER_GROUPS, 340001916),
         (Kind.BROKER_PIPELINE, 330021011),
         (Kind.EXACTLY_ONCE, 330011270),
@@ -53,7 +54,7 @@ def test_worlds_that_have_found_something(kind: Kind, seed: int) -> None:
     A consumer group became a classic one, and its log was loaded before the rebalance had ended.
     The log believed batches below the recovery point after kill -9, and a changed header hid the sound ones behind it.
     After the first checkpoint and kill -9 a file of the directory that was gone was not missed.
-    The simulator read a batch that the broker serves to nobody.
+    The simulator read a batch that the broker serves to nobody (twice).
     A second process decided a transaction and was gone for good: in two-phase commit there is no second one any more.
     An InitProducerId that was repeated came late, and aborted a decided transaction (docs/two-phase-commit.md).
     A late EndTxn of the first transaction protocol committed the next transaction.
