@@ -24,7 +24,7 @@ from ottla.testing.history.facts import Began, Ended, Ending, Failed, Read, Sent
 from sim.seam import watched
 from sim.users.producers import settled
 from sim.users.readers import MistakeError, uid_of
-from sim.users.transactors import OVER
+from sim.users.transactors import LONGEST_S, OVER
 from sim.users.transformers import OUTPUT, Transformer
 
 _PADDING = b"." * 100
@@ -131,7 +131,7 @@ class Looper(Transformer):
             raise MistakeError("in the block")
         elif what < 0.2:
             await batch.flush()
-        await self.pause(1.0 if self.rng.random() < 0.05 else 0.02)
+        await self.pause(1.0 if self.rng.random() < 0.05 else 0.02, LONGEST_S)
 
 
 class NotingProducer(AsyncProducer):

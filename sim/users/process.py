@@ -1,6 +1,7 @@
 """A simulated process. It may be killed or frozen at any step; after a kill it is started again, with a new life."""
 
 import asyncio
+import math
 import random
 from contextvars import copy_context
 from typing import TYPE_CHECKING
@@ -101,6 +102,6 @@ class Process:
         except Exception as error:  # noqa: BLE001 - it becomes an anomaly
             self.world.unexpected(self.who, error)
 
-    async def pause(self, mean_s: float) -> None:
+    async def pause(self, mean_s: float, most_s: float = math.inf) -> None:
         """Do nothing for a while. The world's `pace` makes it longer."""
-        await asyncio.sleep(self.rng.expovariate(1.0 / (mean_s * self.world.pace)))
+        await asyncio.sleep(min(self.rng.expovariate(1.0 / (mean_s * self.world.pace)), most_s))

@@ -1,5 +1,6 @@
 """Users of the consumer: members of a group that poll, commit, are slow, are killed and come back."""
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -183,9 +184,9 @@ class Reading(Process):
         records = await consumer.poll(timeout_s)
         return [Read(TopicPartition(r.topic, r.partition), r.offset, uid_of(r.value)) for r in records]
 
-    async def pause(self, mean_s: float) -> None:
+    async def pause(self, mean_s: float, most_s: float = math.inf) -> None:
         """Do nothing for a while. What has come meanwhile is still to be read."""
-        await super().pause(mean_s)
+        await super().pause(mean_s, most_s)
         self.busy_at_s = self.world.loop.time()
 
     async def leave(self, consumer: AsyncConsumer) -> None:

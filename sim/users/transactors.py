@@ -29,6 +29,9 @@ T = TypeVar("T")
 #: After these errors the producer has to be closed; another one may have its transactional id.
 OVER = (FatalProducerError, ProducerFencedError)
 _PADDING = b"." * 300
+#: How long a transaction waits for its user, at most. It is longer than any time-out of transactions here. In two-phase
+#: commit there is none, and readers wait for what the users do in the end, but not for ever.
+LONGEST_S = 20.0
 
 
 class Transactional(Process):
@@ -109,7 +112,7 @@ class Transactional(Process):
     async def _dawdle(self) -> None:
         """The other system takes its time; longer than a transaction may be open without two-phase commit."""
         if not self.world.users_stopped and self.rng.random() < 0.05:
-            await asyncio.sleep(self.rng.choice((0.1, 1.0, 20.0)))
+            await asyncio.sleep(self.rng.choice((0.1, 1.0, LONGEST_S)))
 
     def _committed(self, txn: str) -> None:
         self.note("committed", txn, Ended(txn, "committed"))
@@ -221,7 +224,7 @@ class Transactor(Transactional):
                 partition = self.rng.randrange(self.world.numbered[topic])
                 await self.send(producer, topic, f"{self.who}.{len(self.clients)}-{self._record}", txn, partition)
                 if self.rng.random() < 0.05:
-                    await self.pause(self.rng.choice((0.1, 3.0)))
+                    await self.pause(self.rng.choice((0.1, 3.0)), LONGEST_S)
         except OVER:
             raise
         except (AbortableTransactionError, CommitFailedError, BufferExhaustedError, RequestTimeoutError) as error:

@@ -188,6 +188,8 @@ def test_options_and_environment_must_be_keys() -> None:
         ("log.cleanup.policy", "shred", "must be some of: compact, delete"),
         ("log.retention.minutes", "0", "log.retention.minutes must be at least 1, or -1"),
         ("log.segment.bytes", "1000", "must be at least 1048576"),
+        ("offsets.topic.segment.bytes", "1000", "must be at least 1048576"),
+        ("transaction.state.log.segment.bytes", "1000", "must be at least 1048576"),
         ("compression.gzip.level", "0", "must be from 1 to 9"),
         ("controller.quorum.voters", "1@a:1,2@b:1,3@c:1", "Ottla is one node"),
         ("group.coordinator.rebalance.protocols", "consumer", "classic cannot be left out"),

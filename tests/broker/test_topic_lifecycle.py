@@ -50,6 +50,30 @@ async def test_a_topic_whose_directories_cannot_all_be_made_is_not_made(
     assert await _create(client, "t", 2) == ErrorCode.NONE
 
 
+async def test_what_an_attempt_has_left_does_not_stop_the_next_one(broker: AsyncBroker, client: WireClient) -> None:
+    """The disk refused to make a partition, and then to take back what was made: there are no records, so it can go."""
+    left = broker.data_dir / "t-0"
+    left.mkdir()
+    for name in (f"{0:020}.log", f"{0:020}.index", "partition.metadata.tmp"):
+        (left / name).touch()
+    (left / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+    assert await _create(client, "t", 1) == ErrorCode.NONE
+    assert f"{0:020}.log" in {path.name for path in left.iterdir()}
+
+
+@pytest.mark.parametrize(("name", "content"), [(f"{0:020}.log", b"records"), ("notes.txt", b"")])
+async def test_what_may_be_somebody_elses_stays(
+    broker: AsyncBroker, client: WireClient, name: str, content: bytes
+) -> None:
+    somebodys = broker.data_dir / "t-0"
+    somebodys.mkdir()
+    (somebodys / name).write_bytes(content)
+    (somebodys / f"{7:020}.log").touch()
+    assert await _create(client, "t", 1) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (somebodys / name).read_bytes() == content
+    assert (somebodys / f"{7:020}.log").exists()
+
+
 async def test_a_directory_that_cannot_be_looked_at_is_a_fault_of_the_disk(
     broker: AsyncBroker, client: WireClient
 ) -> None:

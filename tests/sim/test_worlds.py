@@ -35,6 +35,7 @@ def test_the_short_run_shows_no_anomaly(kind: Kind) -> None:
         (Kind.GROUPS, 300000912),
         (Kind.BROKER_CONSUMER_GROUPS, 300004185),
         (Kind.BROKER_CONSUMER_GROUPS, 320000171),
+        (Kind.BROKER_CONSUMER_GROUPS, 350008500),
         (Kind.BROKER_DAMAGE, 330002191),
         (Kind.BROKER_DAMAGE, 330005935),
         (Kind.BROKER_DAMAGE, 330015516),
@@ -42,6 +43,7 @@ def test_the_short_run_shows_no_anomaly(kind: Kind) -> None:
         (Kind.BROKER_DAMAGE, 350002171),
         (Kind.BROKER_GROUPS, 340001916),
         (Kind.BROKER_PIPELINE, 330021011),
+        (Kind.BROKER_PIPELINE, 350008524),
         (Kind.EXACTLY_ONCE, 330011270),
         (Kind.TRANSACTIONS, 10882),
     ],
@@ -57,6 +59,8 @@ def test_worlds_that_have_found_something(kind: Kind, seed: int) -> None:
     The simulator read a batch that the broker serves to nobody (twice).
     A second process decided a transaction and was gone for good: in two-phase commit there is no second one any more.
     An InitProducerId that was repeated came late, and aborted a decided transaction (docs/two-phase-commit.md).
+    What an attempt to make a topic had left stopped every later one.
+    A user waited for more than a minute in the middle of a transaction in two-phase commit; its readers had gone home.
     A late EndTxn of the first transaction protocol committed the next transaction.
     """
     assert one(seed, kind).names == ()

@@ -247,7 +247,7 @@ GROUP: Final = (
         between(-1),
     ),
     ConfigKey("offsets.topic.num.partitions", INT, 50, "Partitions of __consumer_offsets.", _at_least_1),
-    ConfigKey("offsets.topic.segment.bytes", INT, 104_857_600, "Its segment size.", _at_least_1),
+    ConfigKey("offsets.topic.segment.bytes", INT, 104_857_600, "Its segment size.", between(SMALLEST_SEGMENT_BYTES)),
     ConfigKey("offset.metadata.max.bytes", INT, 4096, "Largest metadata string of a commit."),
     ConfigKey("offsets.retention.minutes", INT, 10_080, "Offsets of an empty group go after this.", _at_least_1),
     ConfigKey("offsets.retention.check.interval.ms", LONG, 600_000, "How often to look.", _at_least_1),
@@ -257,7 +257,9 @@ TRANSACTION: Final = (
     ConfigKey("transaction.max.timeout.ms", INT, 900_000, "Longest transaction timeout.", _at_least_1),
     ConfigKey("transactional.id.expiration.ms", INT, 604_800_000, "Forget idle ids after this.", _at_least_1),
     ConfigKey("transaction.state.log.num.partitions", INT, 50, "Partitions of __transaction_state.", _at_least_1),
-    ConfigKey("transaction.state.log.segment.bytes", INT, 104_857_600, "Its segment size.", _at_least_1),
+    ConfigKey(
+        "transaction.state.log.segment.bytes", INT, 104_857_600, "Its segment size.", between(SMALLEST_SEGMENT_BYTES)
+    ),
     ConfigKey(
         "transaction.remove.expired.transaction.cleanup.interval.ms", INT, 3_600_000, "How often to look.", _at_least_1
     ),

@@ -32,9 +32,16 @@ _LOG_FILE: Final = re.compile(
 )
 
 
-def must_be_free(disk: Disk, folder: str) -> None:
-    """StorageError if a new partition's folder holds files already."""
-    if disk.entries(folder):
+def make_free(disk: Disk, folder: str) -> None:
+    """Remove what an attempt to make this partition has left; StorageError if the folder holds anything else.
+
+    A disk that refuses to make a partition may also refuse to take back what was made.
+    """
+    entries = disk.entries(folder) or []
+    if entries and _is_log(entries) and not _holds_records(entries):
+        remove_partition(disk, folder)
+        entries = disk.entries(folder) or []
+    if entries:
         raise StorageError(
             f"{disk}/{folder} is there already, and not empty: move it away, or choose another topic name"
         )
@@ -103,7 +110,7 @@ def _set_aside(disk: Disk, folder: str, deleted_ids: Collection[bytes], rng: ran
     entries = disk.entries(folder)
     if not entries:
         return
-    if not all(entry.is_file and _LOG_FILE.fullmatch(entry.name) for entry in entries):
+    if not _is_log(entries):
         tell(Told(Kind.NOTE, folder, f"{disk}/{folder} is no partition's directory: left as it is"))
     elif _holds_records(entries) and _topic_id(disk, folder) not in deleted_ids:
         text = f"{folder} belongs to no topic; kept as {_rename(disk, folder, _STRAY, rng)}"
@@ -118,6 +125,11 @@ def _topic_id(disk: Disk, folder: str) -> bytes | None:
         return None if content is None else decode_partition_metadata(content)
     except CorruptDataError:
         return None
+
+
+def _is_log(entries: Iterable[Entry]) -> bool:
+    """Whether there is nothing but a log's files."""
+    return all(entry.is_file and _LOG_FILE.fullmatch(entry.name) for entry in entries)
 
 
 def _holds_records(entries: Iterable[Entry] | None) -> bool:

@@ -33,7 +33,7 @@ class Making:
 
     def at_once(self) -> None:
         """Make them here and now; StorageError when one cannot be, and then there is none."""
-        deque(self._check(), 0)
+        deque(self._make_free(), 0)
         try:
             self._partitions.forget_checkpointed(self._tps)()
             deque(self._open(), 0)
@@ -45,7 +45,7 @@ class Making:
     async def in_slices(self, slices: Slices) -> None:
         """The same, while others are served."""
         in_thread = self._partitions.in_thread
-        await slices.run(self._check())
+        await slices.run(self._make_free())
         try:
             await in_thread(self._partitions.forget_checkpointed(self._tps))
             await slices.run(self._open())
@@ -67,9 +67,9 @@ class Making:
             self._made = []
             self._partitions.remove(self._tps)
 
-    def _check(self) -> Iterator[None]:
+    def _make_free(self) -> Iterator[None]:
         for tp in self._tps:
-            self._partitions.must_be_free(tp)
+            self._partitions.make_free(tp)
             yield
 
     def _open(self) -> Iterator[None]:

@@ -20,7 +20,7 @@ from ottla.broker.disk import Disk, Space
 from ottla.broker.metadata.image import MetadataImage, TopicImage
 from ottla.broker.metadata.names import METADATA_TOPIC
 from ottla.broker.runtime.checkpoints import CheckpointPlan, Checkpoints, PartitionOffsets
-from ottla.broker.runtime.directories import mark_deleted, must_be_free, remove_partition, set_strays_aside
+from ottla.broker.runtime.directories import make_free, mark_deleted, remove_partition, set_strays_aside
 from ottla.broker.runtime.faults import DiskFaults
 from ottla.broker.runtime.findings import told_of
 from ottla.broker.runtime.syncs import Syncs
@@ -248,9 +248,9 @@ class Partitions:
 
     # ---- for `runtime.making`
 
-    def must_be_free(self, tp: TopicPartition) -> None:
-        """StorageError when there are files already where a new partition would be."""
-        must_be_free(self._disk, str(tp))
+    def make_free(self, tp: TopicPartition) -> None:
+        """StorageError when there are files where a new partition would be, but for those of an attempt to make it."""
+        make_free(self._disk, str(tp))
 
     def forget_checkpointed(self, tps: Iterable[TopicPartition]) -> Callable[[], None]:
         """Take partitions out of the checkpoints: else, after a crash, a new topic would inherit their offsets.
