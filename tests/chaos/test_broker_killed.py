@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Broker, History
+from tests.chaos.load import records_with_keys
 from tests.chaos.outages import Outages, chaos_seeds, drawn
 from tests.recording.final import assert_good, note_logs
 from tests.recording.librdkafka import RecordingProducer
@@ -167,25 +168,9 @@ def test_t10_the_last_record_of_every_key_outlives_the_cleaner_and_the_broker(se
             assert outages.done.wait(_WAIT_S), "not every kill happened"
         found: list[tuple[int, bytes, int]] = []
         while not found or len(found) >= 30_000:  # the cleaner has not come to it yet
-            found = _records(broker)
+            found = records_with_keys(broker.bootstrap_servers, "compacted")
         assert [offset for offset, _, _ in found] == sorted({offset for offset, _, _ in found})
         assert [offset for offset, _, value in found if offset != value] == [], "nothing moves, nothing is there twice"
         assert (
             {key: value for _, key, value in found} == last == {b"%d" % (n % _KEYS): n for n in range(29_950, 30_000)}
         )
-
-
-def _records(broker: Broker) -> list[tuple[int, bytes, int]]:
-    """Offset, key and value of all records of the compacted topic."""
-    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "reader", "enable.partition.eof": True}
-    consumer = Consumer({**settings, "enable.auto.commit": False})
-    consumer.assign([TopicPartition("compacted", 0, 0)])
-    found: list[tuple[int, bytes, int]] = []
-    while True:
-        message = consumer.poll(_WAIT_S)
-        assert message is not None, "the broker sent nothing"
-        if message.error() is not None:
-            assert message.error().code() == KafkaError._PARTITION_EOF
-            consumer.close()
-            return found
-        found.append((message.offset(), message.key(), int(message.value())))

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
@@ -96,8 +96,8 @@ class Broker:
         """Start; returns when the broker answers. BrokerError when it does not."""
         if self._process is not None:
             raise BrokerError("the broker runs already")
-        command = [sys.executable, "-m", "ottla.testing.process", str(self._skipped_ms), str(self._delay_s)]
-        command += ["--host", self.host, "--port", str(self._own_port), "--data-dir", str(self.data_dir)]
+        command = [*self._program(), "--host", self.host, "--port", str(self._own_port)]
+        command += ["--data-dir", str(self.data_dir)]
         for key, value in {**self._config, **self._told_to_clients()}.items():
             command += ["-o", f"{key}={value}"]
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - read in `_said`, closed in `_forget`
@@ -115,6 +115,10 @@ class Broker:
         else:
             self.faults.connect(self.host, self._own_port)
         return self
+
+    def _program(self) -> Sequence[str]:
+        """The command, without the options of `ottla serve`."""
+        return (sys.executable, "-m", "ottla.testing.process", str(self._skipped_ms), str(self._delay_s))
 
     def _told_to_clients(self) -> dict[str, str]:
         """Where clients shall connect, if that is not where the process listens."""

@@ -1,0 +1,196 @@
+"""The broker dies at every durable step of coordinators, log and cleaner: before, in the middle of, and after it (T13).
+
+A first life, which nothing kills, shows which steps there are. Then each is the death of a life, on one directory and
+beside one load: transactions, a reader that commits, keys of a compacted topic, topics that come and go.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+
+from ottla import TopicPartition
+from ottla.testing import History
+from tests.chaos.load import PARTITIONS, Churn, Keys, Reader, Worker, judge, read_committed
+from tests.chaos.mortal.broker import MortalBroker
+from tests.chaos.mortal.steps import Death, Moment, has_half
+from tests.chaos.outages import chaos_seeds
+from tests.recording.final import assert_good, note_logs, note_positions
+
+pytestmark = pytest.mark.chaos
+
+_CONFIG = {
+    "auto.create.topics.enable": "false",
+    "log.cleaner.backoff.ms": "10",
+    "log.cleaner.min.cleanable.ratio": "0",
+    "log.retention.check.interval.ms": "500",
+    "log.flush.interval.ms": "200",
+    "log.flush.scheduler.interval.ms": "100",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+}
+_SMALL = {"internal.segment.bytes": "20000"}
+_COMPACTED = {
+    "internal.segment.bytes": "4000",
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0",
+    "delete.retention.ms": "100",
+}
+#: How long a life goes on that does not come to its death.
+_LIFE_S = 20.0
+#: Steps that a run has to know: one for each that may lose or tear something. (Others are found; these must be.)
+_KNOWN = {
+    "pwritev __transaction_state/.log",
+    "pwritev __consumer_offsets/.log",
+    "pwritev __cluster_metadata/.log",
+    "pwritev t/.log",
+    "pwritev t/.txnindex",
+    "open t/.log",
+    "replace t/.snapshot.tmp",
+    "fdatasync t/.log",
+    "replace /recovery-point-offset-checkpoint.tmp",
+    "replace /ottla-manifest.tmp",
+    "replace /cleaner-offset-checkpoint.tmp",
+    "open keys/.log.cleaned",
+    "pwritev keys/.log.cleaned",
+    "replace keys/.log.cleaned",
+    "replace keys/.log.swap",
+    "unlink keys/.log",
+    "replace __transaction_state/.log.swap",
+    "mkdir churn/",
+    "unlink churn/.log",
+    "rmdir churn/",
+}
+
+
+class _Load:
+    """Everybody who uses the broker, until the end."""
+
+    def __init__(self, bootstrap: str, seed: int) -> None:
+        self._bootstrap, self._history = bootstrap, History()
+        self._ended, self._stop = threading.Semaphore(0), threading.Event()
+        self._workers = [Worker(n, bootstrap, seed, self._ended, self._stop, self._history) for n in range(3)]
+        self._keys, self._churn = Keys(bootstrap, self._stop), Churn(bootstrap, self._stop)
+        self._reader = Reader(bootstrap, self._history)
+        loops = [*(each.run for each in self._workers), self._keys.run, self._churn.run]
+        self._threads = [threading.Thread(target=loop, daemon=True) for loop in loops]
+
+    @contextmanager
+    def going_on(self) -> Iterator[None]:
+        """Meanwhile they work."""
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+
+    def wait_for_transactions(self, count: int) -> None:
+        """So many more have ended."""
+        for _ in range(count):
+            assert self._ended.acquire(timeout=60), "no transaction has ended for a minute"
+
+    def judge(self) -> None:
+        """Hold what they were told against what is there."""
+        for thread in self._threads:
+            thread.join()
+        partitions = [TopicPartition("t", number) for number in range(PARTITIONS)]
+        logs = note_logs(self._history, self._bootstrap, {"t": PARTITIONS})
+        self._reader.finish({tp.partition: max(r.offset for r in log if r.visible) for tp, log in logs.items()})
+        self._history.drained(self._reader.group, partitions)
+        note_positions(self._history, self._bootstrap, self._reader.group)
+        assert_good(self._history)
+        judge(self._workers, read_committed(self._bootstrap))
+        self._keys.judge()
+        self._churn.judge()
+
+
+def _make_small(admin: AdminClient, *topics: str) -> None:
+    """So that the coordinators' logs have segments to clean, too."""
+    small = ConfigEntry("internal.segment.bytes", "5000", incremental_operation=AlterConfigOpType.SET)
+    wanted = [ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[small]) for topic in topics]
+    for changed in admin.incremental_alter_configs(wanted).values():
+        changed.result()
+
+
+def _deaths(steps: Counter[str], draw: random.Random, chosen: Sequence[str] | None) -> list[Death]:
+    """One for each step and each moment, in a drawn order."""
+    deaths = []
+    for step, count in sorted(steps.items()):
+        if chosen is None or step in chosen:
+            moments = list(Moment) if has_half(step) else [Moment.BEFORE, Moment.AFTER]
+            deaths += [Death(step, draw.randint(1, min(count, 20)), moment) for moment in moments]
+    draw.shuffle(deaths)
+    return deaths
+
+
+def _first_life(broker: MortalBroker, load: _Load) -> Counter[str]:
+    """The steps of a life that nothing ends but the operator, and of the start after it."""
+    for _ in range(100):
+        load.wait_for_transactions(20)
+        if broker.steps().keys() >= _KNOWN:
+            break
+    broker.stop()
+    steps = broker.steps()
+    assert steps.keys() >= _KNOWN, f"the load does not come to {sorted(_KNOWN - steps.keys())}"
+    assert broker.begin_life(None)
+    load.wait_for_transactions(30)
+    broker.stop()
+    return steps + broker.steps()
+
+
+def _all_lives(broker: MortalBroker, load: _Load, deaths: Sequence[Death]) -> Counter[str]:
+    """Let it die at each of them; how often it has died at which step."""
+    died: Counter[str] = Counter()
+    for number, death in enumerate(deaths, 1):
+        has_come_up = broker.begin_life(death)
+        if not has_come_up or broker.wait_for_death(_LIFE_S):
+            died[death.step] += 1
+        else:
+            broker.stop()  # some steps are those of a shutdown
+            died[death.step] += broker.has_died
+        print(f"{number} of {len(deaths)}: {death}{'' if broker.has_died else ', but did not come to it'}")
+    return died
+
+
+@chaos_seeds(1, slow=[2])
+def test_t13_the_broker_dies_at_its_durable_steps(tmp_path: Path, seed: int, pytestconfig: pytest.Config) -> None:
+    draw = random.Random(seed)
+    (tmp_path / "traces").mkdir()
+    broker = MortalBroker(_CONFIG, tmp_path / "traces", tmp_path / "data")
+    assert broker.begin_life(None)
+    with broker_closed(broker):
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+        topics = [NewTopic("t", PARTITIONS, 1, config=_SMALL), NewTopic("keys", 1, 1, config=_COMPACTED)]
+        for made in admin.create_topics(topics).values():
+            made.result()
+        load = _Load(broker.bootstrap_servers, seed)
+        with load.going_on():
+            load.wait_for_transactions(10)
+            _make_small(admin, "__transaction_state", "__consumer_offsets")
+            steps = _first_life(broker, load)
+            is_short = "not slow" in pytestconfig.getoption("-m")
+            chosen = draw.sample(sorted(_KNOWN), 8) if is_short else None
+            deaths = _deaths(steps, draw, chosen)
+            died = _all_lives(broker, load, deaths)
+            assert broker.begin_life(None)
+            load.wait_for_transactions(10)
+        load.judge()
+        never = {death.step for death in deaths} - {step for step, times in died.items() if times}
+        assert not never & _KNOWN, f"no life has died at {sorted(never)}"
+
+
+@contextmanager
+def broker_closed(broker: MortalBroker) -> Iterator[None]:
+    """It is gone at the end, whatever happens."""
+    try:
+        yield
+    finally:
+        broker.close()
