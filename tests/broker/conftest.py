@@ -1,6 +1,9 @@
-"""A broker in the test's own event loop, and a connection to it."""
+"""A broker in the test's own event loop, and a connection to it; a directory that is quick."""
 
-from collections.abc import AsyncIterator
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -20,3 +23,11 @@ async def client(broker: AsyncBroker) -> AsyncIterator[WireClient]:
     """A connection to it."""
     async with WireClient(broker) as connected:
         yield connected
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """In memory where the system has such a place: there are many brokers, and each syncs its files."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(prefix="ottla-", dir=memory if os.access(memory, os.W_OK) else None) as path:
+        yield Path(path)

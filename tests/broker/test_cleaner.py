@@ -2,9 +2,7 @@
 
 import asyncio
 import logging
-import os
-import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -301,14 +299,6 @@ async def test_the_coordinators_topics_stay_small(tmp_path: Path) -> None:
         assert {group: await _committed(client, topic_id, group) for group in last} == last
         again = await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest("tx", 60_000, -1, -1))
         assert (again.producer_id, again.producer_epoch) == (producer.producer_id, producer.producer_epoch + 1)
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    """In memory where the system has such a place: there are many brokers, and each syncs its files."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(prefix="ottla-", dir=memory if os.access(memory, os.W_OK) else None) as path:
-        yield Path(path)
 
 
 async def test_a_broker_that_dies_at_any_call_of_a_pass_leaves_the_old_or_the_new(

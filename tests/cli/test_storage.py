@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import subprocess
@@ -18,6 +19,8 @@ from ottla.cli.main import main
 from ottla.testing import AsyncBroker
 from tests.broker.records_io import produce
 from tests.broker.wire_client import WireClient, batch
+from tests.log.cleaner.passes import clean_all, put
+from tests.log.logs import append_in_transaction
 
 _LOG = f"t-0/{0:020}.log"
 
@@ -57,6 +60,48 @@ def test_a_sound_directory_is_shown_and_nothing_is_changed(directory: Path, capf
     assert capfd.readouterr().out.endswith("Nothing is wrong.\n")
     assert main(["storage", "repair", str(directory)]) == 0
     assert _files(directory) == before
+
+
+async def _leave_compacted(path: Path) -> None:
+    """Three compacted topics: one is clean, one is dirty, one is dirty and a transaction holds its cleaning back."""
+    keep = {"cleanup.policy": "compact", "internal.segment.bytes": "100", "min.cleanable.dirty.ratio": "0"}
+    async with AsyncBroker({"log.cleaner.enable": "false"}, data_dir=path) as broker:
+        for name in ("clean", "dirty", "held"):
+            broker.node.topics.create(name, 1, keep)
+            partition = broker.node.partitions.find(name, 0)
+            assert partition is not None
+            log = partition.log
+            if name == "held":
+                append_in_transaction(log, 0, 1, producer_id=77)
+            for number in range(10):
+                put(log, b"key", b"%d" % number)
+            if name == "clean":
+                clean_all(log, broker.node.clock.now_ms())
+
+
+def test_of_a_compacted_log_it_says_how_dirty_it_is_and_what_holds_its_cleaning_back(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(_leave_compacted(tmp_path))
+    assert main(["storage", "info", str(tmp_path), "--json"]) == 0
+    rows = {each["partition"]: each for each in json.loads(capfd.readouterr().out)["partitions"]}
+    found = {name: (row["cleaned_offset"], row["dirty_percent"], row["dirty_bytes"]) for name, row in rows.items()}
+    dirty_bytes = found["dirty-0"][2]
+    assert found["__cluster_metadata-0"] == (None, None, None)
+    assert found["clean-0"] == (9, 0, 0)
+    assert found["dirty-0"] == (None, 100, dirty_bytes)
+    assert 0 < dirty_bytes < rows["dirty-0"]["size_bytes"]
+    assert found["held-0"] == (None, 0, 0)
+    reasons = {name: row["cleaning_is_held_back"] for name, row in rows.items()}
+    held = "a transaction of producer id 77 (epoch 0) is open since offset 0: from there on nothing is cleaned"
+    assert reasons.pop("held-0").startswith(held)
+    assert set(reasons.values()) == {None}
+    assert main(["storage", "info", str(tmp_path)]) == 0
+    assert f"held-0 is not cleaned, or not to its end: {held}" in capfd.readouterr().out
+    segment = tmp_path / "dirty-0" / f"{3:020}.log"
+    segment.write_bytes(segment.read_bytes()[:-5])
+    assert main(["storage", "info", str(tmp_path)]) == 0
+    assert "dirty-0 is not cleaned, or not to its end: the records at offsets" in capfd.readouterr().out
 
 
 def test_damage_in_the_middle_is_named_with_file_position_offsets_and_cause(

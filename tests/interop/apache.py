@@ -263,8 +263,12 @@ class ApacheKafka:
             self._process = None
 
     def suspend(self) -> None:
-        """SIGSTOP: it holds its connections and says nothing, as in a long pause of its collector or its disk."""
+        """SIGSTOP: it holds its connections and says nothing, as in a long pause of its collector or its disk.
+
+        On return none of its threads runs any more.
+        """
         os.kill(self.pid, signal.SIGSTOP)
+        os.waitpid(self.pid, os.WUNTRACED)
 
     def resume(self) -> None:
         """Let it go on: it does not know yet what happened meanwhile."""

@@ -34,6 +34,8 @@ _COLUMNS: Final = (
     "recovery_point",
     "open_transactions",
     "lost_offsets",
+    "cleaned_offset",
+    "dirty_percent",
 )
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="A data directory: --data-dir, or log.dirs.")]
@@ -56,6 +58,9 @@ app = typer.Typer(
 def info(directory: Directory, config: ServerConfig = None, option: Options = None, as_json: AsJson = False) -> None:
     """Show whose directory it is, and each partition's size and offsets, as a start would find them.
 
+    Of a compacted partition: up to where it was cleaned, how much of what can be cleaned is dirty, and what keeps it
+    from being cleaned.
+
     Nothing is changed. Apache Kafka's directories can be looked at, too. Exit codes: 0; 2 if there is no directory, or
     a broker runs on it.
 
@@ -67,6 +72,9 @@ def info(directory: Directory, config: ServerConfig = None, option: Options = No
         return
     print(_heading(survey))
     print_rows(_rows(survey), _COLUMNS, as_json=False, none="It holds no partition.")
+    for each in survey.logs:
+        if each.dirt is not None and each.dirt.held_back is not None:
+            print(printable(f"{each.tp} is not cleaned, or not to its end: {each.dirt.held_back}."))
     wrong = sum(each.kind.is_fault for each in survey.told)
     if wrong:
         print(f"{counted(wrong, 'thing')} not as it should be: `ottla storage check {directory}` says what.")
@@ -317,6 +325,10 @@ def _rows(survey: Survey) -> list[dict[str, object]]:
             "recovery_point": each.recovery_point,
             "open_transactions": each.open_transactions,
             "lost_offsets": sum(hole.end_offset - hole.first_offset for hole in each.scope.holes),
+            "cleaned_offset": None if each.dirt is None else each.dirt.cleaned_offset,
+            "dirty_bytes": None if each.dirt is None else each.dirt.dirty_bytes,
+            "dirty_percent": None if each.dirt is None else each.dirt.dirty_percent,
+            "cleaning_is_held_back": None if each.dirt is None else each.dirt.held_back,
         }
         for each in survey.logs
     ]

@@ -75,7 +75,7 @@ def look_around(overlay: OverlayDisk, config: BrokerConfig, clock: Clock, tell: 
         state = _open(overlay, tp, policy, known, clock, tell, is_theirs=is_theirs)
         if state is not None:
             logs.append(state)
-    return Found(metadata.version, tuple(sorted(logs)))
+    return Found(metadata.version, tuple(sorted(logs, key=lambda each: each.tp)))
 
 
 def _open(
@@ -103,7 +103,8 @@ def _open(
         )
         for told in told_of(tp, log.findings):
             tell(told)
-        state = state_of(tp, log, storage, compacts=config.compacts)
+        log.compaction.cleaned_offset = known.cleaned_offsets.get(tp)
+        state = state_of(tp, log, storage, clock.now_ms(), compacts=config.compacts)
         log.close()
     except (StorageError, CorruptDataError) as fault:
         tell(Told(Kind.DAMAGE, str(tp), f"{tp} cannot be opened: {fault}"))

@@ -9,7 +9,7 @@ from ottla.broker.metadata.properties import MetaProperties
 from ottla.broker.told import Kind, Told
 from ottla.log.damage import OffsetRange
 from ottla.log.examination import Scope
-from ottla.log.names import LOG
+from ottla.log.names import LOG, base_offset
 from ottla.log.partition import PartitionLog
 from ottla.log.storage import Storage
 
@@ -19,6 +19,19 @@ class Owner(Enum):
 
     OTTLA = "Ottla"
     APACHE_KAFKA = "Apache Kafka"
+
+
+class Dirt(NamedTuple):
+    """How dirty a compacted log is, as the cleaner would find it now."""
+
+    #: Where the last pass ended; None: there was none.
+    cleaned_offset: int | None
+    #: Of the segments that can be cleaned.
+    dirty_bytes: int
+    #: How much that is of all that a pass would read: what `min.cleanable.dirty.ratio` is held against.
+    dirty_percent: int
+    #: Why closed segments are not cleaned however dirty they are; None: nothing holds them back.
+    held_back: str | None
 
 
 class LogState(NamedTuple):
@@ -31,6 +44,8 @@ class LogState(NamedTuple):
     recovery_point: int
     open_transactions: int
     scope: Scope
+    #: None: it is not compacted.
+    dirt: Dirt | None
 
 
 class Found(NamedTuple):
@@ -75,14 +90,36 @@ class Survey(NamedTuple):
         return can_be and any(each.kind.is_mended for each in self.told)
 
 
-def state_of(tp: TopicPartition, log: PartitionLog, storage: Storage, *, compacts: bool) -> LogState:
-    """An open log."""
+def state_of(tp: TopicPartition, log: PartitionLog, storage: Storage, now_ms: int, *, compacts: bool) -> LogState:
+    """An open log. StorageError when the disk refuses."""
     extent = OffsetRange(log.log_start_offset, log.end_offset)
+    bases = [base for name in storage.names() if (base := base_offset(name, LOG)) is not None]
     return LogState(
         tp,
-        sum(name.endswith(LOG) for name in storage.names()),
+        len(bases),
         log.size_bytes,
         log.recovery_point,
         sum(each.transaction_start_offset >= 0 for each in log.active_producers()),
         Scope(extent, log.findings.damaged, compacts),
+        _dirt(log, now_ms, max(bases, default=0)) if compacts else None,
+    )
+
+
+def _dirt(log: PartitionLog, now_ms: int, active_offset: int) -> Dirt:
+    """`active_offset` is where the active segment begins."""
+    found = log.compaction.look(now_ms)
+    dirty_bytes, ratio = (0, 0.0) if found is None else (found.dirty_bytes, found.ratio)
+    return Dirt(log.compaction.cleaned_offset, dirty_bytes, round(100 * ratio), _held_back(log, active_offset))
+
+
+def _held_back(log: PartitionLog, active_offset: int) -> str | None:
+    if log.findings.damaged:
+        return f"the records at offsets {log.findings.damaged[0]} are gone: a log with a hole is not cleaned"
+    open_since = [each for each in log.active_producers() if 0 <= each.transaction_start_offset < active_offset]
+    if not open_since:
+        return None
+    first = min(open_since, key=lambda each: each.transaction_start_offset)
+    return (
+        f"a transaction of producer id {first.producer_id} (epoch {first.producer_epoch}) is open since offset "
+        f"{first.transaction_start_offset}: from there on nothing is cleaned until it ends"
     )

@@ -98,7 +98,7 @@ def _as_a_start(
 ) -> tuple[Found, tuple[Change, ...]]:
     """Start and stop, on the overlay."""
     recovered = recover(config, clock, overlay, random.Random(0), tell)
-    logs = tuple(sorted(_states(overlay, recovered)))
+    logs = tuple(sorted(_states(overlay, recovered, clock.now_ms()), key=lambda each: each.tp))
     recovered.close()
     return Found(recovered.metadata.metadata_version, logs), tuple(overlay.changes())
 
@@ -122,12 +122,12 @@ def _silent(changes: Iterable[Change], texts: Collection[str], *, was_stopped: b
             yield Told(kind, change.path, f"{change.path} {state}: a start makes it again")
 
 
-def _states(overlay: OverlayDisk, recovered: Recovered) -> Iterator[LogState]:
+def _states(overlay: OverlayDisk, recovered: Recovered, now_ms: int) -> Iterator[LogState]:
     metadata = TopicPartition(METADATA_TOPIC, 0)
-    yield state_of(metadata, recovered.metadata.log, overlay.open_folder(str(metadata)), compacts=False)
+    yield state_of(metadata, recovered.metadata.log, overlay.open_folder(str(metadata)), now_ms, compacts=False)
     for each in recovered.partitions.all():
         log = each.log
-        yield state_of(each.tp, log, overlay.open_folder(str(each.tp)), compacts=log.config.compacts)
+        yield state_of(each.tp, log, overlay.open_folder(str(each.tp)), now_ms, compacts=log.config.compacts)
 
 
 def _read_all(

@@ -85,6 +85,7 @@ class Cleaner:
         compaction = partition.log.compaction
         cleaning: Cleaning | None = None
         compaction.prepare()
+        began_s = asyncio.get_running_loop().time()
         try:
             recovery_point = await self._bring_to_device(partition)
             if self._is_led(partition):
@@ -104,9 +105,10 @@ class Cleaner:
         if cleaning is None or cleaning.cleaned_offset is None:
             return False
         _log.info(
-            "%s: cleaned up to offset %d, %d of %d bytes stay",
+            "%s: cleaned up to offset %d in %.1f s, %d of %d bytes stay",
             partition.tp,
             cleaning.cleaned_offset,
+            asyncio.get_running_loop().time() - began_s,
             cleaning.kept_bytes,
             cleaning.cleaned_bytes,
         )
