@@ -121,7 +121,7 @@ def _create(bootstrap: str, name: str, partitions: int) -> None:
     admin.create_topics([NewTopic(name, partitions, 1, config=SETTINGS)])[name].result(60)
 
 
-def _await_cleaned(data_dir: Path, wanted: Mapping[int, int], tick: Callable[[], None]) -> None:
+def _await_cleaned(data_dir: Path, wanted: Mapping[int, int], tick: Callable[[], object]) -> None:
     deadline, cleaned = time.monotonic() + _WAIT_S, dict[TopicPartition, int]()
     while missing := {n: at for n, at in wanted.items() if cleaned.get(TopicPartition(_STATES, n), -1) < at}:
         assert time.monotonic() < deadline, (data_dir, missing, cleaned)
@@ -217,7 +217,8 @@ def test_we_go_on_where_apache_kafkas_cleaner_was_killed_and_it_goes_on_after_us
         _await_cleaned(kafka.data_dir, wanted, kafka.tick)
         expected_after = _both(kafka.bootstrap, count)
     with Broker(_EAGER, data_dir=own) as broker:
-        _await_cleaned(own, wanted, lambda: time.sleep(0.05))
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        _await_cleaned(own, wanted, lambda: admin.list_topics(timeout=60))
         after = _both(broker.bootstrap_servers, count)
         _assert_same(after, expected_after, states)
         for number, state in enumerate(states):
