@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from ottla.testing import History
 from tests.recording.librdkafka import RecordingConsumer, RecordingProducer
@@ -138,32 +138,28 @@ class Reader:
             raise self._failed
 
 
-def read_committed(bootstrap: str) -> Counter[bytes]:
-    """The committed values, and how often each is there."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "count",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-        }
-    )
-    consumer.assign([TopicPartition("t", number, 0) for number in range(PARTITIONS)])
-    seen: Counter[bytes] = Counter()
-    ends = 0
-    while ends < PARTITIONS:
-        message = consumer.poll(30)
-        assert message is not None, "a partition's end was not reached"
-        if message.error() is not None:
-            ends += 1
+def values_of(bootstrap: str, topic: str, partitions: int) -> dict[int, list[bytes]]:
+    """The committed values of each partition, in order."""
+    settings = {"isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False}
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "count", **settings})
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+    found: dict[int, list[bytes]] = {number: [] for number in range(partitions)}
+    ended: set[int] = set()
+    while len(ended) < partitions:
+        message = consumer.poll(60)
+        assert message is not None, f"the broker sent nothing; the ends of {ended} were reached"
+        if message.error() is None:
+            found[message.partition()].append(message.value())
         else:
-            seen[message.value()] += 1
+            assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+            ended.add(message.partition())
     consumer.close()
-    return seen
+    return found
 
 
-def judge(workers: Sequence[Worker], seen: Counter[bytes]) -> None:
+def judge(workers: Sequence[Worker], bootstrap: str) -> None:
     """Committed records were read once, aborted ones never; of an unknown end all or nothing."""
+    seen = Counter(value for values in values_of(bootstrap, "t", PARTITIONS).values() for value in values)
     committed = {value for worker in workers for values in worker.committed for value in values}
     aborted = {value for worker in workers for values in worker.aborted for value in values}
     assert committed - seen.keys() == set(), "lost"
@@ -269,3 +265,11 @@ class Churn:
         there = set(self._admin.list_topics(timeout=30).topics)
         assert self._made <= there, "topics are lost"
         assert not self._deleted & there, "topics are back"
+
+
+def make_small(admin: AdminClient, *topics: str) -> None:
+    """So that the coordinators' logs have segments to clean, too."""
+    small = ConfigEntry("internal.segment.bytes", "5000", incremental_operation=AlterConfigOpType.SET)
+    wanted = [ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[small]) for topic in topics]
+    for changed in admin.incremental_alter_configs(wanted).values():
+        changed.result()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla.testing import Broker, History
-from tests.chaos.load import records_with_keys
+from tests.chaos.load import records_with_keys, values_of
 from tests.chaos.outages import Outages, chaos_seeds, drawn
 from tests.recording.final import assert_good, note_logs
 from tests.recording.librdkafka import RecordingProducer
@@ -29,21 +29,8 @@ def _topic(broker: Broker, name: str) -> str:
 
 def _read(broker: Broker, topic: str) -> dict[int, list[int]]:
     """Partition → the committed values in order."""
-    settings = {"isolation.level": "read_committed", "enable.partition.eof": True, "enable.auto.commit": False}
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": f"{topic}-reader", **settings})
-    consumer.assign([TopicPartition(topic, number, 0) for number in range(_PARTITIONS)])
-    found: dict[int, list[int]] = {number: [] for number in range(_PARTITIONS)}
-    ended: set[int] = set()
-    while len(ended) < _PARTITIONS:
-        message = consumer.poll(_WAIT_S)
-        assert message is not None, "the broker sent nothing"
-        error = message.error()
-        if error is None:
-            found[message.partition()].append(int(message.value().partition(b".")[0]))
-        elif error.code() == KafkaError._PARTITION_EOF:
-            ended.add(message.partition())
-    consumer.close()
-    return found
+    found = values_of(broker.bootstrap_servers, topic, _PARTITIONS)
+    return {number: [int(value.partition(b".")[0]) for value in values] for number, values in found.items()}
 
 
 def _killed(broker: Broker, seed: int, acknowledgements_between: int, kills: int = _KILLS) -> Outages:

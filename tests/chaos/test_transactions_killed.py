@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla import TopicPartition
 from ottla.testing import Broker, History
-from tests.chaos.load import PARTITIONS, Reader, Worker, judge, read_committed
+from tests.chaos.load import PARTITIONS, Reader, Worker, judge
 from tests.chaos.outages import chaos_seeds, drawn
 from tests.recording.final import assert_good, note_logs, note_positions
 
@@ -42,11 +42,10 @@ def test_t13_transactions_are_whole_over_kills_of_the_broker(seed: int) -> None:
         stop.set()
         for thread in threads:
             thread.join()
-        seen = read_committed(broker.bootstrap_servers)
+        judge(workers, broker.bootstrap_servers)
         partitions = [TopicPartition("t", number) for number in range(PARTITIONS)]
         logs = note_logs(history, broker.bootstrap_servers, {"t": PARTITIONS})
         reader.finish({tp.partition: max(r.offset for r in log if r.visible) for tp, log in logs.items()})
         history.drained(reader.group, partitions)
         note_positions(history, broker.bootstrap_servers, reader.group)
         assert_good(history)
-    judge(workers, seen)

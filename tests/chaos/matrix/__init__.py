@@ -1,0 +1,1 @@
+"""The crash matrix: programs that write to a broker, each a process that a test kills; and their lives."""
