@@ -4,6 +4,7 @@
     worker           one figure in a process of its own
     broker_figures   a broker seen from outside, with librdkafka
     group_figures    groups of eight, of a thousand, and ten thousand of them
+    transaction_figures  1, 10 and 100 transactional producers, and a restart with many transactional ids
     group_members    members as raw requests; `wire` is their connection, `canary` another client meanwhile
     client_figures   Python clients, record by record, on one broker
     spark_figures    Spark's source and sink, ours and its own connector's

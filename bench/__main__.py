@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from bench import assignor_figures, broker_figures, client_figures, group_figures, spark_figures
+from bench import (
+    assignor_figures,
+    broker_figures,
+    client_figures,
+    group_figures,
+    spark_figures,
+    transaction_figures,
+)
 from bench.figure import MEGABYTES
-from bench.peers import Peer, both, memory_mb, recovery, restarted
+from bench.peers import Peer, both, cpu_s, memory_mb, recovery, restarted
 from bench.results import Comparison, show, write
 from bench.worker import FigureFailedError, measure
 from tests.interop.apache import PeerFailedError
 
 _RESULTS = Path(__file__).with_name("RESULTS.md")
-_PARTS = ("broker", "groups", "clients", "spark", "assignors")
+_PARTS = ("broker", "groups", "transactions", "clients", "spark", "assignors")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -47,6 +54,8 @@ def _on_brokers(parts: Sequence[str], rounds: int, scale: float) -> list[Compari
             comparisons += brokers(peers, rounds, scale)
         if "groups" in parts:
             comparisons.append(groups(peers, rounds, scale))
+        if "transactions" in parts:
+            comparisons.append(transactions(peers, rounds, scale))
         if "clients" in parts:
             comparisons.append(clients(peers, rounds, scale))
         if "spark" in parts:
@@ -54,12 +63,15 @@ def _on_brokers(parts: Sequence[str], rounds: int, scale: float) -> list[Compari
     return comparisons
 
 
-def _take(comparison: Comparison, peer: str, module: str, figure: str, bootstrap: str, scale: float) -> None:
+def _take(comparison: Comparison, peer: str, module: str, figure: str, bootstrap: str, scale: float) -> bool:
+    """Whether the figure could be taken; else the comparison has the fault."""
     print(f"  {module} {figure}: {peer}", flush=True)
     try:
         comparison.add(peer, measure(module, figure, bootstrap, scale))
     except FigureFailedError as fault:
         comparison.faults.append(f"{peer}: {fault}")
+        return False
+    return True
 
 
 def brokers(peers: dict[str, Peer], rounds: int, scale: float) -> list[Comparison]:
@@ -95,12 +107,35 @@ def groups(peers: dict[str, Peer], rounds: int, scale: float) -> Comparison:
         _take(comparison, name, "group_figures", "many", peer.bootstrap, scale)
         after = memory_mb(peer.pid)
         comparison.add(name, {"resident memory before these groups": before, "resident memory with them": after})
-        try:
-            taken = restarted(peer, partial(group_figures.all_there, peer.bootstrap, scale))
-        except PeerFailedError as fault:
-            comparison.faults.append(f"{name}: kill -9 until all of them are described: {str(fault)[:100]}")
-        else:
-            comparison.add(name, {"kill -9 until all of them are described": taken})
+        there = partial(group_figures.all_there, peer.bootstrap, scale)
+        _restart(comparison, name, peer, "kill -9 until all of them are described", there)
+    return comparison
+
+
+def _restart(comparison: Comparison, name: str, peer: Peer, figure: str, answered: Callable[[], None]) -> None:
+    try:
+        comparison.add(name, {figure: restarted(peer, answered)})
+    except (PeerFailedError, OSError) as fault:
+        comparison.faults.append(f"{name}: {figure}: {str(fault)[:100]}")
+
+
+def transactions(peers: dict[str, Peer], rounds: int, scale: float) -> Comparison:
+    """Transactions of 1, 10 and 100 producers, the broker's CPU for each, and a restart with many transactional ids."""
+    comparison = Comparison("Transactions", tuple(peers), transaction_figures.unit_of, transaction_figures.NOTE)
+    for peer in peers.values():
+        measure("transaction_figures", "producers_10", peer.bootstrap, scale / 4)
+    for turn in range(rounds):
+        for figure, producers in transaction_figures.PRODUCERS.items():
+            for name, peer in list(peers.items())[:: -1 if turn % 2 else 1]:
+                before = cpu_s(peer.pid)
+                if _take(comparison, name, "transaction_figures", figure, peer.bootstrap, scale):
+                    used = (cpu_s(peer.pid) - before) / transaction_figures.all_commits(producers, scale)
+                    title = transaction_figures.producers_name(producers)
+                    comparison.add(name, {f"{title}: CPU of the broker, a transaction": used * 1e6})
+    for name, peer in peers.items():
+        if _take(comparison, name, "transaction_figures", "ids", peer.bootstrap, scale):
+            there = partial(transaction_figures.ids_are_there, peer.bootstrap, scale)
+            _restart(comparison, name, peer, "kill -9 until all transactional ids are described", there)
     return comparison
 
 

@@ -21,6 +21,7 @@ class Unit(NamedTuple):
 RATE = Unit("records/s", True)
 TRANSACTIONS = Unit("transactions/s", True)
 GROUPS = Unit("groups/s", True)
+IDS = Unit("ids/s", True)
 MICROSECONDS = Unit("µs", False)
 SECONDS = Unit("s", False)
 MILLISECONDS = Unit("ms", False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -73,6 +74,17 @@ def memory_mb(pid: int) -> float:
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
     return 0.0
+
+
+def cpu_s(pid: int) -> float:
+    """User and system time that a process has used, with all its threads, in seconds."""
+    return cpu_ticks(Path(f"/proc/{pid}/stat").read_text()) / os.sysconf("SC_CLK_TCK")
+
+
+def cpu_ticks(stat: str) -> int:
+    """utime and stime of a line of /proc/PID/stat (proc(5)); the name before them may hold blanks and brackets."""
+    fields = stat.rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
 
 
 def recovery(peer: Peer) -> Values:

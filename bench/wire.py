@@ -1,4 +1,4 @@
-"""A connection that asks one request at a time: what the group figures' members speak through."""
+"""A connection that asks one request at a time: what members of groups and producers speak through."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from ottla.wire.frames import decode_response, encode_request
 
 #: Versions that both brokers know; topics are named in them.
 VERSIONS = {
+    ApiKey.PRODUCE: 12,
     ApiKey.METADATA: 12,
+    ApiKey.INIT_PRODUCER_ID: 5,
+    ApiKey.END_TXN: 5,
+    ApiKey.DESCRIBE_TRANSACTIONS: 0,
     ApiKey.FIND_COORDINATOR: 4,
     ApiKey.JOIN_GROUP: 9,
     ApiKey.SYNC_GROUP: 5,
