@@ -17,7 +17,11 @@ from ottla.cli.demo.processes import BrokerProcess, broker_command, free_port
 from tests.interop.apache import ApacheKafka
 
 #: What both get told, so that they do the same work.
-_SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "50"}
+_SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "50",
+    "transaction.state.log.num.partitions": "50",
+}
 
 #: After kill -9 under thousands of groups a JVM takes minutes: that is a figure, not a fault.
 _RESTART_S = 900.0
