@@ -4,6 +4,7 @@ import pytest
 
 from ottla.base.errors import ConfigError
 from ottla.log.config import LogConfig, TimestampType
+from ottla.wire.compression import Compression
 
 _KAFKA = {
     "segment.bytes": 1_073_741_824,
@@ -23,6 +24,10 @@ _KAFKA = {
     "min.compaction.lag.ms": 0,
     "max.compaction.lag.ms": 9_223_372_036_854_775_807,
     "delete.retention.ms": 86_400_000,
+    "compression.type": "producer",
+    "compression.gzip.level": -1,
+    "compression.lz4.level": 9,
+    "compression.zstd.level": 3,
 }
 
 
@@ -32,11 +37,12 @@ def test_apache_kafkas_defaults_are_ours() -> None:
 
 def test_settings_are_taken_over() -> None:
     settings = {**_KAFKA, "cleanup.policy": "compact, delete", "message.timestamp.type": "LogAppendTime"}
-    settings |= {"flush.messages": 1, "flush.ms": 7}
+    settings |= {"flush.messages": 1, "flush.ms": 7, "compression.type": "zstd"}
     config = LogConfig.of(settings, producer_id_expiration_ms=5, transaction_verification=False)
     assert (config.compacts, config.deletes) == (True, True)
     assert config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
     assert (config.flush_messages, config.flush_ms) == (1, 7)
+    assert (config.compression, config.compression_level) == (Compression.ZSTD, 3)
     assert (config.producer_id_expiration_ms, config.transaction_verification) == (5, False)
 
 
