@@ -102,7 +102,7 @@ def do_damage(disk: SimDisk, rng: random.Random, *, clean: bool) -> Damage | Non
                     max((at for at, _ in sound_entries(before)), default=0) + rng.randrange(_BASE_OFFSET_BYTES)
                 }
             if name.endswith(LOG) and not is_metadata:
-                positions -= _base_offsets(before, but_last=not _is_internal(folder))
+                positions -= _base_offsets(before, but_last=_is_fixed(disk, folder, name, before))
             content = bytearray(before)
             for at in positions:
                 content[at] ^= rng.randrange(1, 256)
@@ -166,17 +166,33 @@ def _is_internal(folder: str) -> bool:
     return folder.startswith("__")
 
 
+def _is_fixed(disk: SimDisk, folder: str, name: str, content: bytes) -> bool:
+    """Whether the last batch of a log file has its offsets from its neighbours: beside a hole it may have others."""
+    if _is_internal(folder):
+        return False  # it may have been compacted
+    next_offset, is_next = int(name.removesuffix(LOG)), True
+    for _, entry in sound_entries(content):
+        next_offset, is_next = entry.last_offset + 1, entry.base_offset == next_offset
+    return is_next and next_offset >= _known_end(disk, folder, name)
+
+
+def _known_end(disk: SimDisk, folder: str, name: str) -> int:
+    """How far a log file must reach: up to the next one; the newest, up to the recovery point."""
+    names = sorted(each for at, each in disk.files() if at == folder and each.endswith(LOG))
+    if name != names[-1]:
+        return int(names[names.index(name) + 1].removesuffix(LOG))
+    topic, _, number = folder.rpartition("-")
+    with suppress(CorruptDataError):
+        known = decode_offsets(disk.own_files().read(RECOVERY_POINT_CHECKPOINT) or b"")
+        return known.get(TopicPartition(topic, int(number)), 0)
+    return 0
+
+
 def _shows_a_cut(disk: SimDisk, folder: str, name: str, end_offset: int, *, clean: bool) -> bool:
     """Whether a start can find that a log file ends between two batches, at this offset: other files know of more."""
     if _is_internal(folder):
         return False  # it may have been compacted
-    if clean or name != max(each for at, each in disk.files() if at == folder and each.endswith(LOG)):
-        return True
-    topic, _, number = folder.rpartition("-")
-    with suppress(CorruptDataError):
-        known = decode_offsets(disk.own_files().read(RECOVERY_POINT_CHECKPOINT) or b"")
-        return end_offset < known.get(TopicPartition(topic, int(number)), 0)
-    return False
+    return clean or end_offset < _known_end(disk, folder, name)
 
 
 class Heard(logging.Handler):

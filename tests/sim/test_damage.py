@@ -121,3 +121,23 @@ def test_cuts_between_batches_are_drawn_where_a_start_finds_them() -> None:
     assert cuts(0, clean=False) == set()
     assert cuts(3, clean=False) == {1, 2}
     assert cuts(0, f"{4:020}.log", clean=False) == {1, 2, 3}
+
+
+def test_the_base_offset_of_a_last_batch_is_changed_where_it_can_be_one_only() -> None:
+    """Beside a hole, which an earlier start has told of, another offset is as good: no start finds the change."""
+
+    def is_drawn(recovery_point: int, last: int = 1) -> bool:
+        content, size = b"".join(offset.to_bytes(8) + batch()[8:] for offset in (0, last)), len(batch())
+        for seed in range(400):
+            disk = SimDisk()
+            disk.own_files().write(RECOVERY_POINT_CHECKPOINT, encode_offsets({TopicPartition("t", 0): recovery_point}))
+            disk.open_folder("t-0").write(_LOG, content)
+            damage = do_damage(disk, random.Random(seed), clean=True)
+            if damage is not None and any(size <= at < size + 8 for at in damage.flipped):
+                return True
+        return False
+
+    assert is_drawn(2)
+    assert is_drawn(0)
+    assert not is_drawn(3)
+    assert not is_drawn(3, last=2)
