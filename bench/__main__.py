@@ -13,6 +13,7 @@ from bench import (
     broker_figures,
     client_figures,
     group_figures,
+    log_figures,
     spark_figures,
     transaction_figures,
 )
@@ -23,7 +24,7 @@ from bench.worker import FigureFailedError, measure
 from tests.interop.apache import PeerFailedError
 
 _RESULTS = Path(__file__).with_name("RESULTS.md")
-_PARTS = ("broker", "groups", "transactions", "clients", "spark", "assignors")
+_PARTS = ("broker", "groups", "transactions", "log", "clients", "spark", "assignors")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -36,8 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     parts = given.only or list(_PARTS)
     comparisons: list[Comparison] = []
-    if parts != ["assignors"]:
+    if not set(parts) <= {"assignors", "log"}:
         comparisons += _on_brokers(parts, given.rounds, given.scale)
+    if "log" in parts:
+        comparisons.append(_log(given.rounds, given.scale))
     if "assignors" in parts:
         comparisons.append(assignors(given.rounds, given.scale))
     for comparison in comparisons:
@@ -115,7 +118,7 @@ def groups(peers: dict[str, Peer], rounds: int, scale: float) -> Comparison:
 def _restart(comparison: Comparison, name: str, peer: Peer, figure: str, answered: Callable[[], None]) -> None:
     try:
         comparison.add(name, {figure: restarted(peer, answered)})
-    except (PeerFailedError, OSError) as fault:
+    except (PeerFailedError, OSError, ValueError) as fault:
         comparison.faults.append(f"{name}: {figure}: {str(fault)[:100]}")
 
 
@@ -136,6 +139,25 @@ def transactions(peers: dict[str, Peer], rounds: int, scale: float) -> Compariso
         if _take(comparison, name, "transaction_figures", "ids", peer.bootstrap, scale):
             there = partial(transaction_figures.ids_are_there, peer.bootstrap, scale)
             _restart(comparison, name, peer, "kill -9 until all transactional ids are described", there)
+    return comparison
+
+
+def _log(rounds: int, scale: float) -> Comparison:
+    """The cleaner, and many partitions, on brokers of their own."""
+    comparison = Comparison("Log", ("ottla", "Apache Kafka"), log_figures.unit_of, log_figures.NOTE)
+    with (
+        tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory,
+        both(Path(directory), log_figures.SETTINGS) as peers,
+    ):
+        for _ in range(rounds):
+            for name, peer in peers.items():
+                _take(comparison, name, "log_figures", "cleaning", peer.bootstrap, scale)
+        for name, peer in peers.items():
+            before = memory_mb(peer.pid)
+            if _take(comparison, name, "log_figures", "many_partitions", peer.bootstrap, scale):
+                comparison.add(name, {"memory of these partitions": memory_mb(peer.pid) - before})
+                there = partial(log_figures.partitions_are_there, peer.bootstrap, scale)
+                _restart(comparison, name, peer, "kill -9 until all of these partitions say where they end", there)
     return comparison
 
 

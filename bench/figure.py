@@ -26,6 +26,7 @@ MICROSECONDS = Unit("µs", False)
 SECONDS = Unit("s", False)
 MILLISECONDS = Unit("ms", False)
 MEGABYTES = Unit("MB", False)
+MEGABYTES_A_SECOND = Unit("MB/s", True)
 
 
 def percentile(values: list[float], share: float) -> float:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from confluent_kafka import Producer
@@ -48,11 +49,11 @@ class Peer(Protocol):
 class OttlaPeer(BrokerProcess):
     """Our broker, started as a user starts it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
         directory.mkdir(parents=True)
         port = free_port()
         command = broker_command(None, sys.executable, port, directory / "data")
-        command += [word for key, value in _SETTINGS.items() for word in ("-o", f"{key}={value}")]
+        command += [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
         super().__init__(command, port, directory / "broker.log")
 
     def restart(self) -> None:
@@ -61,12 +62,13 @@ class OttlaPeer(BrokerProcess):
 
 
 @contextmanager
-def both(directory: Path) -> Iterator[dict[str, Peer]]:
-    """Ours and Apache Kafka's, running."""
-    ours = OttlaPeer(directory / "ottla")
+def both(directory: Path, more: Mapping[str, str] = MappingProxyType({})) -> Iterator[dict[str, Peer]]:
+    """Ours and Apache Kafka's, running. `more` are settings that both get beside the usual ones."""
+    settings = {**_SETTINGS, **more}
+    ours = OttlaPeer(directory / "ottla", settings)
     ours.start_and_wait()
     try:
-        with ApacheKafka(directory / "apache", _SETTINGS, heap="1G", ready_timeout_s=_RESTART_S) as apache:
+        with ApacheKafka(directory / "apache", settings, heap="1G", ready_timeout_s=_RESTART_S) as apache:
             yield {"ottla": ours, "Apache Kafka": apache}
     finally:
         ours.stop()
