@@ -18,6 +18,7 @@ from ottla.coordinator.group.shard import GroupShard
 from ottla.testing.history.facts import Committed, GroupBegan
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from ottla.wire.messages.offset_fetch import OffsetFetchRequestGroup
 from ottla.wire.offsets_records import record_type
 
 Note = Callable[[str, str, Committed | GroupBegan], object]
@@ -31,8 +32,9 @@ class Lives:
 
     #: Generations of groups as they were told last.
     generations: dict[str, int] = field(default_factory=dict)
-    #: The last shard of each partition.
+    #: The last shard of each partition, and commits that it has decided: they may be in the log or not.
     shards: dict[TopicPartition, GroupShard] = field(default_factory=dict)
+    decided: dict[TopicPartition, list[Committed]] = field(default_factory=dict)
 
 
 def watch(groups: Coordinators[GroupShard], note: Note, known: Lives) -> None:
@@ -53,11 +55,12 @@ def watched(tp: TopicPartition, shard: GroupShard, note: Note, known: Lives) -> 
 
     A generation of the classic protocol comes into the log with its leader's SyncGroup. Before that its members know
     it, and may commit in it while the group prepares the next one. A coordinator that is loaded then counts that number
-    again.
+    again. A process that dies between log and memory has told nothing of a commit: the next one does, when it finds it.
     """
+    unsaid = known.decided.get(tp, [])
     former, known.shards[tp] = known.shards.get(tp), shard
     generations = known.generations
-    decided: list[Committed] = []
+    decided = known.decided[tp] = list[Committed]()
     lives: list[bool] = []
     commit, append_failed, apply = shard.commit_offsets, shard.append_failed, shard.apply
     loaded = shard.loaded
@@ -72,10 +75,13 @@ def watched(tp: TopicPartition, shard: GroupShard, note: Note, known: Lives) -> 
         decided.clear()
         return append_failed(decision, error)
 
+    def tell(each: Committed) -> None:
+        places = ", ".join(f"{tp}@{offset}" for tp, offset in each.offsets.items())
+        note("offsets committed", f"{each.group} {each.member_id}/{each.generation}: {places}", each)
+
     def applied(*args: Any) -> None:
         for each in decided:
-            places = ", ".join(f"{tp}@{offset}" for tp, offset in each.offsets.items())
-            note("offsets committed", f"{each.group} {each.member_id}/{each.generation}: {places}", each)
+            tell(each)
         decided.clear()
         apply(*args)
         if lives and record_type(args[0].key) in _GENERATIONS:
@@ -90,6 +96,9 @@ def watched(tp: TopicPartition, shard: GroupShard, note: Note, known: Lives) -> 
         for name, generation in ({} if former is None else _generations(former)).items():
             generations[name] = max(generations.get(name, 0), generation)
         told()
+        for each in unsaid:
+            if each.offsets.items() <= positions_in(shard, each.group).items():
+                tell(each)
         return loaded(now_ms)
 
     shard.commit_offsets = commit_offsets  # type: ignore[method-assign]
@@ -97,6 +106,16 @@ def watched(tp: TopicPartition, shard: GroupShard, note: Note, known: Lives) -> 
     shard.apply = applied  # type: ignore[method-assign, assignment]
     shard.loaded = has_loaded  # type: ignore[method-assign]
     return shard
+
+
+def positions_in(shard: GroupShard, group: str) -> dict[TopicPartition, int]:
+    """All offsets that the group has committed, as its coordinator tells them."""
+    answer = shard.fetch_offsets(OffsetFetchRequestGroup(group, topics=None), require_stable=False)
+    return {
+        TopicPartition(topic.name, part.partition_index): part.committed_offset
+        for topic in answer.topics
+        for part in topic.partitions
+    }
 
 
 def _begun_again(shard: GroupShard, before: dict[str, int]) -> list[str]:

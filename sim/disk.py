@@ -3,15 +3,17 @@
     disk.after_kill()          the process died: everything that it wrote is there
     disk.after_power_loss(rng) the machine died: what was not synced may be there or not, names of files and folders too
 
-Both give the disk that the next process finds. `full` and `broken` make it refuse.
+Both give the disk that the next process finds. `full` and `broken` make it refuse. With `fuse` the process dies at one
+of the calls that change it (`sim.steps`).
 """
 
 import random
 
 from ottla.base.errors import StorageError
 from ottla.broker.disk import Entry, Folder, Space
-from ottla.log.memory import MemoryStorage
+from ottla.log.memory import MemoryFile, MemoryStorage
 from ottla.log.storage import Buffer
+from sim.steps import CHANGES, Fuse
 
 _SIZE_BYTES = 64 * 1024 * 1024
 
@@ -24,16 +26,36 @@ class SimFolder(MemoryStorage):
         self.disk = disk
         self.refuses = self._refuses
 
+    def _refuses(self, action: str, name: str) -> bool:
+        if self.disk.refuses(action, name):
+            return True
+        if action in CHANGES and not (action == "open" and name in self.files):
+            self.disk.comes_to(action, name)
+        return False
+
     def sync_names(self) -> None:
         super().sync_names()
         self.disk.sync_names()
 
-    def _refuses(self, action: str, name: str) -> bool:
-        return self.disk.refuses(action, name)
-
     def write(self, name: str, content: Buffer, *, sync: bool = True) -> None:
         self.disk.check_room(len(content))
         super().write(name, content, sync=sync)
+        self.disk.is_behind()
+
+    def delete(self, name: str) -> None:
+        super().delete(name)
+        self.disk.is_behind()
+
+    def rename(self, name: str, to: str) -> None:
+        super().rename(name, to)
+        self.disk.is_behind()
+
+    def check_write(self, file: MemoryFile, data: bytes) -> None:
+        super().check_write(file, data)
+        fuse = self.disk.fuse
+        if fuse is not None and fuse.call:
+            file.content += data[: fuse.written(len(data))]
+            fuse.is_behind()
 
 
 class SimDisk:
@@ -49,6 +71,8 @@ class SimDisk:
         self.full = False
         self.broken = 0.0
         self.rng = random.Random(0)
+        #: Burns with each call that changes something.
+        self.fuse: Fuse | None = None
 
     def __str__(self) -> str:
         return "/disk"
@@ -144,6 +168,16 @@ class SimDisk:
             return True
         return self.broken > 0.0 and self.rng.random() < self.broken
 
+    def comes_to(self, action: str, name: str) -> None:
+        """Something is about to be changed."""
+        if self.fuse is not None:
+            self.fuse.comes_to(action, name)
+
+    def is_behind(self) -> None:
+        """It was changed."""
+        if self.fuse is not None:
+            self.fuse.is_behind()
+
     def check_room(self, more_bytes: int) -> None:
         """StorageError while the disk is full."""
         if self.full:
@@ -189,6 +223,8 @@ class SimDisk:
     def _check(self, action: str, name: str) -> None:
         if self.refuses(action, name):
             raise StorageError(f"/disk/{name}: Input/output error")
+        if action in CHANGES:
+            self.comes_to(action, name)
 
     def _changed(self) -> None:
         self._names.append(dict(self._folders))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
+from typing import NoReturn
 
 from ottla.base.errors import StorageError
 from ottla.base.types import TopicPartition
@@ -14,23 +15,28 @@ from ottla.broker.app import BrokerApp
 from ottla.broker.config import BrokerConfig
 from ottla.broker.metadata.names import GROUP_TOPIC, TRANSACTION_TOPIC
 from ottla.broker.ports.topics import NewTopic
+from ottla.coordinator.group.shard import GroupShard
+from ottla.coordinator.txn.shard import TransactionShard
 from ottla.log.checkpoint import RECOVERY_POINT_CHECKPOINT, decode_offsets
 from ottla.log.names import LOG
-from ottla.log.results import ActiveProducer
 from ottla.wire.errors import ErrorCode
 from sim.check import Anomaly, LogRecord, Told, records_of
-from sim.cluster.coordinators import positions_in
 from sim.cluster.log import Entry
-from sim.commits import Lives, watch
+from sim.commits import Lives, positions_in, watch
 from sim.damage import Damage, Heard, listening, sound_entries
 from sim.disk import SimDisk
 from sim.history import History
 from sim.loop import HOST, SimLoop
 from sim.losses import Losses, missing, new_records
 from sim.network import Network
+from sim.recall import Shard, forgotten, watch_loads
+from sim.repairs import Operator
+from sim.steps import Fuse, Place, ProcessDied
 
 MACHINE = "b1"
 _PORT = 9092
+#: Files that are changed seldom.
+_SELDOM = (".cleaned", ".swap", ".snapshot", "index", "checkpoint", "manifest", ".deleted", "acknowledged")
 
 
 class MachineClock:
@@ -66,6 +72,9 @@ class House:
         #: Records that a loss of power has taken, by value; and what must not have gone with it.
         self.lost: set[str] = set()
         self._known = Lives()
+        #: The coordinators' shards that have read their logs; what they knew goes with the power.
+        self._group_shards: dict[TopicPartition, GroupShard] = {}
+        self._transaction_shards: dict[TopicPartition, TransactionShard] = {}
         self.anomalies: list[Anomaly] = []
         self._before: dict[TopicPartition, list[LogRecord]] = {}
         #: Whether everything is on the device before it is acknowledged.
@@ -76,8 +85,11 @@ class House:
         self.losses = Losses()
         self._cluster_id: str | None = None
         self._has_refused = False
-        #: Transactions that nobody will end: partition, producer id, where they begin.
-        self._hanging: set[tuple[TopicPartition, int, int]] = set()
+        self._operator = Operator(self.losses)
+        #: Done when the process has died at a step (`arm`).
+        self.died: asyncio.Future[None] = loop.create_future()
+        #: Whether a dead process may have left half a batch, which no start has cut off yet.
+        self._is_torn = False
 
     def flush_before_answers(self, messages: str | None) -> None:
         """Let `log.flush.interval.messages` be so many. With 1, no loss of power takes what was acknowledged."""
@@ -139,9 +151,52 @@ class House:
         await app.start()
         if app.node is not None:
             watch(app.node.groups, partial(self.history.add, "broker"), self._known)
+            if not self.has_damage:
+                watch_loads(app.node.groups, self._group_shards, self._recall)
+                watch_loads(app.node.transactions, self._transaction_shards, self._recall)
         await app.loaded()
+        self._is_torn = False
         self.note("ready", f"life {self.life}")
         self._compare(checkpointed)
+
+    def arm(self, rng: random.Random, *, loses_power: bool = False) -> None:
+        """Let the process die at one of the next steps of its disk; perhaps with its machine, if that loses power."""
+        place = rng.choice(tuple(Place))
+        dies_with_machine = loses_power and place is not Place.WITHIN and rng.random() < 0.5
+        died = self.died = self.loop.create_future()
+
+        def die(fuse: Fuse) -> NoReturn:
+            self.note("died at a step", str(fuse))
+            self.disarm()
+            died.set_result(None)
+            (self.lose_power if dies_with_machine else self.kill)()
+            self._is_torn = True
+            raise ProcessDied(str(fuse))
+
+        about = rng.choice(_SELDOM) if rng.random() < 0.5 else ""
+        steps = rng.choice((1, 2, 3)) if about else rng.choice((1, 2, 3, 5, 10, 20, 50))
+        self.disk.fuse = Fuse(steps, place, rng.random(), about, die)
+
+    def disarm(self) -> None:
+        """No step kills the process any more."""
+        self.disk.fuse = None
+
+    async def start_or_die(self) -> None:
+        """Start the process; `arm` may let it die meanwhile, but not later: then there is no `app`."""
+        start = asyncio.ensure_future(self._start())
+        await asyncio.wait((start, self.died), return_when=asyncio.FIRST_COMPLETED)
+        self.disarm()
+        if self.app is None:
+            start.cancel()  # what it waits for is dead
+        else:
+            await start
+
+    def _recall(self, tp: TopicPartition, former: Shard, now: Shard) -> None:
+        if HOST.get() != self.host:
+            return  # the world is over, and what was killed runs once more (`SimLoop.run_killed_hosts`)
+        entries = self._entries(tp)
+        for text in forgotten(former, now, entries[-1] if entries else None):
+            self.anomalies.append(Anomaly("forgotten", f"{tp}: {text}"))
 
     async def create_topic(self, name: str, partitions: int) -> None:
         """A topic of the users'."""
@@ -166,6 +221,10 @@ class House:
     def healed(self) -> None:
         """Nothing waits for that here."""
 
+    def _end_hanging(self) -> None:
+        for text in self._operator.aborts(self.app.node if self.app is not None else None):
+            self.note("hanging", text)
+
     # faults
 
     def kill(self) -> None:
@@ -179,7 +238,10 @@ class House:
         """The machine stops; what it had not synced may be gone."""
         self.note("power lost")
         self._die()
-        self._before = {tp: records_of(self._entries(tp)) for tp in self._partitions()}
+        self._group_shards.clear()
+        self._transaction_shards.clear()
+        if not self._before:  # else no start since the last loss of power has come to its end
+            self._before = {tp: records_of(self._entries(tp)) for tp in self._partitions()}
         self.disk = self.disk.after_power_loss(self.rng)
         self.disk.rng = self.rng
 
@@ -225,7 +287,7 @@ class House:
                 await self._start()
             self._told(heard)
         else:
-            self._find_hanging()
+            self._operator.looks(self.app.node if self.app is not None else None)
             self._end_hanging()
         self.network.thaw(MACHINE)
 
@@ -299,43 +361,6 @@ class House:
 
     def _was_hurt(self, tp: TopicPartition, offset: int) -> bool:
         return any(damage.hurts(str(tp), offset) for damage in self.damages)
-
-    def _find_hanging(self) -> None:
-        """Which transactions are open, and were before, or have lost their markers with this start."""
-        now = set()
-        for tp, each in self._open_transactions():
-            is_new = self.losses.is_hanging(tp, each.producer_id, each.transaction_start_offset)
-            place = (tp, each.producer_id, each.transaction_start_offset)
-            if is_new or place in self._hanging:
-                now.add(place)
-        self._hanging = now
-
-    def _end_hanging(self) -> None:
-        """The operator aborts what has lost its marker: `ottla transactions abort --partition`."""
-        for tp, each in self._open_transactions():
-            if self.app is None or self.app.node is None:
-                return
-            if (tp, each.producer_id, each.transaction_start_offset) in self._hanging:
-                self.note("hanging", f"{tp}: the transaction of {each.producer_id}/{each.producer_epoch} is aborted")
-                self.app.node.partitions.append_marker(
-                    tp,
-                    producer_id=each.producer_id,
-                    producer_epoch=each.producer_epoch,
-                    commit=False,
-                    coordinator_epoch=max(each.coordinator_epoch, 0),
-                    transaction_version=0,
-                )
-
-    def _open_transactions(self) -> list[tuple[TopicPartition, ActiveProducer]]:
-        node = None if self.app is None else self.app.node
-        parts = [] if node is None else [node.partitions.find(*tp) for tp in list(self.losses.offsets)]
-        return [
-            (part.log.tp, each)
-            for part in parts
-            if part is not None
-            for each in part.log.active_producers()
-            if each.transaction_start_offset >= 0
-        ]
 
     def _die(self) -> None:
         self.loop.kill(self.host)
@@ -411,7 +436,7 @@ class House:
                 content = self.disk.content(str(tp), name)
             base = int(name.removesuffix(LOG))
             found = [entry for _, entry in sound_entries(content, base)]
-            if not self.has_damage and sum(len(entry.payload) for entry in found) < len(content):
+            if not (self.has_damage or self._is_torn) and sum(len(entry.payload) for entry in found) < len(content):
                 text = f"{tp}/{name}: there are bytes between or behind its batches"
                 self.anomalies.append(Anomaly("unreadable-log", text))
             # What was saved from a damaged file is in the next one too, and counts there.

@@ -1,5 +1,6 @@
 """Faults of the real broker: of its process, its machine and its disk, and of the network around it."""
 
+import asyncio
 import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -37,6 +38,8 @@ class HouseNemesis(Nemesis):
         )
         if self._world.protocols.broker:
             faults = (*faults, self._add_partition)
+        if self._world.kind.dies_at_steps:
+            faults = (*faults, self._die_at_a_step, self._die_at_a_step, self._die_at_a_step)
         if self._world.loses_power:
             return (*faults, self._lose_power, self._lose_power, self._break_disk, self._slow_disk)
         if self._world.kind.damages_files:
@@ -50,6 +53,22 @@ class HouseNemesis(Nemesis):
         self._house.kill()
         await self._for(rng, rng.choice((0.1, 2.0)))
         await self._house.start()
+        self._busy = False
+
+    async def _die_at_a_step(self, rng: random.Random) -> None:
+        """The process dies at a call that changes its directory, and perhaps again when it starts."""
+        if self._busy:
+            return
+        self._busy = True
+        house, loses_power = self._house, self._world.loses_power
+        house.arm(rng, loses_power=loses_power)
+        await asyncio.wait((house.died,), timeout=rng.choice((2.0, 10.0)))
+        house.disarm()
+        while house.app is None:
+            await self._for(rng, rng.choice((0.1, 2.0)))
+            if rng.random() < 0.5:
+                house.arm(rng, loses_power=loses_power)
+            await house.start_or_die()
         self._busy = False
 
     async def _lose_power(self, rng: random.Random) -> None:

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import gc
 import heapq
+import logging
 import random
 import traceback
 import weakref
@@ -24,6 +25,7 @@ from contextvars import Context, ContextVar
 from typing import Any, Protocol, TypeVar
 
 from ottla.base.errors import OttlaError
+from sim.steps import ProcessDied
 
 T = TypeVar("T")
 
@@ -273,6 +275,8 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _note(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
+        if isinstance(error, ProcessDied):
+            return
         text = "".join(traceback.format_exception(error)) if error is not None else ""
         self.unheard.append(f"{context.get('message')}\n{text}".strip())
 
@@ -291,7 +295,16 @@ def run(main: Coroutine[Any, Any, T], loop: SimLoop) -> T:
 
 
 def _cancel_all(loop: SimLoop) -> None:
-    """Cancel every task, so that none is reported as pending when it is collected."""
+    """Cancel every task, so that none is reported as pending when it is collected. What they log then is no news."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        _cancel_tasks(loop)
+    finally:
+        logging.disable(disabled)
+
+
+def _cancel_tasks(loop: SimLoop) -> None:
     loop.run_killed_hosts()
     tasks = sorted(asyncio.all_tasks(loop), key=lambda task: task.get_name())
     for task in tasks:

@@ -67,6 +67,8 @@ class Kind(Enum):
     BROKER_CONSUMER_GROUPS = "broker-consumer-groups"
     #: Any of these users, and a machine that loses its power.
     BROKER_POWER = "broker-power"
+    #: Any of these users, and a broker that dies at calls that change its directory; some machines lose their power.
+    BROKER_STEPS = "broker-steps"
     #: All of these but pipelines, and files that are damaged between two lives of the broker.
     BROKER_DAMAGE = "broker-damage"
 
@@ -77,9 +79,14 @@ class Kind(Enum):
 
     def loses_power(self, rng: random.Random) -> bool:
         """Whether the machine stops now and then, and its disk refuses."""
-        if self is Kind.BROKER_CONSUMER_GROUPS:
+        if self in (Kind.BROKER_CONSUMER_GROUPS, Kind.BROKER_STEPS):
             return rng.random() < 0.3
         return self is Kind.BROKER_POWER
+
+    @property
+    def dies_at_steps(self) -> bool:
+        """Whether the broker dies at the calls that change its directory."""
+        return self is Kind.BROKER_STEPS
 
     @property
     def damages_files(self) -> bool:
@@ -93,6 +100,8 @@ class Kind(Enum):
 
     def people(self, rng: random.Random) -> "Kind":
         """Who lives there."""
+        if self is Kind.BROKER_STEPS:
+            return rng.choice((Kind.PLAIN, Kind.TRANSACTIONS, Kind.GROUPS, Kind.PIPELINE, Kind.EXACTLY_ONCE))
         if self is Kind.BROKER_POWER:
             return rng.choice((Kind.PLAIN, Kind.TRANSACTIONS, Kind.GROUPS, Kind.PIPELINE))
         if self is Kind.BROKER_DAMAGE:

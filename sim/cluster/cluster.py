@@ -18,13 +18,12 @@ from sim.cluster.coordinators import (
     CoordinatorLog,
     assign,
     partition_of,
-    positions_in,
 )
 from sim.cluster.log import ReplicaLog
 from sim.cluster.node import PORT, Node
 from sim.cluster.producers import REMEMBERED
 from sim.cluster.server import SPOKEN
-from sim.commits import Lives
+from sim.commits import Lives, positions_in
 from sim.history import History
 from sim.loop import SimLoop
 from sim.network import Network

@@ -292,16 +292,6 @@ def offsets_in_log(coordinator: Coordinator[GroupShard], asked: OffsetFetchReque
     return shard.fetch_offsets(asked, require_stable=False)
 
 
-def positions_in(shard: GroupShard, group: str) -> dict[TopicPartition, int]:
-    """All offsets that the group has committed, as its coordinator tells them."""
-    answer = shard.fetch_offsets(OffsetFetchRequestGroup(group, topics=None), require_stable=False)
-    return {
-        TopicPartition(topic.name, part.partition_index): part.committed_offset
-        for topic in answer.topics
-        for part in topic.partitions
-    }
-
-
 def group_coordinator(node: "Node", group_id: str) -> Coordinator[GroupShard] | ErrorCode:
     """The coordinator of a group on this broker, or why it has none that takes requests."""
     return _find(node, OFFSETS_TOPIC, group_id)

@@ -161,4 +161,7 @@ def _of_the_cleaner() -> dict[str, Mutant]:
             cleaner.takes_aborted_for_committed(),
             first_seed=121,
         ),
+        "cleaner-gives-up-its-segments": Mutant(
+            Kind.BROKER_STEPS, frozenset({"forgotten"}), cleaner.gives_up_its_segments(), first_seed=35
+        ),
     }
