@@ -150,9 +150,9 @@ def test_c5_what_a_leader_said_does_not_count_for_the_next_one() -> None:
     assert [p.current_leader_epoch for p in topic.partitions] == [5]
 
 
-def committed_in(epoch: int) -> Rig:
+def committed_in(epoch: int, request_timeout_ms: int = 30_000) -> Rig:
     """The group has committed offset 50, in this epoch; metadata knows of epoch 3."""
-    rig = Rig({"group.id": "g"}, known=snapshot(3, t=1))
+    rig = Rig({"group.id": "g", "request.timeout.ms": request_timeout_ms}, known=snapshot(3, t=1))
     rig.assign(TP)
     part = OffsetFetchResponsePartitions(0, 50, epoch)
     group = OffsetFetchResponseGroup("g", (OffsetFetchResponseTopics(name="t", partitions=(part,)),))
@@ -170,6 +170,19 @@ def test_c5_a_leader_that_is_older_than_the_position_is_not_asked() -> None:
     rig.learn(snapshot(4, 2, t=1))
     ends_at(rig, 80)
     assert rig.asked(ApiKey.FETCH)[-1].to.node_id == 2  # type: ignore[union-attr]
+
+
+def test_c5_old_metadata_is_not_believed_because_requests_are_to_be_quick() -> None:
+    """The simulator, groups 360011511: a broker that was cut off from its controller told it for longer than that."""
+    rig = committed_in(4, request_timeout_ms=1_000)
+    rig.wait(20)
+    assert not rig.asked(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+    rig.learn(snapshot(4, 2, t=1))
+    ends_at(rig, 80)
+    rig.learn(snapshot(3, t=1))
+    rig.state(TP).validate = True
+    rig.wait(20)
+    assert not rig.asked(ApiKey.OFFSET_FOR_LEADER_EPOCH), "it is old since now, not since then"
 
 
 def test_c5_a_topic_that_was_made_anew_is_not_waited_for_without_end() -> None:
