@@ -21,13 +21,13 @@ from typing import Any, get_args, get_origin
 TARGET = Path(__file__).parent.parent / "src" / "ottla" / "wire" / "messages"
 
 APIS = (  # noqa: SIM905
-    "produce fetch list_offsets metadata offset_commit offset_fetch find_coordinator join_group heartbeat leave_group "
-    "sync_group describe_groups list_groups api_versions create_topics delete_topics delete_records init_producer_id "
-    "offset_for_leader_epoch add_partitions_to_txn add_offsets_to_txn end_txn write_txn_markers txn_offset_commit "
-    "describe_configs alter_configs incremental_alter_configs describe_log_dirs create_partitions delete_groups "
-    "offset_delete describe_cluster describe_producers describe_transactions list_transactions "
-    "describe_topic_partitions consumer_group_heartbeat consumer_group_describe "
-    "consumer_protocol_subscription consumer_protocol_assignment "
+    "produce fetch list_offsets metadata offset_commit offset_fetch find_coordinator join_group heartbeat "
+    "leave_group sync_group describe_groups list_groups sasl_handshake api_versions create_topics delete_topics "
+    "delete_records init_producer_id offset_for_leader_epoch add_partitions_to_txn add_offsets_to_txn end_txn "
+    "write_txn_markers txn_offset_commit describe_configs alter_configs incremental_alter_configs "
+    "describe_log_dirs create_partitions delete_groups sasl_authenticate offset_delete describe_cluster "
+    "describe_producers describe_transactions list_transactions describe_topic_partitions consumer_group_heartbeat "
+    "consumer_group_describe consumer_protocol_subscription consumer_protocol_assignment "
 ).split()
 
 #: Request fields that change what is asked: a version that lacks one must not drop it in silence.

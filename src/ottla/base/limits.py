@@ -132,3 +132,10 @@ MAX_EVENT_WEIGHT: Final = 100_000
 EVENTS_LINGER_MS: Final = 100
 MAX_EVENTS_PER_BATCH: Final = 500
 MAX_EVENT_BYTES_PER_BATCH: Final = 500_000
+
+#: Iterations of SCRAM that a client computes for a broker it does not know yet: some 0.3 s, in a thread. Apache Kafka
+#: stores 16,384 at most.
+MAX_SCRAM_ITERATIONS: Final = 1_000_000
+
+#: Bytes of one SCRAM message that is read: real ones have some 200.
+MAX_SCRAM_MESSAGE_BYTES: Final = 16_384

@@ -24,6 +24,7 @@ class ApiKey(IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -38,6 +39,7 @@ class ApiKey(IntEnum):
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
     DELETE_GROUPS = 42
     INCREMENTAL_ALTER_CONFIGS = 44
@@ -109,6 +111,7 @@ API: Final[dict[int, Api]] = {
         Api(ApiKey.SYNC_GROUP, 0, 5, 4),
         Api(ApiKey.DESCRIBE_GROUPS, 0, 6, 5),
         Api(ApiKey.LIST_GROUPS, 0, 5, 3),
+        Api(ApiKey.SASL_HANDSHAKE, 0, 1, NEVER),
         Api(ApiKey.API_VERSIONS, 0, 4, 3),
         Api(ApiKey.CREATE_TOPICS, 2, 7, 5),
         Api(ApiKey.DELETE_TOPICS, 1, 6, 4),
@@ -123,6 +126,7 @@ API: Final[dict[int, Api]] = {
         Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, 4),
         Api(ApiKey.ALTER_CONFIGS, 0, 2, 2),
         Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, 2),
+        Api(ApiKey.SASL_AUTHENTICATE, 0, 2, 2),
         Api(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
         Api(ApiKey.DELETE_GROUPS, 0, 2, 2),
         Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),

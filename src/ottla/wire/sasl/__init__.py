@@ -1,0 +1,33 @@
+"""What client and broker say to each other inside SaslAuthenticate, one file per mechanism.
+
+A mechanism is an automaton without I/O. It draws no random number: nonces are arguments. `start` gives the client's
+first message. `answer` gives its next one for each answer of the broker, and None when the client is satisfied. An
+exchange serves once.
+
+These are the clients' halves. What both halves compute (SCRAM's keys, for example) stands in functions of its own. The
+broker's halves belong beside them.
+"""
+
+from typing import Protocol
+
+from ottla.base.errors import OttlaError
+
+PLAIN = "PLAIN"
+SCRAM_SHA_256 = "SCRAM-SHA-256"
+SCRAM_SHA_512 = "SCRAM-SHA-512"
+OAUTHBEARER = "OAUTHBEARER"
+MECHANISMS = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
+
+
+class SaslError(OttlaError):
+    """The other side's message breaks the mechanism's rules, or does not prove what it has to. Never holds a secret."""
+
+
+class SaslClient(Protocol):
+    """The client's half of one exchange."""
+
+    def start(self) -> bytes:
+        """The first message."""
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        """The message that follows the broker's `challenge`; None when the exchange is over. Raises SaslError."""
