@@ -14,7 +14,7 @@ from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
 from ottla.log.replay import replay
 from ottla.log.results import Isolation
-from ottla.wire.batch import check_integrity, parse_header
+from ottla.wire.batch import HEADER_BYTES, check_integrity, parse_header
 from ottla.wire.batch_errors import CorruptBatchError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.special_timestamp import SpecialTimestamp
@@ -312,6 +312,25 @@ def test_a_last_log_of_zeros_is_a_hole_and_no_reason_not_to_start(clean: bool) -
     content = storage.files[names[-1] + ".log"].content
     content[:] = bytes(len(content))
     _hole(_again(storage, log, clean=clean), int(names[-1]), _BATCHES)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_bit_that_makes_a_commit_of_an_abort_shows_nobody_aborted_records(clean: bool) -> None:
+    storage = MemoryStorage()
+    log = open_log(storage)
+    append_in_transaction(log, 0)
+    end(log, commit=False)
+    append(log, batch())
+    log.close()
+    content = storage.files[f"{0:020}.log"].content
+    at = content.index(b"\0\0\0\0", len(every_batch(log)[0]) + HEADER_BYTES)  # the marker's key: version, type
+    content[at + 3] ^= 1
+    for name in [each for each in storage.names() if each.endswith(".snapshot")]:
+        storage.delete(name)
+    found = open_log(storage.after_kill(), clean=clean, recovery_point=log.recovery_point)
+    assert committed_offsets(found) == [2]
+    assert found.last_stable_offset == found.end_offset == 3
+    assert "the transaction marker at offset 1 is damaged" in found.findings.mended[-1]
 
 
 def test_a_damaged_marker_keeps_no_partition_from_opening() -> None:

@@ -44,7 +44,7 @@ from ottla.log.snapshot import Snapshots
 from ottla.log.storage import Storage
 from ottla.log.txn_index import AbortedTxn
 from ottla.log.witnesses import Outside, Seen, look, losses, mended, start_of
-from ottla.wire.batch import BatchHeader, is_emptied, parse_end_txn_marker
+from ottla.wire.batch import BatchHeader, check_integrity, is_emptied, parse_end_txn_marker
 
 
 @dataclass(frozen=True, slots=True)
@@ -483,7 +483,8 @@ class _Walk:
         if is_emptied(header):
             return
         try:
-            committed, coordinator_epoch = parse_end_txn_marker(segment.log.read(position, header.size_bytes))
+            check_integrity(marker := segment.log.read(position, header.size_bytes), 0, header)
+            committed, coordinator_epoch = parse_end_txn_marker(marker)
         except CorruptDataError:
             committed, coordinator_epoch = False, -1
             self._unreadable.append(
