@@ -38,7 +38,7 @@ from ottla.spark.protocol import (
     Steps,
 )
 from ottla.wire.apis import ApiKey
-from ottla.wire.batch import is_emptied, iter_headers, parse_end_txn_marker
+from ottla.wire.batch import check_integrity, is_emptied, iter_headers, parse_end_txn_marker
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from ottla.wire.records import Record, decode_batch, encode_batch
@@ -293,11 +293,13 @@ class LedgerKafka:
 
 
 def ledger_batches(records: Any) -> list[LedgerBatch]:
-    """The record batches of a fetch from the ledger topic."""
+    """The record batches of a fetch from the ledger topic. CorruptBatchError for one that is damaged."""
     view = memoryview(records)
     found = []
     for pos, header in iter_headers(view):
         whole = view[pos : pos + header.size_bytes]
+        if header.is_control:
+            check_integrity(view, pos, header)  # of the others `decode_batch` checks it
         lines = () if header.is_control else tuple((record.key, record.value) for record in decode_batch(whole))
         # Compaction may leave a marker's batch without the marker. Then nothing of its transaction counts any more.
         commit = not is_emptied(header) and parse_end_txn_marker(whole)[0] if header.is_control else None

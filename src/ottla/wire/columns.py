@@ -21,6 +21,7 @@ from ottla.wire.batch import (
     Compression,
     CorruptBatchError,
     assign_offsets,
+    check_integrity,
     iter_headers,
 )
 from ottla.wire.record_codec import ColumnFiller, RecordCursor
@@ -55,9 +56,9 @@ def decode_columns(
 ) -> Any:
     """A pyarrow.RecordBatch of the records in `buf` from `start_offset` up to, not including, `end_offset`.
 
-    `buf` holds any number of batches, the last perhaps cut off, as a fetch does. Batches for which `skip` is true are
-    not opened: control batches, which are skipped anyway, and aborted ones. Columns are those of `SCHEMA`, `headers`
-    only when asked for. Raises CorruptBatchError as `open_batch`, and when the columns would exceed 2 GiB.
+    `buf` holds any number of batches, the last perhaps cut off, as a fetch does. Batches for which `skip` is true
+    (aborted ones) are not opened, nor are control batches: only their CRC is checked. Columns are those of `SCHEMA`,
+    `headers` only when asked for. Raises CorruptBatchError as `open_batch`, and when the columns would exceed 2 GiB.
     """
     end = _MAX_INT64 if end_offset is None else end_offset
     opened: list[tuple[BatchHeader, RecordCursor]] = []
@@ -68,6 +69,8 @@ def decode_columns(
         if header.last_offset < start_offset or (end_offset is not None and header.base_offset >= end_offset):
             continue
         if header.is_control or (skip is not None and skip(header)):
+            if check_crc:
+                check_integrity(buf, pos, header)  # perhaps only one bit says that it is to be skipped
             continue
         cursor = open_batch(buf, pos, header, check_crc=check_crc)
         rows += header.record_count

@@ -8,7 +8,7 @@ from ottla.client.core.consumer.fetch_buffer import FetchBuffer
 from ottla.client.core.consumer.fetched import Decoding, FetchedPartition
 from ottla.client.core.consumer.positions import PartitionState
 from ottla.client.errors import ClientError, CorruptRecordsError, NoOffsetForPartitionError, SerializationError
-from ottla.wire.batch import assign_offsets, control_batch
+from ottla.wire.batch import CRC_START, assign_offsets, control_batch
 from ottla.wire.records import Record, encode_batch
 
 ONE, TWO = TopicPartition("t", 1), TopicPartition("t", 2)
@@ -30,11 +30,15 @@ def fetched(tp: TopicPartition, *batches: bytes, numbers: bool = False) -> Fetch
     return FetchedPartition(state, b"".join(batches), [(9, 0)], decoding)
 
 
-def transaction(base: int, value: bytes) -> bytes:
+def offsets(fetch: FetchedPartition) -> list[int]:
+    return [record.offset for record in fetch.take_records(100)]
+
+
+def transaction(base: int, value: bytes, producer_id: int = 9) -> bytes:
     """Of producer 9, whose transaction from offset 0 on was aborted."""
     record = Record(base, 1, None, value, ())
     return encode_batch(
-        [record], base_offset=base, producer_id=9, producer_epoch=0, base_sequence=0, transactional=True
+        [record], base_offset=base, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True
     )
 
 
@@ -142,6 +146,25 @@ def test_t9_aborted_records_before_the_damage_stay_left_out() -> None:
     assert columns_of(buffer) == {ONE: 1}
     with pytest.raises(CorruptRecordsError, match="from offset 3 on"):
         columns_of(buffer)
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_no_bit_makes_somebody_leave_out_records(columns: bool) -> None:
+    """One bit makes a control batch of a batch, another one a part of an aborted transaction; of an abort, a commit."""
+    if columns:
+        pytest.importorskip("pyarrow")
+    batches = [transaction(0, b"0"), transaction(1, b"1", producer_id=11), abort(2), transaction(3, b"3")]
+    for number, whole in enumerate(batches):
+        for bit in range(8 * CRC_START, 8 * len(whole)):  # what the CRC covers
+            changed = bytearray(whole)
+            changed[bit // 8] ^= 1 << bit % 8
+            fetch = fetched(ONE, *batches[:number], bytes(changed), *batches[number + 1 :])
+            seen: list[int] = []
+            with pytest.raises(CorruptRecordsError, match=f"from offset {number} on"):
+                while not fetch.exhausted:
+                    taken = fetch.take_columns(with_headers=False)["offset"].to_pylist() if columns else offsets(fetch)
+                    seen += taken
+            assert seen == [1, 3][: len(seen)]
 
 
 def test_an_error_behind_records_is_told_once() -> None:

@@ -14,7 +14,14 @@ from ottla.client.core.consumer.consumer_record import ConsumerRecord
 from ottla.client.core.consumer.positions import PartitionState
 from ottla.client.errors import CorruptRecordsError, SerializationError
 from ottla.client.serdes import Deserializer
-from ottla.wire.batch import BatchHeader, CorruptBatchError, is_emptied, iter_headers, parse_end_txn_marker
+from ottla.wire.batch import (
+    BatchHeader,
+    CorruptBatchError,
+    check_integrity,
+    is_emptied,
+    iter_headers,
+    parse_end_txn_marker,
+)
 from ottla.wire.codec import Buffer
 from ottla.wire.records import decode_consumer_records
 
@@ -263,14 +270,22 @@ class FetchedPartition:
             self.state.position_epoch = -1 if epoch is None else epoch
 
     def _left_out(self, pos: int, header: BatchHeader) -> bool:
-        """Whether the user must not get this batch. To be called once for each batch, in order."""
+        """Whether the user must not get this batch. To be called for each batch, in order.
+
+        CorruptBatchError if nobody would get it, and it is damaged; the call may be repeated then.
+        """
         while self._aborted and self._aborted[-1][1] <= header.last_offset:
             self._aborting.add(self._aborted.pop()[0])
+        is_passed = header.last_offset < self.state.position
+        is_aborted = header.is_transactional and header.producer_id in self._aborting
+        if self._decoding.check_crcs and (is_passed or is_aborted or header.is_control):
+            # It is not decoded. But perhaps only one bit says that it is to be left out.
+            check_integrity(self._data, pos, header)
         if header.is_control:
             if header.producer_id in self._aborting and _ends_abort(self._data, pos, header):
                 self._aborting.discard(header.producer_id)
             return True
-        return header.is_transactional and header.producer_id in self._aborting
+        return is_aborted
 
     def _deserialize(self, record: ConsumerRecord) -> ConsumerRecord:
         decoding = self._decoding
