@@ -12,18 +12,20 @@ import pytest
 
 from ottla import Admin, OffsetAndMetadata, Producer, TopicPartition
 from ottla.cli.transactions.changes import Changes
-from ottla.client.admin.open_transactions import OpenTransaction
+from ottla.cli.transactions.repair import sentence
+from ottla.client.admin.open_transactions import OpenTransaction, PartitionHold
 from ottla.testing import Broker
 from tests.cli.conftest import Ottla
 from tests.cli.processes import line_of, ottla_process
 from tests.client.hanging import UNVERIFIED, Hanging, leave_hanging
 from tests.client.journeys import make_topic, read_all
+from tests.coordinator.txn.talks import TWO_PHASE_SETTINGS
 
 
 @pytest.fixture(scope="module")
 def ottla_broker() -> Iterator[Broker]:
-    """It lets a client leave a transaction hanging."""
-    with Broker(UNVERIFIED) as broker:
+    """It lets a client leave a transaction hanging, and has two-phase commit."""
+    with Broker({**UNVERIFIED, **TWO_PHASE_SETTINGS}) as broker:
         yield broker
 
 
@@ -110,6 +112,30 @@ def test_t14_who_holds_a_partition_whose_producer_lives(ottla: Ottla, tp: TopicP
     assert f"{tp}: 1 offset behind {tp.topic}, Ongoing. Its coordinator aborts it at 20" in said.err
     assert f"`ottla transactions abort {tp.topic}` does it now." in said.err
     assert ottla("transactions", "find-hanging", tp.topic, "--json").data == []
+
+
+def test_t15_of_a_prepared_transaction_it_is_said_that_no_time_out_ends_it(
+    ottla: Ottla, ottla_broker: Broker, tp: TopicPartition
+) -> None:
+    settings = {"bootstrap.servers": ottla_broker.bootstrap_servers, "transactional.id": tp.topic}
+    with Producer({**settings, "transaction.two.phase.commit.enable": True}) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(tp.topic, b"decided")
+        producer.prepare_transaction()
+        said = ottla("transactions", "who-holds", tp.topic)
+        assert f"{tp.topic}, Ongoing. It is in two-phase commit, and no time-out ends it: " in said.err
+        assert f"Look there first. `ottla transactions abort {tp.topic}` aborts it." in said.err
+        asked = ottla("transactions", "abort", tp.topic, "--dry-run")
+        assert "no time-out ends it: perhaps another system, a database, has decided" in asked.err
+        producer.abort_transaction()
+
+
+def test_t14_nobody_is_sent_to_abort_what_is_decided() -> None:
+    tp = TopicPartition("orders", 0)
+    holder = OpenTransaction(tp, 4, 7, 0, -1, 1, "billing", "PrepareCommit", timeout_ms=60_000, since_ms=1)
+    said = sentence(PartitionHold(tp, 4, 6, (holder,), holder, ()))
+    assert said == "orders-0: 2 offsets behind billing, PrepareCommit: its coordinator is writing the markers."
 
 
 def test_t14_nothing_is_held_back(ottla: Ottla, tp: TopicPartition) -> None:

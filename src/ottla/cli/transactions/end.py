@@ -21,7 +21,7 @@ from ottla.cli.common import (
     say,
 )
 from ottla.cli.transactions.look import DESCRIBED, described_row
-from ottla.cli.transactions.repair import row_of, state_of, what_to_do
+from ottla.cli.transactions.repair import NEVER_MS, NO_TIMEOUT, row_of, state_of, what_to_do
 
 if TYPE_CHECKING:
     from ottla import Admin, TopicPartition
@@ -165,6 +165,8 @@ def _abort_by_id(admin: Admin, transactional_id: str, how: _How) -> None:
     if not how.as_json:
         print_rows([described_row(found)], DESCRIBED, as_json=False, none="")
         say(f"Its coordinator will abort it: {_ABORTS}. Its producer is fenced: it can write nothing more.")
+        if found.timeout_ms == NEVER_MS:
+            say(NO_TIMEOUT)
     agreed = _agreed(how)
     if agreed:
         admin.fence_producers([transactional_id])

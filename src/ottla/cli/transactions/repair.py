@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -37,6 +37,12 @@ _HOLDS = (
     "state",
     "since",
     "groups",
+)
+#: `transaction.timeout.ms` of a transaction in two-phase commit (KIP-939).
+NEVER_MS: Final = 2**31 - 1
+NO_TIMEOUT: Final = (
+    "It is in two-phase commit, and no time-out ends it: perhaps another system, a database, has decided already that "
+    "it is committed. Look there first."
 )
 
 
@@ -135,7 +141,7 @@ def who_holds(
     print_rows(rows, _HOLDS, as_json=as_json, none=f"Nothing is held back in {', '.join(topics)}.")
     if not as_json:
         for each in held:
-            say(_told(each))
+            say(sentence(each))
 
 
 def _hold_row(hold: PartitionHold, *, as_json: bool) -> dict[str, object]:
@@ -163,7 +169,8 @@ def _waits(group: WaitingGroup) -> str:
     return f"{group.group_id} ({where}{'' if group.client_id is None else f', {group.client_id}'})"
 
 
-def _told(hold: PartitionHold) -> str:
+def sentence(hold: PartitionHold) -> str:
+    """Behind what the readers of a partition wait, and what can be done about it."""
     waits = f"{hold.partition}: {counted(hold.waiting_offsets, 'offset')} behind"
     holder, others = hold.holder, len(hold.transactions) - 1
     if holder is None:
@@ -171,6 +178,10 @@ def _told(hold: PartitionHold) -> str:
     after = f" {counted(others, 'other')} of this partition would hold it after that." if others else ""
     if holder.is_hanging:
         return f"{waits} a transaction that hangs; {what_to_do(holder)} aborts it.{after}"
+    if holder.state != "Ongoing":
+        return f"{waits} {holder.transactional_id}, {holder.state}: its coordinator is writing the markers.{after}"
+    if holder.timeout_ms == NEVER_MS:
+        return f"{waits} {holder.transactional_id}, {holder.state}. {NO_TIMEOUT} {what_to_do(holder)} aborts it.{after}"
     timeout = None if holder.since_ms is None or holder.timeout_ms is None else utc(holder.since_ms + holder.timeout_ms)
     by_itself = "" if timeout is None else f" Its coordinator aborts it at {timeout}."
     return f"{waits} {holder.transactional_id}, {holder.state}.{by_itself} {what_to_do(holder)} does it now.{after}"
