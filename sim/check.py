@@ -4,6 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Final, NamedTuple, get_args
 
 from ottla.base.types import TopicPartition
+from ottla.client.core.consumer.fetched import Decoding, FetchedPartition
+from ottla.client.core.consumer.positions import PartitionState
+from ottla.log.partition import PartitionLog
+from ottla.log.results import Isolation
 from ottla.testing.history import Anomaly, LogRecord
 from ottla.testing.history import Event as Told
 from ottla.testing.history.builder import FINAL_STATE
@@ -13,7 +17,7 @@ from ottla.wire.records import decode_batch
 from sim.cluster.log import Entry
 from sim.history import Event
 
-__all__ = ["Anomaly", "FinalState", "LogRecord", "Told", "life_of", "records_of", "told"]
+__all__ = ["Anomaly", "FinalState", "LogRecord", "Told", "committed_records", "life_of", "records_of", "told"]
 
 #: Everything else in a world's history is for people, or for `sim.known`.
 _FACTS: Final = get_args(Fact)
@@ -29,6 +33,8 @@ class FinalState(NamedTuple):
     positions: Mapping[str, Mapping[TopicPartition, int]]
     #: What each group has read from its beginning to its end.
     drained: tuple[Drained, ...] = ()
+    #: Aborted records may have been cleaned away, so they were not read back.
+    committed_only: bool = False
 
 
 def told(events: Iterable[Event], final: FinalState, lost: Set[str], now_s: float) -> Iterator[Told]:
@@ -44,7 +50,7 @@ def told(events: Iterable[Event], final: FinalState, lost: Set[str], now_s: floa
     for tp, records in final.logs.items():
         first_open = final.open_transactions.get(tp)
         end = None if first_open is None else max(first_open, records[-1].offset if records else 0) + 1
-        yield Told(now_s, FINAL_STATE, Log(tp, tuple(records), 0, end, first_open))
+        yield Told(now_s, FINAL_STATE, Log(tp, tuple(records), 0, end, first_open, final.committed_only))
     for group, offsets in final.positions.items():
         yield Told(now_s, FINAL_STATE, Positions(group, offsets))
     for drained in final.drained:
@@ -54,6 +60,22 @@ def told(events: Iterable[Event], final: FinalState, lost: Set[str], now_s: floa
 def life_of(uid: str) -> str:
     """The life that has sent a record: `name.life` of `name.life.client-number`."""
     return ".".join(uid.split(".")[:2])
+
+
+def committed_records(log: PartitionLog) -> list[LogRecord]:
+    """What a reader of committed records finds in a log; cleaned, it need not have its markers any more."""
+    state = PartitionState(log.tp)
+    state.seek(log.log_start_offset)
+    found: list[LogRecord] = []
+    while True:
+        read = log.read(state.position, 1 << 20, isolation=Isolation.READ_COMMITTED)
+        data = b"".join(each.read() for each in read.slices)
+        if not data:
+            return found
+        aborted = [(each.producer_id, each.first_offset) for each in read.aborted or ()]
+        decoding = Decoding(check_crcs=True, read_committed=True, key=None, value=None)
+        records = FetchedPartition(state, data, aborted, decoding).take_records(len(data))
+        found += [LogRecord(each.offset, _uid(each.value), visible=True) for each in records]
 
 
 def records_of(entries: list[Entry]) -> list[LogRecord]:
@@ -68,8 +90,12 @@ def records_of(entries: list[Entry]) -> list[LogRecord]:
                 found[at] = found[at]._replace(visible=commit)
             continue
         for record in decode_batch(entry.payload):
-            uid = bytes(record.value or b"").rstrip(b".").decode()
+            uid = _uid(record.value)
             if header.is_transactional:
                 open_at.setdefault(header.producer_id, []).append(len(found))
             found.append(LogRecord(record.offset, uid, visible=not header.is_transactional))
     return found
+
+
+def _uid(value: bytes | None) -> str:
+    return bytes(value or b"").rstrip(b".").decode()

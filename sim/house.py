@@ -20,7 +20,8 @@ from ottla.coordinator.txn.shard import TransactionShard
 from ottla.log.checkpoint import RECOVERY_POINT_CHECKPOINT, decode_offsets
 from ottla.log.names import LOG
 from ottla.wire.errors import ErrorCode
-from sim.check import Anomaly, LogRecord, Told, records_of
+from sim import settings
+from sim.check import Anomaly, LogRecord, Told, committed_records, records_of
 from sim.cluster.log import Entry
 from sim.commits import Lives, positions_in, watch
 from sim.damage import Damage, Heard, listening, sound_entries
@@ -66,11 +67,12 @@ class House:
         self.disk.rng = rng
         self.clock = MachineClock(loop)
         self.life = 0
-        self.config = _config(rng)
+        self.config = settings.of_the_broker(rng, MACHINE, _PORT)
         self.app: BrokerApp | None = None
         self._dead: list[BrokerApp] = []
         #: Records that a loss of power has taken, by value; and what must not have gone with it.
         self.lost: set[str] = set()
+        self._topic_configs: dict[str, str] = {}
         self._known = Lives()
         #: The coordinators' shards that have read their logs; what they knew goes with the power.
         self._group_shards: dict[TopicPartition, GroupShard] = {}
@@ -102,12 +104,17 @@ class House:
         if self.has_damage:
             self.config["log.cleaner.enable"] = "false"
             return
-        self.config |= {
-            "log.cleaner.backoff.ms": rng.choice(("50", "500", "15000")),
-            "log.cleaner.min.cleanable.ratio": rng.choice(("0", "0.5")),
-            "log.cleaner.delete.retention.ms": rng.choice(("0", "1000", "86400000")),
-            "log.cleaner.io.buffer.size": rng.choice(("1", "524288")),
-        }
+        self.config |= settings.of_the_cleaner(rng)
+
+    def compact(self, rng: random.Random) -> None:
+        """Let the users' topics be compacted, in some worlds; each record has a key of its own, and stays."""
+        if rng.random() < 0.5:
+            self._topic_configs = settings.of_a_compacted_topic(rng)
+
+    @property
+    def compacts(self) -> bool:
+        """See `compact`."""
+        return bool(self._topic_configs)
 
     @property
     def bootstrap(self) -> str:
@@ -122,7 +129,7 @@ class House:
     @property
     def rules(self) -> str:
         """What is told of this world in its table."""
-        return ", ".join(f"{key}={value}" for key, value in self.config.items())
+        return ", ".join(f"{key}={value}" for key, value in {**self.config, **self._topic_configs}.items())
 
     def note(self, what: str, text: str = "") -> None:
         """Something happened to the broker."""
@@ -202,7 +209,7 @@ class House:
         """A topic of the users'."""
         assert self.app is not None
         assert self.app.node is not None
-        await self.app.node.topics.create_all([NewTopic(name, partitions, {})])
+        await self.app.node.topics.create_all([NewTopic(name, partitions, self._topic_configs)])
 
     async def add_partition(self, name: str, partitions: int) -> bool:
         """Let the topic have so many partitions. Whether it has them."""
@@ -421,6 +428,9 @@ class House:
         Sound batches between damaged ones are not served. Their records may be there once more: who had not been told
         that they were written has sent them again.
         """
+        partition = None if self.app is None or self.app.node is None else self.app.node.partitions.find(*tp)
+        if self.compacts and partition is not None:
+            return committed_records(partition.log)
         return records_of(self._served(tp))
 
     def _entries(self, tp: TopicPartition, damage: Damage | None = None) -> list[Entry]:
@@ -478,22 +488,6 @@ class House:
         if runner is None or isinstance(runner, ErrorCode):
             return None
         return positions_in(runner.shard, group)
-
-
-def _config(rng: random.Random) -> dict[str, tuple[str, ...] | str]:
-    return {
-        "listeners": (f"PLAINTEXT://{MACHINE}:{_PORT}",),
-        "log.dirs": ("/disk",),
-        "offsets.topic.num.partitions": rng.choice(("1", "3")),
-        "transaction.state.log.num.partitions": rng.choice(("1", "3")),
-        "log.roll.ms": rng.choice(("500", "5000", "600000000")),
-        "group.initial.rebalance.delay.ms": rng.choice(("0", "300")),
-        "group.min.session.timeout.ms": "500",
-        "log.retention.hours": "-1",
-        # clocks are set by hours here, and no record is to be refused for it
-        "log.message.timestamp.after.max.ms": str(2**62),
-        "max.incremental.fetch.session.cache.slots": rng.choice(("0", "1", "1000")),
-    }
 
 
 INTERNAL = (GROUP_TOPIC, TRANSACTION_TOPIC)

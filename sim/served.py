@@ -47,6 +47,11 @@ class Served(Protocol):
         """A way through the network is open again."""
         ...
 
+    @property
+    def compacts(self) -> bool:
+        """Whether the users' topics are compacted: then each record needs a key, and aborted ones may go."""
+        ...
+
     # what the checkers look at in the end
 
     def records(self, tp: TopicPartition) -> list[LogRecord]:

@@ -196,7 +196,7 @@ class World:
         #: The chance that a reader, after a poll, goes back to records that it has read before.
         self.seeks = rng.choice((0.0, 0.05, 0.3))
         #: Whether readers read only what is committed.
-        self.read_committed = rng.choice((True, True, False))
+        self.read_committed = rng.choice((True, True, False)) or self.served.compacts
         #: Names of the processes whose consumers have a `group.instance.id`.
         self.static_members: frozenset[str] = frozenset()
         self._rng = rng
@@ -211,6 +211,8 @@ class World:
             house.has_damage = self.kind.damages_files
             house.config.update(self.protocols.broker)
             house.clean(self.stream("cleaner"))
+            if self.kind.dies_at_steps and not self.loses_power:
+                house.compact(self.stream("compacted"))
             if self.database is not None:
                 house.config |= _TWO_PHASE
             if self.loses_power:
@@ -224,6 +226,10 @@ class World:
     def stream(self, name: str) -> random.Random:
         """A source of randomness of its own: it follows from the seed, whatever other parts of the world draw."""
         return random.Random(f"{self.seed}/{self.kind.value}/{name}")
+
+    def key_of(self, uid: str) -> bytes | None:
+        """The key that a record must have, or None."""
+        return uid.encode() if self.served.compacts else None
 
     def unexpected(self, who: str, error: BaseException) -> None:
         """A user got an exception that the documentation does not name, or a client has stopped because of a fault."""
@@ -353,7 +359,7 @@ class World:
             Drained(group, inputs, reader.read_committed, transforms=isinstance(reader, Transformer))
             for group, reader in groups.items()
         )
-        final = FinalState(logs, hanging, positions, drained)
+        final = FinalState(logs, hanging, positions, drained, self.served.compacts)
         return list(told(self.history.events, final, self.served.lost, self.loop.time() - START_S))
 
 

@@ -241,6 +241,11 @@ class Cluster:
         """The faults are over."""
         self.rules.calm()
 
+    @property
+    def compacts(self) -> bool:
+        """It has no cleaner."""
+        return False
+
     def records(self, tp: TopicPartition) -> list[LogRecord]:
         """What the partition holds in the end."""
         log = self._final_log(tp)

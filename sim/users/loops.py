@@ -169,7 +169,8 @@ class NotingProducer(AsyncProducer):
 
         now_ms = process.world.loop.now_ms()
         try:
-            return await super().send(topic, value, partition=partition, timestamp_ms=now_ms, on_delivery=told)
+            key = process.world.key_of(uid)
+            return await super().send(topic, value, key=key, partition=partition, timestamp_ms=now_ms, on_delivery=told)
         except ClientError as error:
             process.note("refused", f"{uid}: {error!r}", Failed(uid, type(error).__name__))
             raise

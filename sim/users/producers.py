@@ -42,7 +42,7 @@ class PlainProducer(Process):
             await producer.send(
                 topic,
                 value,
-                key=key,
+                key=self.world.key_of(uid) or key,
                 partition=partition,
                 timestamp_ms=self.world.loop.now_ms(),
                 on_delivery=partial(settled, self, uid),

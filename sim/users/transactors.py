@@ -138,6 +138,7 @@ class Transactional(Process):
             await producer.send(
                 topic,
                 uid.encode() + _PADDING[: self.rng.choice((1, 20, 100))],
+                key=self.world.key_of(uid),
                 partition=partition,
                 timestamp_ms=self.world.loop.now_ms(),
                 on_delivery=partial(settled, self, uid),
