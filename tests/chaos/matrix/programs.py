@@ -30,7 +30,7 @@ TXN_RECORDS = 10
 SOURCE, SINK, GROUP = "in", "out", "copiers"
 _WAIT_S, _SHORT_WAIT_S = 60.0, 10.0
 #: The numbers of a life: those of its records, or of its transactions.
-A_LIFE = 1_000_000
+A_LIFE = 1_000_000_000
 
 
 class Journal:
@@ -73,6 +73,7 @@ def confluent_idempotent(run: Run) -> None:
         value = f"{run.name}:{number}".encode()
         producer.produce(SINK, value, partition=number % PARTITIONS, on_delivery=delivered)
         if number % 200 == 0:
+            run.stop.wait(0.02)  # or, while the broker is to die, it writes millions
             producer.poll(0.01)
             while len(producer) > 2_000:
                 producer.poll(0.1)
@@ -91,6 +92,7 @@ def ours_idempotent(run: Run) -> None:
             ]
             for delivery in deliveries:
                 delivery.result(_WAIT_S)
+            run.stop.wait(0.05)
             run.journal.note(*(f"acked {run.name}:{number}" for number in group))
 
 
