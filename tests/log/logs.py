@@ -4,6 +4,7 @@ from ottla.base.types import TopicPartition
 from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
+from ottla.log.record_checks import Looked
 from ottla.log.results import Appended, Isolation, Read
 from ottla.log.storage import Storage
 from ottla.wire.batch import BatchHeader, iter_headers, parse_end_txn_marker
@@ -29,9 +30,11 @@ def open_log(storage: Storage | None = None, config: LogConfig | None = None, **
     )
 
 
-def append(log: PartitionLog, records: bytes, *, now_ms: int = NOW_MS, guard: int = 0) -> Appended:
+def append(
+    log: PartitionLog, records: bytes, *, now_ms: int = NOW_MS, guard: int = 0, looked: Looked | None = None
+) -> Appended:
     """Append as a client."""
-    return log.append(records, now_ms=now_ms, verification_guard=guard)
+    return log.append(records, now_ms=now_ms, verification_guard=guard, looked=looked)
 
 
 def append_in_transaction(

@@ -12,6 +12,11 @@ MAX_RESPONSE_BYTES: Final = 268_435_456
 #: of bytes left is refused before anything is built. This limit is for structs that take no bytes at all.
 MAX_ARRAY_ELEMENTS: Final = 4_000_000
 
+#: Elements of all arrays in one request, nested ones too, and tagged fields. To decode and answer so many takes some
+#: ten milliseconds. Kafka has no such limit. The largest request of a good client has an element for each partition and
+#: one more for each replica; a broker is meant for 10,000 partitions.
+MAX_REQUEST_ELEMENTS: Final = 50_000
+
 #: Nested tagged fields of one struct; Kafka itself uses fewer than ten.
 MAX_TAGGED_FIELDS: Final = 1_000
 
@@ -75,9 +80,15 @@ MAX_DESCRIBED_PARTITIONS: Final = 2_000
 #: up. For a fault that passes once would do, and each time costs as much as loading the shard at the start.
 MAX_FRESH_STARTS: Final = 3
 
-#: Records of a produced batch that are looked at one by one, which only a compacted topic and a refusal need. A batch
-#: of a mebibyte, the usual `max.message.bytes`, holds 150,000 of the smallest records before it is compressed.
-MAX_OPENED_RECORDS: Final = 200_000
+#: Bytes of a produced batch's records, decompressed, that are looked at one by one, which only a compacted topic and a
+#: refusal need; or the topic's `max.message.bytes`, where that is more. A producer fills a batch to `batch.size` before
+#: it compresses: 1 MiB, in practice. 2.4 million of the smallest records fit.
+MAX_OPENED_BYTES: Final = 16_777_216
+
+#: A batch of so many uncompressed bytes is looked at on the event loop. All others are looked at in a thread, so many
+#: records at a time: Python lets the loop's thread run between two such steps, and they take a tenth of a millisecond.
+MAX_INLINE_OPENED_BYTES: Final = 65_536
+RECORDS_AT_ONCE: Final = 5_000
 
 #: Records that the answer to a produce names as refused; each takes about 100 bytes. librdkafka sends batches of at
 #: most 10,000 records by default.

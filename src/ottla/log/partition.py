@@ -23,6 +23,7 @@ from ottla.log.damage import drop_unreadable
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.flush import FlushPlan, Synced
 from ottla.log.producers import ProducerState, Refusal
+from ottla.log.record_checks import Looked
 from ottla.log.recovery import Findings, load
 from ottla.log.results import (
     NO_GUARD,
@@ -137,11 +138,13 @@ class PartitionLog:
         origin: Origin = Origin.CLIENT,
         leader_epoch: int = 0,
         verification_guard: int = NO_GUARD,
+        looked: Looked | None = None,
     ) -> Appended:
         """Append one record batch, giving it its offsets. `records` is neither changed nor kept.
 
         The answer carries Kafka's error code when the batch is refused. A transactional batch that begins a
-        transaction here needs the guard of `begin_verification` (KIP-890). StorageError when the disk fails.
+        transaction here needs the guard of `begin_verification` (KIP-890). `looked` saves a look at its records
+        (`validation.look_at`). StorageError when the disk fails.
         """
         if not records:
             return self._refused(Refusal(ErrorCode.INVALID_RECORD, "there is no record batch"))
@@ -151,7 +154,7 @@ class PartitionLog:
             return self._refused(Refusal(ErrorCode(fault.error_code), str(fault)))
         refusal: Refusal | None
         if origin is Origin.CLIENT:
-            refusal = check_client_batch(records, header, self.config, self.tp, now_ms)
+            refusal = check_client_batch(records, header, self.config, self.tp, now_ms, looked)
         else:
             require(not header.is_control, "markers are written by append_control")
             refusal = check_own_batch(records, header, self.config)

@@ -5,9 +5,9 @@ timestamps are out of range does not say which records are. The texts are Apache
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Final, NamedTuple
 
-from ottla.base.limits import MAX_OPENED_RECORDS, MAX_RECORD_ERRORS
+from ottla.base.limits import MAX_OPENED_BYTES, MAX_RECORD_ERRORS, RECORDS_AT_ONCE
 from ottla.base.types import TopicPartition
 from ottla.log.config import LogConfig, TimestampType
 from ottla.log.producers import Refusal
@@ -17,76 +17,96 @@ from ottla.wire.batch import BatchHeader
 from ottla.wire.batch_errors import CorruptBatchError
 from ottla.wire.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from ottla.wire.records import Record
+_MIN_TIME_MS: Final = -(2**63)
+_MAX_TIME_MS: Final = 2**63 - 1
 
-_NO_TIMESTAMP = -1
+
+class Looked(NamedTuple):
+    """What a look at a batch's records has found before the batch is appended (`look_at`)."""
+
+    #: The settings that it was held against.
+    config: LogConfig
+    refusal: Refusal | None
+
+
+class _Fault(NamedTuple):
+    """One record that is at fault, as `find_faults` tells it. A size of -1 is null."""
+
+    at: int
+    lacks_key: bool
+    offset: int
+    timestamp_ms: int
+    key_bytes: int
+    value_bytes: int
 
 
 def check_records(
     records: Buffer, header: BatchHeader, config: LogConfig, tp: TopicPartition, now_ms: int
 ) -> Refusal | None:
-    """Why the batch is refused because of its records, or None."""
-    from ottla.wire.records import decode_batch  # imported here: few batches are opened
+    """Why the batch is refused because of its records, or None.
 
-    if header.record_count > MAX_OPENED_RECORDS:
-        return Refusal(
-            ErrorCode.MESSAGE_TOO_LARGE,  # so that a client splits the batch
-            f"the batch has {header.record_count} records, at most {MAX_OPENED_RECORDS} are looked at one by one",
-        )
+    MESSAGE_TOO_LARGE when they take more than MAX_OPENED_BYTES; INVALID_RECORD when their offsets do not increase by
+    one (Kafka looks at those of compressed batches only). No more memory is taken, and no record is built.
+    """
+    low_ms, high_ms = _range(config, now_ms)
     try:
-        opened = decode_batch(records)
+        faults, by_key, by_time = _find(records, header, config, low_ms, high_ms)
     except CorruptBatchError as fault:
         return Refusal(ErrorCode(fault.error_code), str(fault))
-    errors: list[RecordError] = []
-    by_key = by_time = 0
-    for index, record in enumerate(opened):
-        if config.compacts and record.key is None:
-            by_key += 1
-            message = f"Compacted topic cannot accept message without key in topic partition {tp}"
-        elif not _is_in_range(record.timestamp_ms, config, now_ms):
-            by_time += 1
-            message = _out_of_range(record, config, now_ms)
-        else:
-            continue
-        if len(errors) < MAX_RECORD_ERRORS:
-            errors.append(RecordError(index, message))
+    no_key = f"Compacted topic cannot accept message without key in topic partition {tp}"
+    errors = [
+        RecordError(each.at, no_key if each.lacks_key else _out_of_range(each, low_ms, high_ms)) for each in faults
+    ]
     return _refusal(errors, by_key, by_time)
 
 
-def stamped_by_producer(records: Buffer, header: BatchHeader) -> Refusal:
+def stamped_by_producer(records: Buffer, header: BatchHeader, config: LogConfig) -> Refusal:
     """A batch says LogAppendTime, which is the broker's to say: all its records are at fault."""
-    from ottla.wire.records import decode_batch  # imported here: few batches are opened
-
     try:
-        opened = decode_batch(records) if header.record_count <= MAX_OPENED_RECORDS else []
+        faults, _, _ = _find(records, header, config, _MIN_TIME_MS, _MAX_TIME_MS, every=True)
     except CorruptBatchError as fault:
         return Refusal(ErrorCode(fault.error_code), str(fault))
     return _by_time(
         RecordError(
-            index,
-            f"Invalid timestamp type in message DefaultRecord(offset={record.offset}, timestamp={record.timestamp_ms}, "
-            f"key={_size(record.key)} bytes, value={_size(record.value)} bytes). "
+            each.at,
+            f"Invalid timestamp type in message DefaultRecord(offset={each.offset}, timestamp={each.timestamp_ms}, "
+            f"key={each.key_bytes} bytes, value={each.value_bytes} bytes). "
             "Producer should not set timestamp type to LogAppendTime.",
         )
-        for index, record in enumerate(opened[:MAX_RECORD_ERRORS])
+        for each in faults
     )
 
 
-def _is_in_range(timestamp_ms: int, config: LogConfig, now_ms: int) -> bool:
-    if config.message_timestamp_type is not TimestampType.CREATE_TIME or timestamp_ms == _NO_TIMESTAMP:
-        return True
-    return (
-        now_ms - timestamp_ms <= config.message_timestamp_before_max_ms
-        and timestamp_ms - now_ms <= config.message_timestamp_after_max_ms
-    )
+def _find(
+    records: Buffer, header: BatchHeader, config: LogConfig, low_ms: int, high_ms: int, *, every: bool = False
+) -> tuple[list[_Fault], int, int]:
+    """The first records that are at fault, `every` one or by key and time; how many lack a key, and a time."""
+    from ottla.wire.record_codec import find_faults
+    from ottla.wire.records import open_batch  # both imported here: few batches are opened
+
+    max_bytes = max(MAX_OPENED_BYTES, config.max_message_bytes)
+    cursor = open_batch(records, 0, header, check_crc=False, max_bytes=max_bytes)
+    needs_key = config.compacts and not every
+    found: list[tuple[int, bool, int, int, int, int]] = []
+    by_key = by_time = 0
+    while cursor.taken < cursor.count:
+        keys, times = find_faults(cursor, RECORDS_AT_ONCE, needs_key, low_ms, high_ms, every, found, MAX_RECORD_ERRORS)
+        by_key, by_time = by_key + keys, by_time + times
+    return [_Fault(*each) for each in found], by_key, by_time
 
 
-def _out_of_range(record: "Record", config: LogConfig, now_ms: int) -> str:
-    low, high = now_ms - config.message_timestamp_before_max_ms, now_ms + config.message_timestamp_after_max_ms
+def _range(config: LogConfig, now_ms: int) -> tuple[int, int]:
+    """The first and the last timestamp that a record may have."""
+    if config.message_timestamp_type is not TimestampType.CREATE_TIME:
+        return _MIN_TIME_MS, _MAX_TIME_MS
+    low_ms, high_ms = now_ms - config.message_timestamp_before_max_ms, now_ms + config.message_timestamp_after_max_ms
+    return max(low_ms, _MIN_TIME_MS), min(high_ms, _MAX_TIME_MS)
+
+
+def _out_of_range(fault: _Fault, low_ms: int, high_ms: int) -> str:
     return (
-        f"Timestamp {record.timestamp_ms} of message with offset {record.offset} is out of range. "
-        f"The timestamp should be within [{low}, {high}]"
+        f"Timestamp {fault.timestamp_ms} of message with offset {fault.offset} is out of range. "
+        f"The timestamp should be within [{low_ms}, {high_ms}]"
     )
 
 
@@ -109,7 +129,3 @@ def _by_time(errors: Iterable[RecordError]) -> Refusal:
         "One or more records have been rejected due to invalid timestamp",
         tuple(errors),
     )
-
-
-def _size(field: bytes | None) -> int:
-    return -1 if field is None else len(field)

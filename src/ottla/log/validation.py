@@ -10,19 +10,67 @@ from typing import Final
 from ottla.base.types import TopicPartition
 from ottla.log.config import LogConfig, TimestampType
 from ottla.log.producers import Refusal
-from ottla.log.record_checks import check_records, stamped_by_producer
+from ottla.log.record_checks import Looked, check_records, stamped_by_producer
 from ottla.log.storage import Buffer
-from ottla.wire.batch import CONTROL_FLAG, TIMESTAMP_TYPE_FLAG, BatchHeader, check_integrity, validate
+from ottla.wire.batch import (
+    CONTROL_FLAG,
+    TIMESTAMP_TYPE_FLAG,
+    BatchHeader,
+    check_integrity,
+    parse_header,
+    validate,
+)
 from ottla.wire.batch_errors import BatchTooLargeError, CorruptBatchError
 from ottla.wire.errors import ErrorCode
 
 _NOT_FOR_PRODUCERS: Final = CONTROL_FLAG | TIMESTAMP_TYPE_FLAG
 
 
+def look_at(records: Buffer, config: LogConfig, tp: TopicPartition, now_ms: int) -> Looked | None:
+    """Look at a client's batch record by record, before it is appended and perhaps in another thread.
+
+    None when the header says all, or that the batch is refused; what is wrong with it then, `check_client_batch` says.
+    """
+    try:
+        header = parse_header(records)
+    except CorruptBatchError:
+        return None
+    if not _is_whole(records, header, config):
+        return None
+    if not needs_look(header, config, now_ms):
+        return None
+    if header.attributes & TIMESTAMP_TYPE_FLAG:
+        return Looked(config, stamped_by_producer(records, header, config))
+    return Looked(config, check_records(records, header, config, tp, now_ms))
+
+
+def needs_look(header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    """Whether the header cannot tell if, or why, the batch is refused."""
+    if header.attributes & _NOT_FOR_PRODUCERS:
+        return not header.is_control
+    return config.compacts or not _has_timestamps_in_range(header, config, now_ms)
+
+
+def _is_whole(records: Buffer, header: BatchHeader, config: LogConfig) -> bool:
+    """Whether this is one undamaged batch of a size that the topic takes."""
+    try:
+        validate(records, 0, header, config.max_message_bytes)
+    except CorruptBatchError:
+        return False
+    return len(records) == header.size_bytes
+
+
 def check_client_batch(
-    records: Buffer, header: BatchHeader, config: LogConfig, tp: TopicPartition, now_ms: int
+    records: Buffer,
+    header: BatchHeader,
+    config: LogConfig,
+    tp: TopicPartition,
+    now_ms: int,
+    looked: Looked | None = None,
 ) -> Refusal | None:
-    """Why a produced batch is refused, or None."""
+    """Why a produced batch is refused, or None. `looked` is what `look_at` has found, perhaps with other settings."""
+    if looked is not None and looked.config is not config:
+        looked = None
     try:
         validate(records, 0, header, config.max_message_bytes)
     except CorruptBatchError as fault:
@@ -36,10 +84,15 @@ def check_client_batch(
     if header.attributes & _NOT_FOR_PRODUCERS:
         if header.is_control:
             return Refusal(ErrorCode.INVALID_RECORD, "clients are not allowed to write control records")
-        return stamped_by_producer(records, header)
-    in_range = _has_timestamps_in_range(header, config, now_ms)
-    refusal = None if in_range and not config.compacts else check_records(records, header, config, tp, now_ms)
-    if refusal is None and header.max_timestamp_ms - now_ms > config.message_timestamp_after_max_ms and not in_range:
+        stamped = None if looked is None else looked.refusal
+        return stamped or stamped_by_producer(records, header, config)
+    refusal = None
+    if looked is not None:
+        refusal = looked.refusal
+    elif needs_look(header, config, now_ms):
+        refusal = check_records(records, header, config, tp, now_ms)
+    is_late = header.max_timestamp_ms - now_ms > config.message_timestamp_after_max_ms
+    if refusal is None and is_late and not _has_timestamps_in_range(header, config, now_ms):
         # No record is at fault: the header lies. Retention and the time index would believe it.
         return Refusal(ErrorCode.INVALID_TIMESTAMP, f"the batch's newest timestamp {header.max_timestamp_ms} is none")
     return refusal

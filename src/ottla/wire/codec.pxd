@@ -31,7 +31,9 @@ cdef class Reader:
     cdef object data
     cdef const unsigned char[:] view
     cdef Py_ssize_t end
+    cdef Py_ssize_t elements_left
     cdef public Py_ssize_t pos
+    cdef int count(self, Py_ssize_t n, str what) except -1
     cdef int need(self, Py_ssize_t n, str what) except -1
     @cython.locals(b=int)
     cdef int int8(self) except? -1
@@ -89,6 +91,6 @@ cdef class Writer:
     cdef int tags(self, StructPlan plan, object value) except -1
 
 @cython.locals(reader=Reader)
-cpdef tuple read_struct(StructPlan plan, object data, Py_ssize_t pos)
+cpdef tuple read_struct(StructPlan plan, object data, Py_ssize_t pos, Py_ssize_t max_elements=*)
 @cython.locals(writer=Writer)
 cpdef bytes write_struct(StructPlan plan, object value)

@@ -49,6 +49,9 @@ KINDS = {
 
 NULL_UUID = bytes(16)
 
+#: No message has so many elements.
+NO_LIMIT = 2**62
+
 _MAX_ARRAY_ELEMENTS = MAX_ARRAY_ELEMENTS
 _MAX_TAGGED_FIELDS = MAX_TAGGED_FIELDS
 
@@ -59,6 +62,10 @@ Buffer = bytes | bytearray | memoryview
 
 class WireError(CorruptDataError):
     """Bytes that are not the message they should be, or a message the wire cannot hold."""
+
+
+class TooManyElementsError(WireError):
+    """A message that has more elements than its reader allows."""
 
 
 class FieldPlan:
@@ -95,8 +102,10 @@ class StructPlan:
 class Reader:
     """A position in a buffer, with Kafka's primitive types."""
 
-    def __init__(self, data: Buffer, pos: int) -> None:
+    def __init__(self, data: Buffer, pos: int, max_elements: int) -> None:
         self.data = data
+        #: Elements of arrays, and tagged fields, that may still come.
+        self.elements_left = max_elements
         self.view = memoryview(data).cast("B") if len(data) else memoryview(b"\0")[:0]
         self.end = len(data)
         if pos < 0 or pos > self.end:
@@ -237,12 +246,19 @@ class Reader:
             return memoryview(self.data)[start : start + n]
         return bytes(self.data[start : start + n])
 
+    def count(self, n: int, what: str) -> None:
+        """`n` more elements are about to be read."""
+        if n > self.elements_left:
+            raise TooManyElementsError(f"{what}: {n} elements at {self.pos}, {self.elements_left} more are allowed")
+        self.elements_left -= n
+
     def array(self, plan: FieldPlan) -> tuple[Any, ...] | None:
         n = self.length(plan, "array")
         if n < 0:
             return None
         if n > self.end - self.pos or n > _MAX_ARRAY_ELEMENTS:
             raise WireError(f"{plan.name}: an array of {n} at {self.pos}, only {self.end - self.pos} bytes are left")
+        self.count(n, plan.name)
         element = plan.element
         items = []
         if element.kind == STRUCT:
@@ -266,6 +282,7 @@ class Reader:
         count = self.uvarint()
         if count > _MAX_TAGGED_FIELDS:
             raise WireError(f"{plan.name}: {count} tagged fields at {self.pos}, more than {_MAX_TAGGED_FIELDS}")
+        self.count(count, plan.name)
         for _ in range(count):
             tag = self.uvarint()
             size = self.uvarint()
@@ -452,9 +469,12 @@ class Writer:
             self.raw(inner.finish(), inner.pos)
 
 
-def read_struct(plan: StructPlan, data: Buffer, pos: int) -> tuple[Any, int]:
-    """Decode one struct from `data` at `pos`; the struct and where it ends."""
-    reader = Reader(data, pos)
+def read_struct(plan: StructPlan, data: Buffer, pos: int, max_elements: int = NO_LIMIT) -> tuple[Any, int]:
+    """Decode one struct from `data` at `pos`; the struct and where it ends.
+
+    TooManyElementsError when its arrays, and theirs, have more than `max_elements` elements together.
+    """
+    reader = Reader(data, pos, max_elements)
     value = reader.struct(plan)
     return value, reader.pos
 

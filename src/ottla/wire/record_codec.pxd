@@ -3,7 +3,7 @@ cimport cython
 
 cdef bint COMPILED
 cdef int SMALLEST_RECORD_BYTES, _VARINT_BYTES, _VARLONG_BYTES
-cdef long long _MAX_INT64, _MIN_INT64
+cdef long long _MAX_INT32, _MAX_INT64, _MIN_INT64
 cdef tuple _NO_HEADERS
 
 @cython.locals(i=Py_ssize_t)
@@ -18,7 +18,7 @@ cdef class RecordCursor:
     cdef readonly int count
     cdef readonly Py_ssize_t body_bytes
     cdef readonly long long offset, timestamp_ms
-    cdef int taken
+    cdef readonly int taken
     cdef bint has_append_time
     cdef long long base_offset, last_offset_delta, base_timestamp_ms, append_time_ms
     cdef str where(self)
@@ -45,6 +45,9 @@ cdef class RecordCursor:
 cpdef list read_records(RecordCursor cursor, object record_class, long long start_offset)
 @cython.locals(records=list, fields=tuple, _=Py_ssize_t)
 cpdef list read_consumer_records(RecordCursor cursor, object record_class, object topic, object partition, object timestamp_type, object leader_epoch, long long start_offset)
+
+@cython.locals(without_key=int, out_of_time=int, index=int, end=int, time=cython.longlong, lacks_key=cython.bint)
+cpdef tuple find_faults(RecordCursor cursor, int at_most, bint needs_key, long long low_ms, long long high_ms, bint every, list found, Py_ssize_t max_found)
 
 @cython.final
 cdef class ColumnFiller:

@@ -15,7 +15,7 @@ A length of -1 is null, allowed for key, value and header value. Offset and time
 
 from typing import Any
 
-from ottla.wire.batch_errors import CorruptBatchError
+from ottla.wire.batch_errors import CorruptBatchError, InvalidRecordError
 
 #: Told by the loader: the compiled module is no .py file.
 COMPILED = not __file__.endswith(".py")
@@ -25,6 +25,7 @@ SMALLEST_RECORD_BYTES = 7
 
 _VARINT_BYTES = 5
 _VARLONG_BYTES = 10
+_MAX_INT32 = 2**31 - 1
 _MAX_INT64 = 2**63 - 1
 _MIN_INT64 = -_MAX_INT64 - 1
 _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
@@ -268,6 +269,50 @@ def read_consumer_records(
             records.append(new(record_class, fields))
     cursor.finish()
     return records
+
+
+def find_faults(
+    cursor: RecordCursor,
+    at_most: int,
+    needs_key: bool,
+    low_ms: int,
+    high_ms: int,
+    every: bool,
+    found: list[tuple[int, bool, int, int, int, int]],
+    max_found: int,
+) -> tuple[int, int]:
+    """Look at the next `at_most` records, and build none of them. Returns how many lack a key, and how many a time.
+
+    A key is wanted with `needs_key`; a timestamp from `low_ms` to `high_ms`, or -1, is a time, and with `every` none
+    is. At most `max_found` are added to `found`: index, whether it lacks a key, offset, timestamp, and the sizes of key
+    and value. Raises InvalidRecordError for offsets that do not increase by one.
+    """
+    without_key = 0
+    out_of_time = 0
+    cursor.last_offset_delta = _MAX_INT32  # so that a delta that is too large is found here
+    end = cursor.count - cursor.taken
+    end = cursor.count if end < at_most else cursor.taken + at_most
+    while cursor.taken < end:
+        index = cursor.taken
+        cursor.advance()
+        if cursor.offset != cursor.base_offset + index:
+            raise InvalidRecordError(
+                f"record {index} of the batch has offset delta {cursor.offset - cursor.base_offset}: "
+                "the offsets of a batch's records increase by one"
+            )
+        time = cursor.timestamp_ms
+        lacks_key = needs_key and cursor.key_size < 0
+        if lacks_key:
+            without_key += 1
+        elif every or (time != -1 and (time < low_ms or time > high_ms)):
+            out_of_time += 1
+        else:
+            continue
+        if len(found) < max_found:
+            found.append((index, lacks_key, cursor.offset, time, cursor.key_size, cursor.value_size))
+    if cursor.taken == cursor.count:
+        cursor.finish()
+    return without_key, out_of_time
 
 
 class ColumnFiller:

@@ -57,8 +57,15 @@ class Record(NamedTuple):
     headers: tuple[Header, ...] = ()
 
 
-def open_batch(buf: Buffer, pos: int, header: BatchHeader, *, check_crc: bool = True) -> RecordCursor:
-    """A cursor over the records of the batch at `pos`, decompressed (to MAX_DECOMPRESSED_BATCH_BYTES at most).
+def open_batch(
+    buf: Buffer,
+    pos: int,
+    header: BatchHeader,
+    *,
+    check_crc: bool = True,
+    max_bytes: int = MAX_DECOMPRESSED_BATCH_BYTES,
+) -> RecordCursor:
+    """A cursor over the records of the batch at `pos`, decompressed (to `max_bytes` at most).
 
     Raises CorruptBatchError for a batch that is cut off, has a wrong CRC (with `check_crc`, the consumer's
     `check.crcs`), does not decompress or cannot hold its record count; the cursor raises it for what it finds later.
@@ -70,7 +77,7 @@ def open_batch(buf: Buffer, pos: int, header: BatchHeader, *, check_crc: bool = 
         raise CorruptBatchError(f"the batch at offset {header.base_offset} is cut off")
     start = pos + HEADER_BYTES
     if header.compression is not Compression.NONE:
-        body = decompress(header.compression, memoryview(buf)[start:end], MAX_DECOMPRESSED_BATCH_BYTES)
+        body = decompress(header.compression, memoryview(buf)[start:end], max_bytes)
         data, start, end = bytes(body), 0, len(body)
     elif isinstance(buf, bytes):
         data = buf

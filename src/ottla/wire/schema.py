@@ -11,7 +11,7 @@ one such for an array: `["int32"]`, `[FetchTopic]`.
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.wire import codec
-from ottla.wire.codec import KINDS, FieldPlan, StructPlan, WireError
+from ottla.wire.codec import KINDS, NO_LIMIT, FieldPlan, StructPlan, WireError
 
 M = TypeVar("M", bound=tuple[Any, ...])
 
@@ -99,13 +99,22 @@ def _field_plan(f: Field, type_: Any, index: int, version: int, flexible: bool, 
     return made
 
 
-def decode(cls: type[M], version: int, data: codec.Buffer, offset: int = 0, *, exact: bool = True) -> M:
+def decode(
+    cls: type[M],
+    version: int,
+    data: codec.Buffer,
+    offset: int = 0,
+    *,
+    exact: bool = True,
+    max_elements: int = NO_LIMIT,
+) -> M:
     """Decode one `cls` of `version` from `data` at `offset`.
 
-    Raises WireError when the bytes are not that, or, with `exact`, when some are left over.
+    Raises WireError when the bytes are not that, have more than `max_elements` elements in their arrays together, or,
+    with `exact`, when some are left over.
     """
     try:
-        value, end = codec.read_struct(plan(cls, version), data, offset)
+        value, end = codec.read_struct(plan(cls, version), data, offset, max_elements)
     except WireError as error:
         raise WireError(f"{cls.__name__} v{version}: {error}") from None
     if exact and end != len(data):

@@ -7,7 +7,7 @@ coordinator is asked first. It adds the partition to the transaction (version 12
 """
 
 import asyncio
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import TopicPartition
@@ -18,6 +18,7 @@ from ottla.broker.ports.settings import HasClock, HasConfig
 from ottla.broker.ports.topics import HasImage
 from ottla.broker.ports.transactions import HasVerification
 from ottla.broker.runtime.answers import gather, then
+from ottla.broker.runtime.opening import Opening
 from ottla.broker.runtime.partitions import Partition
 from ottla.broker.runtime.recompression import Recompression
 from ottla.broker.server import Answer, Encoded, Frame, Later
@@ -70,13 +71,13 @@ class _Unverified(NamedTuple):
 
 
 def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> Answer:
-    """Append; before that, batches are compressed as their topics want it (`compression.type`)."""
+    """Append; before that, batches are looked at, and compressed as their topics want it (`compression.type`)."""
     version = context.api_version
     request: ProduceRequest = decode_message(context, frame, offset)
     produce = _Produce(node, request, context)
-    changing = produce.recompress()
-    if changing is not None:
-        return _answer(then(changing, lambda _: _proceed(node, produce, request, version)))
+    preparing = produce.prepare()
+    if preparing is not None:
+        return _answer(then(preparing, lambda _: _proceed(node, produce, request, version)))
     return _answer(_proceed(node, produce, request, version))
 
 
@@ -137,15 +138,20 @@ class _Produce:
         #: Partitions whose last records have to be on the device before they are acknowledged.
         self._syncs: dict[TopicPartition, asyncio.Future[ErrorCode]] = {}
         self._recompression = Recompression()
+        self._opening = Opening()
 
-    def recompress(self) -> "asyncio.Future[None] | None":
-        """Compress batches as their topics want it; None when nothing has to be waited for."""
+    def prepare(self) -> "asyncio.Future[Any] | None":
+        """Look at batches, and compress them as their topics want it; None when nothing has to be waited for."""
+        now_ms = self._node.clock.now_ms()
         for topic in self._request.topic_data:
             for data in topic.partition_data:
                 partition = self._find(topic, data.index)
                 if isinstance(partition, Partition) and data.records is not None:
                     self._recompression.add(data.records, partition.log.config)
-        return self._recompression.run()
+                    self._opening.add(data.records, partition.tp, partition.log.config, now_ms)
+        both = self._recompression.run(), self._opening.run()
+        waiting = [each for each in both if each is not None]
+        return asyncio.gather(*waiting) if waiting else None
 
     def has_transactional_batch(self) -> bool:
         """Whether any partition's batch says that it belongs to a transaction."""
@@ -261,6 +267,7 @@ class _Produce:
                 now_ms=self._node.clock.now_ms(),
                 leader_epoch=partition.leader_epoch,
                 verification_guard=guards.get(partition.tp, NO_GUARD),
+                looked=self._opening.looked(records),
             )
         except StorageError as fault:
             return _error(index, self._node.partitions.faults.report(partition.tp, fault), str(fault))

@@ -10,8 +10,10 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
+from ottla.base.limits import MAX_REQUEST_ELEMENTS
 from ottla.broker.server import Frame
 from ottla.wire.apis import API, ApiKey
+from ottla.wire.codec import WireError
 from ottla.wire.schema import decode
 
 #: The setting with which versions are offered that Apache Kafka may still change.
@@ -29,11 +31,17 @@ class RequestContext(NamedTuple):
 
 
 def decode_message(context: RequestContext, frame: Frame, offset: int) -> Any:
-    """The request's body; WireError when it cannot be read. Bytes after it are ignored, as in Kafka.
+    """The request's body; WireError when it cannot be read or is too large to be answered. It names the client.
+
+    Bytes after it are ignored, as in Kafka.
 
     That is needed: librdkafka asks for all topics with an array in an old form, which leaves three bytes too many.
     """
-    return decode(API[context.api_key].request, context.api_version, frame, offset, exact=False)
+    message = API[context.api_key].request
+    try:
+        return decode(message, context.api_version, frame, offset, exact=False, max_elements=MAX_REQUEST_ELEMENTS)
+    except WireError as fault:
+        raise WireError(f"{fault} (client id {context.client_id!r})") from None
 
 
 class Entry(NamedTuple):
