@@ -221,16 +221,18 @@ class ShardRunner(Generic[S]):
     def _carry_out(self, decision: Decision) -> None:
         follow_up = None
         if decision.records:
-            appended = self._append(decision)
+            now_ms = self._runtime.clock.now_ms()
+            records = tuple(Record(at, now_ms, each.key, each.value) for at, each in enumerate(decision.records))
+            appended = self._append(decision, records)
             if appended.error is not ErrorCode.NONE:
                 failed = self.shard.append_failed(decision, appended.error)
                 if decision.cumulative and appended.base_offset >= 0:
                     self._is_unsure = True
-                    follow_up = self._apply(decision)
+                    follow_up = self._apply(decision, records)
                     failed = failed._replace(timers=(*decision.timers, *failed.timers), facts=decision.facts)
                 decision = failed
             else:
-                follow_up = self._apply(decision)
+                follow_up = self._apply(decision, records)
         for reply in decision.replies:
             self._resolve(reply.token, reply.response)
         for timer in decision.timers:
@@ -259,11 +261,10 @@ class ShardRunner(Generic[S]):
 
         self._runtime.timers.set((*self.tp, *key), delay_ms, fired)
 
-    def _append(self, decision: Decision) -> Appended:
-        now_ms = self._runtime.clock.now_ms()
+    def _append(self, decision: Decision, records: tuple[Record, ...]) -> Appended:
         producer = decision.transactional
         batch = encode_batch(
-            [Record(at, now_ms, each.key, each.value, ()) for at, each in enumerate(decision.records)],
+            records,
             producer_id=NO_PRODUCER_ID if producer is None else producer.producer_id,
             producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer.producer_epoch,
             transactional=producer is not None,
@@ -273,11 +274,9 @@ class ShardRunner(Generic[S]):
             _log.warning("%s: append failed: %s %s", self.tp, appended.error.name, appended.message)
         return appended
 
-    def _apply(self, decision: Decision) -> Decision:
-        now_ms = self._runtime.clock.now_ms()
-        records = tuple(Record(at, now_ms, each.key, each.value, ()) for at, each in enumerate(decision.records))
+    def _apply(self, decision: Decision, records: tuple[Record, ...]) -> Decision:
         producer_id = None if decision.transactional is None else decision.transactional.producer_id
-        return self._applier(self.shard, ReplayedBatch(records, 0, producer_id), now_ms)
+        return self._applier(self.shard, ReplayedBatch(records, 0, producer_id), self._runtime.clock.now_ms())
 
 
 def nobody(facts: Sequence[GroupFacts]) -> None:
