@@ -3,7 +3,9 @@
 import asyncio
 import os
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -115,6 +117,58 @@ async def test_a_request_s_topics_are_one_batch_of_metadata(broker: AsyncBroker,
     assert [topic.error_code for topic in gone.responses] == [0, 0, 0]
     assert _metadata_batches(broker) == before + 3
     assert broker.node.image.topics == {}
+
+
+async def test_topics_that_one_request_is_the_first_to_name_are_one_batch_of_metadata(
+    broker: AsyncBroker, client: WireClient
+) -> None:
+    names = [f"n{at}" for at in range(20 * TURN_MS)]
+    before = _metadata_batches(broker)
+    request = MetadataRequest(tuple(MetadataRequestTopic(name=name) for name in [*names, "bad name", names[0]]), True)
+    answer = asyncio.create_task(client.ask(ApiKey.METADATA, request))
+    seen = await _turns(answer, lambda: sum(path.name.startswith("n") for path in broker.data_dir.iterdir()))
+    told = {topic.name: (topic.error_code, len(topic.partitions)) for topic in (await answer).topics}
+    assert told == dict.fromkeys(names, (0, 1)) | {"bad name": (ErrorCode.INVALID_TOPIC_EXCEPTION, 0)}
+    assert max(_steps(seen)) <= TURN_MS
+    assert _metadata_batches(broker) == before + 1
+
+
+class _Calls:
+    """How often files are synced."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.counts: Counter[str] = Counter()
+        for name in ("fsync", "fdatasync"):
+            patch.setattr(os, name, partial(self._call, name, getattr(os, name)))
+
+    def _call(self, name: str, real: Callable[[int], None], descriptor: int) -> None:
+        self.counts[name] += 1
+        real(descriptor)
+
+    def taken(self) -> dict[str, int]:
+        """Their numbers since this was asked last."""
+        told = dict(self.counts)
+        self.counts.clear()
+        return told
+
+
+async def test_syncs_and_checkpoints_are_by_request_and_not_by_topic(
+    broker: AsyncBroker, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.ask(ApiKey.CREATE_TOPICS, _create("first", partitions=1))
+    calls = _Calls(monkeypatch)
+    seen = []
+    for count in (10, 100):
+        names = [f"of-{count}-{at}" for at in range(count)]
+        gone = DeleteTopicsRequest(tuple(map(DeleteTopicState, names)))
+        await client.ask(ApiKey.CREATE_TOPICS, _create(*names, partitions=1))
+        broker.node.partitions.checkpoint_plan()()  # it has their names from now on
+        calls.taken()
+        assert {each.error_code for each in (await client.ask(ApiKey.DELETE_TOPICS, gone)).responses} == {0}
+        made = await client.ask(ApiKey.CREATE_TOPICS, _create(*names, partitions=1))
+        assert {topic.error_code for topic in made.topics} == {0}
+        seen.append(calls.taken())
+    assert seen[0] == seen[1]
 
 
 async def test_many_topics_are_checked_a_few_in_a_turn(broker: AsyncBroker, client: WireClient) -> None:

@@ -113,7 +113,10 @@ def test_topics_settings_and_partitions_come_back() -> None:
     list(grown.encode())
     grown.commit()
     metadata.set_configs(TOPIC_RESOURCE, "t", {"retention.ms": None, "segment.ms": "9"})
-    metadata.delete_topics([metadata.create_topic("gone", b"g" * 16, 1, {"retention.ms": "1"}, directory_id=b"d" * 16)])
+    gone = metadata.create_topic("gone", b"g" * 16, 1, {"retention.ms": "1"}, directory_id=b"d" * 16)
+    change = metadata.change(metadata.removal_records([gone]))
+    assert len(list(change.encode())) == 1
+    change.commit()
     image = _open(storage).image
     assert list(image.topics) == ["t"]
     assert [partition.leader for partition in image.topics["t"].partitions] == [1, 1, 1]

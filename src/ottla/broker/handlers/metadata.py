@@ -3,7 +3,9 @@
 Topics by id from version 12 on (KIP-516). Version 0 has no null list: an empty one means all topics.
 """
 
+import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 from ottla.base.topic_names import topic_name_problem
@@ -13,6 +15,7 @@ from ottla.broker.metadata.image import TopicImage
 from ottla.broker.metadata.names import INTERNAL_TOPICS, SHARE_TOPIC
 from ottla.broker.ports.identity import HasIdentity
 from ottla.broker.ports.topics import HasImage, HasTopics
+from ottla.broker.runtime.answers import then
 from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import (
@@ -24,6 +27,9 @@ from ottla.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
+#: So many new topics of one request are made within a turn of the loop. More are made in slices, with one batch of
+#: metadata.
+_MADE_AT_ONCE = 1
 #: Versions 10 and 11 have topic ids in their answers but do not take them in requests yet.
 _ANSWERS_IDS_FROM = 12
 
@@ -32,8 +38,31 @@ class _Node(HasIdentity, HasImage, HasTopics, Protocol):
     """What this handler touches."""
 
 
-def handle(node: _Node, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
-    """What the cluster looks like."""
+def handle(
+    node: _Node, request: MetadataRequest, context: RequestContext
+) -> "MetadataResponse | asyncio.Future[MetadataResponse]":
+    """What the cluster looks like; once the topics are made that this request is the first to name."""
+    missing = _missing(node, request)
+    if len(missing) <= _MADE_AT_ONCE:
+        return _answer(node, request, context)
+    making = node.topics.change(partial(node.topics.auto_create_all, missing))
+    told = request._replace(allow_auto_topic_creation=False)
+    made: asyncio.Future[MetadataResponse] = then(making, lambda _: _answer(node, told, context))
+    return made
+
+
+def _missing(node: _Node, request: MetadataRequest) -> list[str]:
+    """The topics that are to be made, and that no coordinator keeps."""
+    if not (request.topics and request.allow_auto_topic_creation and node.topics.auto_creates):
+        return []
+    if any(each.topic_id != NULL_UUID for each in request.topics):
+        return []
+    topics = node.image.topics
+    names = dict.fromkeys(each.name for each in request.topics if each.name not in topics)
+    return [name for name in names if name is not None and name != SHARE_TOPIC and name not in INTERNAL_TOPICS]
+
+
+def _answer(node: _Node, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
     named = request.topics or ()
     by_id = any(each.name is None or each.topic_id != NULL_UUID for each in named)
     if by_id and context.api_version < _ANSWERS_IDS_FROM:

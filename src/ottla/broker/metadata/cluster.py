@@ -156,9 +156,10 @@ class ClusterMetadata:
         self._append(self.topic_records(name, topic_id, partitions, configs, directory_id=directory_id))
         return self.image.topics[name]
 
-    def delete_topics(self, topics: Iterable[TopicImage]) -> None:
-        """Forget topics and their configuration."""
-        self._append(RemoveTopicRecord(topic.topic_id) for topic in topics)
+    def removal_records(self, topics: Iterable[TopicImage]) -> Iterator[MetadataRecord]:
+        """The records that make topics and their configuration go."""
+        for topic in topics:
+            yield RemoveTopicRecord(topic.topic_id)
 
     def set_configs(self, resource_type: int, resource_name: str, changes: Mapping[str, str | None]) -> None:
         """Set or, with None, remove settings. They were checked before."""

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from ottla.base.errors import StorageError
+from ottla.base.limits import MAX_NEW_PARTITIONS
 from ottla.broker.config import BrokerConfig
 from ottla.broker.config_keys import SMALLEST_SEGMENT_BYTES
 from ottla.broker.metadata.cluster import ClusterMetadata
@@ -17,7 +18,7 @@ from ottla.broker.metadata.names import GROUP_EVENTS_TOPIC, GROUP_TOPIC, TRANSAC
 from ottla.broker.metadata.properties import new_uuid
 from ottla.broker.metadata.records import MetadataRecord
 from ottla.broker.metadata.rules import RefusedError, check_name
-from ottla.broker.runtime.making import Making
+from ottla.broker.runtime.making import Making, make_all
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.slices import Slices
 from ottla.wire.errors import ErrorCode
@@ -56,7 +57,7 @@ class Topics:
 
     A request may ask for ten thousand partitions. So what a client asks for runs in `change`: one request after the
     other, each in slices while others are served, with one batch of metadata for all of its topics. What the broker
-    makes by itself, an internal topic or one that a client was the first to name, is small and made at once.
+    makes by itself, an internal topic or the only one that a client was the first to name, is small and made at once.
     """
 
     def __init__(
@@ -127,19 +128,13 @@ class Topics:
 
     async def _carry_out(self, jobs: Sequence[_Job]) -> dict[str, StorageError]:
         """Make the partitions of each topic, then write the metadata of all. Returns the faults by topic."""
-        faults: dict[str, StorageError] = {}
-        ready: list[_Job] = []
         with self.occupied(job.name for job in jobs):
+            faults = await make_all([job.making for job in jobs], self._partitions, self._slices)
+            for name, fault in faults.items():
+                self._partitions.faults.report(f"the partitions of topic {name} cannot be made", fault)
+            ready = [job for job in jobs if job.name not in faults]
+            change = self._metadata.change(record for job in ready for record in job.records)
             try:
-                for job in jobs:
-                    try:
-                        with self._telling(f"the partitions of topic {job.name} cannot be made"):
-                            await job.making.in_slices(self._slices)
-                    except StorageError as fault:
-                        faults[job.name] = fault
-                    else:
-                        ready.append(job)
-                change = self._metadata.change(record for job in ready for record in job.records)
                 await self._slices.run(change.encode())
             except BaseException:  # the broker stops
                 for job in ready:
@@ -205,9 +200,14 @@ class Topics:
             "flush.messages": str(2**63 - 1),
         }
 
+    @property
+    def auto_creates(self) -> bool:
+        """Whether topics are made that a client asks for (`auto.create.topics.enable`)."""
+        return self._config.flag("auto.create.topics.enable")
+
     def auto_create(self, name: str) -> TopicImage | None:
         """Make the topic a client asks for, where `auto.create.topics.enable` allows it; None where it does not."""
-        if name in self._busy or (name not in _INTERNAL and not self._config.flag("auto.create.topics.enable")):
+        if name in self._busy or (name not in _INTERNAL and not self.auto_creates):
             return None
         try:
             if name in _INTERNAL:
@@ -220,15 +220,42 @@ class Topics:
             pass  # the fault was reported already
         return None
 
+    async def auto_create_all(self, names: Iterable[str]) -> None:
+        """Make the topics that a client asks for, of which there are many, with one batch of metadata.
+
+        A name that is not valid, or is being made or deleted just now, is left out; so is one that the disk refuses.
+        """
+        wanted: dict[str, NewTopic] = {}
+        await self._slices.run(self._check_auto_created(names, wanted))
+        await self.create_all(tuple(wanted.values()))
+
+    def _check_auto_created(self, names: Iterable[str], wanted: dict[str, NewTopic]) -> Iterator[None]:
+        """Check a name in each step. Those that are good go into `wanted`, up to the limit of new partitions."""
+        partitions, image = self._config.int("num.partitions"), self._metadata.image
+        for name in names:
+            if (len(wanted) + 1) * partitions > MAX_NEW_PARTITIONS:
+                _log.warning("topic %s, and what the request names after it, is not made: too many at once", name)
+                return
+            if name not in self._busy and name not in image.topics:
+                try:
+                    check_name(name, image, self._busy | wanted.keys())
+                except RefusedError as fault:
+                    _log.warning("topic %s was not made: %s", name, fault)
+                else:
+                    wanted[name] = NewTopic(name, partitions, {})
+            yield
+
     async def delete_all(self, topics: Sequence[TopicImage]) -> None:
         """Forget topics, their records and the offsets committed for them: all, or none with StorageError.
 
         Their names are free when this returns. Another thread deletes the files.
         """
+        change = self._metadata.change(self._metadata.removal_records(topics))
+        await self._slices.run(change.encode())
         with self._telling("topics cannot be deleted"):
-            self._metadata.delete_topics(topics)
+            change.commit()
         with self.occupied(topic.name for topic in topics):
-            folders = []
+            folders: list[str] = []
             for topic in topics:
                 folders += self._partitions.take_out(topic)
             self._deleted(topics)

@@ -1,10 +1,10 @@
-"""New partitions of one topic: all of them or none, and nobody finds them before the metadata says that they are there.
+"""New partitions of topics: all of a topic or none, and nobody finds them before the metadata says that they are there.
 
-Many are made in slices, and what waits for the device runs in a thread; a few are made at once.
+Many are made in slices, and what waits for the device runs in a thread, once for all topics; a few are made at once.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ottla.base.errors import StorageError
 from ottla.base.types import TopicPartition
@@ -13,7 +13,7 @@ from ottla.broker.runtime.slices import Slices
 
 
 class Making:
-    """`at_once` or `in_slices`; then `put_in_place`, or `undo` when the metadata could not be written."""
+    """`at_once` or `make_all`; then `put_in_place`, or `undo` when the metadata could not be written."""
 
     def __init__(
         self,
@@ -24,7 +24,8 @@ class Making:
         overrides: Mapping[str, str],
     ) -> None:
         self._partitions = partitions
-        self._tps = [TopicPartition(name, number) for number in numbers]
+        self.name = name
+        self.tps = [TopicPartition(name, number) for number in numbers]
         self._topic_id = topic_id
         self._overrides = overrides
         self._made: list[Partition] = []
@@ -33,27 +34,12 @@ class Making:
 
     def at_once(self) -> None:
         """Make them here and now; StorageError when one cannot be, and then there is none."""
-        deque(self._make_free(), 0)
+        deque(self.make_free(), 0)
         try:
-            self._partitions.forget_checkpointed(self._tps)()
-            deque(self._open(), 0)
+            self._partitions.forget_checkpointed(self.tps)()
+            deque(self.open(), 0)
             self._partitions.sync_names()
         except StorageError:
-            self.undo()
-            raise
-
-    async def in_slices(self, slices: Slices) -> None:
-        """The same, while others are served."""
-        in_thread = self._partitions.in_thread
-        await slices.run(self._make_free())
-        try:
-            await in_thread(self._partitions.forget_checkpointed(self._tps))
-            await slices.run(self._open())
-            await in_thread(self._partitions.sync_names)
-        except StorageError:
-            await in_thread(self.undo)
-            raise
-        except BaseException:  # the broker stops
             self.undo()
             raise
 
@@ -65,16 +51,57 @@ class Making:
         """Take back what was made; may run in another thread, while nobody makes partitions of the same name."""
         if self._begun:
             self._made = []
-            self._partitions.remove(self._tps)
+            self._partitions.remove(self.tps)
 
-    def _make_free(self) -> Iterator[None]:
-        for tp in self._tps:
+    def make_free(self) -> Iterator[None]:
+        """Make sure that nothing lies where they will be, a partition in each step."""
+        for tp in self.tps:
             self._partitions.make_free(tp)
             yield
 
-    def _open(self) -> Iterator[None]:
+    def open(self) -> Iterator[None]:
+        """Make their directories, a partition in each step."""
         self._begun = True
         config = self._partitions.log_config(self._overrides)
-        for tp in self._tps:
+        for tp in self.tps:
             self._made.append(self._partitions.open_new(tp, self._topic_id, config))
             yield
+
+
+async def make_all(makings: Sequence[Making], partitions: Partitions, slices: Slices) -> dict[str, StorageError]:
+    """Make the partitions of several topics while others are served: the checkpoint and the sync of names once for all.
+
+    Returns the faults by topic; of these topics there is nothing.
+    """
+    faults: dict[str, StorageError] = {}
+    try:
+        await slices.run(_each(makings, Making.make_free, faults))
+        tps = [tp for each in _sound(makings, faults) for tp in each.tps]
+        await partitions.in_thread(partitions.forget_checkpointed(tps))
+        await slices.run(_each(_sound(makings, faults), Making.open, faults))
+        await partitions.in_thread(partitions.sync_names)
+    except StorageError as fault:
+        faults = dict.fromkeys((each.name for each in makings), fault) | faults
+    except BaseException:  # the broker stops
+        for each in makings:
+            each.undo()
+        raise
+    for each in makings:
+        if each.name in faults:
+            await partitions.in_thread(each.undo)
+    return faults
+
+
+def _each(
+    makings: Sequence[Making], work: Callable[[Making], Iterator[None]], faults: dict[str, StorageError]
+) -> Iterator[None]:
+    """A step of all topics' work in each step; a topic that fails is left, and the others go on."""
+    for each in makings:
+        try:
+            yield from work(each)
+        except StorageError as fault:
+            faults[each.name] = fault
+
+
+def _sound(makings: Sequence[Making], faults: Mapping[str, StorageError]) -> list[Making]:
+    return [each for each in makings if each.name not in faults]
