@@ -240,6 +240,20 @@ def _strays(data_dir: Path) -> int:
     return len(found)
 
 
+async def test_records_that_a_death_in_the_cleaner_has_left_in_a_swap_file_are_records(tmp_path: Path) -> None:
+    """All closed segments had become one, which had not got its name yet; the active one was empty."""
+    async with AsyncBroker(data_dir=tmp_path):
+        pass
+    folder = tmp_path / "stray-0"
+    folder.mkdir()
+    (folder / f"{0:020}.log.swap").write_bytes(b"records")
+    (folder / f"{9:020}.log").write_bytes(b"")
+    async with AsyncBroker(data_dir=tmp_path):
+        assert _strays(tmp_path) == 1
+    (kept,) = tmp_path.glob("stray-0.*-stray")
+    assert (kept / f"{0:020}.log.swap").read_bytes() == b"records"
+
+
 async def test_folders_that_are_no_partitions_are_left_as_they_are(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

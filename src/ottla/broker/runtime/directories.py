@@ -18,7 +18,7 @@ from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.metadata.names import METADATA_TOPIC
 from ottla.broker.told import Kind, Tell, Told, log_told
 from ottla.log.checkpoint import decode_partition_metadata
-from ottla.log.names import LOG, PARTITION_METADATA
+from ottla.log.names import LOG, PARTITION_METADATA, SWAP
 
 _log = logging.getLogger(__name__)
 
@@ -133,7 +133,9 @@ def _is_log(entries: Iterable[Entry]) -> bool:
 
 
 def _holds_records(entries: Iterable[Entry] | None) -> bool:
-    found = [entry for entry in entries or () if entry.name.endswith(LOG) and _LOG_FILE.fullmatch(entry.name)]
+    # A `.swap` log may hold all records that there are (`log.cleaner.swap`, between the steps 3 and 4).
+    logs = (LOG, LOG + SWAP)
+    found = [entry for entry in entries or () if entry.name.endswith(logs) and _LOG_FILE.fullmatch(entry.name)]
     return any(entry.size_bytes for entry in found)
 
 
