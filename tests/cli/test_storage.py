@@ -62,6 +62,16 @@ def test_a_sound_directory_is_shown_and_nothing_is_changed(directory: Path, capf
     assert _files(directory) == before
 
 
+def test_bytes_that_are_no_text_in_meta_properties_are_told(directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (directory / "meta.properties").write_bytes(b"\xff\xfe\0")
+    (directory / "ottla-manifest").unlink()
+    assert main(["storage", "check", str(directory)]) == 1
+    shown = capfd.readouterr()
+    assert "the broker does not start: " in shown.out
+    assert "meta.properties is damaged" in shown.out
+    assert shown.err == ""
+
+
 async def _leave_compacted(path: Path) -> None:
     """Three compacted topics: one is clean, one is dirty, one is dirty and a transaction holds its cleaning back."""
     keep = {"cleanup.policy": "compact", "internal.segment.bytes": "100", "min.cleanable.dirty.ratio": "0"}

@@ -15,6 +15,9 @@ from ottla.log.checkpoint import (
     encode_offsets,
     encode_partition_metadata,
 )
+from ottla.log.epochs import LeaderEpochs
+from ottla.log.memory import MemoryStorage
+from ottla.log.names import LOG, base_offset
 
 _TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=20)
 _OFFSETS = st.dictionaries(
@@ -38,6 +41,18 @@ def test_leader_epochs_read_back(epochs: list[tuple[int, int]]) -> None:
     assert decode_leader_epochs(encode_leader_epochs(epochs)) == epochs
 
 
+def test_an_epoch_of_more_than_31_bits_is_damage() -> None:
+    storage = MemoryStorage()
+    storage.write("leader-epoch-checkpoint", b"0\n1\n2147483648 0\n")
+    epochs = LeaderEpochs(storage)
+    assert (epochs.latest, epochs.fault) == (-1, "checkpoint: 2147483648 is no leader epoch")
+
+
+def test_a_file_whose_name_is_too_large_for_an_offset_is_no_part_of_a_log() -> None:
+    assert base_offset(f"{2**63 - 1:020}.log", LOG) == 2**63 - 1
+    assert base_offset(f"{2**63:020}.log", LOG) is None
+
+
 @given(topic_id=st.binary(min_size=16, max_size=16))
 def test_topic_ids_read_back(topic_id: bytes) -> None:
     assert len(topic_id_text(topic_id)) == 22
@@ -46,7 +61,19 @@ def test_topic_ids_read_back(topic_id: bytes) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"0\n", b"1\n0\n", b"0\n2\norders 0 1\n", b"0\n1\norders 0\n", b"0\nx\n", b"0\n1\norders a 1\n", b"\xff"],
+    [
+        *(
+            b"",
+            b"0\n",
+            b"1\n0\n",
+            b"0\n2\norders 0 1\n",
+            b"0\n1\norders 0\n",
+            b"0\nx\n",
+            b"0\n1\norders a 1\n",
+            b"\xff",
+        ),
+        *(b"0\n1\norders 0 " + each for each in (b"-1", b"1_0", b"9223372036854775808", b"9" * 5_000)),
+    ],
 )
 def test_anything_else_is_no_checkpoint(content: bytes) -> None:
     with pytest.raises(CorruptDataError):

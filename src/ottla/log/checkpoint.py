@@ -19,6 +19,7 @@ from typing import Final
 
 from ottla.base.errors import CorruptDataError
 from ottla.base.types import TopicPartition, topic_id_bytes, topic_id_text
+from ottla.log.names import MAX_OFFSET
 
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
@@ -26,6 +27,7 @@ HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 CLEANER_OFFSET_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN_MARKER: Final = ".kafka_cleanshutdown"
 _VERSION: Final = "0"
+_DIGITS: Final = len(str(MAX_OFFSET))
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
@@ -97,7 +99,7 @@ def _decode(content: bytes, *, fields_per_line: int) -> list[list[str]]:
 
 
 def _number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise CorruptDataError(f"checkpoint: {text!r} is not a number") from None
+    """An offset, an epoch, a partition or a count: 0 to 2⁶³ - 1."""
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text) <= MAX_OFFSET):
+        raise CorruptDataError(f"checkpoint: {text!r} is not a number from 0 to {MAX_OFFSET}")
+    return int(text)

@@ -10,6 +10,8 @@ from ottla.log.results import EpochEndOffset
 from ottla.log.storage import Storage
 
 _UNKNOWN = EpochEndOffset(-1, -1)
+#: Epochs have 31 bits.
+_MAX_EPOCH = 2**31 - 1
 
 
 class LeaderEpochs:
@@ -24,6 +26,8 @@ class LeaderEpochs:
         if content is not None:
             try:
                 for epoch, start_offset in decode_leader_epochs(content):
+                    if epoch > _MAX_EPOCH:
+                        raise CorruptDataError(f"checkpoint: {epoch} is no leader epoch")
                     self._put(epoch, start_offset)
             except CorruptDataError as fault:
                 # The file is written atomically, so something else has changed it. Recovery reads the epochs from the

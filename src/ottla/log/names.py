@@ -2,6 +2,9 @@
 
 from typing import Final
 
+#: Offsets have 63 bits.
+MAX_OFFSET: Final = 2**63 - 1
+
 LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"
 TIME_INDEX: Final = ".timeindex"
@@ -27,4 +30,6 @@ def file_name(base_offset: int, suffix: str) -> str:
 def base_offset(name: str, suffix: str) -> int | None:
     """The offset in a file's name, or None when the name is not one with this suffix."""
     stem = name.removesuffix(suffix)
-    return int(stem) if stem != name and len(stem) == 20 and stem.isdecimal() else None
+    if stem == name or len(stem) != 20 or not stem.isdecimal():
+        return None
+    return found if (found := int(stem)) <= MAX_OFFSET else None

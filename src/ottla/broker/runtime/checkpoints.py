@@ -163,11 +163,10 @@ class Checkpoints:
     def _seal(self) -> None:
         """Where the manifest does not know what a file holds, it knows it from now on. All were looked at before."""
         content = self._storage.read(META_PROPERTIES)
-        if content is not None and content.decode() != self._manifest.properties:
+        properties = None if content is None else content.decode(errors="replace")  # `storage check` reads damaged ones
+        if properties is not None and properties != self._manifest.properties:
             found = {name: (checksum(self._storage.read(name)),) for name in _INSTEAD}
-            self._write_manifest(
-                Manifest(found | dict(self._manifest.checksums), self._manifest.aborts, content.decode())
-            )
+            self._write_manifest(Manifest(found | dict(self._manifest.checksums), self._manifest.aborts, properties))
 
     def _read(self, name: str) -> Mapping[TopicPartition, int]:
         content = self._storage.read(name)

@@ -61,6 +61,18 @@ def test_initializing_twice_at_once_is_one_initialization() -> None:
     begin(producer)
 
 
+def test_a_time_out_that_is_too_long_for_the_broker_is_named() -> None:
+    producer = ByHand("a", transactional_id="x")
+    waiting = producer.call(producer.core.init_transactions)
+    producer.tell_versions(2)
+    answer = InitProducerIdResponse(0, ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+    producer.answer(ApiKey.INIT_PRODUCER_ID, answer)
+    error = producer.result(waiting)
+    assert isinstance(error, KafkaError)
+    assert "x: the broker does not allow transaction.timeout.ms=" in str(error)
+    assert state_of(producer) is TxnState.FATAL_ERROR
+
+
 def test_an_initialization_that_took_too_long_may_be_asked_for_again() -> None:
     producer = ByHand("a", transactional_id="x", max_block_ms=1_000)
     first, second = (producer.call(producer.core.init_transactions) for _ in range(2))

@@ -444,8 +444,8 @@ class Transactions:
                     "transaction and poll again"
                 )
                 self._failed(error, fatal=False)
-            elif error.code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED and self._two_phase:
-                told = KafkaError.of(error.code, f"{self._id}: {_FORBIDDEN_TWO_PHASE}")
+            elif (why := self._why_not(error.code)) is not None:
+                told = KafkaError.of(error.code, f"{self._id}: {why}")
                 self._failed(told, fatal=True)
             elif error.code in _FATAL and self._ending is not None and self._ending.user is user:
                 # transaction.timeout.ms has passed, or a late EndTxn of an earlier transaction has ended this one
@@ -463,6 +463,17 @@ class Transactions:
             self._tell_initializers(told)
         elif user is not None:
             self._intend(Finish(user, None, told))
+
+    def _why_not(self, code: int) -> str | None:
+        """What is wrong with the producer's settings, if it is that."""
+        if code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED and self._two_phase:
+            return _FORBIDDEN_TWO_PHASE
+        if code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+            return (
+                f"the broker does not allow transaction.timeout.ms={self._timeout_ms}: set one above 0, and not above "
+                "the broker's transaction.max.timeout.ms"
+            )
+        return None
 
     def _failed(self, error: Exception, *, fatal: bool) -> None:
         """Change the state as `error` demands."""
