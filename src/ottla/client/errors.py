@@ -10,6 +10,9 @@
         │   ├── UnreleasedInstanceIdError, UnsupportedAssignorError, GroupMaxSizeReachedError,
         │   │   InvalidRegularExpressionError   the coordinator refuses the member (`group.protocol=consumer`)
         │   └── ProducerFencedError       another producer took over this `transactional.id` (fatal)
+        ├── AuthenticationError           broker and client could not prove to each other who they are; never retried
+        │   ├── SslAuthenticationError    the TLS handshake failed: the certificate of one side, or a side without TLS
+        │   └── SaslAuthenticationError   the broker refuses user, password, token or mechanism, or is not the right one
         ├── FatalProducerError            the producer cannot be used any more; `__cause__` says why
         ├── AbortableTransactionError     this transaction can only be aborted; `__cause__` says why
         ├── CommitFailedError             the group has rebalanced: another member may own the partitions now
@@ -171,6 +174,18 @@ class AuthorizationError(KafkaError):
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     )
+
+
+class AuthenticationError(ClientError):
+    """Broker and client could not prove to each other who they are. The client does not try again by itself."""
+
+
+class SslAuthenticationError(AuthenticationError):
+    """The TLS handshake failed: a certificate that cannot be trusted, or one side that does not speak TLS."""
+
+
+class SaslAuthenticationError(AuthenticationError):
+    """The broker refuses user, password, token or mechanism; or it could not prove that it knows the password."""
 
 
 class FatalProducerError(ClientError):

@@ -174,6 +174,11 @@ class FrameBuffer:
             self._make_room()
         return memoryview(self._buffer)[self._end :]
 
+    @property
+    def begun(self) -> bytes:
+        """What is here of the frame that comes next, eight bytes at most: for messages about it."""
+        return bytes(self._buffer[self._start : min(self._end, self._start + 8)])
+
     def commit(self, size: int) -> list[bytes]:
         """Count `size` more bytes as filled; the frames that are whole now, without their lengths."""
         self._end += size

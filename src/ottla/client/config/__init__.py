@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from ottla.base.config import REQUIRED, ConfigKey, ConfigSet, ConfigType, Standing, between, not_empty, one_of
 from ottla.base.digits import natural
 from ottla.base.errors import ConfigError
+from ottla.client.config.security import SECURITY_KEYS, Security, security_of
 
 _AT_LEAST_0 = between(0)
 
@@ -47,8 +48,14 @@ COMMON_KEYS: tuple[ConfigKey, ...] = (
         standing=Standing.WITHOUT_EFFECT,
     ),
     ConfigKey(
-        "security.protocol", ConfigType.STRING, "PLAINTEXT", "PLAINTEXT is the only one so far", one_of("PLAINTEXT")
+        "client.dns.lookup",
+        ConfigType.STRING,
+        "use_all_dns_ips",
+        "all addresses of a name are tried",
+        one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+        standing=Standing.DEFAULT_ONLY,
     ),
+    *SECURITY_KEYS,
 )
 
 
@@ -68,7 +75,7 @@ class CommonConfig:
     metadata_max_age_ms: int
     metadata_recovery_strategy: str
     metadata_recovery_rebootstrap_trigger_ms: int
-    security_protocol: str
+    security: Security
 
     def bootstrap_addresses(self) -> list[tuple[str, int]]:
         """`bootstrap.servers` as (host, port). Raises ConfigError for an entry that is not host:port."""
@@ -97,6 +104,7 @@ def build(cls: type[ConfigT], config_set: ConfigSet, given: Mapping[str, object]
     """Parse `given` into `cls`. `overrides` are values of fields, and replace what is given. Raises ConfigError."""
     parsed = config_set.parse(given)
     values: dict[str, Any] = {name.replace(".", "_").replace("-", "_"): value for name, value in parsed.items()}
+    values["security"] = security_of(parsed)
     values.update(overrides)
     config = cls(**{f.name: values[f.name] for f in fields(cls)})
     config.bootstrap_addresses()

@@ -21,8 +21,16 @@ from ottla.client.core.backoff import Backoff
 from ottla.client.core.intents import Channel
 from ottla.client.core.metadata import ClusterSnapshot, Node, checked_topic
 from ottla.client.core.negotiation import BrokerVersions
-from ottla.client.errors import ClientError, DisconnectedError, InternalError, KafkaError, RequestTimeoutError
-from ottla.client.net.connection import Connection, connect
+from ottla.client.errors import (
+    AuthenticationError,
+    ClientError,
+    DisconnectedError,
+    InternalError,
+    KafkaError,
+    RequestTimeoutError,
+)
+from ottla.client.net.authentication import Opener
+from ottla.client.net.connection import Connection
 from ottla.client.net.retry import Deadline, repeat
 from ottla.client.net.supervisor import Supervisor
 from ottla.wire.apis import ApiKey
@@ -72,6 +80,7 @@ class Cluster:
         #: Who has tracked which topics, for those who gave `by`.
         self._needed: dict[object, set[str]] = {}
         self._peers: dict[tuple[int, Channel], _Peer] = {}
+        self._opener = Opener(config, rng, self.supervisor.spawn)
         #: Set when metadata is to be asked for.
         self._wanted = asyncio.Event()
         #: Those who wait in `refreshed`.
@@ -222,7 +231,8 @@ class Cluster:
         except ClientError as error:
             peer.not_before_s = asyncio.get_running_loop().time() + peer.backoff.next_ms() / 1000
             peer.connecting = None
-            self.request_update()
+            if not isinstance(error, AuthenticationError):
+                self.request_update()
             if not future.done():
                 future.set_exception(error)
             return
@@ -236,14 +246,7 @@ class Cluster:
         if wait_s > 0:
             await asyncio.sleep(wait_s)
         node = self._address(node_id)
-        config = self.config
-        connection = await connect(
-            node.host,
-            node.port,
-            config.client_id,
-            config.socket_connection_setup_timeout_ms,
-            config.request_timeout_ms,
-        )
+        connection = await self._opener.open(node.host, node.port)
         connection.on_lost = partial(self._lost, node_id, channel)
         return connection
 
@@ -305,10 +308,7 @@ class Cluster:
         self._wanted.set()
 
     async def refreshed(self, timeout_ms: float | None = None) -> None:
-        """Wait for metadata that is requested after this call. Raises RequestTimeoutError.
-
-        Without `timeout_ms` it waits for `request.timeout.ms`.
-        """
+        """Wait for metadata that is asked for from now on. Raises RequestTimeoutError, AuthenticationError."""
         self.supervisor.check()
         if timeout_ms is None:
             timeout_ms = self.config.request_timeout_ms
@@ -397,7 +397,12 @@ class Cluster:
                 log.debug("metadata could not be fetched: %s", error)
                 self._last_error = error
                 self._waiters += waiters
-                self._wanted.set()
+                if isinstance(error, AuthenticationError):  # it does not get better by itself
+                    waiters, self._waiters = self._waiters, []
+                    for waiter in [each for each in waiters if not each.done()]:
+                        waiter.set_exception(error)
+                else:
+                    self._wanted.set()
                 await asyncio.sleep(backoff.next_ms() / 1000)
                 continue
             backoff.succeeded()
@@ -455,6 +460,8 @@ class Cluster:
             try:
                 response: MetadataResponse = await self.request(node_id, ApiKey.METADATA, request)
             except ClientError as error:
+                if isinstance(error, AuthenticationError):
+                    raise
                 last = error
             else:
                 return response

@@ -8,15 +8,18 @@ answer to a newer request, and a new connection often helps when a broker does n
 
 import asyncio
 import logging
+import ssl
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
 from ottla.base.limits import MAX_RESPONSE_BYTES
 from ottla.client.core.negotiation import BrokerVersions
 from ottla.client.core.throttle import Throttle
-from ottla.client.errors import DisconnectedError, RequestTimeoutError, raise_for
+from ottla.client.errors import ClientError, DisconnectedError, RequestTimeoutError, raise_for
+from ottla.client.net.tls import ALERT, handshake_failed, speaks_tls
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.codec import Buffer, WireError
 from ottla.wire.errors import ErrorCode
@@ -26,6 +29,11 @@ from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResp
 log = logging.getLogger("ottla.client")
 
 _MAX_CORRELATION_ID = 2**31 - 1
+#: Where the correlation id is in a request's frame: behind the length, the API key and the version.
+_CORRELATION_ID_AT = slice(8, 12)
+#: A connection that is lost after so few requests may have been closed because of what it is.
+_FEW_REQUESTS = 2
+_HINT = ". A broker also closes connections whose security.protocol is not that of its listener"
 #: Where the error code is in an answer to ApiVersions: behind the correlation id, in every version.
 _API_VERSIONS_ERROR_AT = 4
 
@@ -50,6 +58,8 @@ class Connection(asyncio.BufferedProtocol):
         self.last_used_s = 0.0
         #: Called once, when nothing can be sent here any more. After that the requests that wait fail.
         self.on_lost: Callable[[], object] | None = None
+        #: Keeps the connection authenticated (KIP-368); ends with it.
+        self.renewal: asyncio.Task[None] | None = None
         self._client_id = client_id
         self._frames = FrameBuffer(MAX_RESPONSE_BYTES)
         self._waiting: deque[_Waiting] = deque()
@@ -58,8 +68,11 @@ class Connection(asyncio.BufferedProtocol):
         self._lost: Exception | None = None
         self._loop = asyncio.get_running_loop()
         self._throttle = Throttle()
-        #: Frames that wait until the broker's throttle time is over.
+        #: Frames that wait until the broker's throttle time, or an authentication, is over.
         self._held: list[bytes] = []
+        self._authenticating = False
+        #: The request that is written now belongs to the authentication, and does not wait for its end.
+        self._ahead = False
         self._release_timer: asyncio.TimerHandle | None = None
         self._paused = False
         self._writable = asyncio.Event()
@@ -94,7 +107,11 @@ class Connection(asyncio.BufferedProtocol):
             for frame in self._frames.commit(nbytes):
                 self._answered(frame)
         except WireError as error:
-            reason = DisconnectedError(f"{self.name} has sent bytes that are not Kafka's protocol: {error}")
+            reason: ClientError = DisconnectedError(
+                f"{self.name} has sent bytes that are not Kafka's protocol: {error}"
+            )
+            if self._frames.begun.startswith(ALERT):
+                reason = speaks_tls(self.name)
             reason.__cause__ = error
             self.abort(reason)
 
@@ -111,7 +128,11 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(DisconnectedError(f"connection to {self.name} was lost{f': {exc}' if exc else ''}"))
+        if isinstance(exc, ssl.SSLError):  # with TLS 1.3 a broker refuses a client's certificate after the handshake
+            self._fail(handshake_failed(self.name, exc))
+            return
+        hint = _HINT if self._correlation_id <= _FEW_REQUESTS else ""
+        self._fail(DisconnectedError(f"connection to {self.name} was lost{f': {exc}' if exc else ''}{hint}"))
 
     # what clients call
 
@@ -130,6 +151,34 @@ class Connection(asyncio.BufferedProtocol):
         timer = self._loop.call_at(deadline_s, self._timed_out, correlation_id)
         self._waiting.append(_Waiting(api, version, correlation_id, future, timer, deadline_s, timeout_ms))
         return future
+
+    def send_ahead(
+        self, api: ApiKey, version: int, message: tuple[Any, ...], timeout_ms: float
+    ) -> "asyncio.Future[Any]":
+        """Like `send`, but before the requests that are held: for the authentication itself."""
+        held = {int.from_bytes(frame[_CORRELATION_ID_AT]) for frame in self._held if frame}
+        self._ahead = True
+        try:
+            future = self.send(api, version, message, timeout_ms)
+        finally:
+            self._ahead = False
+        if not future.done():  # its answer comes before those of the requests that it has overtaken
+            ours = self._waiting.pop()
+            self._waiting.insert(sum(each.correlation_id not in held for each in self._waiting), ours)
+        return future
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """A block in which requests wait here: during an authentication a broker accepts no other requests."""
+        self._authenticating = True
+        self._held.append(b"")  # whoever writes sees that something waits
+        self._writable.clear()
+        try:
+            yield
+        finally:
+            self._authenticating = False
+            if self._release_timer is None:
+                self._release()
 
     def send_without_answer(self, api: ApiKey, version: int, message: tuple[Any, ...]) -> None:
         """Send a request that the broker does not answer (Produce with acks=0)."""
@@ -175,12 +224,12 @@ class Connection(asyncio.BufferedProtocol):
         assert self._transport is not None
         self.last_used_s = self._loop.time()
         wait_s = self._throttle.left_s(self.last_used_s)
-        if wait_s == 0.0 and not self._held:
+        if (wait_s == 0.0 and not self._held) or self._ahead:
             self._transport.write(frame)
             return 0.0
         self._held.append(frame)
         self._writable.clear()
-        if self._release_timer is None:
+        if self._release_timer is None and not self._authenticating:
             log.debug("%s throttles this client: the next request is sent after %.3f s", self.name, wait_s)
             self._release_timer = self._loop.call_later(wait_s, self._release)
         return wait_s
@@ -188,13 +237,15 @@ class Connection(asyncio.BufferedProtocol):
     def _release(self) -> None:
         """Write the frames that were held, unless a later answer has made the throttle time longer."""
         self._release_timer = None
+        if self._authenticating:
+            return
         wait_s = self._throttle.left_s(self._loop.time())
         if wait_s > 0.0:
             self._release_timer = self._loop.call_later(wait_s, self._release)
             return
         frames, self._held = self._held, []
         if self._transport is not None and self._lost is None:
-            self._transport.writelines(frames)
+            self._transport.writelines([frame for frame in frames if frame])
         if not self._paused:
             self._writable.set()
 
@@ -241,6 +292,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._lost is None:
             self._lost = reason
         self._held.clear()
+        renewal, self.renewal = self.renewal, None
+        if renewal is not None and renewal is not _current_task():
+            renewal.cancel()
         if self._release_timer is not None:
             self._release_timer.cancel()
             self._release_timer = None
@@ -255,6 +309,13 @@ class Connection(asyncio.BufferedProtocol):
                 waiting.future.set_exception(reason)
 
 
+def _current_task() -> "asyncio.Task[Any] | None":
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop runs
+        return None
+
+
 def _version_of(waiting: _Waiting, frame: Buffer) -> int:
     """The version of an answer: that of its request. But if a broker does not know the version of an ApiVersions
     request, it answers in version 0."""
@@ -265,16 +326,28 @@ def _version_of(waiting: _Waiting, frame: Buffer) -> int:
 
 
 async def connect(
-    host: str, port: int, client_id: str, setup_timeout_ms: float, request_timeout_ms: float
+    host: str,
+    port: int,
+    client_id: str,
+    setup_timeout_ms: float,
+    request_timeout_ms: float,
+    tls: ssl.SSLContext | None = None,
 ) -> Connection:
-    """Open a connection and ask for the broker's versions. Raises DisconnectedError or RequestTimeoutError."""
+    """Open a connection and ask for the broker's versions. Without `tls` it is plain text.
+
+    Raises DisconnectedError, RequestTimeoutError, or SslAuthenticationError.
+    """
     loop = asyncio.get_running_loop()
     name = f"{host}:{port}"
     try:
         async with asyncio.timeout(setup_timeout_ms / 1000):
-            _, connection = await loop.create_connection(lambda: Connection(client_id, name), host, port)
+            _, connection = await loop.create_connection(lambda: Connection(client_id, name), host, port, ssl=tls)
     except TimeoutError:
         raise DisconnectedError(f"no connection to {name} within {setup_timeout_ms:.0f} ms") from None
+    except (ssl.SSLError, ConnectionResetError, ConnectionAbortedError, BrokenPipeError) as error:
+        if tls is None:
+            raise DisconnectedError(f"cannot connect to {name}: {error}") from error
+        raise handshake_failed(name, error) from error
     except (OSError, UnicodeError) as error:  # UnicodeError: no host can have this name
         raise DisconnectedError(f"cannot connect to {name}: {error}") from error
     try:

@@ -1,0 +1,145 @@
+"""TLS: a context from the configuration, and what went wrong in a handshake, in words.
+
+A private key that is given as text is written into a file that only this user may read, for the moment in which OpenSSL
+reads it: Python's `ssl` takes keys from files only.
+"""
+
+import ssl
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from ottla.base.errors import ConfigError
+from ottla.client.config.security import Tls
+from ottla.client.errors import ClientError, DisconnectedError, SslAuthenticationError
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+#: How a TLS record of the kind "alert" begins: what a broker says that speaks TLS to a client that does not.
+ALERT: Final = b"\x15\x03"
+
+# OpenSSL's X509_V_ERR_*: what is wrong with a broker's certificate.
+_NOT_YET, _EXPIRED, _OTHER_HOST = 9, 10, (62, 64)
+_UNKNOWN_AUTHORITY = (2, 18, 19, 20, 21)
+
+
+def tls_context(tls: Tls) -> ssl.SSLContext:
+    """The context of a client. Raises ConfigError for a file that cannot be read, or does not hold what it should."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = min(_VERSIONS[each] for each in tls.versions)
+    context.maximum_version = max(_VERSIONS[each] for each in tls.versions)
+    context.check_hostname = tls.check_host
+    context.verify_mode = ssl.CERT_REQUIRED if tls.verify else ssl.CERT_NONE
+    _trust(context, tls)
+    if tls.certificate_file is not None or tls.certificate_pem is not None:
+        _show_certificate(context, tls)
+    return context
+
+
+def _trust(context: ssl.SSLContext, tls: Tls) -> None:
+    if tls.ca_file is None and tls.ca_pem is None:
+        context.load_default_certs()
+        return
+    where = "ssl.ca.pem" if tls.ca_file is None else tls.ca_file
+    try:
+        context.load_verify_locations(cafile=tls.ca_file, cadata=_unfolded(tls.ca_pem))
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise ConfigError(f"the authorities to trust cannot be read ({where}): {_why(error)}") from None
+
+
+def _show_certificate(context: ssl.SSLContext, tls: Tls) -> None:
+    with tempfile.TemporaryDirectory(prefix="ottla-") as directory:  # its mode is 0700
+        certificate, key = tls.certificate_file, tls.key_file
+        if tls.certificate_pem is not None:
+            certificate = str(Path(directory) / "certificate.pem")
+            Path(certificate).write_text(_unfolded(tls.certificate_pem) or "")
+        if tls.key_pem is not None:
+            key = str(Path(directory) / "key.pem")
+            Path(key).write_text(_unfolded(tls.key_pem.reveal()) or "")
+        # Without a password OpenSSL would ask for one at the terminal.
+        password = tls.key_password.reveal() if tls.key_password is not None else ""
+        try:
+            context.load_cert_chain(certificate or "", key, password)
+        except (OSError, ValueError) as error:
+            what = "ssl.certificate.pem" if tls.certificate_file is None else tls.certificate_file
+            raise ConfigError(
+                f"this client's certificate or key cannot be read ({what}): {_why(error, key or certificate)}"
+            ) from None
+
+
+def _unfolded(pem: str | None) -> str | None:
+    """Java's properties may hold a PEM in one line. OpenSSL wants the marks on lines of their own."""
+    if pem is None or "\n" in pem.strip():
+        return pem
+    parts = [
+        part.strip() for part in pem.replace("-----BEGIN", "\n-----BEGIN").replace("-----END", "\n-----END").split("\n")
+    ]
+    lines: list[str] = []
+    for part in parts:
+        if part.startswith("-----"):
+            end = part.index("-----", 5) + 5 if "-----" in part[5:] else len(part)
+            lines += [part[:end], *part[end:].split()]
+        else:
+            lines += part.split()
+    return "\n".join(lines) + "\n"
+
+
+def _why(error: Exception, key: str | None = None) -> str:
+    reason = getattr(error, "reason", None)
+    if reason == "KEY_VALUES_MISMATCH":
+        return "the private key does not belong to the certificate"
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    # For a wrong password OpenSSL's reasons are many.
+    if key is not None and "ENCRYPTED" in Path(key).read_text(errors="replace"):
+        return f"the private key is encrypted, and ssl.key.password is missing or wrong ({error})"
+    return str(error)
+
+
+def handshake_failed(name: str, error: Exception) -> ClientError:
+    """What a failed handshake with the broker `name` means."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return SslAuthenticationError(_about_their_certificate(name, error))
+    reason = str(getattr(error, "reason", None) or error)
+    if isinstance(error, ssl.SSLEOFError) or not isinstance(error, ssl.SSLError):
+        return DisconnectedError(
+            f"{name} closed the connection during the TLS handshake ({error}). Perhaps this listener speaks no TLS: "
+            "then security.protocol is PLAINTEXT or SASL_PLAINTEXT, or bootstrap.servers needs another port"
+        )
+    if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"):
+        return SslAuthenticationError(
+            f"{name} does not speak TLS, and this client does: security.protocol is PLAINTEXT or SASL_PLAINTEXT there, "
+            "or bootstrap.servers needs another port"
+        )
+    if "ALERT" in reason:
+        return SslAuthenticationError(
+            f"{name} has refused the TLS handshake ({reason}): perhaps it asks for a certificate of this client "
+            "(ssl.certificate.location, ssl.key.location), or does not trust the one that it was shown"
+        )
+    return SslAuthenticationError(f"the TLS handshake with {name} has failed: {reason}")
+
+
+def _about_their_certificate(name: str, error: ssl.SSLCertVerificationError) -> str:
+    code, words = error.verify_code, error.verify_message
+    if code == _EXPIRED:
+        return f"the certificate of {name} has expired: it has to be renewed there"
+    if code == _NOT_YET:
+        return f"the certificate of {name} is not valid yet: is the clock of this machine right?"
+    if code in _OTHER_HOST:
+        return (
+            f"the certificate of {name} is for another host ({words}). Connect to a name that the certificate has; "
+            "ssl.endpoint.identification.algorithm=none switches the check off"
+        )
+    if code in _UNKNOWN_AUTHORITY:
+        return (
+            f"the certificate of {name} is signed by an authority that is not known here ({words}): set "
+            "ssl.ca.location to the PEM file of that authority"
+        )
+    return f"the certificate of {name} cannot be verified: {words}"
+
+
+def speaks_tls(name: str) -> SslAuthenticationError:
+    """The broker has answered plain text by a TLS alert."""
+    return SslAuthenticationError(
+        f"{name} speaks TLS, and this client does not: set security.protocol to SSL or SASL_SSL, or bootstrap.servers "
+        "to another port"
+    )
