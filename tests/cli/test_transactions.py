@@ -250,6 +250,8 @@ def test_t14_an_open_transaction_is_aborted_by_its_id(ottla: Ottla, tp: TopicPar
         (("abort", "x", "--json"), "--json asks nobody: add --yes to do it, or --dry-run"),
         (("find-hanging", "--older-than", "5 minutes"), "is not an ISO 8601 duration; write for example PT15M"),
         (("watch", "--every", "0"), "--every 0.0 is too often"),
+        (("watch", "--every", "nan"), "--every nan is not a number of seconds up to 86400"),
+        (("watch", "--every", "inf"), "--every inf is not a number of seconds up to 86400"),
         (("who-holds", "no-such-topic"), "no-such-topic"),
     ],
 )

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 Group = Annotated[str, typer.Argument(help="The group's id.")]
 
+#: How often a watch may look; and the longest that it may sleep.
+_SHORTEST_S, _LONGEST_S = 0.05, 86_400
+
 T = TypeVar("T")
 
 
@@ -38,6 +41,14 @@ def find_group(admin: Admin, group: str) -> GroupDescription | None:
             return None
         raise
     return found if found.exists else None
+
+
+def check_every(every_s: float) -> None:
+    """Of a watch's `--every`, in seconds. Raises CommandError."""
+    if every_s < _SHORTEST_S:
+        raise CommandError(f"--every {every_s} is too often; {_SHORTEST_S} s is the least")
+    if not every_s <= _LONGEST_S:  # nor is it nan
+        raise CommandError(f"--every {every_s} is not a number of seconds up to {_LONGEST_S}")
 
 
 class Heard:

@@ -26,14 +26,13 @@ from ottla.cli.common import (
     say,
 )
 from ottla.cli.groups.changes import Change, Changes
-from ottla.cli.groups.common import Heard, find_group
+from ottla.cli.groups.common import Heard, check_every, find_group
 from ottla.cli.groups.reading import Reader, keeps_events
 from ottla.cli.groups.targets import iso_time_ms, time_ago_ms
 
 if TYPE_CHECKING:
     from ottla import Admin
 
-_SHORTEST_S = 0.05
 _EVERY_S = 0.5
 
 
@@ -68,8 +67,8 @@ def watch(
 
     named = list(dict.fromkeys([*(groups or ()), *(more_groups or ())]))
     since_ms = _since_ms(from_beginning, since, SystemClock().now_ms())
-    if every_s is not None and every_s < _SHORTEST_S:
-        raise CommandError(f"--every {every_s} is too often; {_SHORTEST_S} s is the least")
+    if every_s is not None:
+        check_every(every_s)
     if every_s is not None and since_ms is not None:
         raise CommandError("--every asks what is now: leave it, or --since and --from-beginning away")
     until_s = None if for_s is None else time.monotonic() + for_s

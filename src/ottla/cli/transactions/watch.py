@@ -12,17 +12,14 @@ from ottla.base.clock import SystemClock
 from ottla.cli.common import (
     DEFAULT_BOOTSTRAP,
     Bootstrap,
-    CommandError,
     Config,
     admin_config,
     existing_partitions,
     print_json_line,
 )
-from ottla.cli.groups.common import Heard
+from ottla.cli.groups.common import Heard, check_every
 from ottla.cli.transactions.changes import Change, Changes
 from ottla.cli.transactions.repair import age_limit_ms, row_of
-
-_SHORTEST_S = 0.05
 
 
 def watch(
@@ -53,8 +50,7 @@ def watch(
     from ottla import Admin
 
     changes = Changes(age_limit_ms("--longer-than", longer_than))
-    if every_s < _SHORTEST_S:
-        raise CommandError(f"--every {every_s} is too often; {_SHORTEST_S} s is the least")
+    check_every(every_s)
     until_s = None if for_s is None else time.monotonic() + for_s
     heard = Heard()
     with Admin(admin_config(bootstrap, config)) as admin:
