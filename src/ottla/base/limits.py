@@ -60,6 +60,15 @@ FRAMES_AT_ONCE: Final = 8
 #: Bytes of such frames: with produce requests of a megabyte, the limit on their number alone would allow too much.
 MAX_WAITING_BYTES: Final = 8_388_608
 
+#: The first buffer of a connection; it grows to the largest frame seen.
+INITIAL_BUFFER_BYTES: Final = 65_536
+
+#: Bytes of all frames that a broker receives at one time, beside the first buffers, where `queued.max.request.bytes` is
+#: -1: five of the largest requests, or 500 produce requests of a megabyte. Kafka has no limit then.
+MAX_RECEIVED_BYTES: Final = 536_870_912
+#: While frames wait for that memory, a frame that has some and of which nothing comes for so long gives it up.
+STALLED_FRAME_MS: Final = 10_000
+
 #: Buffer that a broker keeps for a connection's next request; a larger buffer is released after its request. A produce
 #: request of a megabyte (`max.request.size` of Kafka's producer) fits with its headers, so it needs no new buffer.
 MAX_KEPT_BUFFER_BYTES: Final = 2_097_152

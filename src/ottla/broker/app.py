@@ -59,6 +59,7 @@ class BrokerApp:
                 max_request_bytes=config.int("socket.request.max.bytes"),
                 max_connections=config.int("max.connections"),
                 max_idle_ms=config.int("connections.max.idle.ms"),
+                max_queued_bytes=config.int("queued.max.request.bytes"),
             )
             endpoint = config.listener
             host, port = await self._listener.listen(

@@ -205,7 +205,6 @@ num.network.threads int 3 1..
 num.recovery.threads.per.data.dir int 2 1..
 num.replica.alter.log.dirs.threads int -
 producer.purgatory.purge.interval.requests int 1000
-queued.max.request.bytes long -1
 queued.max.requests int 500 1..
 share.coordinator.threads int 1 1..
 share.fetch.purgatory.purge.interval.requests int 1000

@@ -3,8 +3,9 @@
 Theory of operation. A connection reads into one growing buffer (`asyncio.BufferedProtocol`); whole frames go to
 `dispatch`. As in Kafka a connection works on one request at a time. While an answer is outstanding, or the peer does
 not read its answers, later frames wait; when too many wait, the socket is not read.
-A frame larger than `socket.request.max.bytes` is refused as soon as its length is known. As in Kafka, a frame that
-cannot be understood closes the connection. Nothing that a peer sends can raise an exception out of this module.
+A frame larger than `socket.request.max.bytes` is refused as soon as its length is known; other large ones take memory
+that all connections share, and their sockets are not read while there is none (`frame_memory`). As in Kafka, a frame
+that cannot be understood closes the connection. Nothing that a peer sends can raise an exception out of this module.
 """
 
 import asyncio
@@ -15,7 +16,16 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, OttlaError
-from ottla.base.limits import FRAMES_AT_ONCE, MAX_KEPT_BUFFER_BYTES, MAX_WAITING_BYTES, MAX_WAITING_FRAMES
+from ottla.base.limits import (
+    FRAMES_AT_ONCE,
+    INITIAL_BUFFER_BYTES,
+    MAX_KEPT_BUFFER_BYTES,
+    MAX_RECEIVED_BYTES,
+    MAX_WAITING_BYTES,
+    MAX_WAITING_FRAMES,
+    STALLED_FRAME_MS,
+)
+from ottla.broker.frame_memory import FrameMemory
 from ottla.broker.outbox import Outbox, Piece, make_outbox
 from ottla.wire.frames import FrameBuffer
 
@@ -56,6 +66,11 @@ class Connection(asyncio.BufferedProtocol):
         self._turn_is_due = False
         self._later: Later | None = None
         self._reading = True
+        #: What the frame that is being received has of the listener's memory; and whether it waits for that.
+        self._held_bytes = 0
+        self._waits_for_memory = False
+        #: Since when a frame is being received, by the monotonic clock; None when none is.
+        self._frame_since_ms: int | None = None
         self._outbox: Outbox | None = None
         self._transport: asyncio.Transport | None = None
         self.client_host = ""
@@ -72,6 +87,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._waiting.clear()
+        self._listener.memory.forget(self)
+        self._give_memory_back()
         if self._outbox is not None:
             self._outbox.close()
             self._outbox = None
@@ -91,9 +108,56 @@ class Connection(asyncio.BufferedProtocol):
             self._refuse(fault)
             return
         if frames:
+            self._frame_since_ms = None
+            self._give_memory_back()
             self._waiting.extend(frames)
             self._waiting_bytes += sum(map(len, frames))
+        begun_bytes = self._frames.begun_bytes
+        if begun_bytes:
+            self._take_memory(begun_bytes)
+        if frames:
             self._work()
+
+    def granted(self) -> None:
+        """There is memory for the frame that has begun: go on to read it."""
+        self._waits_for_memory = False
+        self._held_bytes = self._frames.begun_bytes
+        self._frame_since_ms = self.active_ms = self._listener.clock.monotonic_ms()
+        self._regulate()
+
+    def _take_memory(self, begun_bytes: int) -> None:
+        """A frame has begun. One that is too large for the buffer that each connection has needs memory."""
+        if self._frame_since_ms is None:
+            self._frame_since_ms = self.active_ms
+        if begun_bytes <= INITIAL_BUFFER_BYTES or self._held_bytes or self._waits_for_memory:
+            return
+        if self._listener.memory.take(self, begun_bytes):
+            self._held_bytes = begun_bytes
+        else:
+            self._waits_for_memory = True
+            self._regulate()
+
+    def _give_memory_back(self) -> None:
+        if self._held_bytes:
+            given, self._held_bytes = self._held_bytes, 0
+            self._listener.memory.give_back(given)
+
+    def overdue(self, now_ms: int, max_idle_ms: int) -> str:
+        """Why it is time to close this connection; empty if it is not. A `max_idle_ms` below 0 is no limit.
+
+        It is idle; or its frame is not whole after as long a time, however often a byte comes; or its frame has stopped
+        and others wait for the memory.
+        """
+        if self._waits_for_memory:
+            return ""
+        held_bytes = self._held_bytes if self._reading else 0
+        if held_bytes and self._listener.memory.is_short and now_ms - self.active_ms > STALLED_FRAME_MS:
+            return "its frame has stopped, and others wait for its memory (queued.max.request.bytes)"
+        if max_idle_ms < 0:
+            return ""
+        if self._reading and self._frame_since_ms is not None and now_ms - self._frame_since_ms > max_idle_ms:
+            return "its frame is not whole after connections.max.idle.ms"
+        return "connections.max.idle.ms" if now_ms - self.active_ms > max_idle_ms else ""
 
     def pause_writing(self) -> None:
         if self._outbox is not None:
@@ -140,10 +204,15 @@ class Connection(asyncio.BufferedProtocol):
                 answer.future.add_done_callback(self._answered)
             else:
                 self._send(answer)
+        self._regulate()
+
+    def _regulate(self) -> None:
+        """Read the socket, unless too much waits here or there is no memory for what comes."""
         crowded = len(self._waiting) > MAX_WAITING_FRAMES or self._waiting_bytes > MAX_WAITING_BYTES
-        if self._transport is not None and crowded is self._reading and not self._transport.is_closing():
-            self._reading = not crowded
-            if crowded:
+        stops = crowded or self._waits_for_memory
+        if self._transport is not None and stops is self._reading and not self._transport.is_closing():
+            self._reading = not stops
+            if stops:
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
@@ -187,11 +256,21 @@ class Listener:
     """A listening socket and its connections."""
 
     def __init__(
-        self, dispatch: Dispatch, clock: Clock, *, max_request_bytes: int, max_connections: int, max_idle_ms: int
+        self,
+        dispatch: Dispatch,
+        clock: Clock,
+        *,
+        max_request_bytes: int,
+        max_connections: int,
+        max_idle_ms: int,
+        max_queued_bytes: int = -1,
     ) -> None:
+        """The limits are `socket.request.max.bytes`, `max.connections`, `connections.max.idle.ms` and
+        `queued.max.request.bytes`; where the last is -1, MAX_RECEIVED_BYTES."""
         self.dispatch = dispatch
         self.clock = clock
         self.max_request_bytes = max_request_bytes
+        self.memory = FrameMemory(max_queued_bytes if max_queued_bytes > 0 else MAX_RECEIVED_BYTES)
         self._max_connections = max_connections
         self._max_idle_ms = max_idle_ms
         self._connections: dict[Connection, None] = {}
@@ -226,9 +305,13 @@ class Listener:
         self._connections.pop(connection, None)
 
     def close_idle(self) -> None:
-        """Close the connections that were silent for `connections.max.idle.ms`; called by a timer."""
-        if self._max_idle_ms < 0:
-            return
-        before_ms = self.clock.monotonic_ms() - self._max_idle_ms
-        for connection in [each for each in self._connections if each.active_ms < before_ms]:
-            connection.close()
+        """Close the connections that were silent for `connections.max.idle.ms`, or whose frame takes too long.
+
+        Called by a timer.
+        """
+        now_ms = self.clock.monotonic_ms()
+        for connection in list(self._connections):
+            why = connection.overdue(now_ms, self._max_idle_ms)
+            if why:
+                _log.info("closing the connection of %s: %s", connection.client_host, why)
+                connection.close()

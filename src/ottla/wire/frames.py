@@ -8,7 +8,7 @@ never in ApiVersions, whose answer must be readable to a client that does not kn
 import struct
 from typing import Any, Final, NamedTuple
 
-from ottla.base.limits import MAX_TAGGED_FIELDS
+from ottla.base.limits import INITIAL_BUFFER_BYTES, MAX_TAGGED_FIELDS
 from ottla.wire.apis import API, Api, ApiKey
 from ottla.wire.codec import Buffer, WireError
 from ottla.wire.schema import decode, encode
@@ -16,8 +16,6 @@ from ottla.wire.schema import decode, encode
 _HEAD: Final = struct.Struct(">hhi")
 _SIZE: Final = struct.Struct(">i")
 _INT16: Final = struct.Struct(">h")
-#: The first buffer of a connection; it grows to the largest frame seen.
-_INITIAL_BUFFER_BYTES: Final = 65_536
 
 
 class UnsupportedVersionError(WireError):
@@ -162,9 +160,9 @@ class FrameBuffer:
     __slots__ = ("_buffer", "_end", "_keep_bytes", "_max_bytes", "_start")
 
     def __init__(self, max_bytes: int, *, keep_bytes: int | None = None) -> None:
-        self._buffer = bytearray(_INITIAL_BUFFER_BYTES)
+        self._buffer = bytearray(INITIAL_BUFFER_BYTES)
         self._max_bytes = max_bytes
-        self._keep_bytes = max_bytes + 4 if keep_bytes is None else max(keep_bytes, _INITIAL_BUFFER_BYTES)
+        self._keep_bytes = max_bytes + 4 if keep_bytes is None else max(keep_bytes, INITIAL_BUFFER_BYTES)
         self._start = 0
         self._end = 0
 
@@ -196,19 +194,24 @@ class FrameBuffer:
         if start == end:
             start = end = 0
             if len(self._buffer) > self._keep_bytes:
-                self._buffer = bytearray(_INITIAL_BUFFER_BYTES)
+                self._buffer = bytearray(INITIAL_BUFFER_BYTES)
         self._start, self._end = start, end
         return frames
+
+    @property
+    def begun_bytes(self) -> int:
+        """What the frame that has begun will take, with its length; 4 before that is known, 0 when none has begun."""
+        used = self._end - self._start
+        if used < 4:
+            return 4 if used else 0
+        return 4 + int(_SIZE.unpack_from(self._buffer, self._start)[0])
 
     def _make_room(self) -> None:
         """Move the begun frame to the front; grow by doubling, up to what its length says and no more."""
         used = self._end - self._start
-        wanted = 4
-        if used >= 4:
-            wanted = 4 + int(_SIZE.unpack_from(self._buffer, self._start)[0])
         size = len(self._buffer)
         if used == size:
-            size = max(size, min(wanted, size * 2))
+            size = max(size, min(self.begun_bytes, size * 2))
         if size > len(self._buffer):
             grown = bytearray(size)
             grown[:used] = memoryview(self._buffer)[self._start : self._end]

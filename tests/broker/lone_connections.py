@@ -1,0 +1,66 @@
+"""A connection of the listener without a loop's transport: the test brings its bytes and takes its answers."""
+
+import asyncio
+import socket
+import struct
+
+from ottla.broker.server import Connection, Listener
+
+
+class LoneTransport(asyncio.Transport):
+    """The loop's side of a connection."""
+
+    def __init__(self, side: socket.socket) -> None:
+        super().__init__({"socket": side, "peername": ("127.0.0.1", 1)})
+        self._reads = True
+        self.aborted = False
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    def is_reading(self) -> bool:
+        return self._reads
+
+    def pause_reading(self) -> None:
+        self._reads = False
+
+    def resume_reading(self) -> None:
+        self._reads = True
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class LoneClient:
+    """A connection and what arrives on it."""
+
+    def __init__(self, listener: Listener, name: bytes = b"x") -> None:
+        ours, self._theirs = socket.socketpair()
+        self.transport = LoneTransport(ours)
+        self.connection = Connection(listener)
+        self.connection.connection_made(self.transport)
+        self._name = name
+        self._ours = ours
+
+    def send(self, count: int) -> None:
+        """So many requests come in one read."""
+        self.send_bytes(b"".join(struct.pack(">i", 1) + self._name for _ in range(count)))
+
+    def send_bytes(self, data: bytes) -> None:
+        """These bytes come, in as many reads as the connection has room for."""
+        while data:
+            assert self.transport.is_reading()
+            room = memoryview(self.connection.get_buffer(len(data)))
+            part = data[: len(room)]
+            room[: len(part)] = part
+            self.connection.buffer_updated(len(part))
+            data = data[len(part) :]
+
+    def answers(self) -> bytes:
+        """What was answered so far."""
+        return self._theirs.recv(65_536, socket.MSG_DONTWAIT)
+
+    def close(self) -> None:
+        self.connection.connection_lost(None)
+        self._ours.close()
+        self._theirs.close()

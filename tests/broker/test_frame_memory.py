@@ -1,0 +1,123 @@
+"""Frames that are being received: their memory is bounded over all connections, and none takes for ever."""
+
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+
+from ottla.base.clock import ManualClock
+from ottla.base.limits import INITIAL_BUFFER_BYTES, STALLED_FRAME_MS
+from ottla.broker.server import Frame, Listener
+from tests.broker.lone_connections import LoneClient
+
+_FRAME_BYTES = 10 * INITIAL_BUFFER_BYTES
+_HEAD = struct.pack(">i", _FRAME_BYTES)
+_IDLE_MS = 60_000
+
+
+class _World:
+    """A listener with room for `frames` large frames, and what it was asked."""
+
+    def __init__(self, stack: ExitStack, frames: int) -> None:
+        self.clock = ManualClock()
+        self.sizes: list[int] = []
+        self.listener = Listener(
+            self._dispatch,
+            self.clock,
+            max_request_bytes=10 * _FRAME_BYTES,
+            max_connections=100,
+            max_idle_ms=_IDLE_MS,
+            max_queued_bytes=frames * (_FRAME_BYTES + 4),
+        )
+        self._stack = stack
+
+    def _dispatch(self, frame: Frame, client_host: str) -> None:
+        self.sizes.append(len(frame))
+
+    def clients(self, count: int) -> list[LoneClient]:
+        return [self._stack.enter_context(closing(LoneClient(self.listener))) for _ in range(count)]
+
+    def after(self, ms: int) -> None:
+        """So much later the listener looks for connections that have to go."""
+        self.clock.advance(ms)
+        self.listener.close_idle()
+
+
+@pytest.fixture
+def world() -> Iterator[_World]:
+    with ExitStack() as stack:
+        yield _World(stack, 2)
+
+
+async def test_frames_beyond_the_limit_are_not_read_until_there_is_room(world: _World) -> None:
+    clients = world.clients(5)
+    for each in clients:
+        each.send_bytes(_HEAD)
+    assert [each.transport.is_reading() for each in clients] == [True, True, False, False, False]
+    clients[0].send_bytes(bytes(_FRAME_BYTES))
+    assert world.sizes == [_FRAME_BYTES]
+    assert [each.transport.is_reading() for each in clients] == [True, True, True, False, False]
+    clients[3].connection.connection_lost(None)  # who has gone does not wait
+    clients[1].connection.connection_lost(None)  # and holds nothing
+    assert clients[4].transport.is_reading()
+    clients[2].send_bytes(bytes(_FRAME_BYTES))
+    clients[4].send_bytes(bytes(_FRAME_BYTES))
+    assert world.sizes == [_FRAME_BYTES] * 3
+    assert not world.listener.memory.is_short
+
+
+async def test_small_frames_need_no_memory(world: _World) -> None:
+    for each in world.clients(3):
+        each.send_bytes(_HEAD)
+    assert world.listener.memory.is_short
+    (small,) = world.clients(1)
+    small.send(3)
+    assert world.sizes == [1] * 3
+
+
+async def test_a_frame_larger_than_the_limit_is_received_when_it_is_alone(world: _World) -> None:
+    (client,) = world.clients(1)
+    client.send_bytes(struct.pack(">i", 5 * _FRAME_BYTES) + bytes(5 * _FRAME_BYTES))
+    assert world.sizes == [5 * _FRAME_BYTES]
+
+
+async def test_a_frame_that_stops_gives_its_memory_to_those_that_wait(world: _World) -> None:
+    stopped, slow, waiting = world.clients(3)
+    for each in (stopped, slow, waiting):
+        each.send_bytes(_HEAD)
+    world.after(STALLED_FRAME_MS)
+    slow.send_bytes(b"x")
+    world.after(1)
+    assert [each.transport.aborted for each in (stopped, slow, waiting)] == [True, False, False]
+    stopped.connection.connection_lost(None)
+    waiting.send_bytes(bytes(_FRAME_BYTES))
+    assert world.sizes == [_FRAME_BYTES]
+
+
+async def test_a_frame_may_stop_while_nobody_waits(world: _World) -> None:
+    (stopped,) = world.clients(1)
+    stopped.send_bytes(_HEAD)
+    world.after(STALLED_FRAME_MS + 1)
+    assert not stopped.transport.aborted
+
+
+async def test_a_frame_that_is_never_whole_is_closed_although_bytes_come(world: _World) -> None:
+    drop, good = world.clients(2)
+    drop.send_bytes(struct.pack(">i", 100))
+    for _ in range(6):
+        world.after(_IDLE_MS // 6)
+        good.send(1)
+        drop.send_bytes(b"x")
+        assert not drop.transport.aborted
+    world.after(1)
+    assert drop.transport.aborted
+    assert not good.transport.aborted
+
+
+async def test_who_waits_for_memory_is_not_idle(world: _World) -> None:
+    one, two, waiting = world.clients(3)
+    for each in (one, two, waiting):
+        each.send_bytes(_HEAD)
+    world.after(2 * _IDLE_MS)
+    assert [each.transport.aborted for each in (one, two, waiting)] == [True, True, False]
