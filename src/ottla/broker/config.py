@@ -164,6 +164,11 @@ def from_environment(environ: Mapping[str, str], keys: ConfigSet = BROKER_CONFIG
 
 
 def from_file(path: Path) -> dict[str, object]:
+    """Read a `server.properties`: what `read_properties` gives, under the keys' own names."""
+    return canonical(read_properties(path))
+
+
+def read_properties(path: Path) -> dict[str, object]:
     """Read a Java properties file: `key=value` or `key: value` lines, # and ! comments, `\\` continues a line.
 
     A backslash before one of `:=#!`, a blank or a backslash means that character itself, as `Properties.store` writes
@@ -179,12 +184,13 @@ def from_file(path: Path) -> dict[str, object]:
     for number, line in _logical_lines(text):
         entry = _ENTRY.fullmatch(line)
         if entry is None:
-            raise ConfigError(f"{path}:{number}: expected key=value, got {line!r}")
+            # What it says is not shown: it may be a line of a private key.
+            raise ConfigError(f"{path}:{number}: expected key=value, got a line without = or :")
         try:
             found[_unescaped(entry[1])] = _unescaped(entry[2])
         except ConfigError as fault:
             raise ConfigError(f"{path}:{number}: {fault}") from None
-    return canonical(found)
+    return found
 
 
 def _unescaped(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,6 +25,7 @@ from ottla.cli import (
     transactions,
 )
 from ottla.cli.assign import command as assign
+from ottla.cli.common import use_config_file
 from ottla.cli.demo import command as demo
 from ottla.cli.signals import interrupts
 
@@ -83,8 +85,17 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="A client's properties file: brokers, TLS, SASL. It stands before the command.",
+        ),
+    ] = None,
 ) -> None:
     """Options of every command."""
+    use_config_file(config)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -6,11 +6,12 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.base.config import ConfigSet
+from ottla.base.config import ConfigSet, ConfigType
 from ottla.base.digits import INT32_MAX, natural
 from ottla.base.errors import ConfigError, OttlaError
 
@@ -21,10 +22,26 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 #: How long a command waits for an answer. Kafka's clients wait sixty seconds; a person at a terminal should not.
 PATIENCE_MS = 10_000
 
+#: Whether nobody has named a broker, so that the one of `ottla --config FILE` counts. Set anew by each command line.
+_bootstrap_is_default = False
+
+
+def _note_source(context: typer.Context, value: str) -> str:
+    global _bootstrap_is_default
+    source = context.get_parameter_source("bootstrap")
+    _bootstrap_is_default = source is not None and source.name in ("DEFAULT", "DEFAULT_MAP")
+    return value
+
+
 Bootstrap = Annotated[
     str,
     typer.Option(
-        "--bootstrap", "-b", envvar="OTTLA_BOOTSTRAP", metavar="HOST:PORT", help="A broker of the cluster to talk to."
+        "--bootstrap",
+        "-b",
+        envvar="OTTLA_BOOTSTRAP",
+        metavar="HOST:PORT",
+        help="A broker of the cluster to talk to.",
+        callback=_note_source,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -49,15 +66,57 @@ def pairs(options: Sequence[str] | None) -> dict[str, str]:
     return found
 
 
-def client_config(bootstrap: str, options: Sequence[str] | None = None, **more: object) -> dict[str, object]:
-    """A client's configuration: the address, `more` (underscores for dots), then the user's own settings."""
+#: What `ottla --config FILE` has read. Set anew by each command line.
+_file: dict[str, object] = {}
+
+
+def use_config_file(path: Path | None) -> None:
+    """Read `path`, a client's properties file, for all commands of this command line; None: there is none.
+
+    Raises ConfigError for a key that no client has. A key of another kind of client counts for that kind alone, and
+    Java's classes (serializers) count for none: so a Java client's file can be used as it is.
+    """
+    global _bootstrap_is_default
+    _file.clear()
+    _bootstrap_is_default = False
+    if path is None:
+        return
+    from ottla.broker.config import read_properties
+    from ottla.client.config.consumer import CONSUMER_CONFIG
+    from ottla.client.config.producer import PRODUCER_CONFIG
+
+    for name, value in read_properties(path).items():
+        key = CONSUMER_CONFIG.keys.get(name)
+        if key is None and name not in PRODUCER_CONFIG.keys:
+            raise ConfigError(f"{path}: {CONSUMER_CONFIG.unknown(name)}")
+        if (key or PRODUCER_CONFIG.keys[name]).type is not ConfigType.OBJECT:
+            _file[name] = value
+
+
+def _from_file(known: ConfigSet) -> dict[str, object]:
+    """The file's settings for this kind of client. The file's brokers count unless the command line names some."""
+    settings = only(_file, known)
+    if not _bootstrap_is_default:
+        settings.pop("bootstrap.servers", None)
+    return settings
+
+
+def client_config(
+    bootstrap: str, options: Sequence[str] | None = None, known: ConfigSet | None = None, **more: object
+) -> dict[str, object]:
+    """A client's configuration: the address, `more` (underscores for dots), the file's settings that are `known`, then
+    the user's own."""
     own: dict[str, object] = {name.replace("_", "."): value for name, value in more.items()}
-    return {"bootstrap.servers": bootstrap, **own, **pairs(options)}
+    file = {} if known is None else _from_file(known)
+    return {"bootstrap.servers": bootstrap, **own, **file, **pairs(options)}
 
 
 def admin_config(bootstrap: str, options: Sequence[str] | None = None) -> dict[str, object]:
     """An admin client's configuration, with time-outs for a person who waits."""
-    return client_config(bootstrap, options, default_api_timeout_ms=PATIENCE_MS, request_timeout_ms=PATIENCE_MS)
+    from ottla.client.config.admin import ADMIN_CONFIG
+
+    waits = {"default_api_timeout_ms": PATIENCE_MS, "request_timeout_ms": PATIENCE_MS}
+    return client_config(bootstrap, options, ADMIN_CONFIG, **waits)
 
 
 def producer_config(bootstrap: str, options: Sequence[str] | None = None, **more: object) -> dict[str, object]:
@@ -65,15 +124,19 @@ def producer_config(bootstrap: str, options: Sequence[str] | None = None, **more
 
     The time-outs of a delivery depend on each other. If the user sets one of them, all are left as they are.
     """
+    from ottla.client.config.producer import PRODUCER_CONFIG
+
     waits: dict[str, object] = {"max_block_ms": PATIENCE_MS}
-    if not pairs(options).keys() & {"delivery.timeout.ms", "request.timeout.ms", "linger.ms"}:
+    if not (pairs(options).keys() | _file.keys()) & {"delivery.timeout.ms", "request.timeout.ms", "linger.ms"}:
         waits |= {"request_timeout_ms": PATIENCE_MS, "delivery_timeout_ms": 3 * PATIENCE_MS}
-    return client_config(bootstrap, options, **waits, **more)
+    return client_config(bootstrap, options, PRODUCER_CONFIG, **waits, **more)
 
 
 def consumer_config(bootstrap: str, options: Sequence[str] | None = None, **more: object) -> dict[str, object]:
     """A consumer's configuration, with time-outs for a person who waits for a single call."""
-    return client_config(bootstrap, options, default_api_timeout_ms=PATIENCE_MS, **more)
+    from ottla.client.config.consumer import CONSUMER_CONFIG
+
+    return client_config(bootstrap, options, CONSUMER_CONFIG, default_api_timeout_ms=PATIENCE_MS, **more)
 
 
 def only(settings: Mapping[str, object], known: ConfigSet) -> dict[str, object]:
