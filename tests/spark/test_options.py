@@ -1,5 +1,7 @@
 """Options: the names of Spark's Kafka connector, and errors that say what to do."""
 
+import pickle
+
 import pytest
 
 from ottla.base.errors import ConfigError
@@ -146,3 +148,14 @@ def test_s1_a_wrong_sink_option_is_named(given: dict[str, str], message: str) ->
 )
 def test_times_have_units(text: str, ms: int) -> None:
     assert duration_ms("maxTriggerDelay", text) == ms
+
+
+def test_x1_secrets_reach_the_tasks_and_are_shown_nowhere() -> None:
+    sasl = {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "alice", "kafka.sasl.password": "hunter2"}
+    given = {"kafka.bootstrap.servers": "a:1", "kafka.security.protocol": "SASL_SSL", **sasl}
+    source = source_options({**given, "subscribe": "t"}, streaming=False)
+    sink = sink_options({**given, "topic": "t", "sink.id": "s"})
+    assert "hunter2" not in repr(source)
+    assert "hunter2" not in repr(sink)
+    assert pickle.loads(pickle.dumps(source)).kafka["sasl.password"] == "hunter2"
+    assert pickle.loads(pickle.dumps(sink)).client["sasl.password"] == "hunter2"

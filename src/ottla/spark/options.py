@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from operator import index
 
@@ -18,6 +18,7 @@ from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.client.config import CommonConfig, build, client_keys
 from ottla.client.config.producer import PRODUCER_CONFIG, producer_config
+from ottla.client.config.security import Security
 from ottla.spark.bounds import EARLIEST, LATEST, AtOffsets, AtTimes, Bound
 from ottla.spark.ids import PREFIX, TOPIC_PREFIX
 from ottla.spark.plan import Offsets, offsets_from_json
@@ -157,9 +158,10 @@ class SourceClient(CommonConfig):
 class SourceOptions:
     """A checked set of source options."""
 
+    #: Without what is about security: Spark pickles this, and secrets are read from `kafka` again where they are used.
     client: SourceClient
-    #: The same keys as they were given, for clients that check them again.
-    kafka: Mapping[str, object]
+    #: The same keys as they were given, for clients that check them again. They may hold secrets.
+    kafka: Mapping[str, object] = field(repr=False)
     topics: tuple[str, ...]
     pattern: str | None
     partitions: tuple[TopicPartition, ...]
@@ -185,9 +187,9 @@ class TwoPhaseCommit(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """A checked set of sink options. `client` are the producer's keys."""
+    """A checked set of sink options. `client` are the producer's keys, which may hold secrets."""
 
-    client: Mapping[str, object]
+    client: Mapping[str, object] = field(repr=False)
     topic: str | None
     semantics: Semantics
     two_phase: TwoPhaseCommit
@@ -221,7 +223,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
     if not streaming and isinstance(start, AtOffsets) and start.others == LATEST:
         raise ConfigError("startingOffsets can't be latest for batch reads: there would be nothing to read")
     return SourceOptions(
-        client=client,
+        client=replace(client, security=Security()),
         kafka={"metadata.max.age.ms": client.metadata_max_age_ms, **kafka},
         topics=_names(own["subscribe"]),
         pattern=_pattern(own["subscribePattern"]),
