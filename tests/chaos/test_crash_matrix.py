@@ -155,7 +155,10 @@ class _Cell:
         while (done := self.done()) < records:
             if done != last:
                 last, since_s = done, time.monotonic()
-            assert time.monotonic() - since_s < _STALLED_S, f"{self.cell} stands still at {done} of {records}"
+            if time.monotonic() - since_s > _STALLED_S:
+                for program in self.programs:
+                    program.say_where()
+                pytest.fail(f"{self.cell} stands still at {done} of {records}; where its programs stand is above")
             for program in self.programs:
                 program.go_on()
             self._stop.wait(0.05)

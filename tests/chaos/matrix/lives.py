@@ -64,8 +64,13 @@ class Lives:
         try:
             return self._process.wait(_WAIT_S)
         except subprocess.TimeoutExpired:
-            self._process.send_signal(signal.SIGABRT)  # it says where it stands
-            return self._process.wait()
+            self.say_where()
+            return self._process.returncode
+
+    def say_where(self) -> None:
+        """It prints where each of its threads stands, and ends."""
+        self._process.send_signal(signal.SIGABRT)
+        self._process.wait()
 
     def end(self) -> None:
         """It is gone, whatever it was doing."""
