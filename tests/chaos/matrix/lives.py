@@ -10,12 +10,10 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.chaos.matrix.programs import GROUP, SINK, SOURCE
+from tests.chaos.matrix.programs import CRASHED, GROUP, SINK, SOURCE
 from tests.interop.apache import start_tool
 
 _WAIT_S = 60.0
-#: A program ends so after an error that it does not know: its next life goes on.
-_CRASHED = 3
 
 
 class Lives:
@@ -49,13 +47,13 @@ class Lives:
         """A new life if this one has crashed. Any other end of it is a fault."""
         code = self._process.poll()
         if code is not None:
-            assert code == _CRASHED, f"{self.name}, life {self.lives}, ended with exit code {code}"
+            assert code == CRASHED, f"{self.name}, life {self.lives}, ended with exit code {code}"
             self.start()
 
     def finish(self) -> None:
         """Let it end by itself; after a crash the next life shall."""
         self._process.send_signal(signal.SIGTERM)
-        while self._ended() == _CRASHED:
+        while self._ended() == CRASHED:
             self.start()
             self._process.send_signal(signal.SIGTERM)
         assert self._process.returncode in (0, -signal.SIGTERM), f"{self.name}: {self._process.returncode}"

@@ -3,7 +3,7 @@
     python -m tests.chaos.matrix.programs PROGRAM BOOTSTRAP NAME LIFE JOURNAL
 
 What a program was told goes into its journal at once, a line each: `acked VALUE`, `committed TXN`, `aborted TXN`,
-`copied COUNT`. On an error that it does not know it ends with exit code 3, as a user's program would crash.
+`copied COUNT`. On an error that it does not know it ends with exit code CRASHED, as a user's program would crash.
 Values and transactions of two lives are never the same.
 """
 
@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,9 @@ PARTITIONS = 2
 #: Records of a transaction.
 TXN_RECORDS = 10
 SOURCE, SINK, GROUP = "in", "out", "copiers"
-_WAIT_S, _SHORT_WAIT_S = 60.0, 10.0
+_WAIT_S, _SHORT_WAIT_S, _GIVEN_UP_S = 60.0, 10.0, 20.0
+#: The exit code of a program that does not know what to do; its next life goes on.
+CRASHED = 3
 #: The numbers of a life: those of its records, or of its transactions.
 A_LIFE = 1_000_000_000
 
@@ -133,6 +135,22 @@ def ours_transactional(run: Run) -> None:
                 run.journal.note(f"aborted {run.name}:{txn}")
 
 
+@contextmanager
+def _given_up_after(seconds: float) -> Iterator[None]:
+    """The program crashes when the body takes longer.
+
+    librdkafka 2.16 may wait for the group's coordinator for ever, although it is connected to it again, and was given a
+    time (`rd_kafka_txn_op_req0` waits without one).
+    """
+    watch = threading.Timer(seconds, os._exit, (CRASHED,))
+    watch.daemon = True
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.cancel()
+
+
 def confluent_copier(run: Run) -> None:
     base = {"bootstrap.servers": run.bootstrap, **OFTEN_KILLED}
     reading = {"group.id": GROUP, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
@@ -149,8 +167,8 @@ def confluent_copier(run: Run) -> None:
             for message in messages:
                 producer.produce(SINK, message.value(), partition=message.partition())
             positions = [each for each in consumer.position(consumer.assignment()) if each.offset >= 0]
-            # librdkafka may wait here for the group's coordinator although it is connected to it again
-            producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), _SHORT_WAIT_S)
+            with _given_up_after(_GIVEN_UP_S):
+                producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), _SHORT_WAIT_S)
             producer.commit_transaction(_WAIT_S)
             run.journal.note(f"copied {len(messages)}")
     consumer.close()
@@ -199,7 +217,7 @@ def main() -> int:
     except (confluent_kafka.KafkaException, ottla.OttlaError) as error:
         with suppress(OSError):
             Path(path).with_suffix(f".error-{life}").write_text(repr(error))
-        os._exit(3)  # no close, no flush
+        os._exit(CRASHED)  # no close, no flush
     return 0
 
 
