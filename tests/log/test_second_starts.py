@@ -4,7 +4,9 @@ import pytest
 
 from ottla.log.damage import OffsetRange
 from ottla.log.memory import MemoryStorage
-from tests.log.batches import idempotent
+from ottla.log.names import LEADER_EPOCH_CHECKPOINT
+from ottla.log.results import EpochEndOffset
+from tests.log.batches import NOW_MS, batch, idempotent
 from tests.log.logs import SMALL, append, append_in_transaction, every_batch, open_log
 
 _BATCHES = 60
@@ -77,3 +79,36 @@ def test_leader_epochs_that_no_batch_says_are_not_made_again_at_every_start() ->
         told.append(log.findings.mended)
         log.close()
     assert told == [(), ()]
+
+
+def _of_two_epochs() -> MemoryStorage:
+    """Three batches of epoch 0, then three of epoch 3."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    for epoch in (0, 0, 0, 3, 3, 3):
+        log.append(batch(), now_ms=NOW_MS, leader_epoch=epoch)
+    log.close()
+    assert storage.read(LEADER_EPOCH_CHECKPOINT) == b"0\n2\n0 0\n3 3\n"
+    return storage.after_kill()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(
+    "entries", ["2\n1 0\n3 3", "2\n0 0\n7 3", "2\n0 0\n3 5", "2\n0 0\n3 4", "2\n0 0\n3 2", "1\n5 0"]
+)
+def test_a_digit_of_the_leader_epochs_that_has_changed_is_found(entries: str, *, clean: bool) -> None:
+    """A consumer that asks where its epoch ends would be told that the log was cut."""
+    storage = _of_two_epochs()
+    storage.write(LEADER_EPOCH_CHECKPOINT, f"0\n2\n{entries}\n".encode())
+    log = open_log(storage, clean=clean, recovery_point=6)
+    assert [line.split(" ")[0] for line in log.findings.mended] == [LEADER_EPOCH_CHECKPOINT]
+    assert storage.read(LEADER_EPOCH_CHECKPOINT) == b"0\n2\n0 0\n3 3\n"
+    assert log.end_offset_for_epoch(0) == EpochEndOffset(0, 3)
+
+
+def test_one_batch_that_says_another_epoch_refutes_nothing() -> None:
+    """No CRC covers what a batch says of it."""
+    storage = _of_two_epochs()
+    [name] = [each for each in storage.names() if each.endswith(".log")]
+    storage.files[name].content[15] = 9  # the epoch of the first batch
+    assert open_log(storage, clean=True, recovery_point=6).findings.mended == ()

@@ -8,7 +8,9 @@ A loss of power can leave the same picture, because none of these files is synce
 told, and the log goes on: it is no hole that has to be mended first.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -127,13 +129,14 @@ def mended(
 
 
 def _mend_epochs(epochs: LeaderEpochs, segments: Collection[Segment], start_offset: int, end_offset: int) -> bool:
-    """Read the leader epochs from the batches if the checkpoint does not know that of the first record.
+    """Read the leader epochs from the batches if the checkpoint does not know that of the first record, or is refuted.
 
     Returns whether that is worth telling. If it only begins too late, it may be newer than the checkpoint of starts.
     """
     entries = epochs.entries
     is_whole = start_offset >= end_offset or (bool(entries) and entries[0][1] <= start_offset)
-    if is_whole and epochs.fault is None:
+    is_refuted = is_whole and _are_refuted(entries, segments, OffsetRange(start_offset, end_offset))
+    if is_whole and not is_refuted and epochs.fault is None:
         return False
     epochs.forget()
     for segment in segments:
@@ -141,4 +144,39 @@ def _mend_epochs(epochs: LeaderEpochs, segments: Collection[Segment], start_offs
             if header.partition_leader_epoch > epochs.latest:
                 epochs.assign(header.partition_leader_epoch, max(header.base_offset, start_offset))
     epochs.save(sync=False)
-    return epochs.fault is not None or (not entries and bool(epochs.entries))
+    return epochs.fault is not None or is_refuted or (not entries and bool(epochs.entries))
+
+
+def _are_refuted(entries: Sequence[tuple[int, int]], segments: Collection[Segment], extent: OffsetRange) -> bool:
+    """Whether the batches say other epochs. One batch alone does not: no CRC covers what it says.
+
+    So it is the first batch of an epoch and its last one, or one beside the next epoch that says this one. A changed
+    digit of the checkpoint would tell consumers of a log that was cut (OffsetForLeaderEpoch).
+    """
+    start_offset, end_offset = extent
+    before: int | None = None
+    for (epoch, begin), following in zip_longest(entries, entries[1:]):
+        end = end_offset if following is None else following[1]
+        said = _epochs_of(segments, max(begin, start_offset), end)
+        first = next(said, epoch)
+        if first != epoch and (first == before or deque((first, *said), 1)[0] != epoch):
+            return True
+        if following is not None and next(_epochs_of(segments, end - 1, end), epoch) == following[0]:
+            return True
+        before = epoch
+    return False
+
+
+def _epochs_of(segments: Collection[Segment], begin: int, end: int) -> Iterator[int]:
+    """What the batches with offsets from `begin` up to `end` say, in order."""
+    for segment, behind in zip_longest(segments, list(segments)[1:]):
+        if segment.base_offset >= end:
+            return
+        if behind is not None and behind.base_offset <= begin:
+            continue
+        position = 0 if begin <= segment.base_offset else segment.position_to(begin)
+        for _, header in segment.sound_headers(position, ANY_OFFSET):
+            if header.base_offset >= end:
+                return
+            if header.last_offset >= begin and header.partition_leader_epoch >= 0:
+                yield header.partition_leader_epoch
