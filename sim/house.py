@@ -74,13 +74,15 @@ class House:
         self.lost: set[str] = set()
         self._topic_configs: dict[str, str] = {}
         self._known = Lives()
-        #: The coordinators' shards that have read their logs; what they knew goes with the power.
+        #: The coordinators' shards that have read their logs.
         self._group_shards: dict[TopicPartition, GroupShard] = {}
         self._transaction_shards: dict[TopicPartition, TransactionShard] = {}
         self.anomalies: list[Anomaly] = []
         self._before: dict[TopicPartition, list[LogRecord]] = {}
         #: Whether everything is on the device before it is acknowledged.
         self.keeps_all = False
+        #: Whether the machine may lose its power, and its disk may refuse what is in the log already.
+        self.loses_power = False
         #: Whether files are damaged here: then their batches are read as far as they are whole.
         self.has_damage = False
         self.damages: list[Damage] = []
@@ -158,7 +160,7 @@ class House:
         await app.start()
         if app.node is not None:
             watch(app.node.groups, partial(self.history.add, "broker"), self._known)
-            if not self.has_damage:
+            if not (self.has_damage or self.loses_power):
                 watch_loads(app.node.groups, self._group_shards, self._recall)
                 watch_loads(app.node.transactions, self._transaction_shards, self._recall)
         await app.loaded()
@@ -166,10 +168,10 @@ class House:
         self.note("ready", f"life {self.life}")
         self._compare(checkpointed)
 
-    def arm(self, rng: random.Random, *, loses_power: bool = False) -> None:
+    def arm(self, rng: random.Random) -> None:
         """Let the process die at one of the next steps of its disk; perhaps with its machine, if that loses power."""
         place = rng.choice(tuple(Place))
-        dies_with_machine = loses_power and place is not Place.WITHIN and rng.random() < 0.5
+        dies_with_machine = self.loses_power and place is not Place.WITHIN and rng.random() < 0.5
         died = self.died = self.loop.create_future()
 
         def die(fuse: Fuse) -> NoReturn:
@@ -245,8 +247,6 @@ class House:
         """The machine stops; what it had not synced may be gone."""
         self.note("power lost")
         self._die()
-        self._group_shards.clear()
-        self._transaction_shards.clear()
         if not self._before:  # else no start since the last loss of power has come to its end
             self._before = {tp: records_of(self._entries(tp)) for tp in self._partitions()}
         self.disk = self.disk.after_power_loss(self.rng)

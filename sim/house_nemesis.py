@@ -60,14 +60,14 @@ class HouseNemesis(Nemesis):
         if self._busy:
             return
         self._busy = True
-        house, loses_power = self._house, self._world.loses_power
-        house.arm(rng, loses_power=loses_power)
+        house = self._house
+        house.arm(rng)
         await asyncio.wait((house.died,), timeout=rng.choice((2.0, 10.0)))
         house.disarm()
         while house.app is None:
             await self._for(rng, rng.choice((0.1, 2.0)))
             if rng.random() < 0.5:
-                house.arm(rng, loses_power=loses_power)
+                house.arm(rng)
             await house.start_or_die()
         self._busy = False
 

@@ -208,7 +208,7 @@ class World:
         draw = self.stream("cluster")
         if self.kind.real:
             house = House(self.loop, self.network, self.history, draw)
-            house.has_damage = self.kind.damages_files
+            house.has_damage, house.loses_power = self.kind.damages_files, self.loses_power
             house.config.update(self.protocols.broker)
             house.clean(self.stream("cleaner"))
             if self.kind.dies_at_steps and not self.loses_power:
