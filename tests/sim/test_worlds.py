@@ -43,6 +43,7 @@ def test_the_short_run_shows_no_anomaly(kind: Kind) -> None:
         (Kind.BROKER_DAMAGE, 340000101),
         (Kind.BROKER_DAMAGE, 350002171),
         (Kind.BROKER_DAMAGE, 360000874),
+        (Kind.BROKER_DAMAGE, 390000015),
         (Kind.BROKER_GROUPS, 340001916),
         (Kind.BROKER_PIPELINE, 330021011),
         (Kind.BROKER_PIPELINE, 350008524),
@@ -63,6 +64,7 @@ def test_worlds_that_have_found_something(kind: Kind, seed: int) -> None:
     A second process decided a transaction and was gone for good: in two-phase commit there is no second one any more.
     An InitProducerId that was repeated came late, and aborted a decided transaction (docs/two-phase-commit.md).
     The simulator changed the offset of a batch beside a hole, where no start can find it.
+    A manifest that was made again did not say what the `.txnindex` files must hold until the next checkpoint.
     What an attempt to make a topic had left stopped every later one.
     A user waited for more than a minute in the middle of a transaction in two-phase commit; its readers had gone home.
     A late EndTxn of the first transaction protocol committed the next transaction.

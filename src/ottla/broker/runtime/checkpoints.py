@@ -81,9 +81,11 @@ class Checkpoints:
         self.clean = storage.read(CLEAN_SHUTDOWN_MARKER) is not None
         storage.delete(CLEAN_SHUTDOWN_MARKER)
         storage.sync_names()
-        self._manifest = self._read_manifest()
         #: Names of files that cannot be used.
         self.unusable: set[str] = set()
+        #: Whether the start has found no manifest that can be used.
+        self.lacks_manifest = False
+        self._manifest = self._read_manifest()
         self.recovery_points = self._read(RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = self._read(LOG_START_OFFSET_CHECKPOINT)
         self._read(HIGH_WATERMARK_CHECKPOINT)
@@ -161,10 +163,16 @@ class Checkpoints:
         self._storage.write(CLEAN_SHUTDOWN_MARKER, encode_clean_shutdown())
 
     def _seal(self) -> None:
-        """Where the manifest does not know what a file holds, it knows it from now on. All were looked at before."""
+        """Where the manifest does not know what a file holds, it knows it from now on. All were looked at before.
+
+        One that was gone is written when every log is open (`lacks_manifest`): what the `.txnindex` of a segment must
+        hold is not known before.
+        """
         content = self._storage.read(META_PROPERTIES)
         properties = None if content is None else content.decode(errors="replace")  # `storage check` reads damaged ones
-        if properties is not None and properties != self._manifest.properties:
+        if self.lacks_manifest:
+            self._manifest = Manifest(properties=properties)
+        elif properties is not None and properties != self._manifest.properties:
             found = {name: (checksum(self._storage.read(name)),) for name in _INSTEAD}
             self._write_manifest(Manifest(found | dict(self._manifest.checksums), self._manifest.aborts, properties))
 
@@ -197,6 +205,7 @@ class Checkpoints:
                 "checked; it is made again"
             )
             self._tell(Told(Kind.MADE_AGAIN, MANIFEST, text))
+            self.lacks_manifest = True
         return Manifest()
 
 

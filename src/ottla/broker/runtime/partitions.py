@@ -245,6 +245,8 @@ class Partitions:
         set_strays_aside(self._disk, image, deleted_ids, self._rng, self._tell)
         for topic in list(image.topics.values()):
             self.open_topic(topic, image.topic_configs(topic.name))
+        if self._checkpoints.lacks_manifest:
+            self.checkpoint_plan()()
 
     # ---- for `runtime.making`
 
