@@ -13,18 +13,20 @@ from bench import (
     broker_figures,
     client_figures,
     group_figures,
+    heavy_figures,
     log_figures,
     spark_figures,
     transaction_figures,
 )
-from bench.figure import MEGABYTES
-from bench.peers import Peer, both, cpu_s, memory_mb, recovery, restarted
+from bench.canary import canary
+from bench.figure import MEGABYTES, Values
+from bench.peers import OttlaPeer, Peer, both, cpu_s, memory_mb, recovery, restarted
 from bench.results import Comparison, show, write
 from bench.worker import FigureFailedError, measure
-from tests.interop.apache import PeerFailedError
+from tests.interop.apache import ApacheKafka, PeerFailedError
 
 _RESULTS = Path(__file__).with_name("RESULTS.md")
-_PARTS = ("broker", "groups", "transactions", "log", "clients", "spark", "assignors")
+_PARTS = ("broker", "groups", "transactions", "log", "others", "clients", "spark", "assignors")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -37,10 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     parts = given.only or list(_PARTS)
     comparisons: list[Comparison] = []
-    if not set(parts) <= {"assignors", "log"}:
+    if not set(parts) <= {"assignors", "log", "others"}:
         comparisons += _on_brokers(parts, given.rounds, given.scale)
     if "log" in parts:
         comparisons.append(_log(given.rounds, given.scale))
+    if "others" in parts:
+        comparisons.append(_others(given.rounds, given.scale))
     if "assignors" in parts:
         comparisons.append(assignors(given.rounds, given.scale))
     for comparison in comparisons:
@@ -158,6 +162,28 @@ def _log(rounds: int, scale: float) -> Comparison:
                 comparison.add(name, {"memory of these partitions": memory_mb(peer.pid) - before})
                 there = partial(log_figures.partitions_are_there, peer.bootstrap, scale)
                 _restart(comparison, name, peer, "kill -9 until all of these partitions say where they end", there)
+    return comparison
+
+
+def _others(rounds: int, scale: float) -> Comparison:
+    """What a small producer and consumer wait while somebody asks for something heavy, on brokers of their own."""
+    comparison = Comparison("The others", ("ottla", "Apache Kafka"), heavy_figures.unit_of, heavy_figures.NOTE)
+    with (
+        tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory,
+        both(Path(directory), heavy_figures.SETTINGS) as peers,
+    ):
+        for _ in range(rounds):
+            for figure in heavy_figures.FIGURES:
+                for name, peer in peers.items():
+                    _take(comparison, name, "heavy_figures", figure, peer.bootstrap, scale)
+        for name, peer in peers.items():
+            found: Values = {}
+            assert isinstance(peer, OttlaPeer | ApacheKafka)
+            peer.kill9()
+            peer.restart()
+            with canary(peer.bootstrap, "coordinators load", found):
+                transaction_figures.ids_are_there(peer.bootstrap, scale)
+            comparison.add(name, found)
     return comparison
 
 

@@ -15,8 +15,8 @@ from confluent_kafka import Consumer
 from bench.broker_figures import new_topic
 from bench.canary import canary
 from bench.figure import GROUPS, MEGABYTES, MILLISECONDS, SECONDS, Measure, Unit, Values
-from bench.group_members import SESSION_MS, ClassicMember, ConsumerMember, Stable, check
-from bench.wire import Wire
+from bench.group_members import SESSION_MS, ClassicMember, ConsumerMember, Stable
+from bench.wire import Wire, check
 from ottla.wire.apis import ApiKey
 from ottla.wire.consumer_protocol import encode_subscription
 from ottla.wire.errors import ErrorCode
@@ -40,7 +40,8 @@ NOTE = (
     "goes from the first join until all are in one generation (classic), or until each has its one of 1,000 partitions "
     "(consumer). A rolling restart takes a fifth of the members at a time, and the next fifth when all are stable "
     "again; static members go one by one. 10,000 groups of one member each join, sync, commit and send a heartbeat "
-    "over 32 connections, and stay. Another client asks for metadata every 5 ms meanwhile. Aim for the group of 8: 2.0."
+    "over 32 connections, and stay. Another client writes and reads a record every 5 ms meanwhile. Aim for the group "
+    "of 8: 2.0."
 )
 _EIGHT, _TIMES = 8, 5
 _WAIT_S = 60.0

@@ -10,7 +10,7 @@ import asyncio
 import uuid
 from collections.abc import Mapping
 
-from bench.wire import Wire
+from bench.wire import Wire, check
 from ottla.wire.apis import ApiKey
 from ottla.wire.consumer_protocol import encode_subscription
 from ottla.wire.errors import ErrorCode
@@ -25,16 +25,6 @@ from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAss
 HEARTBEAT_S = 3.0
 SESSION_MS = 120_000
 _AGAIN = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
-
-
-class GroupFailedError(Exception):
-    """A member got an error that no client would expect; the message names the request and the error."""
-
-
-def check(what: str, error_code: int) -> None:
-    """GroupFailedError when there is an error."""
-    if error_code:
-        raise GroupFailedError(f"{what}: {ErrorCode(error_code).name}")
 
 
 class Stable:

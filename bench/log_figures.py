@@ -21,8 +21,7 @@ from confluent_kafka.admin import (
 
 from bench.broker_figures import new_topic
 from bench.figure import MEGABYTES, MEGABYTES_A_SECOND, MICROSECONDS, SECONDS, Measure, Unit, Values, percentile
-from bench.group_members import check
-from bench.wire import Wire
+from bench.wire import Wire, check
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 

@@ -9,18 +9,15 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any
 
 from bench.broker_figures import new_topic
 from bench.figure import IDS, MICROSECONDS, SECONDS, TRANSACTIONS, Measure, Unit, Values
-from bench.group_members import check
-from bench.wire import Wire
+from bench.wire import AGAIN, Wire, settled
 from ottla.wire.apis import ApiKey
 from ottla.wire.batch import set_producer
-from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from ottla.wire.messages.end_txn import EndTxnRequest
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -42,17 +39,6 @@ _WARM_UP, _PARTITIONS = 5, 10
 _IDS, _CONNECTIONS, _TIMEOUT_MS = 100_000, 32, 60_000
 _PREFIX = "bench-id"
 _TRANSACTIONS_TYPE = 1
-#: What a client asks again after: coordinator or leader starts, or the transaction before is still being completed.
-AGAIN = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    }
-)
 
 
 def each_commits(producers: int, scale: float) -> int:
@@ -79,7 +65,7 @@ class Transactor:
         self._producer_id, self._epoch = await initialised(self._wire, self._id)
 
     async def commit(self, times: int) -> None:
-        """So many transactions, one after the other. GroupFailedError for an error that no client would expect."""
+        """So many transactions, one after the other. RefusedError for an error that no client would expect."""
         for _ in range(times):
             set_producer(self._batch, self._producer_id, self._epoch, 0, transactional=True)
             data = PartitionProduceData(self._partition, bytes(self._batch))
@@ -98,19 +84,6 @@ class Transactor:
         request = EndTxnRequest(self._id, self._producer_id, self._epoch, True)
         answer = await settled(self._wire, ApiKey.END_TXN, request, lambda answer: answer.error_code)
         self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
-
-
-async def settled(
-    wire: Wire, key: ApiKey, request: tuple[Any, ...], error_of: Callable[[Any], int], wait_s: float = 0.001
-) -> Any:
-    """The answer, asked again while it says that one must. GroupFailedError for an error that no client expects."""
-    while True:
-        answer = await wire.ask(key, request)
-        error = error_of(answer)
-        if error not in AGAIN:
-            check(key.name, error)
-            return answer
-        await asyncio.sleep(wait_s)
 
 
 async def initialised(wire: Wire, transactional_id: str) -> tuple[int, int]:

@@ -26,6 +26,18 @@ async def client(broker: AsyncBroker) -> AsyncIterator[WireClient]:
 
 
 @pytest.fixture
+async def group_coordinator(broker: AsyncBroker) -> None:
+    """Its topic is there: clients ask who coordinates them before they say anything else."""
+    assert await broker.node.groups.ready() is None
+
+
+@pytest.fixture
+async def transaction_coordinator(broker: AsyncBroker) -> None:
+    """Its topic is there, too."""
+    assert await broker.node.transactions.ready() is None
+
+
+@pytest.fixture
 def directory() -> Iterator[Path]:
     """In memory where the system has such a place: there are many brokers, and each syncs its files."""
     memory = Path("/dev/shm")

@@ -78,7 +78,7 @@ async def test_the_last_record_of_each_key_stays_and_a_restart_goes_on_from_ther
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with AsyncBroker(data_dir=tmp_path) as broker, WireClient(broker) as client:
-        broker.node.topics.create("t", 1, _COMPACT)
+        await broker.node.topics.create("t", 1, _COMPACT)
         await _write(client, *_rows(30))
         before = _values(_partition(broker))
         await _cleaner(broker).clean()
@@ -110,7 +110,7 @@ async def test_the_last_record_of_each_key_stays_and_a_restart_goes_on_from_ther
 )
 async def test_a_log_is_left_alone_where_its_keys_say_so(settings: dict[str, str]) -> None:
     async with AsyncBroker() as broker, WireClient(broker) as client:
-        broker.node.topics.create("t", 1, _COMPACT | settings)
+        await broker.node.topics.create("t", 1, _COMPACT | settings)
         await _write(client, *_rows(30))
         before = _values(_partition(broker))
         await _cleaner(broker).clean()
@@ -122,7 +122,7 @@ async def test_the_longest_lag_rolls_a_segment_and_cleans_a_log_that_is_hardly_d
     async with AsyncBroker(clock=clock) as broker:
         node = broker.node
         overrides = _COMPACT | {"min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": "1000"}
-        node.topics.create("t", 1, overrides | {"internal.segment.bytes": "1000000"})
+        await node.topics.create("t", 1, overrides | {"internal.segment.bytes": "1000000"})
         log = _partition(broker).log
         for number in range(5):
             batch = encode_batch([Record(0, clock.now_ms(), b"k", b"%d" % number)])
@@ -144,7 +144,7 @@ async def test_it_reads_and_writes_no_faster_than_it_may(bytes_per_s: float) -> 
 
     slow = {"log.cleaner.io.max.bytes.per.second": str(bytes_per_s), "log.cleaner.io.buffer.size": "8192"}
     async with AsyncBroker(slow) as broker, WireClient(broker) as client:
-        broker.node.topics.create("t", 1, _COMPACT)
+        await broker.node.topics.create("t", 1, _COMPACT)
         await _write(client, *_rows(200))
         log = _partition(broker).log
         dirty_bytes = sum(each.size_bytes for each in log._segments if each is not log._segments.active)
@@ -160,7 +160,7 @@ async def test_it_reads_and_writes_no_faster_than_it_may(bytes_per_s: float) -> 
 
 async def test_a_broker_looks_by_itself() -> None:
     async with AsyncBroker({"log.cleaner.backoff.ms": "20"}) as broker, WireClient(broker) as client:
-        broker.node.topics.create("t", 1, _COMPACT)
+        await broker.node.topics.create("t", 1, _COMPACT)
         await _write(client, *_rows(30))
         while _partition(broker).log.compaction.cleaned_offset is None:  # noqa: ASYNC110 - the log tells nobody
             await asyncio.sleep(0)
@@ -170,7 +170,7 @@ async def test_a_broker_without_cleaner_does_not() -> None:
     settings = {"log.cleaner.backoff.ms": "20", "log.cleaner.enable": "false"}
     clock = ManualClock()
     async with AsyncBroker(settings, clock=clock) as broker, WireClient(broker) as client:
-        broker.node.topics.create("t", 1, _COMPACT)
+        await broker.node.topics.create("t", 1, _COMPACT)
         await _write(client, *_rows(30))
         before = _values(_partition(broker))
         for _ in range(10):
@@ -183,7 +183,7 @@ async def test_a_broker_without_cleaner_does_not() -> None:
 async def test_records_are_written_and_read_while_a_log_is_cleaned() -> None:
     settings = {"log.cleaner.io.buffer.size": "1"}  # many pieces
     async with AsyncBroker(settings) as broker, WireClient(broker) as client:
-        broker.node.topics.create("t", 1, _COMPACT)
+        await broker.node.topics.create("t", 1, _COMPACT)
         await _write(client, *_rows(60))
         expected = dict(_rows(60))
         cleaning, count = asyncio.create_task(_cleaner(broker).clean()), 0
@@ -202,13 +202,13 @@ async def test_a_topic_may_be_deleted_and_made_again_while_it_is_cleaned() -> No
     async with AsyncBroker({"log.cleaner.io.buffer.size": "1"}) as broker, WireClient(broker) as client:
         node = broker.node
         for turns in range(0, 240, 20):
-            node.topics.create("t", 1, _COMPACT)
+            await node.topics.create("t", 1, _COMPACT)
             await _write(client, *_rows(30))
             cleaning = asyncio.create_task(_cleaner(broker).clean())
             for _ in range(turns):
                 await asyncio.sleep(0)
             await node.topics.delete_all([node.image.topics["t"]])
-            node.topics.create("t", 1, _COMPACT)
+            await node.topics.create("t", 1, _COMPACT)
             await _write(client, (b"k", b"of the new topic"))
             await cleaning
             partition = _partition(broker)
@@ -221,7 +221,7 @@ async def test_a_topic_may_be_deleted_and_made_again_while_it_is_cleaned() -> No
 async def test_a_new_topic_does_not_inherit_how_far_an_older_one_was_clean(tmp_path: Path) -> None:
     async with AsyncBroker(data_dir=tmp_path) as broker, WireClient(broker) as client:
         node = broker.node
-        node.topics.create("t", 1, _COMPACT)
+        await node.topics.create("t", 1, _COMPACT)
         await _write(client, *_rows(30))
         await _cleaner(broker).clean()
         await node.topics.delete_all([node.image.topics["t"]])
@@ -233,7 +233,7 @@ async def test_a_new_topic_does_not_inherit_how_far_an_older_one_was_clean(tmp_p
 async def test_a_damaged_batch_stops_the_cleaning_of_its_own_log_alone(caplog: pytest.LogCaptureFixture) -> None:
     async with AsyncBroker() as broker, WireClient(broker) as client:
         for name in ("t", "other"):
-            broker.node.topics.create(name, 1, _COMPACT)
+            await broker.node.topics.create(name, 1, _COMPACT)
             for key, value in _rows(30):
                 batch = encode_batch([Record(0, 1_700_000_000_000, key, value)])
                 await produce(client, batch, topic=name)
@@ -276,7 +276,7 @@ async def test_the_coordinators_topics_stay_small(tmp_path: Path) -> None:
         "log.cleaner.min.cleanable.ratio": "0",
     }
     async with AsyncBroker(settings, data_dir=tmp_path) as broker, WireClient(broker) as client:
-        topic_id = broker.node.topics.create("t", 1, {}).topic_id
+        topic_id = (await broker.node.topics.create("t", 1, {})).topic_id
         await client.ask(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest("", 0, ("group 0",)))
         await client.ask(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest("", 1, ("tx",)))
         await _commit(client, topic_id, 0)
@@ -308,7 +308,7 @@ async def test_a_broker_that_dies_at_any_call_of_a_pass_leaves_the_old_or_the_ne
     data_dir.mkdir()
     points = CrashPoints(data_dir, directory / "copies", None)
     async with AsyncBroker(data_dir=data_dir) as broker, WireClient(broker) as client:
-        broker.node.topics.create("t", 1, _COMPACT)
+        await broker.node.topics.create("t", 1, _COMPACT)
         await _write(client, *_rows(24))
         before = _values(_partition(broker))
         with points.taken():

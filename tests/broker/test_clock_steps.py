@@ -21,6 +21,8 @@ from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestPro
 from ottla.wire.messages.sync_group import SyncGroupRequest
 from tests.broker.wire_client import WireClient
 
+pytestmark = pytest.mark.usefixtures("group_coordinator", "transaction_coordinator")
+
 _HOUR_MS = 3_600_000
 _SESSION_MS = 10_000
 _STEPS_MS = (5 * _HOUR_MS, -5 * _HOUR_MS)
@@ -34,7 +36,7 @@ def clock() -> ManualClock:
 @pytest.fixture
 async def broker(clock: ManualClock) -> AsyncIterator[AsyncBroker]:
     async with AsyncBroker({"group.initial.rebalance.delay.ms": 0}, clock=clock) as running:
-        running.node.topics.create("t", 1, {})
+        await running.node.topics.create("t", 1, {})
         yield running
 
 

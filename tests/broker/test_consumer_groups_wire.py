@@ -29,6 +29,8 @@ from ottla.wire.messages.incremental_alter_configs import (
 )
 from tests.broker.wire_client import WireClient
 
+pytestmark = pytest.mark.usefixtures("group_coordinator")
+
 _SET, _DELETE = 0, 1
 
 
@@ -50,7 +52,7 @@ async def _settings(client: WireClient) -> dict[str, tuple[str, int]]:
 
 
 async def test_g22_a_group_can_have_settings_of_its_own(broker: AsyncBroker, client: WireClient) -> None:
-    broker.node.topics.create("t", 1, {})
+    await broker.node.topics.create("t", 1, {})
     heartbeat = "consumer.heartbeat.interval.ms"
     assert (await client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, _join())).heartbeat_interval_ms == 500
     assert not (await _alter(client, heartbeat, "7000")).error_code
@@ -72,7 +74,7 @@ async def test_g22_settings_of_share_and_streams_groups_are_checked_and_kept(
     broker: AsyncBroker, client: WireClient
 ) -> None:
     """As by Apache Kafka (tests/interop/test_kafka_configs.py); and they disturb no consumer group."""
-    broker.node.topics.create("t", 1, {})
+    await broker.node.topics.create("t", 1, {})
     before = await _settings(client)
     assert {before[name] for name in ("share.delivery.count.limit", "streams.num.standby.replicas")} == {
         ("5", 5),
@@ -180,7 +182,8 @@ async def test_a10_a_slow_assignor_holds_up_nobody() -> None:
     Gate.opened.clear()
     names = f"uniform,{__name__}:Gate"
     async with AsyncBroker({"group.consumer.assignors": names}) as broker, WireClient(broker) as client:
-        broker.node.topics.create("t", 3, {})
+        await broker.node.topics.create("t", 3, {})
+        await broker.node.groups.ready()
         joined = await client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, _join(server_assignor="gate"))
         assert (joined.error_code, joined.member_epoch, joined.assignment.topic_partitions) == (0, 1, ())
         await asyncio.to_thread(Gate.asked.wait)
@@ -194,7 +197,8 @@ async def test_a10_a_slow_assignor_holds_up_nobody() -> None:
 async def test_a10_an_assignor_that_raises_keeps_the_target_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
     names = f"{__name__}:Raises"
     async with AsyncBroker({"group.consumer.assignors": names}) as broker, WireClient(broker) as client:
-        broker.node.topics.create("t", 3, {})
+        await broker.node.topics.create("t", 3, {})
+        await broker.node.groups.ready()
         await client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, _join())
         beat = ConsumerGroupHeartbeatRequest("g", "m1", 1, topic_partitions=None)
         for _ in range(50_000):  # as in `_settled`
@@ -207,7 +211,8 @@ async def test_a10_an_assignor_that_raises_keeps_the_target_and_says_so(caplog: 
 async def test_the_worked_example_knows_the_lag() -> None:
     names = "ottla.assign.server.lag_weighted:LagWeighted"
     async with AsyncBroker({"group.consumer.assignors": names}) as broker, WireClient(broker) as client:
-        broker.node.topics.create("t", 3, {})
+        await broker.node.topics.create("t", 3, {})
+        await broker.node.groups.ready()
         await client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, _join())
         answer = await _settled(client, 1, 2)
         assert [each.partitions for each in answer.assignment.topic_partitions] == [(0, 1, 2)]

@@ -149,7 +149,7 @@ async def _check(point: CrashPoint[Known]) -> None:
         led = [str(each.tp) for each in partitions.all()]
         assert names == sorted([*led, "__cluster_metadata-0"])
         for name in {"a", "b", "c"} - image.topics.keys():
-            broker.node.topics.create(name, 2, {})
+            await broker.node.topics.create(name, 2, {})
             assert {each.log.end_offset for each in partitions.all() if each.tp.topic == name} == {0}
         for partition in partitions.all():
             batch = encode_batch([Record(0, 1, None, b"more", ())])

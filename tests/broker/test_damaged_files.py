@@ -30,7 +30,7 @@ _T0 = 1_700_000_000_000
 async def _filled(directory: Path) -> int:
     """A stopped broker's directory with topic `t` in segments of two batches; the size of a batch."""
     async with AsyncBroker(dict([_ONE]), data_dir=directory) as broker:
-        broker.node.topics.create("t", 1, {"segment.bytes": "1048576"})
+        await broker.node.topics.create("t", 1, {"segment.bytes": "1048576"})
         async with WireClient(broker) as client:
             for _ in range(6):
                 await produce(client, batch(b"x" * 500_000))
@@ -95,7 +95,8 @@ async def test_a_group_whose_records_are_lost_has_no_coordinator(
 ) -> None:
     one = {"offsets.topic.num.partitions": 1}
     async with AsyncBroker(one, data_dir=tmp_path) as broker, WireClient(broker) as client:
-        broker.node.topics.create("t", 1, {})
+        await broker.node.topics.create("t", 1, {})
+        await broker.node.groups.ready()
         await client.ask(ApiKey.OFFSET_COMMIT, _COMMIT, 9)
     log = tmp_path / "__consumer_offsets-0" / f"{0:020}.log"
     log.write_bytes(log.read_bytes()[:-3])

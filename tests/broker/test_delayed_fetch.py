@@ -17,6 +17,8 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from tests.broker.records_io import produce
 from tests.broker.wire_client import WireClient, batch
 
+pytestmark = pytest.mark.usefixtures("transaction_coordinator")
+
 _PARTITIONS = 20
 _VERSION = 11
 
@@ -76,7 +78,7 @@ class _Waiting:
 
 @pytest.fixture
 async def waiting(broker: AsyncBroker) -> AsyncIterator[_Waiting]:
-    broker.node.topics.create("t", _PARTITIONS, {})
+    await broker.node.topics.create("t", _PARTITIONS, {})
     async with WireClient(broker) as reader:
         yield _Waiting(broker, reader)
 

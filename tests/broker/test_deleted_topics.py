@@ -63,7 +63,8 @@ async def _committed(client: WireClient, topic: str) -> tuple[int, int]:
 
 async def test_coordinators_are_loading_from_the_first_moment(tmp_path: Path) -> None:
     async with AsyncBroker(data_dir=tmp_path) as broker, WireClient(broker) as client:
-        broker.node.topics.create("t", 1, {})
+        await broker.node.topics.create("t", 1, {})
+        await broker.node.groups.ready()
         await _commit(client, "t")
     async with _loading(tmp_path) as app:
         assert app.node is not None
@@ -85,7 +86,7 @@ async def _loading(data_dir: Path) -> AsyncIterator[BrokerApp]:
 async def _with_offsets(broker: AsyncBroker, how: str) -> None:
     """Topics `gone` and `stays` with an offset each; the one of `gone` committed in one way or another."""
     for name in ("gone", "stays"):
-        broker.node.topics.create(name, 1, {})
+        await broker.node.topics.create(name, 1, {})
     async with WireClient(broker) as client:
         await client.ask(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest(coordinator_keys=("g",)))
         await _commit(client, "stays")
@@ -109,7 +110,7 @@ async def test_o2_a_topic_deleted_while_group_shards_load_keeps_no_offsets(tmp_p
         node = app.node
         assert node is not None
         await node.topics.delete_all([node.image.topics["gone"]])
-        node.topics.create("gone", 1, {})
+        await node.topics.create("gone", 1, {})
         await app.loaded()
     async with AsyncBroker(data_dir=tmp_path) as broker, WireClient(broker) as client:
         assert await _committed(client, "gone") == (-1, ErrorCode.NONE)
@@ -127,7 +128,7 @@ async def test_o2_a_crash_between_a_topics_deletion_and_the_tombstones_leaves_no
         topics.tell(made=lambda topic: None, deleted=lambda topics: None)  # it dies before the coordinators hear of it
         await topics.delete_all([broker.node.image.topics["gone"]])
         if made_again:
-            topics.create("gone", 1, {})
+            await topics.create("gone", 1, {})
     async with AsyncBroker(data_dir=tmp_path) as broker, WireClient(broker) as client:
         assert await _committed(client, "gone") == (-1, ErrorCode.NONE)
         assert await _committed(client, "stays") == (7, ErrorCode.NONE)
@@ -139,7 +140,7 @@ async def test_o2_offsets_that_wait_for_their_tombstones_do_not_count_for_a_new_
         topics = broker.node.topics
         topics.tell(made=lambda topic: None, deleted=lambda topics: None)  # as if no tombstone could be written yet
         await topics.delete_all([broker.node.image.topics["gone"]])
-        topics.create("gone", 1, {})
+        await topics.create("gone", 1, {})
         assert await _committed(client, "gone") == (-1, ErrorCode.NONE)
         everything = of.OffsetFetchRequest(groups=(of.OffsetFetchRequestGroup("g", topics=None),))
         for version in (9, 10):

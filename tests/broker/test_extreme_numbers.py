@@ -84,7 +84,7 @@ def _frames(key: ApiKey) -> Iterator[bytes]:
 async def test_no_number_of_a_client_breaks_a_handler(key: ApiKey, caplog: pytest.LogCaptureFixture) -> None:
     one = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
     async with AsyncBroker(one) as broker:
-        broker.node.topics.create("t", 1, {})
+        await broker.node.topics.create("t", 1, {})
         await _until_groups_are_there(broker)
         for frame in _frames(key):
             async with WireClient(broker) as client:

@@ -34,7 +34,7 @@ async def test_so_many_records_are_synced_before_they_are_acknowledged(
 ) -> None:
     config = {} if broker_says is None else {"log.flush.interval.messages": broker_says}
     async with AsyncBroker(config) as broker, WireClient(broker) as client:
-        broker.node.topics.create("t", 1, topic_says)
+        await broker.node.topics.create("t", 1, topic_says)
         for offset in range(4):
             [answer] = await produce(client, batch(b"x"))
             assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, offset)
@@ -44,7 +44,7 @@ async def test_so_many_records_are_synced_before_they_are_acknowledged(
 
 async def test_a_request_waits_for_all_its_partitions_and_acks_0_for_none() -> None:
     async with AsyncBroker({"log.flush.interval.messages": "1"}) as broker, WireClient(broker) as client:
-        broker.node.topics.create("t", 2, {})
+        await broker.node.topics.create("t", 2, {})
         answers = await produce(client, batch(b"a"), batch(b"b"))
         assert [each.error_code for each in answers] == [ErrorCode.NONE, ErrorCode.NONE]
         assert [_partition(broker, "t", number).log.synced.offset for number in (0, 1)] == [1, 1]
@@ -56,7 +56,7 @@ async def test_a_fetch_that_waits_is_answered_when_the_record_is_on_the_device()
         WireClient(broker) as writer,
         WireClient(broker) as reader,
     ):
-        broker.node.topics.create("t", 1, {})
+        await broker.node.topics.create("t", 1, {})
         waiting = asyncio.create_task(fetch(reader, max_wait_ms=60_000))
         await produce(writer, batch(b"x"))
         found = await waiting
@@ -65,7 +65,7 @@ async def test_a_fetch_that_waits_is_answered_when_the_record_is_on_the_device()
 
 async def test_what_the_device_refuses_is_not_acknowledged_and_not_shown() -> None:
     async with AsyncBroker() as broker, WireClient(broker) as client:
-        broker.node.topics.create("t", 2, {})
+        await broker.node.topics.create("t", 2, {})
         storage, node = MemoryStorage(), broker.node
         tp = TopicPartition("t", 0)
         log = PartitionLog.open(tp, storage, LogConfig(flush_messages=1), 0)
@@ -83,7 +83,7 @@ async def test_what_the_device_refuses_is_not_acknowledged_and_not_shown() -> No
 
 async def test_a_coordinators_records_and_markers_are_synced_when_the_append_returns() -> None:
     async with AsyncBroker({"log.flush.interval.messages": "1"}) as broker:
-        broker.node.topics.create("t", 1, {})
+        await broker.node.topics.create("t", 1, {})
         tp, partitions = TopicPartition("t", 0), broker.node.partitions
         records = encode_batch([Record(0, 1, None, b"x", ())])
         assert partitions.append(tp, records, origin=Origin.COORDINATOR).error is ErrorCode.NONE
@@ -97,8 +97,8 @@ async def test_a_coordinators_records_and_markers_are_synced_when_the_append_ret
 
 async def test_what_has_waited_for_flush_ms_is_synced() -> None:
     async with AsyncBroker() as broker, WireClient(broker) as client:
-        broker.node.topics.create("t", 1, {"flush.ms": "0"})
-        broker.node.topics.create("u", 1, {})
+        await broker.node.topics.create("t", 1, {"flush.ms": "0"})
+        await broker.node.topics.create("u", 1, {})
         for topic in ("t", "u"):
             await produce(client, batch(b"x"), topic=topic)
             await broker.node.partitions.syncs.sync_old(_partition(broker, topic))

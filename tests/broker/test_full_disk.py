@@ -51,7 +51,7 @@ def no_room(behind_bytes: int = 0) -> Iterator[None]:
 async def broker() -> AsyncIterator[AsyncBroker]:
     """A broker whose clock stands still, so that the log stays silent after its first line."""
     async with AsyncBroker(clock=ManualClock()) as running:
-        running.node.topics.create("t", 1, {})
+        await running.node.topics.create("t", 1, {})
         yield running
 
 
@@ -159,6 +159,7 @@ async def test_a_broker_without_internal_topics_answers_and_goes_on(
     (line,) = _told(caplog)
     assert str(broker.data_dir) in line
     assert "File too large" in line
+    assert (await broker.node.groups.ready(), await broker.node.transactions.ready()) == (None, None)
     assert set((await journey()).values()) == {0}
 
 
@@ -166,6 +167,7 @@ async def test_coordinators_that_cannot_write_answer_and_go_on(
     broker: AsyncBroker, client: WireClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     journey = _Journey(client)
+    assert (await broker.node.groups.ready(), await broker.node.transactions.ready()) == (None, None)
     assert set((await journey()).values()) == {0}
     sizes = {path: path.stat().st_size for path in broker.data_dir.glob("*/*.log")}
     with no_room():
@@ -241,6 +243,7 @@ async def test_a_stop_on_a_full_disk_says_so_and_lets_the_directory_go(broker: A
 async def test_a_transaction_whose_end_found_no_room_is_ended_by_the_next_try(
     broker: AsyncBroker, client: WireClient
 ) -> None:
+    await broker.node.transactions.ready()
     end = await _open_transaction(client)
     with no_room():
         assert (await client.ask(ApiKey.END_TXN, end, 5)).error_code == ErrorCode.NOT_COORDINATOR
@@ -253,7 +256,8 @@ async def test_a_transaction_whose_end_found_no_room_is_ended_by_the_next_try(
 async def test_a_marker_that_found_no_room_is_written_once_there_is() -> None:
     clock = ManualClock()
     async with AsyncBroker(clock=clock) as broker, WireClient(broker) as client:
-        broker.node.topics.create("t", 1, {})
+        await broker.node.topics.create("t", 1, {})
+        await broker.node.transactions.ready()
         end = await _open_transaction(client)
         log = broker.node.partitions.find("t", 0).log  # type: ignore[union-attr]
         with no_room(50_000):  # the decision is still written, the marker is not

@@ -83,7 +83,7 @@ def _frame(rng: random.Random) -> bytes:
 
 async def _send_all(frames: list[bytes]) -> None:
     async with AsyncBroker() as broker:
-        broker.node.topics.create("t", 2, {})
+        await broker.node.topics.create("t", 2, {})
         for frame in frames:
             async with WireClient(broker) as client:
                 await client.send_bytes(frame)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -25,6 +25,8 @@ from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestPro
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.broker.wire_client import WireClient
+
+pytestmark = pytest.mark.usefixtures("group_coordinator")
 
 _PATIENCE_S = 30.0
 
@@ -52,7 +54,7 @@ def _facts(count: int) -> list[GroupFacts]:
     return [GroupFacts("g", "classic", number, (Emptied(number),)) for number in range(count)]
 
 
-def _over(broker: AsyncBroker, create_topic: Callable[[str], TopicImage]) -> GroupEvents:
+def _over(broker: AsyncBroker, create_topic: Callable[[str], Coroutine[Any, Any, TopicImage]]) -> GroupEvents:
     """The history over a broker's ports, with a topic of the test's own making."""
     node = broker.node
     return GroupEvents(node.partitions, node.timers, node.clock, node.slices, node.image, create_topic)
@@ -74,7 +76,7 @@ async def test_g23_the_history_is_an_internal_topic_that_is_made_with_the_first_
 
 
 async def test_g23_only_the_broker_writes_to_it(broker: AsyncBroker, client: WireClient) -> None:
-    broker.node.topics.create_internal(GROUP_EVENTS_TOPIC)
+    await broker.node.topics.create_internal(GROUP_EVENTS_TOPIC)
     data = (TopicProduceData(name=GROUP_EVENTS_TOPIC, partition_data=(PartitionProduceData(0, b"x"),)),)
     answer = await client.ask(ApiKey.PRODUCE, ProduceRequest(acks=1, timeout_ms=1_000, topic_data=data), 9)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -82,14 +84,15 @@ async def test_g23_only_the_broker_writes_to_it(broker: AsyncBroker, client: Wir
 
 async def test_g23_it_can_be_switched_off() -> None:
     async with AsyncBroker(config={"group.events.enable": "false"}) as broker, WireClient(broker) as client:
+        await broker.node.groups.ready()
         await _join(client)
-        broker.node.events.close()
+        await broker.node.events.close()
         assert GROUP_EVENTS_TOPIC not in broker.node.image.topics
 
 
 async def test_g23_what_waits_is_written_when_the_broker_stops(broker: AsyncBroker, client: WireClient) -> None:
     await _join(client)
-    broker.node.events.close()
+    await broker.node.events.close()
     assert [each["event"] for each in _events(broker)][:2] == ["member-joined", "rebalance-started"]
 
 
@@ -98,23 +101,23 @@ async def test_g23_a_disk_that_refuses_costs_the_events_alone_and_says_how_many(
 ) -> None:
     is_full = True
 
-    def create(name: str) -> TopicImage:
+    async def create(name: str) -> TopicImage:
         if is_full:
             raise StorageError("no space left")
-        return broker.node.topics.create_internal(name)
+        return await broker.node.topics.create_internal(name)
 
     events = _over(broker, create)
     with caplog.at_level(logging.WARNING):
         events.heard(_facts(3))
-        events.close()
+        await events.close()
         events.heard(_facts(2))
-        events.close()
+        await events.close()
     assert [each.getMessage() for each in caplog.records] == [
         f"events of {GROUP_EVENTS_TOPIC} are lost: no space left. Groups go on without them"
     ]
     is_full = False
     events.heard(_facts(1))
-    events.close()
+    await events.close()
     assert [(each["event"], each.get("count")) for each in _events(broker)] == [
         ("group-emptied", None),
         ("events-lost", 5),
@@ -124,12 +127,12 @@ async def test_g23_a_disk_that_refuses_costs_the_events_alone_and_says_how_many(
 async def test_g23_what_may_wait_is_bounded(broker: AsyncBroker) -> None:
     events = _over(broker, broker.node.topics.create_internal)
     events.heard(_facts(MAX_EVENT_WEIGHT + 4))
-    events.close()
+    await events.close()
     assert _events(broker)[-1] | {"time_ms": 0} == {"version": 1, "event": "events-lost", "time_ms": 0, "count": 4}
 
 
 async def test_g23_a_pattern_of_the_brokers_does_not_match_it(broker: AsyncBroker) -> None:
-    broker.node.topics.create_internal(GROUP_EVENTS_TOPIC)
+    await broker.node.topics.create_internal(GROUP_EVENTS_TOPIC)
     topics = GroupTopics(broker.node.image, None)
     assert GROUP_EVENTS_TOPIC not in topics.names()
     assert topics.find(GROUP_EVENTS_TOPIC) is not None

@@ -1,5 +1,6 @@
 """The group APIs over the wire: every version, topics by name and by id, and what a handler adds to the coordinator."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -25,13 +26,15 @@ from ottla.wire.messages.offset_delete import (
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.broker.wire_client import WireClient
 
+pytestmark = pytest.mark.usefixtures("group_coordinator")
+
 _PROTOCOLS = (JoinGroupRequestProtocol("range", b"subscription"),)
 
 
 @pytest.fixture
 async def topic_id(broker: AsyncBroker) -> AsyncIterator[bytes]:
     """A topic `t` of two partitions."""
-    yield broker.node.topics.create("t", 2, {}).topic_id
+    yield (await broker.node.topics.create("t", 2, {})).topic_id
 
 
 def _versions(key: ApiKey) -> range:
@@ -81,12 +84,24 @@ async def test_g1_every_version_finds_the_coordinator(client: WireClient, broker
         assert {(each.error_code, each.node_id, each.port) for each in found} == {(0, 1, broker.port)}
 
 
-async def test_g2_the_offsets_topic_is_made_on_first_use(client: WireClient, broker: AsyncBroker) -> None:
-    assert "__consumer_offsets" not in broker.node.image.topics
-    await client.ask(ApiKey.FIND_COORDINATOR, fc.FindCoordinatorRequest("", 0, ("g",)))
-    image = broker.node.image
-    assert len(image.topics["__consumer_offsets"].partitions) == broker.node.config.int("offsets.topic.num.partitions")
-    assert image.topic_configs("__consumer_offsets")["cleanup.policy"] == "compact"
+async def test_g2_the_offsets_topic_is_made_on_first_use() -> None:
+    async with AsyncBroker() as broker, WireClient(broker) as client, WireClient(broker) as other:
+        assert "__consumer_offsets" not in broker.node.image.topics
+        asked = fc.FindCoordinatorRequest("", 0, ("g",))
+        answers = await asyncio.gather(*(each.ask(ApiKey.FIND_COORDINATOR, asked) for each in (client, other)))
+        assert [each.coordinators[0].error_code for each in answers] == [0, 0]
+        image = broker.node.image
+        count = broker.node.config.int("offsets.topic.num.partitions")
+        assert len(image.topics["__consumer_offsets"].partitions) == count
+        assert image.topic_configs("__consumer_offsets")["cleanup.policy"] == "compact"
+
+
+async def test_g2_who_asks_for_no_coordinator_first_has_its_topic_made_but_waits_for_nothing() -> None:
+    async with AsyncBroker() as broker, WireClient(broker) as client:
+        beat = HeartbeatRequest("g", 1, "m")
+        assert (await client.ask(ApiKey.HEARTBEAT, beat)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await broker.node.groups.ready() is None
+        assert (await client.ask(ApiKey.HEARTBEAT, beat)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 async def test_g1_an_unknown_kind_of_coordinator_is_refused(client: WireClient) -> None:

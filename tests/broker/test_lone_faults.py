@@ -52,7 +52,7 @@ async def _until(condition: Callable[[], bool]) -> None:
 async def _two_topics(data_dir: Path) -> AsyncBroker:
     broker = await AsyncBroker(data_dir=data_dir).start()
     for name in ("first", "second"):
-        broker.node.topics.create(name, 1, {})
+        await broker.node.topics.create(name, 1, {})
         _append(broker, name)
     return broker
 
@@ -62,7 +62,7 @@ async def test_a_log_that_cannot_be_flushed_keeps_no_other_from_it_when_the_brok
     tmp_path: Path, broken: str
 ) -> None:
     broker = await _two_topics(tmp_path)
-    broker.node.topics.alter(TOPIC_RESOURCE, "first", {"retention.ms": "1000"})
+    await broker.node.topics.alter_all({(TOPIC_RESOURCE, "first"): {"retention.ms": "1000"}})
     (tmp_path / broken).rename(tmp_path / "elsewhere")
     with pytest.raises(StorageError, match="without the mark of a clean stop"):
         await broker.stop()
@@ -119,7 +119,7 @@ class _Syncs:
 async def test_a_topic_that_is_deleted_while_it_is_flushed_is_no_fault_of_the_disk(
     broker: AsyncBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broker.node.topics.create("t", 1, {})
+    await broker.node.topics.create("t", 1, {})
     _append(broker, "t")
     syncs = _Syncs(monkeypatch)
     flushing = asyncio.create_task(_upkeep(broker).flush())
@@ -131,7 +131,7 @@ async def test_a_topic_that_is_deleted_while_it_is_flushed_is_no_fault_of_the_di
 
 
 async def test_a_checkpoint_that_takes_long_stops_nobody(broker: AsyncBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    broker.node.topics.create("t", 1, {})
+    await broker.node.topics.create("t", 1, {})
     _append(broker, "t")
     syncs = _Syncs(monkeypatch, "fsync")
     writing = asyncio.get_running_loop().run_in_executor(None, broker.node.partitions.checkpoint_plan())
@@ -159,7 +159,7 @@ async def test_upkeep_that_is_stopped_begins_nothing_more(monkeypatch: pytest.Mo
     clock = ManualClock()
     async with AsyncBroker({"log.retention.minutes": "1"}, clock=clock) as broker:
         for name in ("t", "u"):
-            broker.node.topics.create(name, 1, {})
+            await broker.node.topics.create(name, 1, {})
             _append(broker, name)
         upkeep = _upkeep(broker)
         upkeep.start()

@@ -80,7 +80,7 @@ def test_a_name_that_a_killed_process_made_is_synced_by_the_next(tmp_path: Path,
 async def test_a_topics_directories_are_on_the_device_before_the_metadata_says_so(synced: list[str]) -> None:
     async with AsyncBroker() as broker:
         synced.clear()
-        broker.node.topics.create("t", 3, {})
+        await broker.node.topics.create("t", 3, {})
         metadata = str(broker.data_dir / "__cluster_metadata-0")
         (made,) = [at for at, path in enumerate(synced) if path == str(broker.data_dir)]
         assert made < min(at for at, path in enumerate(synced) if path.startswith(metadata))
@@ -97,7 +97,7 @@ def test_the_mark_of_a_clean_stop_does_not_come_back() -> None:
 
 async def test_deleted_records_stay_deleted_after_a_loss_of_power(synced: list[str]) -> None:
     async with AsyncBroker() as broker, WireClient(broker) as client:
-        broker.node.topics.create("t", 1, {})
+        await broker.node.topics.create("t", 1, {})
         await produce(client, client_batch(b"x", b"y"))
         synced.clear()
         topics = (DeleteRecordsTopic("t", (DeleteRecordsPartition(0, 1),)),)

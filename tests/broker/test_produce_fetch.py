@@ -29,7 +29,7 @@ _T0 = 1_700_000_000_000
 @pytest.fixture
 async def topic_id(broker: AsyncBroker) -> AsyncIterator[bytes]:
     """A topic `t` of two partitions."""
-    yield broker.node.topics.create("t", 2, {}).topic_id
+    yield (await broker.node.topics.create("t", 2, {})).topic_id
 
 
 def _values(records: bytes) -> list[bytes | None]:

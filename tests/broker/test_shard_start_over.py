@@ -33,7 +33,9 @@ _COMMITS = 30 * TURN_MS
 @pytest.fixture
 async def broker() -> AsyncIterator[AsyncBroker]:
     async with AsyncBroker({"offsets.topic.num.partitions": 1}, clock=TickingClock()) as running:
-        running.node.topics.create("t", 1, {})
+        await running.node.topics.create("t", 1, {})
+        await running.node.groups.ready()
+        await running.node.transactions.ready()
         yield running
 
 

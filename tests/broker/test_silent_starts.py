@@ -47,7 +47,7 @@ _LOG = f"{0:020}.log"
 async def _filled(directory: Path) -> AsyncIterator[None]:
     """A broker with ten records in topic `t`, offsets of a group, and a producer with a transactional id."""
     async with AsyncBroker(_ONE, data_dir=directory) as broker, WireClient(broker) as client:
-        broker.node.topics.create("t", 1, {})
+        await broker.node.topics.create("t", 1, {})
         for _ in range(10):
             await produce(client, batch(b"v"))
         while (await client.ask(ApiKey.OFFSET_COMMIT, _COMMIT, 9)).topics[0].partitions[0].error_code:
@@ -233,7 +233,7 @@ async def test_no_reader_is_shown_aborted_records_because_their_index_is_damaged
 ) -> None:
     left = tmp_path / "running" if clean else tmp_path / "left"
     async with AsyncBroker(_ONE, data_dir=tmp_path / "running") as broker:
-        broker.node.topics.create("t", 1, {})
+        await broker.node.topics.create("t", 1, {})
         partition = broker.node.partitions.find("t", 0)
         assert partition is not None
         for number, commit in enumerate((False, True)):
@@ -273,7 +273,7 @@ async def _new_producer_id(client: WireClient) -> int:
 async def _killed_with_an_id_in_use(directory: Path) -> tuple[Path, int]:
     """After kill -9, when the last change gave out a block of producer ids. Returns the metadata log, and an id."""
     async with AsyncBroker(_ONE, data_dir=directory / "running") as broker, WireClient(broker) as client:
-        broker.node.topics.create("t", 1, {})
+        await broker.node.topics.create("t", 1, {})
         used = await _new_producer_id(client)
         records = batch(b"v", producer_id=used, producer_epoch=0, base_sequence=0)
         (written,) = await produce(client, records)
@@ -318,7 +318,7 @@ async def test_an_emptied_segment_of_the_metadata_log_costs_no_later_one(tmp_pat
     clock = ManualClock()
     async with AsyncBroker(settings, data_dir=tmp_path, clock=clock) as broker:
         for name in ("a", "b", "c"):
-            broker.node.topics.create(name, 1, {})
+            await broker.node.topics.create(name, 1, {})
             clock.advance(1_000)
     logs = sorted((tmp_path / "__cluster_metadata-0").glob("*.log"))
     assert len(logs) > 2

@@ -226,10 +226,12 @@ async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
         (told,) = await _metadata(client)
         assert (told.name, told.topic_id, len(told.partitions)) == ("t", made.topic_id, 2)
         assert {c.name: c.value for c in (await _describe(client, _TOPIC, "t")).configs}["retention.ms"] == "5"
+        await second.node.producer_ids.ready()
         assert second.node.producer_ids.new() == 0
         assert _strays(tmp_path) == 1
         assert not (tmp_path / "unfinished-0").exists()
     async with AsyncBroker(data_dir=tmp_path) as third:
+        await third.node.producer_ids.ready()
         assert third.node.producer_ids.new() == 1_000
 
 

@@ -28,6 +28,8 @@ from ottla.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxn
 from ottla.wire.records import Record, encode_batch
 from tests.broker.wire_client import WireClient, batch
 
+pytestmark = pytest.mark.usefixtures("group_coordinator", "transaction_coordinator")
+
 _COMMITTED = 1
 
 
@@ -67,8 +69,8 @@ async def _end(client: WireClient, producer: tuple[int, int], *, commit: bool, v
 
 
 @pytest.fixture(autouse=True)
-def _topic(broker: AsyncBroker) -> None:
-    broker.node.topics.create("t", 3, {})
+async def _topic(broker: AsyncBroker) -> None:
+    await broker.node.topics.create("t", 3, {})
 
 
 async def test_t8_the_last_stable_offset_waits_for_the_end(client: WireClient) -> None:
@@ -110,7 +112,8 @@ async def test_t5_without_verification_an_older_client_is_believed() -> None:
         AsyncBroker({"transaction.partition.verification.enable": "false"}) as broker,
         WireClient(broker) as client,
     ):
-        broker.node.topics.create("t", 3, {})
+        await broker.node.topics.create("t", 3, {})
+        await broker.node.transactions.ready()
         producer = await _init(client)
         assert await _produce(client, producer, b"a", version=9) == 0
         assert await _produce(client, (producer[0] + 1_000_000, 0), b"a", version=11, partition=1) == 0
@@ -210,10 +213,11 @@ async def test_t14_no_id_passes_such_a_pattern(client: WireClient, pattern: str,
     assert (listed.error_code, listed.transaction_states) == (error, ())
 
 
-async def test_p2_an_idempotent_producer_needs_no_coordinator(client: WireClient, broker: AsyncBroker) -> None:
-    answers = [await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest(None, 0)) for _ in range(3)]
-    assert [(each.producer_id, each.producer_epoch) for each in answers] == [(0, 0), (1, 0), (2, 0)]
-    assert "__transaction_state" not in broker.node.image.topics
+async def test_p2_an_idempotent_producer_needs_no_coordinator() -> None:
+    async with AsyncBroker() as broker, WireClient(broker) as client:
+        answers = [await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest(None, 0)) for _ in range(3)]
+        assert [(each.producer_id, each.producer_epoch) for each in answers] == [(0, 0), (1, 0), (2, 0)]
+        assert "__transaction_state" not in broker.node.image.topics
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -223,7 +227,8 @@ async def test_t13_a_decision_in_the_log_is_carried_out_after_a_crash(
 ) -> None:
     """The broker dies once the decision is durable and `markers` of three partitions have their marker."""
     async with AsyncBroker(data_dir=tmp_path) as first, WireClient(first) as client:
-        first.node.topics.create("t", 3, {})
+        await first.node.topics.create("t", 3, {})
+        await first.node.transactions.ready()
         producer = await _init(client)
         for number in range(3):
             assert await _produce(client, producer, b"a", partition=number) == 0

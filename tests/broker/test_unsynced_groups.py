@@ -51,7 +51,8 @@ def _members(runner: ShardRunner[GroupShard]) -> set[str]:
 
 async def test_a_member_that_was_refused_by_the_device_is_a_member_when_it_is_in_the_log() -> None:
     async with AsyncBroker({"log.flush.interval.messages": "1"}) as broker:
-        broker.node.topics.create("t", 1, {})
+        await broker.node.topics.create("t", 1, {})
+        await broker.node.groups.ready()
         storage = MemoryStorage()
         runner = _coordinator(broker, storage)
         storage.refuses = lambda action, name: action == "sync"

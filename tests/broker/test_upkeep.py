@@ -31,12 +31,12 @@ def _append(broker: AsyncBroker, topic: str, count: int) -> None:
 async def test_a_flush_leaves_a_topic_alone_that_was_made_again_meanwhile(broker: AsyncBroker) -> None:
     node = broker.node
     for name in ("first", "second"):
-        node.topics.create(name, 1, {})
+        await node.topics.create(name, 1, {})
         _append(broker, name, 5)
     flushing = asyncio.create_task(_upkeep(broker).flush())
     await asyncio.sleep(0)  # the first topic is being synced in another thread
     await node.topics.delete_all([node.image.topics["second"]])
-    node.topics.create("second", 1, {})
+    await node.topics.create("second", 1, {})
     await flushing
     assert sorted(path.name for path in (broker.data_dir / "second-0").iterdir()) == [
         "00000000000000000000.index",
@@ -61,7 +61,7 @@ async def test_a_broker_for_tests_keeps_records_of_1970_unless_told_otherwise(
     settings: dict[str, str], start: int
 ) -> None:
     async with AsyncBroker(settings) as broker:
-        broker.node.topics.create("old", 1, {})
+        await broker.node.topics.create("old", 1, {})
         _append(broker, "old", 5)
         await _upkeep(broker).apply_retention()
         partition = broker.node.partitions.find("old", 0)
@@ -74,7 +74,7 @@ async def test_a_file_that_cannot_be_deleted_stops_retention_of_its_own_partitio
 ) -> None:
     async with AsyncBroker({"log.retention.minutes": "1"}) as broker:
         for name in ("first", "second"):
-            broker.node.topics.create(name, 1, {})
+            await broker.node.topics.create(name, 1, {})
             _append(broker, name, 5)
         # Not even root can unlink a directory.
         stuck = broker.data_dir / "first-0" / "00000000000000000000.index"

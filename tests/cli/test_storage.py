@@ -30,7 +30,7 @@ async def directory(tmp_path: Path) -> Path:
     """Ten records in topic `t`, and a stop in order."""
     path = tmp_path / "data"
     async with AsyncBroker(data_dir=path) as broker, WireClient(broker) as client:
-        broker.node.topics.create("t", 1, {})
+        await broker.node.topics.create("t", 1, {})
         for _ in range(10):
             await produce(client, batch(b"v"))
     return path
@@ -77,7 +77,7 @@ async def _leave_compacted(path: Path) -> None:
     keep = {"cleanup.policy": "compact", "internal.segment.bytes": "100", "min.cleanable.dirty.ratio": "0"}
     async with AsyncBroker({"log.cleaner.enable": "false"}, data_dir=path) as broker:
         for name in ("clean", "dirty", "held"):
-            broker.node.topics.create(name, 1, keep)
+            await broker.node.topics.create(name, 1, keep)
             partition = broker.node.partitions.find(name, 0)
             assert partition is not None
             log = partition.log
@@ -175,7 +175,7 @@ async def test_a_repair_that_costs_records_says_so_before_it_asks(
 ) -> None:
     """After kill -9, before any checkpoint, a start cuts the log at the first batch that is not whole."""
     async with AsyncBroker(data_dir=tmp_path / "running") as broker, WireClient(broker) as client:
-        broker.node.topics.create("t", 1, {})
+        await broker.node.topics.create("t", 1, {})
         for _ in range(10):
             await produce(client, batch(b"v"))
         shutil.copytree(tmp_path / "running", tmp_path / "left")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.errors import CorruptDataError
-from ottla.wire.producer_ids_record import ProducerIdsRecord, decode_producer_ids, encode_producer_ids, is_producer_ids
+from ottla.wire.producer_ids_record import ProducerIdsRecord, decode_producer_ids, encode_producer_ids
 from ottla.wire.transaction_records import (
     PartitionsSchema,
     TransactionLogValue,
@@ -123,5 +123,3 @@ def test_p2_producer_ids_record_is_krafts() -> None:
     value = bytes.fromhex("010f0000000001000000000000000c00000000000003e800")
     assert encode_producer_ids(ProducerIdsRecord(1, 12, 1_000)) == value
     assert decode_producer_ids(value) == ProducerIdsRecord(1, 12, 1_000)
-    assert is_producer_ids(value)
-    assert not is_producer_ids(b"\x01\x02")

@@ -19,6 +19,7 @@ from ottla.broker.ports.identity import Identity
 from ottla.broker.ports.topics import Topics
 from ottla.broker.ports.transactions import ProducerIds, Verification
 from ottla.broker.runtime.assigning import Assigning, server_assignors
+from ottla.broker.runtime.changes import Changes
 from ottla.broker.runtime.coordinators import Coordinators, apply_to_group, apply_to_transactions
 from ottla.broker.runtime.group_events import GroupEvents
 from ottla.broker.runtime.group_topics import GroupTopics
@@ -67,8 +68,9 @@ def make_node(
 ) -> Node:
     """The ports over a recovered data directory. The coordinators must be loaded afterwards."""
     slices = Slices(clock)
-    topics = Topics(config, metadata, partitions, slices, properties.directory_id, rng)
-    producer_ids = ProducerIds(metadata, partitions.faults)
+    changes = Changes(metadata, slices)
+    topics = Topics(config, metadata, changes, partitions, slices, properties.directory_id, rng)
+    producer_ids = ProducerIds(metadata, changes, slices, partitions.faults)
     events = GroupEvents(partitions, timers, clock, slices, metadata.image, topics.create_internal)
     heard = events.heard if config.flag("group.events.enable") else nobody
     runtime = ShardRuntime(partitions, timers, clock, slices, heard)

@@ -40,9 +40,14 @@ class ProducerIds:
         self._reserving: range | None = None
 
     @property
+    def left(self) -> int:
+        """How many ids `next_producer_id` can give out now."""
+        return sum(map(len, self._blocks))
+
+    @property
     def wants_block(self) -> bool:
         """Whether the runtime should call `reserve` now."""
-        return self._reserving is None and sum(map(len, self._blocks)) <= PREFETCH_BELOW
+        return self._reserving is None and self.left <= PREFETCH_BELOW
 
     def reserve(self) -> Decision:
         """Decide the next block; nothing while an earlier reservation is not durable yet."""

@@ -34,11 +34,6 @@ def encode_producer_ids(record: ProducerIdsRecord) -> bytes:
     return _PREFIX + encode(record, 0)
 
 
-def is_producer_ids(value: Buffer) -> bool:
-    """Whether a value of the metadata log is of this type. Only its api key is read."""
-    return len(value) >= 2 and bytes(value[:2]) == _PREFIX[:2]
-
-
 def decode_producer_ids(value: Buffer) -> ProducerIdsRecord:
     """Read a value; raises CorruptDataError when it is not one."""
     if bytes(value[: len(_PREFIX)]) != _PREFIX:

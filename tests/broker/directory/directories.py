@@ -20,6 +20,7 @@ from ottla.log.results import Isolation
 from ottla.wire.batch import check_integrity, iter_headers
 from ottla.wire.errors import ErrorCode
 from sim.disk import SimDisk
+from tests.broker.metadata_changes import make_topic, new_producer_id
 from tests.log.batches import NOW_MS, batch
 from tests.log.cleaner.passes import begin
 from tests.log.logs import append, append_in_transaction, committed_offsets, content, end
@@ -64,7 +65,7 @@ def made(seed: int, *, stopped: bool) -> Made:
     for name, count in _TOPICS.items():
         _create(recovered, name, count, _SMALL)
     _create(recovered, "__consumer_offsets", 1, _COMPACTED)
-    recovered.metadata.next_producer_id()
+    new_producer_id(recovered.metadata)
     earlier = disk
     sequences: dict[tuple[TopicPartition, int], int] = {}
     for step in range(_STEPS):
@@ -118,7 +119,7 @@ def _all_that_was(*ever: dict[TopicPartition, Batches]) -> dict[TopicPartition, 
 
 def _create(recovered: Recovered, name: str, count: int, configs: dict[str, str]) -> None:
     topic_id = name.encode().ljust(16, b"-")[:16]
-    topic = recovered.metadata.create_topic(name, topic_id, count, configs, directory_id=b"d" * 16)
+    topic = make_topic(recovered.metadata, name, topic_id, count, configs)
     recovered.partitions.open_topic(topic, configs)
 
 

@@ -18,7 +18,7 @@ _CONFIG = {"auto.create.topics.enable": "false"}
 
 async def _fill(directory: Path) -> None:
     async with AsyncBroker(_CONFIG, data_dir=directory) as broker:
-        broker.node.topics.create("t", len(_TPS), {"segment.bytes": "1048576"})
+        await broker.node.topics.create("t", len(_TPS), {"segment.bytes": "1048576"})
         async with AsyncProducer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
             for number in range(_RECORDS):
                 sent = [await producer.send("t", b"%d" % number * 100_000, partition=tp.partition) for tp in _TPS]

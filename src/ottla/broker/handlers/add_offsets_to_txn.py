@@ -2,7 +2,6 @@
 
 from typing import Any, Protocol
 
-from ottla.base.errors import StorageError
 from ottla.broker.handlers.fencing import told
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.groups import HasGroups
@@ -21,12 +20,15 @@ class _Node(HasGroups, HasTransactions, Protocol):
 
 def handle(node: _Node, request: AddOffsetsToTxnRequest, context: RequestContext) -> Any:
     """Older clients send this before TxnOffsetCommit."""
+    return then(node.groups.ready(), lambda _: _add(node, request, context))
+
+
+def _add(node: _Node, request: AddOffsetsToTxnRequest, context: RequestContext) -> Any:
     runner = node.transactions.find(request.transactional_id)
     if isinstance(runner, ErrorCode):
         return AddOffsetsToTxnResponse(error_code=runner)
-    try:
-        offsets = node.groups.partition_of(request.group_id)
-    except StorageError:
+    offsets = node.groups.partition_of(request.group_id)
+    if offsets is None:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     shard = runner.shard
     knows = context.api_version >= _KNOWS_FENCED_FROM

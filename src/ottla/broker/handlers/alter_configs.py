@@ -1,17 +1,21 @@
 """AlterConfigs, versions 0–2: the older way, which replaces all own settings of a topic or group by those given."""
 
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
-from ottla.base.errors import StorageError
+from ottla.broker.config import BrokerConfig
+from ottla.broker.handlers.altered import Asked, alter_all
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.rules import RefusedError
 from ottla.broker.ports.settings import HasConfig
 from ottla.broker.ports.topics import HasImage, HasTopics
-from ottla.broker.resources import ALTERABLE
+from ottla.broker.resources import Resource
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_configs import (
+    AlterableConfig,
     AlterConfigsRequest,
-    AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
@@ -21,26 +25,26 @@ class _Node(HasConfig, HasImage, HasTopics, Protocol):
     """What this handler touches."""
 
 
-def handle(node: _Node, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
-    """Each resource is changed as a whole or not at all."""
-    return AlterConfigsResponse(
-        responses=tuple(_alter(node, each, validate_only=request.validate_only) for each in request.resources)
+def handle(
+    node: _Node, request: AlterConfigsRequest, context: RequestContext
+) -> "asyncio.Future[AlterConfigsResponse]":
+    """Each resource is changed as a whole or not at all. A resource that is named twice is not changed."""
+    return node.topics.change(partial(_alter_all, node, request))
+
+
+async def _alter_all(node: _Node, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    asked = [Asked(each.resource_type, each.resource_name, each.configs) for each in request.resources]
+    results = await alter_all(
+        node.topics, node.image, asked, partial(_changed, node.config), validate_only=request.validate_only
     )
+    return AlterConfigsResponse(responses=tuple(AlterConfigsResourceResponse(*each) for each in results))
 
 
-def _alter(node: _Node, resource: AlterConfigsResource, *, validate_only: bool) -> AlterConfigsResourceResponse:
-    kind, name = resource.resource_type, resource.resource_name
-    try:
-        node.topics.check_alterable(kind, name)
-        nulls = [each.name for each in resource.configs if each.value is None]
-        if nulls:
-            raise RefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
-        given = ALTERABLE[kind].check(node.config, {each.name: each.value for each in resource.configs})
-        gone: dict[str, str | None] = dict.fromkeys(node.image.own_configs(kind, name), None)
-        if not validate_only:
-            node.topics.alter(kind, name, gone | given)
-    except RefusedError as refused:
-        return AlterConfigsResourceResponse(refused.error, str(refused), kind, name)
-    except StorageError as fault:
-        return AlterConfigsResourceResponse(ErrorCode.KAFKA_STORAGE_ERROR, str(fault), kind, name)
-    return AlterConfigsResourceResponse(0, None, kind, name)
+def _changed(
+    config: BrokerConfig, resource: Resource, own: Mapping[str, str], configs: Sequence[AlterableConfig]
+) -> dict[str, str | None]:
+    nulls = [each.name for each in configs if each.value is None]
+    if nulls:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+    given = resource.check(config, {each.name: each.value for each in configs})
+    return dict.fromkeys(own, None) | given

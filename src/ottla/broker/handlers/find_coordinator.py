@@ -3,6 +3,7 @@
 Several keys at once from version 4 on (KIP-699). Key types: 0 group, 1 transactional id (version 1 on).
 """
 
+import asyncio
 from typing import Protocol
 
 from ottla.base.errors import StorageError
@@ -11,6 +12,10 @@ from ottla.broker.ports.groups import HasGroups
 from ottla.broker.ports.identity import HasIdentity
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.transactions import HasTransactions
+from ottla.broker.runtime.answers import then
+from ottla.broker.runtime.coordinators import Coordinators
+from ottla.coordinator.group.shard import GroupShard
+from ottla.coordinator.txn.shard import TransactionShard
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -22,31 +27,47 @@ class _Node(HasGroups, HasIdentity, HasPartitions, HasTransactions, Protocol):
     """What this handler touches."""
 
 
-def handle(node: _Node, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-    """This node, for every key: it leads all partitions."""
+def handle(
+    node: _Node, request: FindCoordinatorRequest, context: RequestContext
+) -> "FindCoordinatorResponse | asyncio.Future[FindCoordinatorResponse]":
+    """This node, for every key: it leads all partitions. The first who asks has the coordinators' topic made."""
+    coordinators = _coordinators(node, request.key_type)
+    if coordinators is None:
+        return _answer(node, request, context, None)
+    answer: FindCoordinatorResponse | asyncio.Future[FindCoordinatorResponse] = then(
+        coordinators.ready(), lambda fault: _answer(node, request, context, fault)
+    )
+    return answer
+
+
+def _coordinators(node: _Node, key_type: int) -> "Coordinators[GroupShard] | Coordinators[TransactionShard] | None":
+    return node.groups if key_type == _GROUP else node.transactions if key_type == _TRANSACTION else None
+
+
+def _answer(
+    node: _Node, request: FindCoordinatorRequest, context: RequestContext, fault: StorageError | None
+) -> FindCoordinatorResponse:
     if context.api_version >= _MANY_KEYS_FROM:
         return FindCoordinatorResponse(
-            coordinators=tuple(_find(node, request.key_type, key) for key in request.coordinator_keys)
+            coordinators=tuple(_find(node, request.key_type, key, fault) for key in request.coordinator_keys)
         )
-    one = _find(node, request.key_type, request.key)
+    one = _find(node, request.key_type, request.key, fault)
     return FindCoordinatorResponse(
         error_code=one.error_code, error_message=one.error_message, node_id=one.node_id, host=one.host, port=one.port
     )
 
 
-def _find(node: _Node, key_type: int, key: str) -> Coordinator:
-    try:
-        if key_type == _GROUP:
-            partition = node.groups.partition_of(key)
-            _tell(node, key)
-        elif key_type == _TRANSACTION:
-            partition = node.transactions.partition_of(key)
-        else:
-            return _refuse(key, ErrorCode.INVALID_REQUEST, f"Unknown coordinator type {key_type}")
-    except StorageError as fault:
-        return _refuse(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(fault))
-    leader = node.partitions.find(*partition)
-    if leader is None:
+def _find(node: _Node, key_type: int, key: str, fault: StorageError | None) -> Coordinator:
+    coordinators = _coordinators(node, key_type)
+    if coordinators is None:
+        return _refuse(key, ErrorCode.INVALID_REQUEST, f"Unknown coordinator type {key_type}")
+    partition = coordinators.partition_of(key)
+    if partition is None:
+        text = f"{coordinators.topic} is not there yet" if fault is None else str(fault)
+        return _refuse(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, text)
+    if key_type == _GROUP:
+        _tell(node, key)
+    if node.partitions.find(*partition) is None:
         return _refuse(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{partition} has no leader")
     return Coordinator(key, node.identity.node_id, node.identity.host, node.identity.port, 0, None)
 

@@ -1,21 +1,22 @@
 """IncrementalAlterConfigs, versions 0–1 (KIP-339): set, delete, append to or subtract from own settings."""
 
-from collections import Counter
+import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from ottla.base.config import ConfigType
-from ottla.base.errors import StorageError
+from ottla.broker.config import BrokerConfig
+from ottla.broker.handlers.altered import Asked, alter_all
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.rules import RefusedError
 from ottla.broker.ports.settings import HasConfig
 from ottla.broker.ports.topics import HasImage, HasTopics
-from ottla.broker.resources import ALTERABLE, Resource
+from ottla.broker.resources import Resource
 from ottla.broker.topic_config import render
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.incremental_alter_configs import (
     AlterableConfig,
-    AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -30,56 +31,44 @@ class _Node(HasConfig, HasImage, HasTopics, Protocol):
 
 def handle(
     node: _Node, request: IncrementalAlterConfigsRequest, context: RequestContext
-) -> IncrementalAlterConfigsResponse:
+) -> "asyncio.Future[IncrementalAlterConfigsResponse]":
     """Each resource is changed as a whole or not at all. A resource that is named twice is not changed."""
-    counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
-    responses = tuple(
-        _alter(
-            node,
-            each,
-            validate_only=request.validate_only,
-            twice=counts[each.resource_type, each.resource_name] > 1,
-        )
-        for each in request.resources
+    return node.topics.change(partial(_alter_all, node, request))
+
+
+async def _alter_all(node: _Node, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+    asked = [Asked(each.resource_type, each.resource_name, each.configs) for each in request.resources]
+    results = await alter_all(
+        node.topics, node.image, asked, partial(_changed, node.config), validate_only=request.validate_only
     )
-    return IncrementalAlterConfigsResponse(responses=responses)
+    return IncrementalAlterConfigsResponse(responses=tuple(AlterConfigsResourceResponse(*each) for each in results))
 
 
-def _alter(
-    node: _Node, resource: AlterConfigsResource, *, validate_only: bool, twice: bool
-) -> AlterConfigsResourceResponse:
-    kind, name = resource.resource_type, resource.resource_name
-    try:
-        if twice:
-            raise RefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-        node.topics.check_alterable(kind, name)
-        own = node.image.own_configs(kind, name)
-        changes = _changes(node, ALTERABLE[kind], own, resource.configs)
-        after = dict(own) | changes
-        ALTERABLE[kind].check(node.config, {key: value for key, value in after.items() if value is not None})
-        if not validate_only:
-            node.topics.alter(kind, name, changes)
-    except RefusedError as refused:
-        return AlterConfigsResourceResponse(refused.error, str(refused), kind, name)
-    except StorageError as fault:
-        return AlterConfigsResourceResponse(ErrorCode.KAFKA_STORAGE_ERROR, str(fault), kind, name)
-    return AlterConfigsResourceResponse(0, None, kind, name)
+def _changed(
+    config: BrokerConfig, resource: Resource, own: Mapping[str, str], operations: Sequence[AlterableConfig]
+) -> dict[str, str | None]:
+    changes = _changes(config, resource, own, operations)
+    after = dict(own) | changes
+    resource.check(config, {key: value for key, value in after.items() if value is not None})
+    return changes
 
 
 def _changes(
-    node: _Node, resource: Resource, own: Mapping[str, str], operations: Sequence[AlterableConfig]
+    config: BrokerConfig, resource: Resource, own: Mapping[str, str], operations: Sequence[AlterableConfig]
 ) -> dict[str, str | None]:
     nulls = [each.name for each in operations if each.value is None and each.config_operation != _DELETE]
     if nulls:
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
     if len({each.name for each in operations}) < len(operations):
         raise RefusedError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    changes = {each.name: _operate(node, resource, own, each) for each in operations}
+    changes = {each.name: _operate(config, resource, own, each) for each in operations}
     # Removing a setting that does not exist is no error, so the key need not be known either.
     return {name: value for name, value in changes.items() if value is not None or name in own}
 
 
-def _operate(node: _Node, resource: Resource, own: Mapping[str, str], operation: AlterableConfig) -> str | None:
+def _operate(
+    config: BrokerConfig, resource: Resource, own: Mapping[str, str], operation: AlterableConfig
+) -> str | None:
     name, value, kind = operation.name, operation.value, operation.config_operation
     if kind == _DELETE:
         return None
@@ -91,7 +80,7 @@ def _operate(node: _Node, resource: Resource, own: Mapping[str, str], operation:
     if key is None or key.type is not ConfigType.LIST:
         said = "APPEND" if kind == _APPEND else "SUBTRACT"
         raise RefusedError(ErrorCode.INVALID_CONFIG, f"Can't {said} to key {name} because its type is not LIST.")
-    present = own[name] if name in own else render(resource.default(node.config, name)) or ""
+    present = own[name] if name in own else render(resource.default(config, name)) or ""
     words = [word for word in present.split(",") if word]
     named = [word.strip() for word in (value or "").split(",") if word.strip()]
     if kind == _APPEND:

@@ -23,6 +23,10 @@ class _Node(HasProducerIds, HasTransactions, Protocol):
 
 def handle(node: _Node, request: InitProducerIdRequest, context: RequestContext) -> Any:
     """Any broker serves an idempotent producer. A transactional one is served by its id's coordinator."""
+    return then(node.producer_ids.ready(), lambda _: _initialise(node, request, context))
+
+
+def _initialise(node: _Node, request: InitProducerIdRequest, context: RequestContext) -> Any:
     if request.transactional_id is None:
         return idempotent_producer_id(request, node.producer_ids.new)
     runner = node.transactions.find(request.transactional_id)

@@ -27,9 +27,6 @@ from ottla.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 
-#: So many new topics of one request are made within a turn of the loop. More are made in slices, with one batch of
-#: metadata.
-_MADE_AT_ONCE = 1
 #: Versions 10 and 11 have topic ids in their answers but do not take them in requests yet.
 _ANSWERS_IDS_FROM = 12
 
@@ -43,23 +40,23 @@ def handle(
 ) -> "MetadataResponse | asyncio.Future[MetadataResponse]":
     """What the cluster looks like; once the topics are made that this request is the first to name."""
     missing = _missing(node, request)
-    if len(missing) <= _MADE_AT_ONCE:
+    if not missing:
         return _answer(node, request, context)
     making = node.topics.change(partial(node.topics.auto_create_all, missing))
-    told = request._replace(allow_auto_topic_creation=False)
-    made: asyncio.Future[MetadataResponse] = then(making, lambda _: _answer(node, told, context))
+    made: asyncio.Future[MetadataResponse] = then(making, lambda _: _answer(node, request, context))
     return made
 
 
 def _missing(node: _Node, request: MetadataRequest) -> list[str]:
-    """The topics that are to be made, and that no coordinator keeps."""
-    if not (request.topics and request.allow_auto_topic_creation and node.topics.auto_creates):
+    """The topics that are to be made."""
+    if not (request.topics and request.allow_auto_topic_creation):
         return []
     if any(each.topic_id != NULL_UUID for each in request.topics):
         return []
     topics = node.image.topics
     names = dict.fromkeys(each.name for each in request.topics if each.name not in topics)
-    return [name for name in names if name is not None and name != SHARE_TOPIC and name not in INTERNAL_TOPICS]
+    may = node.topics.may_auto_create
+    return [name for name in names if name is not None and name != SHARE_TOPIC and may(name) and _is_valid(name)]
 
 
 def _answer(node: _Node, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
@@ -94,7 +91,7 @@ def _asked(
     if by_id:
         return [_find_id(node, topic_id) for topic_id in dict.fromkeys(each.topic_id for each in by_id)]
     names = dict.fromkeys(each.name for each in topics)
-    return [_find(node, name, request.allow_auto_topic_creation) for name in names]
+    return [_find(node, name) for name in names]
 
 
 def _find_id(node: _Node, topic_id: bytes) -> MetadataResponseTopic:
@@ -104,12 +101,14 @@ def _find_id(node: _Node, topic_id: bytes) -> MetadataResponseTopic:
     return _describe(topic)
 
 
-def _find(node: _Node, name: str | None, may_create: bool) -> MetadataResponseTopic:
-    if name is None or topic_name_problem(name) is not None:
+def _is_valid(name: str) -> bool:
+    return topic_name_problem(name) is None
+
+
+def _find(node: _Node, name: str | None) -> MetadataResponseTopic:
+    if name is None or not _is_valid(name):
         return MetadataResponseTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
     topic = node.image.topics.get(name)
-    if topic is None and may_create and name != SHARE_TOPIC:
-        topic = node.topics.auto_create(name)
     if topic is None:
         return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, is_internal=name in INTERNAL_TOPICS)
     return _describe(topic)

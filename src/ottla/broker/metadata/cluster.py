@@ -3,7 +3,8 @@
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Final
 
 from ottla.base.clock import Clock
@@ -28,7 +29,7 @@ from ottla.log.partition import PartitionLog
 from ottla.log.replay import replay
 from ottla.log.results import Origin
 from ottla.wire.errors import ErrorCode
-from ottla.wire.producer_ids_record import is_producer_ids
+from ottla.wire.producer_ids_record import ProducerIdsRecord, encode_producer_ids
 from ottla.wire.records import Record, encode_batch
 
 _log = logging.getLogger(__name__)
@@ -41,17 +42,23 @@ _GROUP_VERSION: Final = FeatureLevelRecord("group.version", 1)
 
 
 class Change:
-    """One batch of the metadata log on its way: `encode` in as many slices as it takes, then `commit`."""
+    """One batch of the metadata log on its way: `encode` in as many slices as it takes, `append`, sync, `apply`.
+
+    What is appended counts, whatever becomes of the sync: only a loss of power could undo it. So it is applied, too.
+    """
 
     def __init__(
         self,
         records: Iterable[MetadataRecord],
-        commit: Callable[[Sequence[bytes], Sequence[MetadataRecord]], None],
+        append: Callable[[Sequence[bytes]], None],
+        apply: Callable[[Sequence[MetadataRecord]], None],
     ) -> None:
         self._coming = records
-        self._commit = commit
+        self._append = append
+        self._apply = apply
         self._values: list[bytes] = []
         self._records: list[MetadataRecord] = []
+        self.is_appended = False
 
     def encode(self) -> Iterator[None]:
         """A record in each step."""
@@ -60,9 +67,15 @@ class Change:
             self._values.append(encode_record(record))
             yield
 
-    def commit(self) -> None:
-        """Write it and apply it; StorageError when it cannot be written, and then nothing has changed."""
-        self._commit(self._values, self._records)
+    def append(self) -> None:
+        """Write it, if it is anything. StorageError when it cannot be written, and then nothing has changed."""
+        if self._values:
+            self._append(self._values)
+            self.is_appended = True
+
+    def apply(self) -> None:
+        """Everybody sees it from now on, all of it."""
+        self._apply(self._records)
 
 
 class ClusterMetadata:
@@ -78,6 +91,8 @@ class ClusterMetadata:
         self._node_id = node_id
         self._clock = clock
         self._producer_ids = ProducerIds(node_id)
+        #: Where the log ended behind the newest block of producer ids.
+        self._ids_end = 0
 
     def load(self) -> frozenset[bytes]:
         """Apply the whole log; a new one gets its first record. Returns the ids of topics that were deleted.
@@ -92,7 +107,7 @@ class ClusterMetadata:
                 for value in (record.value for record in batch.records if record.value is not None):
                     change = decode_record(value)
                     self._note_version(change)
-                    self._apply(value, change, now_ms)
+                    self._apply(change, now_ms)
                     if isinstance(change, RemoveTopicRecord):
                         deleted.add(change.topic_id)
                     knows_groups = knows_groups or change == _GROUP_VERSION
@@ -106,10 +121,12 @@ class ClusterMetadata:
                 f"the metadata log (__cluster_metadata-0) is damaged: {fault}; put the directory back from a copy"
             ) from fault
         if self._log.end_offset == 0:
-            self._append((FeatureLevelRecord(METADATA_VERSION_FEATURE, METADATA_VERSION), _GROUP_VERSION))
+            self.write_now(
+                self.change((FeatureLevelRecord(METADATA_VERSION_FEATURE, METADATA_VERSION), _GROUP_VERSION))
+            )
         elif not knows_groups:  # it was made by an earlier version
             with suppress(StorageError):  # the disk is full; nobody needs it here, so the next start will do
-                self._append((_GROUP_VERSION,))
+                self.write_now(self.change((_GROUP_VERSION,)))
         with suppress(StorageError):  # what a killed process has written may not be on the device yet
             self._flush()
         return frozenset(deleted)
@@ -131,8 +148,16 @@ class ClusterMetadata:
             )
 
     def change(self, records: Iterable[MetadataRecord]) -> "Change":
-        """A change that becomes one batch, once it is encoded and committed."""
-        return Change(records, self._commit)
+        """A change that becomes one batch. `runtime.changes` writes it."""
+        return Change(records, self._append, self._apply_all)
+
+    def write_now(self, change: Change) -> None:
+        """Write a change while nobody is served: wait for the device. StorageError when it cannot be written."""
+        deque(change.encode(), 0)
+        change.append()
+        with reported_sync():
+            self._flush()
+        change.apply()
 
     def topic_records(
         self, name: str, topic_id: bytes, partitions: int, configs: Mapping[str, str], *, directory_id: bytes
@@ -149,43 +174,61 @@ class ClusterMetadata:
         for number in range(len(topic.partitions), count):
             yield self._partition(topic.topic_id, number, directory_id)
 
-    def create_topic(
-        self, name: str, topic_id: bytes, partitions: int, configs: Mapping[str, str], *, directory_id: bytes
-    ) -> TopicImage:
-        """Make a topic at once."""
-        self._append(self.topic_records(name, topic_id, partitions, configs, directory_id=directory_id))
-        return self.image.topics[name]
-
     def removal_records(self, topics: Iterable[TopicImage]) -> Iterator[MetadataRecord]:
         """The records that make topics and their configuration go."""
         for topic in topics:
             yield RemoveTopicRecord(topic.topic_id)
 
-    def set_configs(self, resource_type: int, resource_name: str, changes: Mapping[str, str | None]) -> None:
-        """Set or, with None, remove settings. They were checked before."""
-        self._append([ConfigRecord(resource_type, resource_name, key, value) for key, value in changes.items()])
+    def config_records(
+        self, resource_type: int, resource_name: str, changes: Mapping[str, str | None]
+    ) -> Iterator[MetadataRecord]:
+        """The records that set or, with None, remove settings. They were checked before."""
+        for key, value in changes.items():
+            yield ConfigRecord(resource_type, resource_name, key, value)
 
-    def next_producer_id(self) -> int:
-        """A producer id that was never used (P2). Raises StorageError when its block cannot be made durable."""
-        if self._producer_ids.wants_block:
-            self._reserve()
-        if self._log.needs_flush:
-            # The disk has refused the sync. Without this block the next start would give the same ids once more, and
-            # then one producer's batches pass for duplicates of another's.
-            self._flush()
-        producer_id = self._producer_ids.next_producer_id()
-        if producer_id is None:
-            raise StorageError("no block of producer ids is durable")
-        return producer_id
+    @property
+    def wants_producer_ids(self) -> bool:
+        """Whether `reserve` should be called: few ids are left, or they are not on the device."""
+        return self._producer_ids.wants_block or not self._are_ids_durable
 
-    def _reserve(self) -> None:
+    @property
+    def has_producer_ids(self) -> bool:
+        """Whether `next_producer_id` has one to give."""
+        return self._are_ids_durable and self._producer_ids.left > 0
+
+    def next_producer_id(self) -> int | None:
+        """A producer id that was never used (P2); None until a block of them is durable."""
+        return self._producer_ids.next_producer_id() if self._are_ids_durable else None
+
+    @property
+    def _are_ids_durable(self) -> bool:
+        # The disk may have refused the sync. Without its block the next start would give the same ids once more, and
+        # then one producer's batches pass for duplicates of another's.
+        return self._log.recovery_point >= self._ids_end
+
+    def reserve(self) -> Change | None:
+        """The change that takes the next block of producer ids; None while one is taken that is not on the device."""
+        if not self._producer_ids.wants_block:
+            return None
         decision = self._producer_ids.reserve()
-        values = [record.value for record in decision.records if record.value is not None]
-        try:
-            self._commit(values, [decode_record(value) for value in values])
-        except StorageError:
-            self._producer_ids.append_failed(decision, ErrorCode.KAFKA_STORAGE_ERROR)
-            raise
+
+        end_offset = 0
+
+        def append(values: Sequence[bytes]) -> None:
+            nonlocal end_offset
+            try:
+                self._append(values)
+            except StorageError:
+                self._producer_ids.append_failed(decision, ErrorCode.KAFKA_STORAGE_ERROR)
+                raise
+            end_offset = self._log.end_offset
+
+        def apply(records: Iterable[MetadataRecord]) -> None:
+            self._ids_end = end_offset
+            self._apply_all(records)
+
+        values = (record.value for record in decision.records if record.value is not None)
+        return Change([decode_record(value) for value in values], append, apply)
 
     def mend_producer_ids(self, in_use: Iterable[int], *, is_whole: bool, tell: Tell = log_told) -> None:
         """Give out no id that is `in_use` if the log has lost records, which may have been blocks of ids.
@@ -198,7 +241,9 @@ class ClusterMetadata:
             return
         self._producer_ids.skip(max(in_use, default=-1))
         with suppress(StorageError):  # the disk is full; the next id waits for it
-            self._reserve()
+            reserved = self.reserve()
+            if reserved is not None:
+                self.write_now(reserved)
         has_lost = findings.truncated_bytes or findings.losses
         undone = (
             "the last change of topics or settings, which nobody was told of, is undone"
@@ -216,10 +261,22 @@ class ClusterMetadata:
         self._flush(sync_mark=True)
         self._log.close()
 
+    def flushing(self, *, sync_mark: bool = False) -> Iterator[Callable[[], None]]:
+        """Bring all changes to the device, and note how far they are there.
+
+        Yields what waits for the device; another thread may do it, before the next step. It raises StorageError when
+        the disk refuses.
+        """
+        while self._log.needs_flush:
+            plan = self._log.flush_plan()
+            yield plan.sync
+            self._log.mark_flushed(plan)
+            del plan  # its files are closed before the next ones are opened
+        yield partial(self._mark.write, self._log.end_offset, sync=sync_mark)
+
     def _flush(self, *, sync_mark: bool = False) -> None:
-        """Bring all changes to the device, and note how far they are there. StorageError when the disk refuses."""
-        self._log.flush()
-        self._mark.write(self._log.end_offset, sync=sync_mark)
+        for work in self.flushing(sync_mark=sync_mark):
+            work()
 
     def _partition(self, topic_id: bytes, number: int, directory_id: bytes) -> PartitionRecord:
         alone = (self._node_id,)
@@ -234,28 +291,28 @@ class ClusterMetadata:
             directories=(directory_id,),
         )
 
-    def _append(self, records: Iterable[MetadataRecord]) -> None:
-        change = self.change(records)
-        deque(change.encode(), 0)
-        change.commit()
-
-    def _commit(self, values: Sequence[bytes], records: Sequence[MetadataRecord]) -> None:
-        """Append, sync, apply: in one turn of the loop, so that nobody sees one without the others."""
-        if not values:
-            return
+    def _append(self, values: Sequence[bytes]) -> None:
         now_ms = self._clock.now_ms()
         batch = encode_batch([Record(at, now_ms, None, value, ()) for at, value in enumerate(values)])
         appended = self._log.append(batch, now_ms=now_ms, origin=Origin.COORDINATOR)
         if appended.error is not ErrorCode.NONE:
             raise StorageError(f"the metadata log refused a change: {appended.message}")
-        try:
-            self._flush()
-        except StorageError as fault:  # the batch is in the log and counts; only a loss of power could undo it
-            _log.error("a change of the metadata is not on the device yet: %s", fault)
-        for value, record in zip(values, records, strict=True):
-            self._apply(value, record, now_ms)
 
-    def _apply(self, value: bytes, record: MetadataRecord, now_ms: int) -> None:
+    def _apply_all(self, records: Iterable[MetadataRecord]) -> None:
+        now_ms = self._clock.now_ms()
+        for record in records:
+            self._apply(record, now_ms)
+
+    def _apply(self, record: MetadataRecord, now_ms: int) -> None:
         self.image.apply(record)
-        if is_producer_ids(value):
-            self._producer_ids.apply(LogRecord(b"", value), now_ms)
+        if isinstance(record, ProducerIdsRecord):
+            self._producer_ids.apply(LogRecord(b"", encode_producer_ids(record)), now_ms)
+
+
+@contextmanager
+def reported_sync() -> Iterator[None]:
+    """A sync that the disk refuses is reported and undoes nothing: the change is in the log and counts."""
+    try:
+        yield
+    except StorageError as fault:
+        _log.error("a change of the metadata is not on the device yet: %s", fault)

@@ -18,6 +18,7 @@ from ottla.broker.metadata.names import GROUP_EVENTS_TOPIC, GROUP_TOPIC, TRANSAC
 from ottla.broker.metadata.properties import new_uuid
 from ottla.broker.metadata.records import MetadataRecord
 from ottla.broker.metadata.rules import RefusedError, check_name
+from ottla.broker.runtime.changes import Changes
 from ottla.broker.runtime.making import Making, make_all
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.runtime.slices import Slices
@@ -57,13 +58,14 @@ class Topics:
 
     A request may ask for ten thousand partitions. So what a client asks for runs in `change`: one request after the
     other, each in slices while others are served, with one batch of metadata for all of its topics. What the broker
-    makes by itself, an internal topic or the only one that a client was the first to name, is small and made at once.
+    makes by itself, an internal topic, need not wait for its turn.
     """
 
     def __init__(
         self,
         config: BrokerConfig,
         metadata: ClusterMetadata,
+        changes: Changes,
         partitions: Partitions,
         slices: Slices,
         directory_id: bytes,
@@ -71,6 +73,7 @@ class Topics:
     ) -> None:
         self._config = config
         self._metadata = metadata
+        self._changes = changes
         self._partitions = partitions
         self._slices = slices
         self._directory_id = directory_id
@@ -133,59 +136,58 @@ class Topics:
             for name, fault in faults.items():
                 self._partitions.faults.report(f"the partitions of topic {name} cannot be made", fault)
             ready = [job for job in jobs if job.name not in faults]
-            change = self._metadata.change(record for job in ready for record in job.records)
-            try:
-                await self._slices.run(change.encode())
-            except BaseException:  # the broker stops
-                for job in ready:
-                    job.making.undo()
-                raise
+            change = self._changes.change(record for job in ready for record in job.records)
             try:
                 with self._telling("the metadata of topics cannot be written"):
-                    change.commit()
+                    await self._changes.write(change)
             except StorageError as fault:
                 for job in ready:
                     await self._partitions.in_thread(job.making.undo)
                 return faults | {job.name: fault for job in ready}
+            except BaseException:  # the broker stops
+                if not change.is_appended:
+                    for job in ready:
+                        job.making.undo()
+                raise
             for job in ready:
                 job.making.put_in_place()
         return faults
 
-    def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> TopicImage:
-        """Make a small, checked topic at once. Directories come first: on a full disk no topic is made."""
+    async def create(self, name: str, partitions: int, configs: Mapping[str, str]) -> TopicImage:
+        """Make a checked topic. StorageError when the disk refuses it, NotNowError while its name is being changed."""
         if name in self._busy:
             raise NotNowError(f"topic {name} is being made or deleted just now")
-        topic_id = new_uuid(self._rng)
-        with self._telling(f"topic {name} cannot be made"):
-            making = Making(self._partitions, name, topic_id, range(partitions), configs)
-            making.at_once()
-            try:
-                topic = self._metadata.create_topic(
-                    name, topic_id, partitions, configs, directory_id=self._directory_id
-                )
-            except StorageError:
-                making.undo()
-                raise
-            making.put_in_place()
-        self._made(topic)
-        return topic
+        made = (await self.create_all((NewTopic(name, partitions, configs),)))[name]
+        if isinstance(made, StorageError):
+            raise made
+        return made
 
     def _records(
         self, name: str, topic_id: bytes, partitions: int, configs: Mapping[str, str]
     ) -> Iterator[MetadataRecord]:
         return self._metadata.topic_records(name, topic_id, partitions, configs, directory_id=self._directory_id)
 
-    def create_internal(self, name: str) -> TopicImage:
-        """`__consumer_offsets` or `__transaction_state`, compacted as in Kafka; or the history of groups."""
+    async def create_internal(self, name: str) -> TopicImage:
+        """`__consumer_offsets` or `__transaction_state`, compacted as in Kafka; or the history of groups.
+
+        It may be there then by somebody else's request. StorageError when the disk refuses it.
+        """
+        if name in self._busy:
+            async with self._changing:
+                pass  # whoever makes or deletes it is done
+        topic = self._metadata.image.topics.get(name)
+        return topic or await self.create(name, *self._internal(name)[1:])
+
+    def _internal(self, name: str) -> NewTopic:
         if name == GROUP_EVENTS_TOPIC:
-            return self.create(name, 1, self._events_configs())
+            return NewTopic(name, 1, self._events_configs())
         prefix = _INTERNAL[name]
         configs = {
             "cleanup.policy": "compact",
             "compression.type": "producer" if name == GROUP_TOPIC else "uncompressed",
             "segment.bytes": str(self._config.int(f"{prefix}.segment.bytes")),
         }
-        return self.create(name, self._config.int(f"{prefix}.num.partitions"), configs)
+        return NewTopic(name, self._config.int(f"{prefix}.num.partitions"), configs)
 
     def _events_configs(self) -> dict[str, str]:
         """Nothing is synced for the history of groups, and a quarter of it is deleted at a time."""
@@ -205,56 +207,53 @@ class Topics:
         """Whether topics are made that a client asks for (`auto.create.topics.enable`)."""
         return self._config.flag("auto.create.topics.enable")
 
-    def auto_create(self, name: str) -> TopicImage | None:
-        """Make the topic a client asks for, where `auto.create.topics.enable` allows it; None where it does not."""
-        if name in self._busy or (name not in _INTERNAL and not self.auto_creates):
-            return None
-        try:
-            if name in _INTERNAL:
-                return self.create_internal(name)
-            check_name(name, self._metadata.image, self._busy)
-            return self.create(name, self._config.int("num.partitions"), {})
-        except RefusedError as fault:
-            _log.warning("topic %s was not made: %s", name, fault)
-        except StorageError:
-            pass  # the fault was reported already
-        return None
+    def may_auto_create(self, name: str) -> bool:
+        """Whether a client that names this topic has it made: an internal one always, others where it is allowed."""
+        return name in _INTERNAL or self.auto_creates
 
     async def auto_create_all(self, names: Iterable[str]) -> None:
-        """Make the topics that a client asks for, of which there are many, with one batch of metadata.
+        """Make the topics that a client asks for, with one batch of metadata.
 
         A name that is not valid, or is being made or deleted just now, is left out; so is one that the disk refuses.
         """
         wanted: dict[str, NewTopic] = {}
         await self._slices.run(self._check_auto_created(names, wanted))
-        await self.create_all(tuple(wanted.values()))
+        if wanted:
+            await self.create_all(tuple(wanted.values()))
 
     def _check_auto_created(self, names: Iterable[str], wanted: dict[str, NewTopic]) -> Iterator[None]:
         """Check a name in each step. Those that are good go into `wanted`, up to the limit of new partitions."""
-        partitions, image = self._config.int("num.partitions"), self._metadata.image
+        image, coming = self._metadata.image, 0
         for name in names:
-            if (len(wanted) + 1) * partitions > MAX_NEW_PARTITIONS:
-                _log.warning("topic %s, and what the request names after it, is not made: too many at once", name)
-                return
             if name not in self._busy and name not in image.topics:
-                try:
-                    check_name(name, image, self._busy | wanted.keys())
-                except RefusedError as fault:
-                    _log.warning("topic %s was not made: %s", name, fault)
-                else:
-                    wanted[name] = NewTopic(name, partitions, {})
+                new = self._auto_created(name, wanted)
+                coming += 0 if new is None else new.partitions
+                if coming > MAX_NEW_PARTITIONS:
+                    _log.warning("topic %s, and what the request names after it, is not made: too many at once", name)
+                    return
+                if new is not None:
+                    wanted[name] = new
             yield
+
+    def _auto_created(self, name: str, coming: Mapping[str, NewTopic]) -> NewTopic | None:
+        if name in _INTERNAL or name == GROUP_EVENTS_TOPIC:
+            return self._internal(name)
+        try:
+            check_name(name, self._metadata.image, self._busy | coming.keys())
+        except RefusedError as fault:
+            _log.warning("topic %s was not made: %s", name, fault)
+            return None
+        return NewTopic(name, self._config.int("num.partitions"), {})
 
     async def delete_all(self, topics: Sequence[TopicImage]) -> None:
         """Forget topics, their records and the offsets committed for them: all, or none with StorageError.
 
         Their names are free when this returns. Another thread deletes the files.
         """
-        change = self._metadata.change(self._metadata.removal_records(topics))
-        await self._slices.run(change.encode())
-        with self._telling("topics cannot be deleted"):
-            change.commit()
+        change = self._changes.change(self._metadata.removal_records(topics))
         with self.occupied(topic.name for topic in topics):
+            with self._telling("topics cannot be deleted"):
+                await self._changes.write(change)
             folders: list[str] = []
             for topic in topics:
                 folders += self._partitions.take_out(topic)
@@ -277,14 +276,20 @@ class Topics:
         if name not in self._metadata.image.topics:
             raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
 
-    def alter(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
-        """Change the settings of a topic or group. They were checked before."""
-        kind = "topic" if resource_type == TOPIC_RESOURCE else "group"
-        with self._telling(f"the settings of {kind} {name} cannot be changed"):
-            self._metadata.set_configs(resource_type, name, changes)
-        if resource_type == TOPIC_RESOURCE:
-            image = self._metadata.image
-            self._partitions.reconfigure(image.topics[name], image.topic_configs(name))
+    async def alter_all(self, wanted: Mapping[tuple[int, str], Mapping[str, str | None]]) -> None:
+        """Change the settings of topics and groups, by type and name: all, or none with StorageError.
+
+        They were checked before.
+        """
+        records = (
+            record for resource, each in wanted.items() for record in self._metadata.config_records(*resource, each)
+        )
+        with self._telling("settings cannot be changed"):
+            await self._changes.write(self._changes.change(records))
+        image = self._metadata.image
+        for resource_type, name in wanted:
+            if resource_type == TOPIC_RESOURCE and name in image.topics:
+                self._partitions.reconfigure(image.topics[name], image.topic_configs(name))
 
     async def in_slices(self, steps: Iterator[object]) -> None:
         """Take the steps of a request that is carried out, while others are served."""

@@ -8,9 +8,11 @@ from ottla.base.errors import StorageError
 from ottla.base.types import TopicPartition
 from ottla.broker.metadata.cluster import ClusterMetadata
 from ottla.broker.runtime.answers import ready, then
+from ottla.broker.runtime.changes import Changes
 from ottla.broker.runtime.coordinators import Coordinators
 from ottla.broker.runtime.faults import DiskFaults
 from ottla.broker.runtime.markers import Markers
+from ottla.broker.runtime.slices import Slices
 from ottla.coordinator.txn.shard import TransactionShard
 from ottla.coordinator.txn.states import TransactionVersion
 from ottla.wire.errors import ErrorCode
@@ -59,19 +61,42 @@ class Verification:
 
 
 class ProducerIds:
-    """Gives out producer ids."""
+    """Gives out producer ids. The next block is taken before the last one is used up, beside other work."""
 
-    def __init__(self, metadata: ClusterMetadata, faults: DiskFaults) -> None:
+    def __init__(self, metadata: ClusterMetadata, changes: Changes, slices: Slices, faults: DiskFaults) -> None:
         self._metadata = metadata
+        self._changes = changes
+        self._slices = slices
         self._faults = faults
+        self._reserving: asyncio.Task[None] | None = None
 
     def new(self) -> int | None:
-        """A producer id that was never used, or None when none can be made durable now."""
+        """A producer id that was never used, or None when none is durable now."""
+        producer_id = self._metadata.next_producer_id()
+        self._prepare()
+        return producer_id
+
+    def ready(self) -> "asyncio.Future[None]":
+        """Done when there are ids to give out, or when the disk has refused them."""
+        if not self._metadata.has_producer_ids:
+            self._prepare()
+            if self._reserving is not None:
+                return asyncio.shield(self._reserving)
+        return ready(None)
+
+    def _prepare(self) -> None:
+        if self._metadata.wants_producer_ids and self._reserving is None:
+            self._reserving = self._slices.start(self._reserve(), "reserving producer ids")
+
+    async def _reserve(self) -> None:
         try:
-            return self._metadata.next_producer_id()
+            await self._changes.reserve_producer_ids()
+            if not self._metadata.has_producer_ids:
+                raise StorageError("no block of producer ids is durable")
         except StorageError as fault:
             self._faults.report("no producer id", fault)
-            return None
+        finally:
+            self._reserving = None
 
 
 def _errors(result: AddPartitionsToTxnResult) -> dict[TopicPartition, ErrorCode]:

@@ -4,13 +4,15 @@ By its hash a group or transactional id belongs to one partition; the leader of 
 start the shards are loaded from their partitions, in steps that leave the loop free for other requests.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Generic, TypeVar
 
 from ottla.base.errors import StorageError
 from ottla.base.require import require
 from ottla.base.types import TopicPartition
 from ottla.broker.metadata.image import MetadataImage, TopicImage
+from ottla.broker.runtime.answers import ready
 from ottla.broker.runtime.shard import Applier, Shard, ShardRunner, ShardRuntime, ShardState, log_records
 from ottla.coordinator.decision import NOTHING, Decision, Effect
 from ottla.coordinator.group.shard import GroupShard
@@ -33,7 +35,7 @@ class Coordinators(Generic[S]):
         make_shard: Callable[[TopicPartition], S],
         applier: Applier[S],
         *,
-        create_topic: Callable[[], TopicImage],
+        create_topic: Callable[[], Coroutine[Any, Any, TopicImage]],
         effect: Callable[[ShardRunner[S], Effect], None],
     ) -> None:
         self.topic = topic
@@ -44,16 +46,31 @@ class Coordinators(Generic[S]):
         self._create_topic = create_topic
         self._effect = effect
         self._runners: dict[int, ShardRunner[S]] = {}
+        self._making: asyncio.Task[StorageError | None] | None = None
 
-    def partition_of(self, name: str) -> TopicPartition:
-        """The partition that coordinates `name`; its topic is made at the first use (G2).
-
-        Raises StorageError when it cannot be made.
-        """
+    def partition_of(self, name: str) -> TopicPartition | None:
+        """The partition that coordinates `name`; None before the topic is there."""
         topic = self._image.topics.get(self.topic)
         if topic is None:
-            topic = self._create_topic()
+            return None
         return TopicPartition(self.topic, coordinator_partition(name, len(topic.partitions)))
+
+    def ready(self) -> "asyncio.Future[StorageError | None]":
+        """Done when the topic is there, which is made at the first use (G2); the result says why it cannot be made."""
+        if self.topic in self._image.topics:
+            return ready(None)
+        if self._making is None:
+            self._making = self._runtime.slices.start(self._make(), f"making {self.topic}")
+        return asyncio.shield(self._making)
+
+    async def _make(self) -> StorageError | None:
+        try:
+            await self._create_topic()
+        except StorageError as fault:  # it was reported where the topic could not be made
+            return fault
+        finally:
+            self._making = None
+        return None
 
     def begin(self, topic: TopicImage) -> None:
         """Begin to coordinate: the internal topic was made just now, for a first group or by a user."""
@@ -63,10 +80,11 @@ class Coordinators(Generic[S]):
 
     def find(self, name: str) -> ShardRunner[S] | ErrorCode:
         """The runner that coordinates `name`, or why it cannot be asked now."""
-        try:
-            runner = self._runners.get(self.partition_of(name).partition)
-        except StorageError:  # the fault was reported where the topic could not be made
+        partition = self.partition_of(name)
+        if partition is None:
+            self.ready()
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        runner = self._runners.get(partition.partition)
         if runner is None:
             return ErrorCode.NOT_COORDINATOR
         if runner.state is ShardState.UNLOADED or not runner.is_sure():

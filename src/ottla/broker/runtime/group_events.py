@@ -9,8 +9,8 @@ process is killed is lost without a word.
 import json
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, Final
 
 from ottla.base.clock import Clock
 from ottla.base.errors import StorageError
@@ -43,7 +43,7 @@ class GroupEvents:
         clock: Clock,
         slices: Slices,
         image: MetadataImage,
-        create_topic: Callable[[str], TopicImage],
+        create_topic: Callable[[str], Coroutine[Any, Any, TopicImage]],
     ) -> None:
         self._partitions = partitions
         self._timers = timers
@@ -72,11 +72,11 @@ class GroupEvents:
             self._is_writing = True
             self._timers.set(_KEY, EVENTS_LINGER_MS, self._begin)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """The broker stops: write what waits, as much as goes into one batch."""
         self._timers.cancel(_KEY)
-        for _ in self._write_batch():
-            pass
+        await self._prepare()
+        deque(self._write_batch(), 0)
 
     def _begin(self) -> None:
         self._slices.start(self._write(), "writing the history of groups")
@@ -84,9 +84,20 @@ class GroupEvents:
     async def _write(self) -> None:
         try:
             while self._waiting:
+                await self._prepare()
                 await self._slices.run(self._write_batch())
         finally:
             self._is_writing = False
+
+    async def _prepare(self) -> None:
+        """Make the topic where there is none; while the disk refuses it, events are lost."""
+        if self._waiting and GROUP_EVENTS_TOPIC not in self._image.topics:
+            try:
+                await self._create_topic(GROUP_EVENTS_TOPIC)
+            except StorageError as fault:
+                self._lose(len(self._waiting), str(fault))
+                self._waiting.clear()
+                self._weight = 0
 
     def _write_batch(self) -> Iterator[None]:
         """Append what waits, up to a batch. One member of one group a step."""
@@ -111,8 +122,6 @@ class GroupEvents:
             gap = {"version": VERSION, "event": "events-lost", "time_ms": now_ms, "count": self._lost}
             records.append(Record(len(records), now_ms, None, json.dumps(gap, separators=(",", ":")).encode(), ()))
         try:
-            if GROUP_EVENTS_TOPIC not in self._image.topics:
-                self._create_topic(GROUP_EVENTS_TOPIC)
             appended = self._partitions.append(_PARTITION, encode_batch(records), origin=Origin.COORDINATOR)
         except StorageError as fault:
             self._lose(len(batch), str(fault))

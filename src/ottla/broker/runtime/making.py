@@ -1,9 +1,8 @@
 """New partitions of topics: all of a topic or none, and nobody finds them before the metadata says that they are there.
 
-Many are made in slices, and what waits for the device runs in a thread, once for all topics; a few are made at once.
+They are made in slices, and what waits for the device runs in a thread, once for all topics.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ottla.base.errors import StorageError
@@ -13,7 +12,7 @@ from ottla.broker.runtime.slices import Slices
 
 
 class Making:
-    """`at_once` or `make_all`; then `put_in_place`, or `undo` when the metadata could not be written."""
+    """`make_all`; then `put_in_place`, or `undo` when the metadata could not be written."""
 
     def __init__(
         self,
@@ -31,17 +30,6 @@ class Making:
         self._made: list[Partition] = []
         #: Whether there may be something to undo. Before that, what lies there is somebody else's.
         self._begun = False
-
-    def at_once(self) -> None:
-        """Make them here and now; StorageError when one cannot be, and then there is none."""
-        deque(self.make_free(), 0)
-        try:
-            self._partitions.forget_checkpointed(self.tps)()
-            deque(self.open(), 0)
-            self._partitions.sync_names()
-        except StorageError:
-            self.undo()
-            raise
 
     def put_in_place(self) -> None:
         """The metadata says that they are there: from now on they are found."""

@@ -1,0 +1,74 @@
+"""What both ways to change settings share: every resource is checked, then all changes are one batch of metadata."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from ottla.base.errors import StorageError
+from ottla.broker.metadata.image import MetadataImage
+from ottla.broker.metadata.rules import RefusedError
+from ottla.broker.ports.topics import Topics
+from ottla.broker.resources import ALTERABLE, Resource
+from ottla.wire.errors import ErrorCode
+
+A = TypeVar("A")
+
+
+class Asked(NamedTuple, Generic[A]):
+    """A resource, and what is asked of its settings."""
+
+    type: int
+    name: str
+    configs: Sequence[A]
+
+
+class Altered(NamedTuple):
+    """What became of a resource, in the order of the answer's fields."""
+
+    error_code: int
+    error_message: str | None
+    type: int
+    name: str
+
+
+#: The settings to set or, with None, to remove, once all is checked. RefusedError when they cannot be.
+Changed = Callable[[Resource, Mapping[str, str], Sequence[A]], dict[str, str | None]]
+
+
+async def alter_all(
+    topics: Topics, image: MetadataImage, asked: Sequence[Asked[A]], changed: Changed[A], *, validate_only: bool
+) -> list[Altered]:
+    """Each resource is changed as a whole or not at all. A resource that is named twice is not changed."""
+    results: list[Altered] = []
+    wanted: dict[tuple[int, str], dict[str, str | None]] = {}
+    await topics.in_slices(_check_all(topics, image, asked, changed, results, wanted))
+    if validate_only:
+        return results
+    try:
+        await topics.alter_all(wanted)
+    except StorageError as fault:
+        refused = ErrorCode.KAFKA_STORAGE_ERROR, str(fault)
+        return [each if each.error_code else Altered(*refused, each.type, each.name) for each in results]
+    return results
+
+
+def _check_all(
+    topics: Topics,
+    image: MetadataImage,
+    asked: Sequence[Asked[A]],
+    changed: Changed[A],
+    results: list[Altered],
+    wanted: dict[tuple[int, str], dict[str, str | None]],
+) -> Iterator[None]:
+    """Check a resource in each step."""
+    counts = Counter((each.type, each.name) for each in asked)
+    for kind, name, configs in asked:
+        try:
+            if counts[kind, name] > 1:
+                raise RefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            topics.check_alterable(kind, name)
+            wanted[kind, name] = changed(ALTERABLE[kind], image.own_configs(kind, name), configs)
+            results.append(Altered(0, None, kind, name))
+        except RefusedError as refused:
+            results.append(Altered(refused.error, str(refused), kind, name))
+        yield
