@@ -33,7 +33,7 @@ class BrokerApp:
         rng: random.Random | None = None,
     ) -> None:
         self._config = config
-        self._clock = clock or SystemClock()
+        self.clock = clock or SystemClock()
         self._rng = rng or random.SystemRandom()
         self._disk: Disk = disk or DirectoryDisk(config.data_dir)
         self._listener: Listener | None = None
@@ -55,7 +55,7 @@ class BrokerApp:
             expect_coordinators(self.node)
             self._listener = Listener(
                 Dispatcher(self.node),
-                self._clock,
+                self.clock,
                 max_request_bytes=config.int("socket.request.max.bytes"),
                 max_connections=config.int("max.connections"),
                 max_idle_ms=config.int("connections.max.idle.ms"),
@@ -72,7 +72,7 @@ class BrokerApp:
         self.node.identity.host = _told((advertised or endpoint).host)
         self.node.identity.port = advertised.port if advertised is not None and advertised.port else port
         self._upkeep = Upkeep(
-            config, self._clock, self.node.timers, self.node.slices, self.node.partitions, self._listener
+            config, self.clock, self.node.timers, self.node.slices, self.node.partitions, self._listener
         )
         self._upkeep.start()
         self._loading = asyncio.get_running_loop().create_task(load_coordinators(self.node))
@@ -84,6 +84,12 @@ class BrokerApp:
         """Wait until every coordinator answers."""
         if self._loading is not None:
             await asyncio.shield(self._loading)
+
+    @property
+    def quiet_since_ms(self) -> int:
+        """When a client has said or heard something last, by the broker's monotonic clock. Only once it has started."""
+        assert self._listener is not None
+        return self._listener.active_ms
 
     async def stop(self) -> None:
         """Stop in order: no more requests, everything flushed, the mark of a clean shutdown left.
@@ -114,7 +120,7 @@ class BrokerApp:
             self._disk.unlock()
 
     def _recover(self) -> Node:
-        config, clock = self._config, self._clock
+        config, clock = self._config, self.clock
         self._recovered = recovered = recover(config, clock, self._disk, self._rng)
         timers = Timers(clock, asyncio.get_running_loop())
         return make_node(

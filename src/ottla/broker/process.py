@@ -106,6 +106,7 @@ def run(config: BrokerConfig, make_app: MakeApp | None = None) -> None:
 
 async def _serve(config: BrokerConfig, make_app: MakeApp | None) -> None:
     from ottla.broker.app import BrokerApp
+    from ottla.broker.garbage import keep_out_of_the_way
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -113,6 +114,7 @@ async def _serve(config: BrokerConfig, make_app: MakeApp | None) -> None:
         loop.add_signal_handler(number, stop.set)
     app = (make_app or BrokerApp)(config)
     host, port = await app.start()
+    keep_out_of_the_way(app.clock, lambda: app.quiet_since_ms)
     print(f"ottla ready {Endpoint(host, port)}", flush=True)  # noqa: T201
     await stop.wait()
     await app.stop()

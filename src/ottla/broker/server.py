@@ -274,6 +274,8 @@ class Listener:
         self._max_connections = max_connections
         self._max_idle_ms = max_idle_ms
         self._connections: dict[Connection, None] = {}
+        #: When one that is closed was active last.
+        self._active_ms = clock.monotonic_ms()
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int, backlog: int) -> tuple[str, int]:
@@ -303,6 +305,12 @@ class Listener:
     def closed(self, connection: Connection) -> None:
         """Forget a connection."""
         self._connections.pop(connection, None)
+        self._active_ms = max(self._active_ms, connection.active_ms)
+
+    @property
+    def active_ms(self) -> int:
+        """When a client has said or heard something last, by the clock that never steps."""
+        return max((each.active_ms for each in self._connections), default=self._active_ms)
 
     def close_idle(self) -> None:
         """Close the connections that were silent for `connections.max.idle.ms`, or whose frame takes too long.

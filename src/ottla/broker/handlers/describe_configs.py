@@ -1,5 +1,6 @@
 """DescribeConfigs, versions 1–4: settings of topics and of the broker, with synonyms and documentation on request."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -10,7 +11,7 @@ from ottla.broker.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_R
 from ottla.broker.metadata.rules import RefusedError
 from ottla.broker.ports.identity import HasIdentity
 from ottla.broker.ports.settings import HasConfig
-from ottla.broker.ports.topics import HasImage
+from ottla.broker.ports.topics import HasImage, HasTopics
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -23,14 +24,18 @@ from ottla.wire.messages.describe_configs import (
 
 #: Resources that exist in Kafka and never have settings here: broker loggers, client metrics.
 _WITHOUT_SETTINGS = (8, 16)
+#: More resources than these are described in slices: a topic has some forty settings.
+_AT_ONCE = 10
 _KINDS = (TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE, *_WITHOUT_SETTINGS)
 
 
-class _Node(HasConfig, HasIdentity, HasImage, Protocol):
+class _Node(HasConfig, HasIdentity, HasImage, HasTopics, Protocol):
     """What this handler touches."""
 
 
-def handle(node: _Node, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+def handle(
+    node: _Node, request: DescribeConfigsRequest, context: RequestContext
+) -> "DescribeConfigsResponse | asyncio.Future[DescribeConfigsResponse]":
     """Each resource's settings, or an error. An unknown kind of resource is an error for the whole request."""
     unknown = [each.resource_type for each in request.resources if each.resource_type not in _KINDS]
     if unknown:
@@ -40,7 +45,21 @@ def handle(node: _Node, request: DescribeConfigsRequest, context: RequestContext
             for each in request.resources
         )
         return DescribeConfigsResponse(results=tuple(refused))
+    if len(request.resources) > _AT_ONCE:
+        return asyncio.ensure_future(_describe_many(node, request))
     return DescribeConfigsResponse(results=tuple(_describe(node, request, each) for each in request.resources))
+
+
+async def _describe_many(node: _Node, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    results: list[DescribeConfigsResult] = []
+
+    def steps() -> Iterator[None]:
+        for each in request.resources:
+            results.append(_describe(node, request, each))
+            yield
+
+    await node.topics.in_slices(steps())
+    return DescribeConfigsResponse(results=tuple(results))
 
 
 def _describe(node: _Node, request: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:
