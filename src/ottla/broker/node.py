@@ -1,7 +1,7 @@
 """One broker: its ports put together."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -29,6 +29,7 @@ from ottla.broker.runtime.shard import ShardRunner, ShardRuntime, nobody
 from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.timers import Timers
 from ottla.coordinator.decision import Effect, WriteMarkers
+from ottla.coordinator.facts import GroupFacts
 from ottla.coordinator.group.config import GroupConfig, GroupSettings
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.txn.config import TransactionConfig
@@ -72,8 +73,7 @@ def make_node(
     topics = Topics(config, metadata, changes, partitions, slices, properties.directory_id, rng)
     producer_ids = ProducerIds(metadata, changes, slices, partitions.faults)
     events = GroupEvents(partitions, timers, clock, slices, metadata.image, topics.create_internal)
-    heard = events.heard if config.flag("group.events.enable") else nobody
-    runtime = ShardRuntime(partitions, timers, clock, slices, heard)
+    runtime = ShardRuntime(partitions, timers, clock, slices, _heard(config, events))
     group_config, transaction_config = _group_config(config), _transaction_config(config)
     group_topics = GroupTopics(metadata.image, config.text("broker.rack"))
     settings = GroupSettings(group_config, partial(own_settings, config, metadata.image))
@@ -134,6 +134,10 @@ async def load_coordinators(node: Node) -> None:
     expect_coordinators(node)
     await node.groups.load()
     await node.transactions.load()
+
+
+def _heard(config: BrokerConfig, events: GroupEvents) -> Callable[[Sequence[GroupFacts]], None]:
+    return events.heard if config.flag("group.events.enable") else nobody
 
 
 def _topic_made(

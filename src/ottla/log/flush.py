@@ -1,5 +1,6 @@
 """What makes a log durable, apart from the log: it waits for the device, and may do so in another thread."""
 
+import weakref
 from typing import NamedTuple, Protocol
 
 from ottla.log.config import LogConfig
@@ -39,7 +40,8 @@ class Synced:
     __slots__ = ("_held", "_log", "_segments", "_storage", "offset")
 
     def __init__(self, log: _Log, storage: Storage, segments: Segments, offset: int) -> None:
-        self._log = log
+        #: The log owns this, not the other way: its files close with its last reader, not with the garbage.
+        self._log: _Log = weakref.proxy(log)
         self._storage = storage
         self._segments = segments
         #: Everything below is on the device.

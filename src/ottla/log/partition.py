@@ -11,7 +11,6 @@ transaction is stable at once.
 A read never opens a batch: it finds a position and returns a slice of the file.
 """
 
-import weakref
 from dataclasses import replace
 from typing import Final
 
@@ -119,10 +118,8 @@ class PartitionLog:
         log._producers = loaded.producers
         log.log_start_offset, log.end_offset = loaded.log_start_offset, loaded.end_offset
         log.recovery_point = max(loaded.recovery_point, loaded.log_start_offset)
-        # Its parts do not own it: a deleted log's files close with its last reader, not with the garbage.
-        owner: PartitionLog = weakref.proxy(log)
-        log.synced = Synced(owner, storage, log._segments, log.recovery_point)
-        log.compaction = Compaction(owner, storage, log._segments, log._producers)
+        log.synced = Synced(log, storage, log._segments, log.recovery_point)
+        log.compaction = Compaction(log, storage, log._segments, log._producers)
         log.findings = replace(loaded.findings, mended=(*mended, *loaded.findings.mended))
         return log
 

@@ -51,4 +51,9 @@ class Changes:
         loop = asyncio.get_running_loop()
         with reported_sync():
             for work in self._metadata.flushing():
-                await loop.run_in_executor(None, work)
+                working = loop.run_in_executor(None, work)
+                try:
+                    await asyncio.shield(working)
+                except asyncio.CancelledError:  # the broker stops, and will close the files that the thread still uses
+                    await asyncio.wait([working])
+                    raise

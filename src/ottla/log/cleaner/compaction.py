@@ -1,5 +1,6 @@
 """What the owner of a log does for its cleaner: says what can be cleaned, and switches over to cleaned segments."""
 
+import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
@@ -46,7 +47,8 @@ class Compaction:
     """
 
     def __init__(self, log: _Log, storage: Storage, segments: Segments, producers: ProducerState) -> None:
-        self._log = log
+        #: The log owns this, not the other way: its files close with its last reader, not with the garbage.
+        self._log: _Log = weakref.proxy(log)
         self._storage = storage
         self._segments = segments
         self._producers = producers
