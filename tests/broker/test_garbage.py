@@ -1,63 +1,10 @@
 """The broker leaves nothing of its own to the full collection, so that it can do without (`broker.garbage`)."""
 
-from __future__ import annotations
-
-import gc
-from collections import Counter
-from collections.abc import Iterator
-
-import pytest
-
-from ottla.testing import AsyncBroker
-from ottla.wire.apis import ApiKey
-from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.wire.messages.init_producer_id import InitProducerIdRequest
-from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.broker.wire_client import WireClient, batch
-
-pytestmark = pytest.mark.usefixtures("group_coordinator", "transaction_coordinator")
-
-_OURS = ("ottla.broker.", "ottla.log.", "ottla.coordinator.", "ottla.wire.")
+import json
+import subprocess
+import sys
 
 
-@pytest.fixture
-def uncollected() -> Iterator[None]:
-    """Nothing is collected but by the test."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.set_debug(0)
-    gc.garbage.clear()
-    gc.enable()
-
-
-async def _everything(client: WireClient, group_id: str) -> None:
-    """A topic's life, with records, a group and a transactional id."""
-    topics = (CreatableTopic("t", 3, 1), CreatableTopic("c", 3, 1))
-    await client.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics, 10_000))
-    await client.ask(ApiKey.METADATA, MetadataRequest((MetadataRequestTopic(name="auto"),)))
-    data = (PartitionProduceData(0, batch(b"a", b"b")), PartitionProduceData(7, batch(b"a")))
-    request = ProduceRequest(None, -1, 10_000, (TopicProduceData(name="t", partition_data=data),))
-    await client.ask(ApiKey.PRODUCE, request, 12)
-    wanted = (FetchTopic(topic="t", partitions=(FetchPartition(0, partition_max_bytes=1_000),)),)
-    await client.ask(ApiKey.FETCH, FetchRequest(min_bytes=1, topics=wanted), 12)
-    await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest("x", 60_000))
-    protocols = (JoinGroupRequestProtocol("range", b""),)
-    await client.ask(ApiKey.JOIN_GROUP, JoinGroupRequest(group_id, 10_000, 10_000, "", None, "consumer", protocols), 3)
-    doomed = tuple(DeleteTopicState(name) for name in ("t", "c", "auto"))
-    await client.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest(doomed, timeout_ms=10_000))
-
-
-@pytest.mark.usefixtures("uncollected")
-async def test_a_broker_leaves_nothing_of_its_own_to_the_full_collection(broker: AsyncBroker) -> None:
-    for group_id in "gh":
-        async with WireClient(broker) as client:
-            await _everything(client, group_id)
-    gc.set_debug(gc.DEBUG_SAVEALL)
-    gc.collect()
-    left = Counter(f"{type(each).__module__}.{type(each).__qualname__}" for each in gc.garbage)
-    assert {name: count for name, count in left.items() if name.startswith(_OURS)} == {}
+def test_a_broker_leaves_nothing_of_its_own_to_the_full_collection() -> None:
+    command = [sys.executable, "-m", "tests.broker.garbage_program"]
+    assert json.loads(subprocess.run(command, capture_output=True, check=True).stdout) == {}
