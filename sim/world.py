@@ -185,6 +185,8 @@ class World:
         self.processes: list[Process] = []
         self.users_stopped = False
         self.stopped_at_s = 0.0
+        #: When the last fault came, or was met for the last time.
+        self.last_fault_s = 0.0
         #: `partition.assignment.strategy` of all consumers.
         self.strategy = rng.choice(("range", "roundrobin", "range,roundrobin"))
         if (other := self.stream("strategy").choice(_OTHER_STRATEGIES)) is not None:
@@ -297,9 +299,9 @@ class World:
 
     async def _settled(self, running: list[asyncio.Task[None]]) -> None:
         """Wait until the users have finished, and then for replicas, markers and coordinators."""
-        until_s = self.loop.time() + SETTLE_S
+        self.last_fault_s = self.loop.time()
         unfinished = set(running)
-        while unfinished and self.loop.time() < until_s:
+        while unfinished and self.loop.time() < self.last_fault_s + SETTLE_S:
             _, unfinished = await asyncio.wait(running, timeout=5.0)
             flood = [f"{count} requests of {api}" for api, count in self.served.counts.items() if count > _FLOOD]
             if flood:

@@ -112,7 +112,7 @@ def _of_the_broker() -> dict[str, Mutant]:
         ),
         "dedup-window-of-four": Mutant(Kind.BROKER_PLAIN, _TWICE, broker.dedup_window_of_four()),
         "marks-before-it-decides": Mutant(
-            Kind.BROKER_POWER, frozenset({"unseen", "unprocessed"}), broker.marks_before_it_decides(), first_seed=30
+            Kind.BROKER_POWER, frozenset({"unseen", "unprocessed"}), broker.marks_before_it_decides(), first_seed=125
         ),
         "raises-no-epoch": Mutant(
             Kind.BROKER_TRANSACTIONS, frozenset({"lost-write", "torn-transaction"}), broker.raises_no_epoch()
@@ -154,14 +154,15 @@ def _of_the_cleaner() -> dict[str, Mutant]:
             Kind.BROKER_CONSUMER_GROUPS,
             frozenset({"commit-regression", "duplicate"}),
             cleaner.removes_the_last_record(),
+            first_seed=17,
         ),
         "cleaner-takes-aborted-for-committed": Mutant(
             Kind.BROKER_PIPELINE,
             frozenset({"commit-regression", "unprocessed", "unseen"}),
             cleaner.takes_aborted_for_committed(),
-            first_seed=121,
+            first_seed=163,
         ),
         "cleaner-gives-up-its-segments": Mutant(
-            Kind.BROKER_STEPS, frozenset({"forgotten"}), cleaner.gives_up_its_segments(), first_seed=35
+            Kind.BROKER_STEPS, frozenset({"forgotten"}), cleaner.gives_up_its_segments(), first_seed=373
         ),
     }

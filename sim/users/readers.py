@@ -158,7 +158,8 @@ class Reading(Process):
             if behind is None:
                 raise
             self.note("poll raised", repr(error))
-            self.busy_at_s = self.world.loop.time()
+            # One damage may take many offsets, and each takes the consumer's time to be sure of it.
+            self.busy_at_s = self.world.last_fault_s = self.world.loop.time()
             consumer.seek(error.partition, behind)  # as the error says; the broker's log has the end of what is gone
             self.note("sought", f"{error.partition}@{behind}", Sought({error.partition: behind}))
             return []

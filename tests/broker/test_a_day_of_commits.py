@@ -135,7 +135,7 @@ def _committed(broker: Broker, groups: int) -> set[int]:
     [
         _Day(groups=20, transactional_ids=4, step_ms=600_000, segment_bytes=4_096),
         pytest.param(
-            _Day(groups=100, transactional_ids=10, step_ms=60_000, segment_bytes=65_536), marks=pytest.mark.slow
+            _Day(groups=100, transactional_ids=10, step_ms=240_000, segment_bytes=32_768), marks=pytest.mark.slow
         ),
     ],
     ids=["small", "large"],

@@ -44,6 +44,7 @@ def test_the_short_run_shows_no_anomaly(kind: Kind) -> None:
         (Kind.BROKER_DAMAGE, 350002171),
         (Kind.BROKER_DAMAGE, 360000874),
         (Kind.BROKER_DAMAGE, 390000015),
+        (Kind.BROKER_DAMAGE, 400009133),
         (Kind.BROKER_GROUPS, 340001916),
         (Kind.BROKER_PIPELINE, 330021011),
         (Kind.BROKER_PIPELINE, 350008524),
@@ -65,6 +66,7 @@ def test_worlds_that_have_found_something(kind: Kind, seed: int) -> None:
     An InitProducerId that was repeated came late, and aborted a decided transaction (docs/two-phase-commit.md).
     The simulator changed the offset of a batch beside a hole, where no start can find it.
     A manifest that was made again did not say what the `.txnindex` files must hold until the next checkpoint.
+    A reader skipped a damaged region offset by offset, and was not done in time.
     What an attempt to make a topic had left stopped every later one.
     A user waited for more than a minute in the middle of a transaction in two-phase commit; its readers had gone home.
     A late EndTxn of the first transaction protocol committed the next transaction.
@@ -77,14 +79,14 @@ import logging
 logging.disable(logging.ERROR)
 from sim.world import Kind, Plan, World
 for kind in Kind:
-    for seed in (1, 2, 3):
+    for seed in (1, 2):
         print(kind.value, seed, World(seed, kind, Plan(faults_s=30.0)).run().digest)
 """
 
 
 def test_one_seed_is_one_history_whatever_ran_before() -> None:
     """A seed that fails after a hundred others fails alone, too."""
-    worlds = [(kind, seed) for kind in Kind for seed in (1, 2)]
+    worlds = [(kind, 1) for kind in Kind]
     digests = {world: World(world[1], world[0], _SHORT).run().digest for world in worlds}
     assert {world: World(world[1], world[0], _SHORT).run().digest for world in reversed(worlds)} == digests
 
@@ -103,4 +105,4 @@ def test_one_seed_is_one_history_in_any_process() -> None:
         for seed in ("1", "77")
     ]
     assert outputs[0] == outputs[1]
-    assert len(set(outputs[0].splitlines())) == 3 * len(Kind)
+    assert len(set(outputs[0].splitlines())) == 2 * len(Kind)
