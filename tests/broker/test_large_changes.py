@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ottla.base.types import TopicPartition
-from ottla.broker.metadata.image import TopicImage
+from ottla.broker.metadata.image import TOPIC_RESOURCE, TopicImage
 from ottla.broker.runtime.slices import TURN_MS
 from ottla.broker.runtime.upkeep import Upkeep
 from ottla.broker.server import Listener
@@ -22,10 +22,18 @@ from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.batch import iter_headers
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.alter_configs import AlterableConfig as OldConfig
+from ottla.wire.messages.alter_configs import AlterConfigsRequest
+from ottla.wire.messages.alter_configs import AlterConfigsResource as OldResource
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.records import Record, encode_batch
 from tests.broker.ticking import TickingClock
@@ -117,6 +125,27 @@ async def test_a_request_s_topics_are_one_batch_of_metadata(broker: AsyncBroker,
     assert [topic.error_code for topic in gone.responses] == [0, 0, 0]
     assert _metadata_batches(broker) == before + 3
     assert broker.node.image.topics == {}
+
+
+async def test_a_request_s_settings_are_one_batch_of_metadata(broker: AsyncBroker, client: WireClient) -> None:
+    await client.ask(ApiKey.CREATE_TOPICS, _create("a", "b", "c", partitions=1))
+    before = _metadata_batches(broker)
+    changes = (AlterableConfig("retention.ms", 0, "5000"),)
+    asked = tuple(AlterConfigsResource(TOPIC_RESOURCE, name, changes) for name in ("a", "b", "missing", "c", "c"))
+    answer = await client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest(asked))
+    errors = [ErrorCode(each.error_code).name for each in answer.responses]
+    assert errors == ["NONE", "NONE", "UNKNOWN_TOPIC_OR_PARTITION", "INVALID_REQUEST", "INVALID_REQUEST"]
+    assert _metadata_batches(broker) == before + 1
+    assert [broker.node.image.topic_configs(name).get("retention.ms") for name in "abc"] == ["5000", "5000", None]
+    older = tuple(OldResource(TOPIC_RESOURCE, name, (OldConfig("retention.ms", "7000"),)) for name in "abb")
+    answer = await client.ask(ApiKey.ALTER_CONFIGS, AlterConfigsRequest(older))
+    assert [ErrorCode(each.error_code).name for each in answer.responses] == [
+        "NONE",
+        "INVALID_REQUEST",
+        "INVALID_REQUEST",
+    ]
+    assert _metadata_batches(broker) == before + 2
+    assert [broker.node.image.topic_configs(name).get("retention.ms") for name in "ab"] == ["7000", "5000"]
 
 
 async def test_topics_that_one_request_is_the_first_to_name_are_one_batch_of_metadata(

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -216,30 +216,38 @@ class Topics:
 
         A name that is not valid, or is being made or deleted just now, is left out; so is one that the disk refuses.
         """
+        others = frozenset(self._busy)
+        free = [name for name in names if name not in others]
         wanted: dict[str, NewTopic] = {}
-        await self._slices.run(self._check_auto_created(names, wanted))
-        if wanted:
-            await self.create_all(tuple(wanted.values()))
+        with self.occupied(free):
+            await self._slices.run(self._check_auto_created(free, others, wanted))
+            if wanted:
+                await self.create_all(tuple(wanted.values()))
 
-    def _check_auto_created(self, names: Iterable[str], wanted: dict[str, NewTopic]) -> Iterator[None]:
-        """Check a name in each step. Those that are good go into `wanted`, up to the limit of new partitions."""
-        image, coming = self._metadata.image, 0
+    def _check_auto_created(
+        self, names: Iterable[str], others: Collection[str], wanted: dict[str, NewTopic]
+    ) -> Iterator[None]:
+        """Check a name in each step, `others` are being made or deleted by somebody else.
+
+        Those that are good go into `wanted`, up to the limit of new partitions.
+        """
+        image, coming, partitions = self._metadata.image, set(others), 0
         for name in names:
-            if name not in self._busy and name not in image.topics:
-                new = self._auto_created(name, wanted)
-                coming += 0 if new is None else new.partitions
-                if coming > MAX_NEW_PARTITIONS:
+            new = None if name in image.topics else self._auto_created(name, coming)
+            if new is not None:
+                partitions += new.partitions
+                if partitions > MAX_NEW_PARTITIONS:
                     _log.warning("topic %s, and what the request names after it, is not made: too many at once", name)
                     return
-                if new is not None:
-                    wanted[name] = new
+                wanted[name] = new
+                coming.add(name)
             yield
 
-    def _auto_created(self, name: str, coming: Mapping[str, NewTopic]) -> NewTopic | None:
+    def _auto_created(self, name: str, coming: Collection[str]) -> NewTopic | None:
         if name in _INTERNAL or name == GROUP_EVENTS_TOPIC:
             return self._internal(name)
         try:
-            check_name(name, self._metadata.image, self._busy | coming.keys())
+            check_name(name, self._metadata.image, coming)
         except RefusedError as fault:
             _log.warning("topic %s was not made: %s", name, fault)
             return None
