@@ -34,6 +34,7 @@ from ottla.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.records import Record, encode_batch
 from tests.broker.ticking import TickingClock
@@ -163,15 +164,18 @@ async def test_topics_that_one_request_is_the_first_to_name_are_one_batch_of_met
 
 
 class _Calls:
-    """How often files are synced."""
+    """How often files are synced, and how often of it in the loop's own thread."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.counts: Counter[str] = Counter()
+        self.in_the_loop = 0
+        self._loops = threading.get_ident()
         for name in ("fsync", "fdatasync"):
             patch.setattr(os, name, partial(self._call, name, getattr(os, name)))
 
     def _call(self, name: str, real: Callable[[int], None], descriptor: int) -> None:
         self.counts[name] += 1
+        self.in_the_loop += threading.get_ident() == self._loops
         real(descriptor)
 
     def taken(self) -> dict[str, int]:
@@ -198,6 +202,37 @@ async def test_syncs_and_checkpoints_are_by_request_and_not_by_topic(
         assert {topic.error_code for topic in made.topics} == {0}
         seen.append(calls.taken())
     assert seen[0] == seen[1]
+
+
+async def test_the_loop_waits_for_no_device(
+    broker: AsyncBroker, client: WireClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = _Calls(monkeypatch)
+    assert {each.error_code for each in (await client.ask(ApiKey.CREATE_TOPICS, _create("a", "b"))).topics} == {0}
+    grown = CreatePartitionsRequest((CreatePartitionsTopic("a", _PARTITIONS + 1, None),), 60_000)
+    assert not (await client.ask(ApiKey.CREATE_PARTITIONS, grown)).results[0].error_code
+    asked = AlterConfigsResource(TOPIC_RESOURCE, "a", (AlterableConfig("retention.ms", 0, "5000"),))
+    altered = await client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, IncrementalAlterConfigsRequest((asked,)))
+    assert not altered.responses[0].error_code
+    await client.ask(ApiKey.METADATA, MetadataRequest((MetadataRequestTopic(name="auto"),)))
+    assert not (await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest(None, 60_000))).error_code
+    for kind in (0, 1):
+        found = await client.ask(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest("", kind, ("g",)))
+        assert not found.coordinators[0].error_code
+    gone = DeleteTopicsRequest(tuple(map(DeleteTopicState, ("a", "b", "auto"))))
+    assert {each.error_code for each in (await client.ask(ApiKey.DELETE_TOPICS, gone)).responses} == {0}
+    assert calls.taken()["fdatasync"] > 8
+    assert calls.in_the_loop == 0
+
+
+async def test_a_long_answer_is_encoded_while_others_are_served(broker: AsyncBroker, client: WireClient) -> None:
+    names = [f"t{number:03}" for number in range(20 * TURN_MS)]
+    await client.ask(ApiKey.CREATE_TOPICS, _create(*names, partitions=1))
+    async with WireClient(broker) as other:
+        answer = asyncio.create_task(client.ask(ApiKey.METADATA, MetadataRequest(None)))
+        await other.ask(ApiKey.METADATA, MetadataRequest(()))
+        assert not answer.done()
+        assert [topic.name for topic in (await answer).topics] == names
 
 
 async def test_many_topics_are_checked_a_few_in_a_turn(broker: AsyncBroker, client: WireClient) -> None:

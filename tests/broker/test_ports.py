@@ -14,11 +14,12 @@ from ottla.broker.ports.identity import HasIdentity, HasRandom
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.sessions import HasSessions
 from ottla.broker.ports.settings import HasClock, HasConfig
+from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage, HasTopics
 from ottla.broker.ports.transactions import HasMarkers, HasProducerIds, HasTransactions, HasVerification
 
 #: For the broker's own work, not for requests.
-_NOT_FOR_HANDLERS = {"events", "slices", "timers"}
+_NOT_FOR_HANDLERS = {"events", "timers"}
 
 
 def _declared(entry: Entry) -> set[str]:
@@ -54,12 +55,13 @@ def every_need(
     HasProducerIds,
     HasRandom,
     HasSessions,
+    HasSlices,
     HasTopics,
     HasTransactions,
     HasVerification,
 ]:
     """Handlers are called by name, so mypy sees only here that a node is what each of them asks for."""
-    return node, node, node, node, node, node, node, node, node, node, node, node, node
+    return node, node, node, node, node, node, node, node, node, node, node, node, node, node
 
 
 def test_mypy_sees_that_a_node_is_all_that_handlers_ask_for() -> None:

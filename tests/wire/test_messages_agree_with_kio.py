@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.codec import NULL_UUID, WireError
 from ottla.wire.frames import decode_request, encode_request
-from ottla.wire.schema import Field, decode, encode, schema
+from ottla.wire.schema import Field, decode, encode, encode_steps, schema
 
 kio_serial = pytest.importorskip("kio.serial")
 
@@ -85,6 +85,7 @@ def comparable(value: Any) -> Any:
 def test_our_bytes_are_kios_bytes(api: Any, version: int, kind: str, data: st.DataObject) -> None:
     ours = data.draw(message(api.request if kind == "request" else api.response, version))
     encoded = encode(ours, version)
+    assert b"".join(encode_steps(ours, version)) == encoded
     cls = kio_class(api, version, kind)
     theirs, size = kio_serial.entity_reader(cls)(encoded, 0)
     assert size == len(encoded)

@@ -37,11 +37,11 @@ Encoded: TypeAlias = bytes | list[Piece] | None
 
 
 class Later:
-    """An answer that is not ready yet: `future` gives a result that `encode` turns into bytes."""
+    """An answer that is not ready yet: `future` gives a result that `encode` makes bytes of, or another Later."""
 
     __slots__ = ("encode", "future")
 
-    def __init__(self, future: asyncio.Future[Any], encode: Callable[[Any], Encoded]) -> None:
+    def __init__(self, future: asyncio.Future[Any], encode: "Callable[[Any], Answer]") -> None:
         self.future = future
         self.encode = encode
 
@@ -199,11 +199,7 @@ class Connection(asyncio.BufferedProtocol):
                 _log.exception("a request of %s failed; its connection is closed", self.client_host)
                 self.close()
                 return
-            if isinstance(answer, Later):
-                self._later = answer
-                answer.future.add_done_callback(self._answered)
-            else:
-                self._send(answer)
+            self._reply(answer)
         self._regulate()
 
     def _regulate(self) -> None:
@@ -226,7 +222,7 @@ class Connection(asyncio.BufferedProtocol):
         if later is None or future.cancelled() or self._transport is None:
             return
         try:
-            encoded = later.encode(future.result())
+            answer = later.encode(future.result())
         except OttlaError as fault:
             _log.info("closing the connection of %s: %s", self.client_host, fault)
             self.close()
@@ -235,8 +231,16 @@ class Connection(asyncio.BufferedProtocol):
             _log.exception("a request of %s failed; its connection is closed", self.client_host)
             self.close()
             return
-        self._send(encoded)
-        self._work()
+        self._reply(answer)
+        if self._later is None:
+            self._work()
+
+    def _reply(self, answer: "Answer") -> None:
+        if isinstance(answer, Later):
+            self._later = answer
+            answer.future.add_done_callback(self._answered)
+        else:
+            self._send(answer)
 
     def _send(self, encoded: Encoded) -> None:
         if self._outbox is not None and encoded is not None:

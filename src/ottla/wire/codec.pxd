@@ -87,6 +87,8 @@ cdef class Writer:
     cdef int array(self, FieldPlan plan, object value) except -1
     @cython.locals(f=FieldPlan)
     cdef int struct(self, StructPlan plan, object value) except -1
+    @cython.locals(f=FieldPlan)
+    cdef int end(self, StructPlan plan, object value) except -1
     @cython.locals(f=FieldPlan, inner=Writer)
     cdef int tags(self, StructPlan plan, object value) except -1
 
@@ -94,3 +96,9 @@ cdef class Writer:
 cpdef tuple read_struct(StructPlan plan, object data, Py_ssize_t pos, Py_ssize_t max_elements=*)
 @cython.locals(writer=Writer)
 cpdef bytes write_struct(StructPlan plan, object value)
+@cython.locals(writer=Writer)
+cpdef bytes write_field(FieldPlan plan, object value)
+@cython.locals(writer=Writer)
+cpdef bytes write_length(FieldPlan plan, Py_ssize_t n)
+@cython.locals(writer=Writer)
+cpdef bytes write_end(StructPlan plan, object value)

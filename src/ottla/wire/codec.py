@@ -30,22 +30,8 @@ STRUCT = 13
 ARRAY = 14
 
 #: The kinds by the names of Kafka's schemas (the numbers above are C constants once compiled).
-KINDS = {
-    "bool": BOOL,
-    "int8": INT8,
-    "int16": INT16,
-    "int32": INT32,
-    "int64": INT64,
-    "uint16": UINT16,
-    "uint32": UINT32,
-    "float64": FLOAT64,
-    "uuid": UUID,
-    "string": STRING,
-    "bytes": BYTES,
-    "records": RECORDS,
-    "struct": STRUCT,
-    "array": ARRAY,
-}
+_NAMES = "bool int8 int16 int32 int64 uint16 uint32 float64 uuid string bytes records struct array"
+KINDS = {name: number for number, name in enumerate(_NAMES.split(), start=BOOL)}
 
 NULL_UUID = bytes(16)
 
@@ -452,6 +438,9 @@ class Writer:
             raise WireError(f"a {plan.name} is needed, got {value!r:.200}")
         for f in plan.fields:
             self.field(f, value[f.index])
+        self.end(plan, value)
+
+    def end(self, plan: StructPlan, value: Any) -> None:
         for f in plan.absent:
             if value[f.index] != f.default:
                 raise WireError(f"{plan.name}.{f.name}: {value[f.index]!r:.200} cannot be said in this version")
@@ -483,4 +472,25 @@ def write_struct(plan: StructPlan, value: object) -> bytes:
     """Encode one struct."""
     writer = Writer(256)
     writer.struct(plan, value)
+    return writer.finish()
+
+
+def write_field(plan: FieldPlan, value: object) -> bytes:
+    """Encode one field of a struct."""
+    writer = Writer(64)
+    writer.field(plan, value)
+    return writer.finish()
+
+
+def write_length(plan: FieldPlan, n: int) -> bytes:
+    """Encode how many elements an array has, or how many bytes a string."""
+    writer = Writer(8)
+    writer.length(plan, n)
+    return writer.finish()
+
+
+def write_end(plan: StructPlan, value: object) -> bytes:
+    """What follows a struct's fields: its tagged ones."""
+    writer = Writer(64)
+    writer.end(plan, value)
     return writer.finish()

@@ -6,12 +6,13 @@ never in ApiVersions, whose answer must be readable to a client that does not kn
 """
 
 import struct
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from ottla.base.limits import INITIAL_BUFFER_BYTES, MAX_TAGGED_FIELDS
 from ottla.wire.apis import API, Api, ApiKey
 from ottla.wire.codec import Buffer, WireError
-from ottla.wire.schema import decode, encode
+from ottla.wire.schema import decode, encode, encode_steps
 
 _HEAD: Final = struct.Struct(">hhi")
 _SIZE: Final = struct.Struct(">i")
@@ -96,6 +97,17 @@ def encode_response(api_key: int, version: int, correlation_id: int, message: tu
     head = response_header(api_key, version, correlation_id)
     body = encode(message, version)
     return b"".join((_SIZE.pack(len(head) + len(body)), head, body))
+
+
+def encode_response_steps(
+    api_key: int, version: int, correlation_id: int, message: tuple[Any, ...], into: list[bytes]
+) -> Iterator[None]:
+    """The same in steps, for an answer that takes long; the frame is what is in `into` at last, one after the other."""
+    into += b"", response_header(api_key, version, correlation_id)
+    for piece in encode_steps(message, version):
+        into.append(piece)
+        yield
+    into[0] = _SIZE.pack(sum(map(len, into)))
 
 
 def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Any]:

@@ -8,6 +8,7 @@ Field types are Kafka's names ("int32", "string", "uuid", "records"…), a decla
 one such for an array: `["int32"]`, `[FetchTopic]`.
 """
 
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.wire import codec
@@ -132,5 +133,22 @@ def encode(message: tuple[Any, ...], version: int) -> bytes:
     """Encode a declared message as `version`. WireError when that version cannot hold it."""
     try:
         return codec.write_struct(plan(type(message), version), message)
+    except WireError as error:
+        raise WireError(f"{type(message).__name__} v{version}: {error}") from None
+
+
+def encode_steps(message: tuple[Any, ...], version: int) -> Iterator[bytes]:
+    """The bytes of `encode` in pieces, an element of the message's own arrays in each: for one that takes long."""
+    made = plan(type(message), version)
+    try:
+        for f in made.fields:
+            value = message[f.index]
+            if value is not None and f.kind == KINDS["array"] and f.element.kind == KINDS["struct"]:
+                yield codec.write_length(f, len(value))
+                for element in value:
+                    yield codec.write_struct(f.element.struct, element)
+            else:
+                yield codec.write_field(f, value)
+        yield codec.write_end(made, message)
     except WireError as error:
         raise WireError(f"{type(message).__name__} v{version}: {error}") from None

@@ -12,7 +12,7 @@ from typing import Any
 from ottla.base.types import TopicPartition
 from ottla.coordinator.decision import Decision
 from ottla.coordinator.txn.config import TransactionConfig
-from ottla.coordinator.txn.listing import list_transactions, only_matching
+from ottla.coordinator.txn.listing import Listing, only_matching
 from ottla.coordinator.txn.metadata import created, to_record
 from ottla.coordinator.txn.states import TransactionVersion
 from ottla.wire.apis import ApiKey
@@ -247,8 +247,9 @@ class OurConversation(Conversation):
                 return DescribeTransactionsResponse(transaction_states=(shard.describe(message.transactional_ids[0]),))
             case _:
                 assert api == ApiKey.LIST_TRANSACTIONS
-                listed = list_transactions([shard.store], message, now_ms)
-                return only_matching(message.transactional_id_pattern, listed)
+                listing = Listing(message, now_ms)
+                list(listing.steps([shard.store]))
+                return only_matching(message.transactional_id_pattern, listing.response)
 
     def _decided(self, decision: Decision) -> Any:
         return self.runtime.answer(decision)

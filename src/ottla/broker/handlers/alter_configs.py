@@ -10,6 +10,7 @@ from ottla.broker.handlers.altered import Asked, alter_all
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.rules import RefusedError
 from ottla.broker.ports.settings import HasConfig
+from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage, HasTopics
 from ottla.broker.resources import Resource
 from ottla.wire.errors import ErrorCode
@@ -21,7 +22,7 @@ from ottla.wire.messages.alter_configs import (
 )
 
 
-class _Node(HasConfig, HasImage, HasTopics, Protocol):
+class _Node(HasConfig, HasImage, HasSlices, HasTopics, Protocol):
     """What this handler touches."""
 
 
@@ -35,7 +36,7 @@ def handle(
 async def _alter_all(node: _Node, request: AlterConfigsRequest) -> AlterConfigsResponse:
     asked = [Asked(each.resource_type, each.resource_name, each.configs) for each in request.resources]
     results = await alter_all(
-        node.topics, node.image, asked, partial(_changed, node.config), validate_only=request.validate_only
+        node.topics, node.image, node.slices, asked, partial(_changed, node.config), validate_only=request.validate_only
     )
     return AlterConfigsResponse(responses=tuple(AlterConfigsResourceResponse(*each) for each in results))
 

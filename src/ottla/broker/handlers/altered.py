@@ -9,6 +9,7 @@ from ottla.broker.metadata.image import MetadataImage
 from ottla.broker.metadata.rules import RefusedError
 from ottla.broker.ports.topics import Topics
 from ottla.broker.resources import ALTERABLE, Resource
+from ottla.broker.runtime.slices import Slices
 from ottla.wire.errors import ErrorCode
 
 A = TypeVar("A")
@@ -36,12 +37,18 @@ Changed = Callable[[Resource, Mapping[str, str], Sequence[A]], dict[str, str | N
 
 
 async def alter_all(
-    topics: Topics, image: MetadataImage, asked: Sequence[Asked[A]], changed: Changed[A], *, validate_only: bool
+    topics: Topics,
+    image: MetadataImage,
+    slices: Slices,
+    asked: Sequence[Asked[A]],
+    changed: Changed[A],
+    *,
+    validate_only: bool,
 ) -> list[Altered]:
     """Each resource is changed as a whole or not at all. A resource that is named twice is not changed."""
     results: list[Altered] = []
     wanted: dict[tuple[int, str], dict[str, str | None]] = {}
-    await topics.in_slices(_check_all(topics, image, asked, changed, results, wanted))
+    await slices.run(_check_all(topics, image, asked, changed, results, wanted))
     if validate_only:
         return results
     try:

@@ -23,6 +23,7 @@ from ottla.broker.metadata.rules import (
 )
 from ottla.broker.ports.identity import HasIdentity
 from ottla.broker.ports.settings import HasConfig
+from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage, HasTopics, NewTopic
 from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
@@ -35,7 +36,7 @@ from ottla.wire.messages.create_topics import (
 )
 
 
-class _Node(HasConfig, HasIdentity, HasImage, HasTopics, Protocol):
+class _Node(HasConfig, HasIdentity, HasImage, HasSlices, HasTopics, Protocol):
     """What this handler touches."""
 
 
@@ -58,7 +59,7 @@ async def _create_all(node: _Node, request: CreateTopicsRequest) -> CreateTopics
     wanted: dict[str, NewTopic] = {}
     results: list[CreatableTopicResult] = []
     with node.topics.occupied(counts):
-        await node.topics.in_slices(_check_all(node, request, counts, wanted, results))
+        await node.slices.run(_check_all(node, request, counts, wanted, results))
         made = {} if request.validate_only else await node.topics.create_all(tuple(wanted.values()))
     return CreateTopicsResponse(topics=tuple(_told(result, made.get(result.name)) for result in results))
 

@@ -11,7 +11,8 @@ from ottla.broker.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_R
 from ottla.broker.metadata.rules import RefusedError
 from ottla.broker.ports.identity import HasIdentity
 from ottla.broker.ports.settings import HasConfig
-from ottla.broker.ports.topics import HasImage, HasTopics
+from ottla.broker.ports.slices import HasSlices
+from ottla.broker.ports.topics import HasImage
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -29,7 +30,7 @@ _AT_ONCE = 10
 _KINDS = (TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE, *_WITHOUT_SETTINGS)
 
 
-class _Node(HasConfig, HasIdentity, HasImage, HasTopics, Protocol):
+class _Node(HasConfig, HasIdentity, HasImage, HasSlices, Protocol):
     """What this handler touches."""
 
 
@@ -58,7 +59,7 @@ async def _describe_many(node: _Node, request: DescribeConfigsRequest) -> Descri
             results.append(_describe(node, request, each))
             yield
 
-    await node.topics.in_slices(steps())
+    await node.slices.run(steps())
     return DescribeConfigsResponse(results=tuple(results))
 
 

@@ -2,14 +2,18 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from ottla.base.errors import CorruptDataError
 from ottla.broker.handlers.table import TABLE, UNSTABLE_VERSIONS, RequestContext, decode_message
 from ottla.broker.node import Node
 from ottla.broker.server import Answer, Frame, Later
 from ottla.wire.apis import API, ApiKey
-from ottla.wire.frames import UnsupportedVersionError, decode_request, encode_response
+from ottla.wire.frames import UnsupportedVersionError, decode_request, encode_response, encode_response_steps
+
+#: An answer with a longer array is encoded in slices: an element may be a topic with all its partitions or settings.
+_AT_ONCE: Final = 100
 
 
 class Dispatcher:
@@ -41,9 +45,33 @@ class Dispatcher:
         if entry.raw:
             answer: Answer = handle(self._node, frame, offset, context)
             return answer
+
         response = handle(self._node, decode_message(context, frame, offset), context)
         if isinstance(response, asyncio.Future):
             if not response.done():
-                return Later(response, lambda message: encode_response(key, version, correlation_id, message))
+                return Later(response, partial(self._encode, key, version, correlation_id))
             response = response.result()
-        return encode_response(key, version, correlation_id, response)
+        return self._encode(key, version, correlation_id, response)
+
+    def _encode(self, key: int, version: int, correlation_id: int, message: tuple[Any, ...]) -> Answer:
+        if not _is_long(message):
+            return encode_response(key, version, correlation_id, message)
+        slowly = self._encode_slowly(key, version, correlation_id, message)
+        return Later(self._node.slices.start(slowly, "encoding an answer"), _as_it_is)
+
+    async def _encode_slowly(self, key: int, version: int, correlation_id: int, message: tuple[Any, ...]) -> bytes:
+        """While others are served."""
+        pieces: list[bytes] = []
+        await self._node.slices.run(encode_response_steps(key, version, correlation_id, message, pieces))
+        return b"".join(pieces)
+
+
+def _is_long(message: tuple[Any, ...]) -> bool:
+    for field in message:  # noqa: SIM110 - half the time of any()
+        if type(field) is tuple and len(field) > _AT_ONCE:
+            return True
+    return False
+
+
+def _as_it_is(encoded: bytes) -> bytes:
+    return encoded

@@ -11,6 +11,7 @@ from ottla.broker.handlers.altered import Asked, alter_all
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.rules import RefusedError
 from ottla.broker.ports.settings import HasConfig
+from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage, HasTopics
 from ottla.broker.resources import Resource
 from ottla.broker.topic_config import render
@@ -25,7 +26,7 @@ from ottla.wire.messages.incremental_alter_configs import (
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
 
 
-class _Node(HasConfig, HasImage, HasTopics, Protocol):
+class _Node(HasConfig, HasImage, HasSlices, HasTopics, Protocol):
     """What this handler touches."""
 
 
@@ -39,7 +40,7 @@ def handle(
 async def _alter_all(node: _Node, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
     asked = [Asked(each.resource_type, each.resource_name, each.configs) for each in request.resources]
     results = await alter_all(
-        node.topics, node.image, asked, partial(_changed, node.config), validate_only=request.validate_only
+        node.topics, node.image, node.slices, asked, partial(_changed, node.config), validate_only=request.validate_only
     )
     return IncrementalAlterConfigsResponse(responses=tuple(AlterConfigsResourceResponse(*each) for each in results))
 

@@ -5,13 +5,14 @@ from typing import Protocol
 
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.settings import HasClock
+from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.transactions import HasTransactions
-from ottla.coordinator.txn.listing import list_transactions, only_matching
+from ottla.coordinator.txn.listing import Listing, only_matching
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 
-class _Node(HasClock, HasTransactions, Protocol):
+class _Node(HasClock, HasSlices, HasTransactions, Protocol):
     """What this handler touches."""
 
 
@@ -21,10 +22,14 @@ def handle(
     """All transactional ids of this node that pass the filters."""
     if node.transactions.loading:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    stores = (runner.shard.store for runner in node.transactions.active())
-    listed = list_transactions(stores, request, node.clock.now_ms())
+    return node.slices.start(_list(node, request), "listing transactions")
+
+
+async def _list(node: _Node, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    listing = Listing(request, node.clock.now_ms())
+    await node.slices.run(listing.steps([runner.shard.store for runner in node.transactions.active()]))
     pattern = request.transactional_id_pattern
     if not pattern:
-        return listed
+        return listing.response
     # A slow pattern over many ids takes seconds. That runs in a thread, because the loop serves every client.
-    return asyncio.get_running_loop().run_in_executor(None, only_matching, pattern, listed)
+    return await asyncio.get_running_loop().run_in_executor(None, only_matching, pattern, listing.response)

@@ -299,10 +299,6 @@ class Topics:
             if resource_type == TOPIC_RESOURCE and name in image.topics:
                 self._partitions.reconfigure(image.topics[name], image.topic_configs(name))
 
-    async def in_slices(self, steps: Iterator[object]) -> None:
-        """Take the steps of a request that is carried out, while others are served."""
-        await self._slices.run(steps)
-
     @contextmanager
     def occupied(self, names: Iterable[str]) -> Iterator[None]:
         """Meanwhile nobody else makes topics of these names."""

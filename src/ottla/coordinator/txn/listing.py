@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ottla.base.patterns import PatternError, compile_pattern
 from ottla.coordinator.txn.metadata import TransactionMetadata
@@ -40,33 +40,45 @@ def describe_transaction(store: TransactionStore, transactional_id: str) -> desc
     )
 
 
-def list_transactions(
-    stores: Iterable[TransactionStore], request: list_messages.ListTransactionsRequest, now_ms: int
-) -> list_messages.ListTransactionsResponse:
-    """The transactions of all shards of this broker that pass every filter except the pattern (`only_matching`).
+class Listing:
+    """ListTransactions: take all `steps`, then there is the `response`, of all filters except the pattern.
 
     `duration_filter` (v1+), if not negative: only transactions that run longer than this, in ms.
     """
-    unknown = tuple(name for name in request.state_filters if name not in STATE_BY_KAFKA_NAME)
-    states = {STATE_BY_KAFKA_NAME[name] for name in request.state_filters if name in STATE_BY_KAFKA_NAME}
-    producer_ids = frozenset(request.producer_id_filters)
 
-    def shown(txn: TransactionMetadata) -> bool:
+    def __init__(self, request: list_messages.ListTransactionsRequest, now_ms: int) -> None:
+        self._request = request
+        self._now_ms = now_ms
+        self._states = {STATE_BY_KAFKA_NAME[name] for name in request.state_filters if name in STATE_BY_KAFKA_NAME}
+        self._producer_ids = frozenset(request.producer_id_filters)
+        self._listed: list[list_messages.TransactionState] = []
+
+    def steps(self, stores: Iterable[TransactionStore]) -> Iterator[None]:
+        """One transaction in each. What changes meanwhile is told as it was before, or as it is then."""
+        for store in stores:
+            for txn in tuple(store.all()):
+                if self._shows(txn):
+                    state = txn.state.kafka_name
+                    self._listed.append(list_messages.TransactionState(txn.transactional_id, txn.producer_id, state))
+                yield
+
+    def _shows(self, txn: TransactionMetadata) -> bool:
+        longer_than_ms = self._request.duration_filter
         return (
-            (not producer_ids or txn.producer_id in producer_ids)
-            and (not request.state_filters or txn.state in states)
-            and (request.duration_filter < 0 or now_ms - txn.start_ms > request.duration_filter)
+            (not self._producer_ids or txn.producer_id in self._producer_ids)
+            and (not self._request.state_filters or txn.state in self._states)
+            and (longer_than_ms < 0 or self._now_ms - txn.start_ms > longer_than_ms)
         )
 
-    return list_messages.ListTransactionsResponse(
-        unknown_state_filters=unknown,
-        transaction_states=tuple(
-            list_messages.TransactionState(txn.transactional_id, txn.producer_id, txn.state.kafka_name)
-            for store in stores
-            for txn in store.all()
-            if shown(txn)
-        ),
-    )
+    @property
+    def response(self) -> list_messages.ListTransactionsResponse:
+        """What was found."""
+        return list_messages.ListTransactionsResponse(
+            unknown_state_filters=tuple(
+                name for name in self._request.state_filters if name not in STATE_BY_KAFKA_NAME
+            ),
+            transaction_states=tuple(self._listed),
+        )
 
 
 def only_matching(
