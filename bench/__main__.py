@@ -74,7 +74,9 @@ def _take(comparison: Comparison, peer: str, module: str, figure: str, bootstrap
     """Whether the figure could be taken; else the comparison has the fault."""
     print(f"  {module} {figure}: {peer}", flush=True)
     try:
-        comparison.add(peer, measure(module, figure, bootstrap, scale))
+        values = measure(module, figure, bootstrap, scale)
+        comparison.add(peer, values)
+        print("".join(f"    {name}: {value:,.4g}\n" for name, value in values.items()), end="", flush=True)
     except FigureFailedError as fault:
         comparison.faults.append(f"{peer}: {fault}")
         return False

@@ -363,6 +363,15 @@ _HEAVY: dict[str, Heavy] = {
 }
 
 
+async def _tidy(bootstrap: str) -> None:
+    """Delete what the heavy thing has made: the next one finds a broker like this one."""
+    async with Wire(bootstrap) as wire:
+        topics = (await wire.ask(ApiKey.METADATA, MetadataRequest(None))).topics
+        ours = [topic.name for topic in topics if topic.name.startswith(("heavy-", "canary-"))]
+        for begin in range(0, len(ours), 1_000):
+            await _delete(wire, ours[begin : begin + 1_000])
+
+
 def _beside(name: str, bootstrap: str, scale: float) -> Values:
     async def run() -> Values:
         found: Values = {}
@@ -370,6 +379,7 @@ def _beside(name: str, bootstrap: str, scale: float) -> Values:
         await anext(steps)
         with canary(bootstrap, name, found):
             await anext(steps, None)
+        await _tidy(bootstrap)
         return found
 
     return asyncio.run(run())
