@@ -149,6 +149,26 @@ async def test_a_request_s_settings_are_one_batch_of_metadata(broker: AsyncBroke
     assert [broker.node.image.topic_configs(name).get("retention.ms") for name in "ab"] == ["7000", "5000"]
 
 
+async def test_a_key_that_is_named_twice_changes_nothing_in_either_way_to_set_it(
+    broker: AsyncBroker, client: WireClient
+) -> None:
+    """As in Apache Kafka's `ConfigAdminManager.preprocess`."""
+    await client.ask(ApiKey.CREATE_TOPICS, _create("a", partitions=1))
+    twice = tuple(AlterableConfig("retention.ms", 0, value) for value in ("5000", "7000"))
+    asked = IncrementalAlterConfigsRequest((AlterConfigsResource(TOPIC_RESOURCE, "a", twice),))
+    older = tuple(OldConfig("retention.ms", value) for value in ("5000", "7000"))
+    for key, request in (
+        (ApiKey.INCREMENTAL_ALTER_CONFIGS, asked),
+        (ApiKey.ALTER_CONFIGS, AlterConfigsRequest((OldResource(TOPIC_RESOURCE, "a", older),))),
+    ):
+        (refused,) = (await client.ask(key, request)).responses
+        assert (refused.error_code, refused.error_message) == (
+            ErrorCode.INVALID_REQUEST,
+            "Error due to duplicate config keys",
+        )
+    assert broker.node.image.topic_configs("a") == {}
+
+
 async def test_topics_that_one_request_is_the_first_to_name_are_one_batch_of_metadata(
     broker: AsyncBroker, client: WireClient
 ) -> None:

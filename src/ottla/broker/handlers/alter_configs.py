@@ -6,14 +6,12 @@ from functools import partial
 from typing import Protocol
 
 from ottla.broker.config import BrokerConfig
-from ottla.broker.handlers.altered import Asked, alter_all
+from ottla.broker.handlers.altered import Asked, alter_all, check_names, check_values
 from ottla.broker.handlers.table import RequestContext
-from ottla.broker.metadata.rules import RefusedError
 from ottla.broker.ports.settings import HasConfig
 from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage, HasTopics
 from ottla.broker.resources import Resource
-from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -44,8 +42,7 @@ async def _alter_all(node: _Node, request: AlterConfigsRequest) -> AlterConfigsR
 def _changed(
     config: BrokerConfig, resource: Resource, own: Mapping[str, str], configs: Sequence[AlterableConfig]
 ) -> dict[str, str | None]:
-    nulls = [each.name for each in configs if each.value is None]
-    if nulls:
-        raise RefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+    check_names(each.name for each in configs)
+    check_values(each.name for each in configs if each.value is None)
     given = resource.check(config, {each.name: each.value for each in configs})
     return dict.fromkeys(own, None) | given

@@ -1,7 +1,7 @@
 """What both ways to change settings share: every resource is checked, then all changes are one batch of metadata."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from ottla.base.errors import StorageError
@@ -79,3 +79,16 @@ def _check_all(
         except RefusedError as refused:
             results.append(Altered(refused.error, str(refused), kind, name))
         yield
+
+
+def check_names(names: Iterable[str]) -> None:
+    """RefusedError where a key is named twice."""
+    if max(Counter(names).values(), default=0) > 1:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+
+
+def check_values(without: Iterable[str]) -> None:
+    """RefusedError where there are keys without the value that they need."""
+    names = ",".join(without)
+    if names:
+        raise RefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {names}")

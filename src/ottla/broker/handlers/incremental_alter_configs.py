@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ottla.base.config import ConfigType
 from ottla.broker.config import BrokerConfig
-from ottla.broker.handlers.altered import Asked, alter_all
+from ottla.broker.handlers.altered import Asked, alter_all, check_names, check_values
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.rules import RefusedError
 from ottla.broker.ports.settings import HasConfig
@@ -57,11 +57,8 @@ def _changed(
 def _changes(
     config: BrokerConfig, resource: Resource, own: Mapping[str, str], operations: Sequence[AlterableConfig]
 ) -> dict[str, str | None]:
-    nulls = [each.name for each in operations if each.value is None and each.config_operation != _DELETE]
-    if nulls:
-        raise RefusedError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
-    if len({each.name for each in operations}) < len(operations):
-        raise RefusedError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    check_names(each.name for each in operations)
+    check_values(each.name for each in operations if each.value is None and each.config_operation != _DELETE)
     changes = {each.name: _operate(config, resource, own, each) for each in operations}
     # Removing a setting that does not exist is no error, so the key need not be known either.
     return {name: value for name, value in changes.items() if value is not None or name in own}
