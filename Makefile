@@ -4,7 +4,9 @@
 PY := .venv/bin/python
 # Two processes: the machines we build for have two cores. One file stays in one process, so that fixtures are shared.
 PYTEST := $(PY) -m pytest
-PARALLEL := -n 2 --dist loadfile
+# The files that take longest begin: else one process would work on them at last, and the other would have nothing to do.
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+LONGEST := tests/spark/test_in_spark.py tests/sim tests/cli
 # SHORT=1 makes "make sim" about a minute long, if nothing says how long it is to be.
 SIM_SHORT := $(if $(SHORT),$(if $(SEED)$(HOURS)$(REPORT)$(WORLD),,300))
 NOT_SLOW := $(if $(SHORT), and not slow,)
@@ -29,7 +31,7 @@ picture: setup ## record the demo again, and draw the README's picture from the 
 
 test: setup ## every test that needs no foreign peer; the codecs compiled and interpreted
 	OTTLA_INTERPRETED=1 $(PYTEST) $(PARALLEL) -q tests/wire tests/log
-	$(PYTEST) $(PARALLEL) -m "not interop and not chaos$(NOT_SLOW)"
+	$(PYTEST) $(PARALLEL) -m "not interop and not chaos$(NOT_SLOW)" $(LONGEST) tests
 
 check: setup ## ruff, mypy --strict, import contracts, the rules of the house
 	$(PY) -m ruff check .
