@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -23,11 +23,24 @@ def port(apache_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield node.port
 
 
+#: Apache Kafka's ListGroups tells what is committed in its log: on a busy machine a moment behind the answer before.
+_ATTEMPTS = 3
+
+
+def _answers(talk: Callable[[], list[str]], recorded: list[str]) -> None:
+    said: list[str] = []
+    for _ in range(_ATTEMPTS):
+        said = talk()
+        if said == recorded:
+            break
+    assert said == recorded
+
+
 @pytest.mark.parametrize("name", consumer.TALKS)
 def test_g19_apache_kafka_answers(port: int, name: str) -> None:
-    assert consumer.talk(name, port) == consumer.recorded()[name]
+    _answers(lambda: consumer.talk(name, port), consumer.recorded()[name])
 
 
 @pytest.mark.parametrize("name", classic.TALKS)
 def test_g3_apache_kafka_answers(port: int, name: str) -> None:
-    assert classic.talk(name, port) == classic.recorded()[name]
+    _answers(lambda: classic.talk(name, port), classic.recorded()[name])
