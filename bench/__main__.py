@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,7 @@ from bench import (
 )
 from bench.canary import canary
 from bench.figure import MEGABYTES, Values
-from bench.peers import OttlaPeer, Peer, both, cpu_s, memory_mb, recovery, restarted
+from bench.peers import OttlaPeer, Peer, cpu_s, memory_mb, own_pair, recovery, restarted
 from bench.results import Comparison, show, write
 from bench.worker import FigureFailedError, measure
 from tests.interop.apache import ApacheKafka, PeerFailedError
@@ -56,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _on_brokers(parts: Sequence[str], rounds: int, scale: float) -> list[Comparison]:
     """The parts that need brokers."""
     comparisons: list[Comparison] = []
-    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory, both(Path(directory)) as peers:
+    with own_pair() as peers:
         if "broker" in parts:
             comparisons += brokers(peers, rounds, scale)
         if "groups" in parts:
@@ -151,10 +150,7 @@ def transactions(peers: dict[str, Peer], rounds: int, scale: float) -> Compariso
 def _log(rounds: int, scale: float) -> Comparison:
     """The cleaner, and many partitions, on brokers of their own."""
     comparison = Comparison("Log", ("ottla", "Apache Kafka"), log_figures.unit_of, log_figures.NOTE)
-    with (
-        tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory,
-        both(Path(directory), log_figures.SETTINGS) as peers,
-    ):
+    with own_pair(log_figures.SETTINGS) as peers:
         for _ in range(rounds):
             for name, peer in peers.items():
                 _take(comparison, name, "log_figures", "cleaning", peer.bootstrap, scale)
@@ -170,10 +166,7 @@ def _log(rounds: int, scale: float) -> Comparison:
 def _others(rounds: int, scale: float) -> Comparison:
     """What a small producer and consumer wait while somebody asks for something heavy, on brokers of their own."""
     comparison = Comparison("The others", ("ottla", "Apache Kafka"), heavy_figures.unit_of, heavy_figures.NOTE)
-    with (
-        tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory,
-        both(Path(directory), heavy_figures.SETTINGS) as peers,
-    ):
+    with own_pair(heavy_figures.SETTINGS) as peers:
         for _ in range(rounds):
             for figure in heavy_figures.FIGURES:
                 for name, peer in peers.items():

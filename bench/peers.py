@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -72,6 +73,13 @@ def both(directory: Path, more: Mapping[str, str] = MappingProxyType({})) -> Ite
             yield {"ottla": ours, "Apache Kafka": apache}
     finally:
         ours.stop()
+
+
+@contextmanager
+def own_pair(more: Mapping[str, str] = MappingProxyType({})) -> Iterator[dict[str, Peer]]:
+    """Both brokers on a directory that is removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="ottla-bench-") as directory, both(Path(directory), more) as peers:
+        yield peers
 
 
 def memory_mb(pid: int) -> float:

@@ -49,7 +49,11 @@ def watch(limit_ms: float) -> None:
 
 
 if __name__ == "__main__":
-    watch(float(sys.argv[1]))
+    try:
+        limit_ms = float(sys.argv[1])
+    except (IndexError, ValueError):
+        sys.exit("say from how many milliseconds on: python -m bench.turns 20 serve --port 9092 --data-dir DIR")
+    watch(limit_ms)
     sys.modules["uvloop"] = None  # type: ignore[assignment]  # importing it fails, and the broker takes asyncio's loop
     sys.argv = ["ottla", *sys.argv[2:]]
     runpy.run_module("ottla", run_name="__main__")

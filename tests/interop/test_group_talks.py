@@ -31,9 +31,15 @@ def _answers(talk: Callable[[], list[str]], recorded: list[str]) -> None:
     said: list[str] = []
     for _ in range(_ATTEMPTS):
         said = talk()
+        assert _but_lists(said) == _but_lists(recorded)
         if said == recorded:
             break
     assert said == recorded
+
+
+def _but_lists(lines: list[str]) -> list[str]:
+    """Everything that is answered from memory has to be right at the first attempt."""
+    return [line for line in lines if not line.startswith("list ")]
 
 
 @pytest.mark.parametrize("name", consumer.TALKS)
