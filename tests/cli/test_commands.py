@@ -135,10 +135,11 @@ def test_t14_an_open_transaction_is_found_and_aborted(ottla: Ottla, ottla_broker
         producer.init_transactions()
         producer.begin_transaction()
         producer.send("cli-d", b"x").result(10)
-        found = ottla("transactions", "list", "--state", "Ongoing", "--json").data
+        ongoing = ("transactions", "list", "--state", "Ongoing", "--pattern", "cli-d-tx", "--json")  # others have theirs
+        found = ottla(*ongoing).data
         assert [row["transactional_id"] for row in found] == ["cli-d-tx"]
         assert ottla("transactions", "abort", "cli-d-tx", "--yes").code == 0
-        assert ottla("transactions", "list", "--state", "Ongoing", "--json").data == []
+        assert ottla(*ongoing).data == []
         with pytest.raises(Exception, match=r"fenced|FENCED|EPOCH"):
             producer.commit_transaction()
 
