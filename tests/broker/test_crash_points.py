@@ -102,7 +102,7 @@ class _Story:
 
 
 def _upkeep(broker: AsyncBroker) -> Upkeep:
-    def nobody_asks(frame: object, client_host: str, /) -> None:
+    def nobody_asks(frame: object, session: object, /) -> None:
         raise AssertionError("nothing is sent here")
 
     node = broker.node

@@ -14,7 +14,7 @@ _MANY = 10 * FRAMES_AT_ONCE
 async def test_a_connection_with_many_requests_does_not_keep_the_others_waiting() -> None:
     order: list[bytes] = []
 
-    def dispatch(frame: Frame, client_host: str) -> Any:
+    def dispatch(frame: Frame, session: object) -> Any:
         order.append(bytes(frame))
         return bytes(frame)
 

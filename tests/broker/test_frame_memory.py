@@ -32,7 +32,7 @@ class _World:
         )
         self._stack = stack
 
-    def _dispatch(self, frame: Frame, client_host: str) -> None:
+    def _dispatch(self, frame: Frame, session: object) -> None:
         self.sizes.append(len(frame))
 
     def clients(self, count: int) -> list[LoneClient]:

@@ -343,7 +343,7 @@ def _append(broker: AsyncBroker, topic: str, partition: int = 0) -> None:
 
 
 def _upkeep(broker: AsyncBroker) -> Upkeep:
-    def nobody_asks(frame: object, client_host: str, /) -> None:
+    def nobody_asks(frame: object, session: object, /) -> None:
         raise AssertionError("nothing is sent here")
 
     node = broker.node

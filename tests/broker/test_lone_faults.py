@@ -33,7 +33,7 @@ def _append(broker: AsyncBroker, topic: str) -> None:
 
 
 def _upkeep(broker: AsyncBroker) -> Upkeep:
-    def nobody_asks(frame: object, client_host: str, /) -> None:
+    def nobody_asks(frame: object, session: object, /) -> None:
         raise AssertionError("nothing is sent here")
 
     node = broker.node

@@ -14,7 +14,7 @@ from ottla.wire.records import Record, encode_batch
 
 
 def _upkeep(broker: AsyncBroker) -> Upkeep:
-    def nobody_asks(frame: object, client_host: str, /) -> None:
+    def nobody_asks(frame: object, session: object, /) -> None:
         raise AssertionError("nothing is sent here")
 
     listener = Listener(nobody_asks, broker.node.clock, max_request_bytes=1, max_connections=1, max_idle_ms=-1)

@@ -135,7 +135,7 @@ def test_t14_an_open_transaction_is_found_and_aborted(ottla: Ottla, ottla_broker
         producer.init_transactions()
         producer.begin_transaction()
         producer.send("cli-d", b"x").result(10)
-        ongoing = ("transactions", "list", "--state", "Ongoing", "--pattern", "cli-d-tx", "--json")  # others have theirs
+        ongoing = ("transactions", "list", "--state", "Ongoing", "--pattern", "cli-d-tx", "--json")  # no others
         found = ottla(*ongoing).data
         assert [row["transactional_id"] for row in found] == ["cli-d-tx"]
         assert ottla("transactions", "abort", "cli-d-tx", "--yes").code == 0

@@ -56,6 +56,7 @@ class BrokerApp:
             self._listener = Listener(
                 Dispatcher(self.node),
                 self.clock,
+                name=config.listener_name,
                 max_request_bytes=config.int("socket.request.max.bytes"),
                 max_connections=config.int("max.connections"),
                 max_idle_ms=config.int("connections.max.idle.ms"),

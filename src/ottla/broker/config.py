@@ -45,7 +45,7 @@ class BrokerConfig:
         _reject_foreign(given)
         self.given = frozenset(given)
         self._values = BROKER_CONFIG.parse(given)
-        name, self.listener = client_listener(
+        self.listener_name, self.listener = client_listener(
             self.list("listeners"),
             self.text("listener.security.protocol.map") or "",
             self.list("controller.listener.names"),
@@ -57,7 +57,7 @@ class BrokerConfig:
                 "leave the key out, or say broker,controller"
             )
         advertised = self.list("advertised.listeners")
-        self.advertised = advertised_endpoint(advertised, name) if advertised else None
+        self.advertised = advertised_endpoint(advertised, self.listener_name) if advertised else None
         cluster_id = self.text("cluster.id")
         if cluster_id is not None and _CLUSTER_ID.fullmatch(cluster_id) is None:
             raise ConfigError(f"cluster.id {cluster_id!r}: expected 22 characters of URL-safe base64 (a uuid)")

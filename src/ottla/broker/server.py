@@ -27,6 +27,7 @@ from ottla.base.limits import (
 )
 from ottla.broker.frame_memory import FrameMemory
 from ottla.broker.outbox import Outbox, Piece, make_outbox
+from ottla.broker.session import Session
 from ottla.wire.frames import FrameBuffer
 
 _log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ Answer: TypeAlias = Encoded | Later
 class Dispatch(Protocol):
     """Turns a request frame into an answer; raises CorruptDataError for a frame that makes no sense."""
 
-    def __call__(self, frame: Frame, client_host: str, /) -> Answer: ...
+    def __call__(self, frame: Frame, session: Session, /) -> Answer: ...
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -73,7 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         self._frame_since_ms: int | None = None
         self._outbox: Outbox | None = None
         self._transport: asyncio.Transport | None = None
-        self.client_host = ""
+        self.session = Session(listener.name, "/")
         self.active_ms = listener.clock.monotonic_ms()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -81,7 +82,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._outbox = make_outbox(self._transport, self._work, self._lost)
         peer = transport.get_extra_info("peername")
-        self.client_host = f"/{peer[0]}" if isinstance(peer, tuple) else "/"
+        if isinstance(peer, tuple):
+            self.session.client_host = f"/{peer[0]}"
         self._listener.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -191,12 +193,12 @@ class Connection(asyncio.BufferedProtocol):
             frame = self._waiting.popleft()
             self._waiting_bytes -= len(frame)
             try:
-                answer = self._listener.dispatch(frame, self.client_host)
+                answer = self._listener.dispatch(frame, self.session)
             except CorruptDataError as fault:
                 self._refuse(fault)
                 return
             except Exception:  # noqa: BLE001 - logged; one bad request must not stop the broker
-                _log.exception("a request of %s failed; its connection is closed", self.client_host)
+                _log.exception("a request of %s failed; its connection is closed", self.session.client_host)
                 self.close()
                 return
             self._reply(answer)
@@ -224,11 +226,11 @@ class Connection(asyncio.BufferedProtocol):
         try:
             answer = later.encode(future.result())
         except OttlaError as fault:
-            _log.info("closing the connection of %s: %s", self.client_host, fault)
+            _log.info("closing the connection of %s: %s", self.session.client_host, fault)
             self.close()
             return
         except Exception:  # noqa: BLE001 - as above
-            _log.exception("a request of %s failed; its connection is closed", self.client_host)
+            _log.exception("a request of %s failed; its connection is closed", self.session.client_host)
             self.close()
             return
         self._reply(answer)
@@ -248,11 +250,11 @@ class Connection(asyncio.BufferedProtocol):
             self._outbox.send(encoded if isinstance(encoded, list) else (encoded,))
 
     def _lost(self, fault: Exception) -> None:
-        _log.info("the connection of %s is lost: %s", self.client_host, fault)
+        _log.info("the connection of %s is lost: %s", self.session.client_host, fault)
         self.close()
 
     def _refuse(self, fault: CorruptDataError) -> None:
-        _log.info("closing the connection of %s: %s", self.client_host, fault)
+        _log.info("closing the connection of %s: %s", self.session.client_host, fault)
         self.close()
 
 
@@ -268,9 +270,11 @@ class Listener:
         max_connections: int,
         max_idle_ms: int,
         max_queued_bytes: int = -1,
+        name: str = "PLAINTEXT",
     ) -> None:
         """The limits are `socket.request.max.bytes`, `max.connections`, `connections.max.idle.ms` and
         `queued.max.request.bytes`; where the last is -1, MAX_RECEIVED_BYTES."""
+        self.name = name
         self.dispatch = dispatch
         self.clock = clock
         self.max_request_bytes = max_request_bytes
@@ -303,7 +307,7 @@ class Listener:
         """Accept a new connection, or close it when there are too many."""
         self._connections[connection] = None
         if len(self._connections) > self._max_connections:
-            _log.warning("max.connections reached: refusing %s", connection.client_host)
+            _log.warning("max.connections reached: refusing %s", connection.session.client_host)
             connection.close()
 
     def closed(self, connection: Connection) -> None:
@@ -325,5 +329,5 @@ class Listener:
         for connection in list(self._connections):
             why = connection.overdue(now_ms, self._max_idle_ms)
             if why:
-                _log.info("closing the connection of %s: %s", connection.client_host, why)
+                _log.info("closing the connection of %s: %s", connection.session.client_host, why)
                 connection.close()

@@ -28,7 +28,7 @@ def handle(node: _Node, request: ConsumerGroupHeartbeatRequest, context: Request
     if isinstance(runner, ErrorCode):
         return ConsumerGroupHeartbeatResponse(error_code=runner)
     shard = runner.shard
-    client = Client(context.client_id, context.client_host)
+    client = Client(context.client_id, context.session.client_host)
     unique = topic_id_text(uuid.UUID(int=node.rng.getrandbits(128), version=4).bytes)
     required = context.api_version >= _MEMBER_ID_REQUIRED_FROM
     return runner.submit(

@@ -9,6 +9,7 @@ from ottla.base.errors import CorruptDataError
 from ottla.broker.handlers.table import TABLE, UNSTABLE_VERSIONS, RequestContext, decode_message
 from ottla.broker.node import Node
 from ottla.broker.server import Answer, Frame, Later
+from ottla.broker.session import Session
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.frames import UnsupportedVersionError, decode_request, encode_response, encode_response_steps
 
@@ -25,7 +26,7 @@ class Dispatcher:
         unstable = node.config.flag(UNSTABLE_VERSIONS)
         self._newest = {key: entry.newest(unstable=unstable) for key, entry in TABLE.items()}
 
-    def __call__(self, frame: Frame, client_host: str) -> Answer:
+    def __call__(self, frame: Frame, session: Session) -> Answer:
         try:
             header, offset = decode_request(frame)
         except UnsupportedVersionError as unsupported:
@@ -41,7 +42,7 @@ class Dispatcher:
         handle = self._handlers.get(key)
         if handle is None:
             handle = self._handlers[key] = entry.load()
-        context = RequestContext(key, version, correlation_id, client_id or "", client_host)
+        context = RequestContext(key, version, correlation_id, client_id or "", session)
         if entry.raw:
             answer: Answer = handle(self._node, frame, offset, context)
             return answer

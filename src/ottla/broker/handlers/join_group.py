@@ -26,7 +26,7 @@ def handle(node: _Node, request: JoinGroupRequest, context: RequestContext) -> A
     if isinstance(runner, ErrorCode):
         return JoinGroupResponse(error_code=runner, member_id=request.member_id)
     version, shard = context.api_version, runner.shard
-    client = Client(context.client_id, context.client_host)
+    client = Client(context.client_id, context.session.client_host)
     unique = str(uuid.UUID(int=node.rng.getrandbits(128), version=4))
     joined = runner.submit(
         lambda token, now_ms: shard.join_group(

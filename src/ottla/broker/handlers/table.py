@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.base.limits import MAX_REQUEST_ELEMENTS
 from ottla.broker.server import Frame
+from ottla.broker.session import Session
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.codec import WireError
 from ottla.wire.schema import decode
@@ -27,7 +28,7 @@ class RequestContext(NamedTuple):
     api_version: int
     correlation_id: int
     client_id: str
-    client_host: str
+    session: Session
 
 
 def decode_message(context: RequestContext, frame: Frame, offset: int) -> Any:
