@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from ottla.wire.apis import API, ApiKey
+from ottla.wire.codec import Buffer
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import FrameBuffer, UnsupportedVersionError, decode_body, decode_request, encode_response
 from ottla.wire.messages.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey
@@ -70,7 +71,7 @@ class ServerConnection(asyncio.Protocol):
     def __init__(self, node: "Node") -> None:
         self._node = node
         self._frames = FrameBuffer(_MAX_FRAME_BYTES)
-        self._inbox: deque[bytes] = deque()
+        self._inbox: deque[Buffer] = deque()
         #: A request is being worked on.
         self._busy = False
         #: `_next` is running: it must not call itself.
@@ -102,7 +103,7 @@ class ServerConnection(asyncio.Protocol):
             self._serve(self._inbox.popleft())
         self._serving = False
 
-    def _serve(self, frame: bytes) -> None:
+    def _serve(self, frame: Buffer) -> None:
         node = self._node
         try:
             header, offset = decode_request(frame)

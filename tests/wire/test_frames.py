@@ -1,15 +1,18 @@
 """Frames cut out of a stream, and headers: whole, byte by byte, and broken."""
 
+import os
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.base.limits import LARGE_FRAME_BYTES, RECEIVED_AT_ONCE_BYTES
 from ottla.wire.apis import API, ApiKey
-from ottla.wire.codec import WireError
+from ottla.wire.codec import Buffer, WireError
 from ottla.wire.frames import (
     FrameBuffer,
     UnsupportedVersionError,
@@ -25,16 +28,21 @@ from ottla.wire.messages.metadata import MetadataRequest
 FRAMES = st.lists(st.binary(max_size=300), max_size=8)
 
 
-def feed(buffer: FrameBuffer, data: bytes, sizes: Iterator[int]) -> list[bytes]:
+def feed(buffer: FrameBuffer, data: bytes, sizes: Iterator[int]) -> list[Buffer]:
     """Hand `data` to the buffer in pieces as a socket would."""
-    frames = []
-    while data:
+    frames: list[Buffer] = []
+    view = memoryview(data)
+    while len(view):
         room = buffer.get_buffer()
-        size = max(1, min(next(sizes), len(room), len(data)))
-        room[:size] = data[:size]
-        data = data[size:]
+        size = max(1, min(next(sizes), len(room), len(view)))
+        room[:size] = view[:size]
+        view = view[size:]
         frames += buffer.commit(size)
     return frames
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @given(frames=FRAMES, size=st.integers(1, 70_000))
@@ -59,19 +67,39 @@ def test_a_length_that_cannot_be_is_refused_at_once(length: int) -> None:
     assert len(buffer.get_buffer()) < 70_000
 
 
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="resident memory is read from /proc")
 def test_a_declared_length_alone_takes_no_memory() -> None:
+    before = _resident_bytes()
+    buffers = [FrameBuffer(2**26) for _ in range(20)]
+    for buffer in buffers:
+        assert feed(buffer, struct.pack(">i", 2**26) + bytes(100), iter(lambda: 104, 0)) == []
+        assert buffer.begun_bytes == 2**26 + 4
+    assert _resident_bytes() - before < 2**26
+
+
+def test_a_large_frame_is_handed_out_without_a_copy_and_nothing_of_it_is_kept() -> None:
     buffer = FrameBuffer(2**30)
-    feed(buffer, struct.pack(">i", 2**30) + bytes(100), iter(lambda: 104, 0))
-    assert len(buffer.get_buffer()) < 70_000
+    head = struct.pack(">i", LARGE_FRAME_BYTES + 1)
+    feed(buffer, head + b"abc", iter(lambda: 7, 0))
+    assert (buffer.begun, buffer.begun_bytes) == (head + b"abc", LARGE_FRAME_BYTES + 5)
+    room = buffer.get_buffer()
+    assert len(room) == RECEIVED_AT_ONCE_BYTES
+    room[:4] = b"defg"
+    (frame,) = buffer.commit(4) or [*feed(buffer, bytes(LARGE_FRAME_BYTES + 1 - 7), iter(lambda: 10**6, 0))]
+    assert isinstance(frame, memoryview)
+    assert frame.readonly
+    room[0] = ord("x")
+    assert bytes(frame[:8]) == b"abcxefg\0"
+    assert (buffer.begun, buffer.begun_bytes) == (b"", 0)
+    assert len(buffer.get_buffer()) == 65_536
 
 
-@pytest.mark.parametrize(("keep_bytes", "kept"), [(None, True), (100_000, False), (500_000, True)])
-def test_what_a_large_frame_needed_is_given_back_after_it(keep_bytes: int | None, kept: bool) -> None:
-    buffer = FrameBuffer(1_000_000, keep_bytes=keep_bytes)
-    stream = struct.pack(">i", 300_000) + bytes(300_000)
-    for _ in range(2):
-        assert len(feed(buffer, stream, iter(lambda: 60_000, 0))) == 1
-        assert (len(buffer.get_buffer()) > 300_000) is kept
+def test_frames_follow_each_other_whatever_their_sizes() -> None:
+    sizes = (10, LARGE_FRAME_BYTES + 1, 0, LARGE_FRAME_BYTES, LARGE_FRAME_BYTES + 70_000, 3)
+    frames = [bytes([i]) * size for i, size in enumerate(sizes, 1)]
+    stream = b"".join(struct.pack(">i", len(f)) + f for f in frames)
+    for size in (65_536, 999_983, 10**8):
+        assert feed(FrameBuffer(2**30), stream, iter(lambda: size, 0)) == frames  # noqa: B023 - used at once
 
 
 @pytest.mark.parametrize("client_id", [None, "", "me", "ü" * 100])

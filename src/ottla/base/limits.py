@@ -60,7 +60,7 @@ FRAMES_AT_ONCE: Final = 8
 #: Bytes of such frames: with produce requests of a megabyte, the limit on their number alone would allow too much.
 MAX_WAITING_BYTES: Final = 8_388_608
 
-#: The first buffer of a connection; it grows to the largest frame seen.
+#: The first buffer of a connection; it grows to the largest frame seen, up to LARGE_FRAME_BYTES.
 INITIAL_BUFFER_BYTES: Final = 65_536
 
 #: Bytes of all frames that a broker receives at one time, beside the first buffers, where `queued.max.request.bytes` is
@@ -69,9 +69,11 @@ MAX_RECEIVED_BYTES: Final = 536_870_912
 #: While frames wait for that memory, a frame that has some and of which nothing comes for so long gives it up.
 STALLED_FRAME_MS: Final = 10_000
 
-#: Buffer that a broker keeps for a connection's next request; a larger buffer is released after its request. A produce
-#: request of a megabyte (`max.request.size` of Kafka's producer) fits with its headers, so it needs no new buffer.
-MAX_KEPT_BUFFER_BYTES: Final = 2_097_152
+#: A larger frame is received into memory of its own. The buffer of a connection grows so far and stays: a produce
+#: request of a megabyte (`max.request.size` of Kafka's producer) fits with its headers, so it needs no new memory.
+LARGE_FRAME_BYTES: Final = 2_097_152
+#: Bytes of such a frame that are taken from the socket at once.
+RECEIVED_AT_ONCE_BYTES: Final = 1_048_576
 
 #: Bytes that the records of a batch may take while the broker compresses it anew (`compression.type`): a client's few
 #: bytes may stand for very many.

@@ -1,6 +1,6 @@
 """The listener: cuts frames out of each connection's bytes and answers them in order, one at a time.
 
-Theory of operation. A connection reads into one growing buffer (`asyncio.BufferedProtocol`); whole frames go to
+Theory of operation. A connection reads into a buffer of its own (`asyncio.BufferedProtocol`); whole frames go to
 `dispatch`. As in Kafka a connection works on one request at a time. While an answer is outstanding, or the peer does
 not read its answers, later frames wait; when too many wait, the socket is not read.
 A frame larger than `socket.request.max.bytes` is refused as soon as its length is known; other large ones take memory
@@ -19,7 +19,6 @@ from ottla.base.errors import CorruptDataError, OttlaError
 from ottla.base.limits import (
     FRAMES_AT_ONCE,
     INITIAL_BUFFER_BYTES,
-    MAX_KEPT_BUFFER_BYTES,
     MAX_RECEIVED_BYTES,
     MAX_WAITING_BYTES,
     MAX_WAITING_FRAMES,
@@ -61,7 +60,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, listener: "Listener") -> None:
         self._listener = listener
-        self._frames = FrameBuffer(listener.max_request_bytes, keep_bytes=MAX_KEPT_BUFFER_BYTES)
+        self._frames = FrameBuffer(listener.max_request_bytes)
         self._waiting: deque[Frame] = deque()
         self._waiting_bytes = 0
         self._turn_is_due = False

@@ -7,9 +7,10 @@ never in ApiVersions, whose answer must be readable to a client that does not kn
 
 import struct
 from collections.abc import Iterator
+from mmap import ACCESS_COPY, mmap
 from typing import Any, Final, NamedTuple
 
-from ottla.base.limits import INITIAL_BUFFER_BYTES, MAX_TAGGED_FIELDS
+from ottla.base.limits import INITIAL_BUFFER_BYTES, LARGE_FRAME_BYTES, MAX_TAGGED_FIELDS, RECEIVED_AT_ONCE_BYTES
 from ottla.wire.apis import API, Api, ApiKey
 from ottla.wire.codec import Buffer, WireError
 from ottla.wire.schema import decode, encode, encode_steps
@@ -165,21 +166,26 @@ class FrameBuffer:
     """Cuts frames out of a stream, for `asyncio.BufferedProtocol`.
 
     The loop asks for room (`get_buffer`), fills it, and `commit` returns the whole frames, each copied out once. A
-    length that is negative or above `max_bytes` raises WireError before room for it is made. A buffer that has grown
-    beyond `keep_bytes` is given back once it is empty; None keeps it for the next large frame.
+    length that is negative or above `max_bytes` raises WireError before room for it is made. A frame of more than
+    LARGE_FRAME_BYTES is received into memory of its own and handed out as a view of that, without a copy: the system
+    gives this memory page by page, as bytes come.
     """
 
-    __slots__ = ("_buffer", "_end", "_keep_bytes", "_max_bytes", "_start")
+    __slots__ = ("_buffer", "_end", "_large", "_large_end", "_max_bytes", "_start")
 
-    def __init__(self, max_bytes: int, *, keep_bytes: int | None = None) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self._buffer = bytearray(INITIAL_BUFFER_BYTES)
         self._max_bytes = max_bytes
-        self._keep_bytes = max_bytes + 4 if keep_bytes is None else max(keep_bytes, INITIAL_BUFFER_BYTES)
         self._start = 0
         self._end = 0
+        #: The large frame that is being received, without its length, and how much of it is here.
+        self._large: memoryview | None = None
+        self._large_end = 0
 
     def get_buffer(self, size_hint: int = -1) -> memoryview:
         """Room for more bytes; at least one."""
+        if self._large is not None:
+            return self._large[self._large_end : self._large_end + RECEIVED_AT_ONCE_BYTES]
         if self._end == len(self._buffer):
             self._make_room()
         return memoryview(self._buffer)[self._end :]
@@ -187,12 +193,16 @@ class FrameBuffer:
     @property
     def begun(self) -> bytes:
         """What is here of the frame that comes next, eight bytes at most: for messages about it."""
+        if self._large is not None:
+            return _SIZE.pack(len(self._large)) + bytes(self._large[: min(self._large_end, 4)])
         return bytes(self._buffer[self._start : min(self._end, self._start + 8)])
 
-    def commit(self, size: int) -> list[bytes]:
+    def commit(self, size: int) -> list[Buffer]:
         """Count `size` more bytes as filled; the frames that are whole now, without their lengths."""
+        if self._large is not None:
+            return self._commit_large(self._large, size)
         self._end += size
-        frames: list[bytes] = []
+        frames: list[Buffer] = []
         view = memoryview(self._buffer)
         start, end = self._start, self._end
         while end - start >= 4:
@@ -200,23 +210,38 @@ class FrameBuffer:
             if not 0 <= length <= self._max_bytes:
                 raise WireError(f"a frame of {length} bytes; 0 to {self._max_bytes} are accepted")
             if end - start - 4 < length:
+                if length > LARGE_FRAME_BYTES:
+                    self._begin_large(length, view[start + 4 : end])
+                    start = end
                 break
             frames.append(bytes(view[start + 4 : start + 4 + length]))
             start += 4 + length
         if start == end:
             start = end = 0
-            if len(self._buffer) > self._keep_bytes:
-                self._buffer = bytearray(INITIAL_BUFFER_BYTES)
         self._start, self._end = start, end
         return frames
 
     @property
     def begun_bytes(self) -> int:
         """What the frame that has begun will take, with its length; 4 before that is known, 0 when none has begun."""
+        if self._large is not None:
+            return 4 + len(self._large)
         used = self._end - self._start
         if used < 4:
             return 4 if used else 0
         return 4 + int(_SIZE.unpack_from(self._buffer, self._start)[0])
+
+    def _begin_large(self, length: int, begun: memoryview) -> None:
+        self._large = memoryview(mmap(-1, length, access=ACCESS_COPY))
+        self._large_end = len(begun)
+        self._large[: len(begun)] = begun
+
+    def _commit_large(self, large: memoryview, size: int) -> list[Buffer]:
+        self._large_end += size
+        if self._large_end < len(large):
+            return []
+        self._large = None
+        return [large.toreadonly()]
 
     def _make_room(self) -> None:
         """Move the begun frame to the front; grow by doubling, up to what its length says and no more."""
