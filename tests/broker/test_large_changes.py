@@ -6,7 +6,6 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ from ottla.wire.messages.incremental_alter_configs import (
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.records import Record, encode_batch
-from tests.broker.ticking import TickingClock
+from tests.broker.ticking import TickingClock, steps, turns
 from tests.broker.wire_client import WireClient
 
 _PARTITIONS = 20 * TURN_MS
@@ -59,15 +58,6 @@ def _directories(broker: AsyncBroker) -> list[str]:
     return [name for name in names if name.startswith("t-") and not name.endswith("-delete")]
 
 
-async def _turns(answer: "asyncio.Task[Any]", look: Callable[[], int]) -> list[int]:
-    """What `look` says, turn by turn of the loop, until the answer is there."""
-    seen = [look()]
-    while not answer.done():
-        await asyncio.sleep(0)
-        seen.append(look())
-    return seen
-
-
 async def _until(condition: Callable[[], bool]) -> None:
     for _ in range(100_000):
         if condition():
@@ -76,30 +66,26 @@ async def _until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it never came about")
 
 
-def _steps(seen: list[int]) -> list[int]:
-    return [abs(after - before) for before, after in pairwise(seen)]
-
-
 def _metadata_batches(broker: AsyncBroker) -> int:
     return len(list(iter_headers((broker.data_dir / "__cluster_metadata-0" / f"{0:020}.log").read_bytes())))
 
 
 async def test_many_partitions_are_made_a_few_in_a_turn(broker: AsyncBroker, client: WireClient) -> None:
     answer = asyncio.create_task(client.ask(ApiKey.CREATE_TOPICS, _create("t")))
-    seen = await _turns(answer, lambda: len(_directories(broker)))
+    seen = await turns(answer, lambda: len(_directories(broker)))
     assert (await answer).topics[0].error_code == ErrorCode.NONE
     assert seen[-1] == _PARTITIONS
-    assert max(_steps(seen)) <= TURN_MS
+    assert max(steps(seen)) <= TURN_MS
 
 
 async def test_partitions_that_are_added_are_made_a_few_in_a_turn(broker: AsyncBroker, client: WireClient) -> None:
     await client.ask(ApiKey.CREATE_TOPICS, _create("t", partitions=1))
     request = CreatePartitionsRequest((CreatePartitionsTopic("t", _PARTITIONS, None),), 60_000)
     answer = asyncio.create_task(client.ask(ApiKey.CREATE_PARTITIONS, request))
-    seen = await _turns(answer, lambda: len(_directories(broker)))
+    seen = await turns(answer, lambda: len(_directories(broker)))
     assert (await answer).results[0].error_code == ErrorCode.NONE
     assert seen[-1] == len(broker.node.image.topics["t"].partitions) == _PARTITIONS
-    assert max(_steps(seen)) <= TURN_MS
+    assert max(steps(seen)) <= TURN_MS
 
 
 async def test_nobody_sees_a_topic_that_is_half_made(broker: AsyncBroker, client: WireClient) -> None:
@@ -109,7 +95,7 @@ async def test_nobody_sees_a_topic_that_is_half_made(broker: AsyncBroker, client
         return int(found != told or found not in (0, _PARTITIONS))
 
     answer = asyncio.create_task(client.ask(ApiKey.CREATE_TOPICS, _create("t")))
-    assert set(await _turns(answer, seen_in_part)) == {0}
+    assert set(await turns(answer, seen_in_part)) == {0}
 
 
 async def test_a_request_s_topics_are_one_batch_of_metadata(broker: AsyncBroker, client: WireClient) -> None:
@@ -176,10 +162,10 @@ async def test_topics_that_one_request_is_the_first_to_name_are_one_batch_of_met
     before = _metadata_batches(broker)
     request = MetadataRequest(tuple(MetadataRequestTopic(name=name) for name in [*names, "bad name", names[0]]), True)
     answer = asyncio.create_task(client.ask(ApiKey.METADATA, request))
-    seen = await _turns(answer, lambda: sum(path.name.startswith("n") for path in broker.data_dir.iterdir()))
+    seen = await turns(answer, lambda: sum(path.name.startswith("n") for path in broker.data_dir.iterdir()))
     told = {topic.name: (topic.error_code, len(topic.partitions)) for topic in (await answer).topics}
     assert told == dict.fromkeys(names, (0, 1)) | {"bad name": (ErrorCode.INVALID_TOPIC_EXCEPTION, 0)}
-    assert max(_steps(seen)) <= TURN_MS
+    assert max(steps(seen)) <= TURN_MS
     assert _metadata_batches(broker) == before + 1
 
 
@@ -248,9 +234,9 @@ async def test_the_loop_waits_for_no_device(
 async def test_a_long_answer_is_encoded_while_others_are_served(broker: AsyncBroker, client: WireClient) -> None:
     names = [f"t{number:03}" for number in range(20 * TURN_MS)]
     await client.ask(ApiKey.CREATE_TOPICS, _create(*names, partitions=1))
-    short = await _turns(asyncio.create_task(client.ask(ApiKey.METADATA, MetadataRequest(()))), lambda: 0)
+    short = await turns(asyncio.create_task(client.ask(ApiKey.METADATA, MetadataRequest(()))), lambda: 0)
     answer = asyncio.create_task(client.ask(ApiKey.METADATA, MetadataRequest(None)))
-    long = await _turns(answer, lambda: 0)
+    long = await turns(answer, lambda: 0)
     assert [topic.name for topic in (await answer).topics] == names
     assert len(long) - len(short) >= len(names) / TURN_MS
 
@@ -258,9 +244,9 @@ async def test_a_long_answer_is_encoded_while_others_are_served(broker: AsyncBro
 async def test_many_topics_are_checked_a_few_in_a_turn(broker: AsyncBroker, client: WireClient) -> None:
     request = _create(*(f"t{number}" for number in range(_PARTITIONS)), partitions=1)._replace(validate_only=True)
     answer = asyncio.create_task(client.ask(ApiKey.CREATE_TOPICS, request))
-    turns = await _turns(answer, lambda: 0)
+    seen = await turns(answer, lambda: 0)
     assert {topic.error_code for topic in (await answer).topics} == {ErrorCode.NONE}
-    assert len(turns) > _PARTITIONS / TURN_MS
+    assert len(seen) > _PARTITIONS / TURN_MS
 
 
 async def test_coordinators_hear_once_of_all_topics_that_a_request_deletes(
@@ -411,9 +397,9 @@ async def test_retention_looks_at_a_few_partitions_in_a_turn(broker: AsyncBroker
     def retired() -> int:
         return sum(each.log.log_start_offset for each in broker.node.partitions.all())
 
-    seen = await _turns(asyncio.create_task(_upkeep(broker).apply_retention()), retired)
+    seen = await turns(asyncio.create_task(_upkeep(broker).apply_retention()), retired)
     assert seen[-1] == _PARTITIONS
-    assert max(_steps(seen)) <= TURN_MS
+    assert max(steps(seen)) <= TURN_MS
 
 
 async def test_retention_touches_no_file_of_a_new_topic_of_the_same_name(

@@ -97,7 +97,7 @@ class _World:
         return runner
 
     def lose_partition(self) -> None:
-        self.partitions.take_out(TopicImage("log", b"i" * 16, [PartitionImage(1, 0, (1,))]))
+        list(self.partitions.take_out(TopicImage("log", b"i" * 16, [PartitionImage(1, 0, (1,))])))
 
 
 async def _reading(runner: ShardRunner[_Counter]) -> list[int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.runtime.markers import Marker
 from ottla.broker.runtime.shard import ShardRunner
 from ottla.coordinator.decision import WriteMarkers
 from ottla.coordinator.txn.shard import TransactionShard
@@ -259,9 +260,5 @@ def _decide_only(broker: AsyncBroker, producer: tuple[int, int], *, commit: bool
     assert isinstance(effect, WriteMarkers)
     node.markers.write(
         sorted(effect.partitions)[:markers],
-        producer_id=effect.producer_id,
-        producer_epoch=effect.producer_epoch,
-        commit=effect.commit,
-        coordinator_epoch=effect.coordinator_epoch,
-        transaction_version=0,
+        Marker(effect.producer_id, effect.producer_epoch, effect.commit, effect.coordinator_epoch, 0),
     )

@@ -1,5 +1,10 @@
 """A clock on which everything takes as long: tests count in turns of the loop what may not keep it."""
 
+import asyncio
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
 from ottla.base.clock import ManualClock
 
 
@@ -10,3 +15,17 @@ class TickingClock(ManualClock):
         now_ms = super().monotonic_ms()
         self.advance(1)
         return now_ms
+
+
+async def turns(answer: "asyncio.Task[Any]", look: Callable[[], int]) -> list[int]:
+    """What `look` says, turn by turn of the loop, until the answer is there."""
+    seen = [look()]
+    while not answer.done():
+        await asyncio.sleep(0)
+        seen.append(look())
+    return seen
+
+
+def steps(seen: list[int]) -> list[int]:
+    """By how much it has changed from turn to turn."""
+    return [abs(after - before) for before, after in pairwise(seen)]

@@ -12,10 +12,10 @@ MAX_RESPONSE_BYTES: Final = 268_435_456
 #: of bytes left is refused before anything is built. This limit is for structs that take no bytes at all.
 MAX_ARRAY_ELEMENTS: Final = 4_000_000
 
-#: Elements of all arrays in one request, nested ones too, and tagged fields. To decode and answer so many takes some
-#: ten milliseconds. Kafka has no such limit. The largest request of a good client has an element for each partition and
+#: Elements of all arrays in one request, nested ones too, and tagged fields. To decode so many takes 5 to 16
+#: milliseconds. Kafka has no such limit. The largest request of a good client has an element for each partition and
 #: one more for each replica; a broker is meant for 10,000 partitions.
-MAX_REQUEST_ELEMENTS: Final = 50_000
+MAX_REQUEST_ELEMENTS: Final = 30_000
 
 #: Nested tagged fields of one struct; Kafka itself uses fewer than ten.
 MAX_TAGGED_FIELDS: Final = 1_000
@@ -29,8 +29,12 @@ MAX_COLUMN_BYTES: Final = 2_147_483_647
 
 #: Tombstones that one pass of offset retention writes as one batch, and bytes of their keys, which hold the names of
 #: group and topic: both far below the 1 MiB that a batch may have.
-MAX_TOMBSTONES_PER_BATCH: Final = 5_000
+MAX_TOMBSTONES_PER_BATCH: Final = 1_000
 MAX_TOMBSTONE_BYTES_PER_BATCH: Final = 600_000
+
+#: Partitions of a transaction that get their markers within a request. Each takes a tenth of a millisecond of the event
+#: loop, so more get theirs in slices.
+MAX_INLINE_MARKERS: Final = 50
 
 #: Committed offsets that a group shard looks at in one turn, for retention or after a topic was deleted: some ten
 #: milliseconds. A group is looked at as a whole.

@@ -18,14 +18,15 @@ from ottla.broker.metadata.properties import MetaProperties
 from ottla.broker.ports.identity import Identity
 from ottla.broker.ports.topics import Topics
 from ottla.broker.ports.transactions import ProducerIds, Verification
+from ottla.broker.runtime.answers import then
 from ottla.broker.runtime.assigning import Assigning, server_assignors
 from ottla.broker.runtime.changes import Changes
 from ottla.broker.runtime.coordinators import Coordinators, apply_to_group, apply_to_transactions
 from ottla.broker.runtime.group_events import GroupEvents
 from ottla.broker.runtime.group_topics import GroupTopics
-from ottla.broker.runtime.markers import Markers
+from ottla.broker.runtime.markers import Marker, Markers
 from ottla.broker.runtime.partitions import Partitions
-from ottla.broker.runtime.shard import ShardRunner, ShardRuntime, nobody
+from ottla.broker.runtime.shard import ShardRunner, ShardRuntime, ShardState, nobody
 from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.timers import Timers
 from ottla.coordinator.decision import Effect, WriteMarkers
@@ -34,6 +35,7 @@ from ottla.coordinator.group.config import GroupConfig, GroupSettings
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.txn.config import TransactionConfig
 from ottla.coordinator.txn.shard import TransactionShard
+from ottla.wire.errors import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ def make_node(
         create_topic=partial(topics.create_internal, GROUP_TOPIC),
         effect=Assigning(metadata.image, partitions).start,
     )
-    markers = Markers(partitions, groups)
+    markers = Markers(partitions, groups, slices)
     transactions: Coordinators[TransactionShard] = Coordinators(
         TRANSACTION_TOPIC,
         runtime,
@@ -163,19 +165,28 @@ def _topics_deleted(
 
 def _write_markers(markers: Markers, runner: ShardRunner[TransactionShard], effect: Effect) -> None:
     assert isinstance(effect, WriteMarkers)
-    results = markers.write(
-        sorted(effect.partitions),
-        producer_id=effect.producer_id,
-        producer_epoch=effect.producer_epoch,
-        commit=effect.commit,
-        coordinator_epoch=effect.coordinator_epoch,
-        transaction_version=effect.transaction_version,
+    marker = Marker(
+        effect.producer_id,
+        effect.producer_epoch,
+        effect.commit,
+        effect.coordinator_epoch,
+        effect.transaction_version,
     )
-    runner.tell(
-        lambda now_ms: runner.shard.markers_written(
-            effect.transactional_id, effect.producer_id, effect.producer_epoch, results, now_ms
-        )
-    )
+    shard = runner.shard
+
+    def is_wanted() -> bool:
+        """A shard that is read again from its log has its markers written anew."""
+        return runner.shard is shard and runner.state is ShardState.ACTIVE
+
+    def written(results: dict[TopicPartition, ErrorCode]) -> None:
+        if is_wanted():
+            runner.tell(
+                lambda now_ms: shard.markers_written(
+                    effect.transactional_id, effect.producer_id, effect.producer_epoch, results, now_ms
+                )
+            )
+
+    then(markers.write(sorted(effect.partitions), marker, is_wanted), written)
 
 
 def _coordinator_epoch(partitions: Partitions, tp: TopicPartition) -> int:

@@ -321,7 +321,7 @@ def test_o2_a_group_with_a_member_id_handed_out_is_not_removed() -> None:
 
 def test_o2_many_tombstones_go_in_several_batches() -> None:
     rig = Rig(GroupConfig(offsets_retention_ms=1))
-    for partition in range(5_003):
+    for partition in range(2_003):
         rig.commit(1, partition=partition)
     batches: list[int] = []
     rig.now_ms += 1
@@ -329,20 +329,21 @@ def test_o2_many_tombstones_go_in_several_batches() -> None:
         before = len(rig.log)
         rig.run(rig.shard.timer(("retention",), rig.now_ms))
         batches.append(len(rig.log) - before)
-    assert batches == [5_000, 4]
+    assert batches == [1_000, 1_000, 4]
 
 
 def test_o2_a_batch_of_tombstones_of_long_names_fits_into_the_log() -> None:
-    rig, group_id, topic = Rig(), "g" * 200, "t" * 249
-    for partition in range(4_000):
+    rig, group_id, topic = Rig(), "g" * 2_000, "t" * 249
+    for partition in range(1_000):
         rig.commit(1, partition=partition, group_id=group_id, topic=topic)
     rig.topic_ids[topic] = None
     decision = rig.shard.topics_deleted()
     encoded = encode_batch([Record(at, 0, each.key, each.value, ()) for at, each in enumerate(decision.records)])
+    assert 1 < len(decision.records) < 1_000
     assert len(encoded) < LogConfig().max_message_bytes
     rig.run(decision)
     rig.advance(0)
-    assert [record.value for record in rig.records].count(None) == 4_000
+    assert [record.value for record in rig.records].count(None) == 1_000
 
 
 @pytest.mark.parametrize("key", [("gone-topics",), ("retention",)])

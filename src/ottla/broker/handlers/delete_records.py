@@ -1,11 +1,14 @@
 """DeleteRecords, versions 0–2 (KIP-107): the log begins later from now on."""
 
 import asyncio
+from collections.abc import Iterator
+from typing import Protocol
 
 from ottla.base.errors import StorageError
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.names import INTERNAL_TOPICS
 from ottla.broker.ports.partitions import HasPartitions
+from ottla.broker.ports.slices import HasSlices
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -18,24 +21,36 @@ from ottla.wire.messages.delete_records import (
 _NO_OFFSET = -1
 
 
+class _Node(HasPartitions, HasSlices, Protocol):
+    """What this handler touches."""
+
+
 def handle(
-    node: HasPartitions, request: DeleteRecordsRequest, context: RequestContext
+    node: _Node, request: DeleteRecordsRequest, context: RequestContext
 ) -> "asyncio.Future[DeleteRecordsResponse]":
     """Each partition's new start. It is on the device before the answer; another thread writes it down and syncs it."""
-    topics = tuple(
-        DeleteRecordsTopicResult(topic.name, tuple(_delete(node, topic.name, each) for each in topic.partitions))
-        for topic in request.topics
-    )
-    return asyncio.ensure_future(_write_down(node, DeleteRecordsResponse(topics=topics)))
+    return node.slices.start(_delete_all(node, request), "deleting records")
 
 
-async def _write_down(node: HasPartitions, response: DeleteRecordsResponse) -> DeleteRecordsResponse:
+async def _delete_all(node: _Node, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    results: list[DeleteRecordsTopicResult] = []
+    await node.slices.run(_steps(node, request, results))
     plan = node.partitions.checkpoint_plan()
     try:
         await asyncio.get_running_loop().run_in_executor(None, plan)
     except StorageError as fault:
         node.partitions.faults.report("the new log starts are not written down yet", fault)
-    return response
+    return DeleteRecordsResponse(topics=tuple(results))
+
+
+def _steps(node: _Node, request: DeleteRecordsRequest, results: list[DeleteRecordsTopicResult]) -> Iterator[None]:
+    """A partition in each step; a topic's results follow when it is done."""
+    for topic in request.topics:
+        deleted = []
+        for each in topic.partitions:
+            deleted.append(_delete(node, topic.name, each))
+            yield
+        results.append(DeleteRecordsTopicResult(topic.name, tuple(deleted)))
 
 
 def _delete(node: HasPartitions, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:

@@ -52,6 +52,8 @@ class Entry(NamedTuple):
     max_version: int
     raw: bool
     summary: str
+    #: Whether a request of very many partitions is carried out in parts (`handlers.parts`).
+    in_parts: bool
     #: Whether the version after `max_version` is there too, with `unstable.api.versions.enable`: Apache Kafka may still
     #: change it.
     has_unstable: bool = False
@@ -70,8 +72,8 @@ class Entry(NamedTuple):
         return handle
 
 
-def _api(key: ApiKey, summary: str, *, raw: bool = False, has_unstable: bool = False) -> Entry:
-    return Entry(key, API[key].max_version - (1 if has_unstable else 0), raw, summary, has_unstable)
+def _api(key: ApiKey, summary: str, *, raw: bool = False, in_parts: bool = False, has_unstable: bool = False) -> Entry:
+    return Entry(key, API[key].max_version - (1 if has_unstable else 0), raw, summary, in_parts, has_unstable)
 
 
 _K = ApiKey
@@ -81,9 +83,9 @@ TABLE: Final[dict[int, Entry]] = {
     for entry in (
         _api(_K.PRODUCE, "Append record batches; transactional ones are verified or added (KIP-890).", raw=True),
         _api(_K.FETCH, "Read file bytes; long polling, sessions (KIP-227), topic ids (KIP-516).", raw=True),
-        _api(_K.LIST_OFFSETS, "Offsets by time: earliest, latest, max timestamp, isolation."),
+        _api(_K.LIST_OFFSETS, "Offsets by time: earliest, latest, max timestamp, isolation.", in_parts=True),
         _api(_K.METADATA, "Brokers, topics, partitions; creates a topic where that is enabled."),
-        _api(_K.OFFSET_COMMIT, "Commit a group's offsets."),
+        _api(_K.OFFSET_COMMIT, "Commit a group's offsets.", in_parts=True),
         _api(_K.OFFSET_FETCH, "A group's offsets, or several groups'; stable ones on request (KIP-447)."),
         _api(_K.FIND_COORDINATOR, "Which broker coordinates a group or a transactional id."),
         _api(_K.JOIN_GROUP, "Join a classic group."),
@@ -101,19 +103,19 @@ TABLE: Final[dict[int, Entry]] = {
             "A producer id and epoch; fences the id's earlier producer; two-phase commit from version 6 on (KIP-939).",
             has_unstable=True,
         ),
-        _api(_K.OFFSET_FOR_LEADER_EPOCH, "Where a leader epoch ends (KIP-320)."),
+        _api(_K.OFFSET_FOR_LEADER_EPOCH, "Where a leader epoch ends (KIP-320).", in_parts=True),
         _api(_K.ADD_PARTITIONS_TO_TXN, "Add partitions to a transaction, or verify them."),
         _api(_K.ADD_OFFSETS_TO_TXN, "Add a group's offsets to a transaction."),
         _api(_K.END_TXN, "Commit or abort; raises the epoch from version 5 on (KIP-890)."),
         _api(_K.WRITE_TXN_MARKERS, "End a transaction in partitions, as a coordinator does (and repair tools)."),
-        _api(_K.TXN_OFFSET_COMMIT, "Commit offsets inside a transaction."),
+        _api(_K.TXN_OFFSET_COMMIT, "Commit offsets inside a transaction.", in_parts=True),
         _api(_K.DESCRIBE_CONFIGS, "Settings of topics, groups and brokers, with synonyms."),
         _api(_K.ALTER_CONFIGS, "Replace the settings of a topic or group (the older way)."),
         _api(_K.DESCRIBE_LOG_DIRS, "Sizes of partitions on disk."),
         _api(_K.CREATE_PARTITIONS, "Give a topic more partitions."),
         _api(_K.DELETE_GROUPS, "Delete empty groups."),
         _api(_K.INCREMENTAL_ALTER_CONFIGS, "Change the settings of topics and groups (KIP-339)."),
-        _api(_K.OFFSET_DELETE, "Delete a group's offsets."),
+        _api(_K.OFFSET_DELETE, "Delete a group's offsets.", in_parts=True),
         _api(_K.CONSUMER_GROUP_HEARTBEAT, "A member of a consumer group joins, stays or leaves (KIP-848)."),
         _api(_K.CONSUMER_GROUP_DESCRIBE, "Consumer groups with epochs, members and assignments (KIP-848)."),
         _api(_K.DESCRIBE_CLUSTER, "Cluster id, controller, brokers."),

@@ -1,12 +1,14 @@
 """WriteTxnMarkers, versions 1–2. Coordinators send it to leaders, and `kafka-transactions abort` sends it too."""
 
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from ottla.base.types import TopicPartition
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.transactions import HasMarkers
+from ottla.broker.runtime.answers import gather
+from ottla.broker.runtime.markers import Marker
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -25,24 +27,23 @@ class _Node(HasMarkers, HasPartitions, Protocol):
     """What this handler touches."""
 
 
-def handle(node: _Node, request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
+def handle(node: _Node, request: WriteTxnMarkersRequest, context: RequestContext) -> Any:
     """End each producer's transaction in the partitions named."""
-    outcomes: _Outcomes = {}
+    writing = []
     for marker in request.markers:
         named = _partitions(marker)
         if min(marker.producer_id, marker.producer_epoch) < 0 and any(node.partitions.find(*tp) for tp in named):
             # There is no batch without a producer. As in Kafka the whole request fails, also markers that are written.
             return _answer(_all_failed(request.markers))
-        written = node.markers.write(
-            named,
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            commit=marker.transaction_result,
-            coordinator_epoch=marker.coordinator_epoch,
-            transaction_version=marker.transaction_version,
+        end = Marker(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.transaction_result,
+            marker.coordinator_epoch,
+            marker.transaction_version,
         )
-        outcomes.setdefault(marker.producer_id, {}).update(written)
-    return _answer(outcomes)
+        writing.append(node.markers.write(named, end))
+    return gather(writing, lambda written: _answer(_outcomes(request.markers, written)))
 
 
 def _partitions(marker: WritableTxnMarker) -> list[TopicPartition]:
@@ -54,6 +55,13 @@ def _all_failed(markers: Iterable[WritableTxnMarker]) -> _Outcomes:
     for marker in markers:
         failed = dict.fromkeys(_partitions(marker), ErrorCode.UNKNOWN_SERVER_ERROR)
         outcomes.setdefault(marker.producer_id, {}).update(failed)
+    return outcomes
+
+
+def _outcomes(markers: Sequence[WritableTxnMarker], written: Sequence[Mapping[TopicPartition, ErrorCode]]) -> _Outcomes:
+    outcomes: _Outcomes = {}
+    for marker, results in zip(markers, written, strict=True):
+        outcomes.setdefault(marker.producer_id, {}).update(results)
     return outcomes
 
 

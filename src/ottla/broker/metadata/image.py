@@ -91,8 +91,9 @@ class MetadataImage:
     def _apply_partition(self, record: PartitionRecord) -> None:
         partitions = self.topics_by_id[record.topic_id].partitions
         image = PartitionImage(record.leader, record.leader_epoch, record.replicas)
-        require(record.partition_id <= len(partitions), f"partition {record.partition_id} leaves a gap")
-        if record.partition_id == len(partitions):
+        number, count = record.partition_id, len(partitions)
+        if number == count:
             partitions.append(image)
         else:
-            partitions[record.partition_id] = image
+            require(number < count, f"partition {number} leaves a gap")
+            partitions[number] = image

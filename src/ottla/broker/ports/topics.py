@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from ottla.base.errors import StorageError
@@ -263,8 +264,7 @@ class Topics:
             with self._telling("topics cannot be deleted"):
                 await self._changes.write(change)
             folders: list[str] = []
-            for topic in topics:
-                folders += self._partitions.take_out(topic)
+            await self._slices.run(map(folders.append, chain.from_iterable(map(self._partitions.take_out, topics))))
             self._deleted(topics)
             doomed = await self._partitions.in_thread(partial(self._partitions.mark_deleted, folders))
         asyncio.get_running_loop().run_in_executor(None, self._partitions.remove_deleted, doomed)

@@ -7,7 +7,7 @@ Other code never keeps a partition. It asks for it by name each time, so that on
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol, TypeVar
@@ -301,18 +301,16 @@ class Partitions:
             if partition is not None:
                 partition.log.config = config
 
-    def take_out(self, topic: TopicImage) -> list[str]:
-        """Let go of a deleted topic's partitions. Returns their folders, for `mark_deleted`.
+    def take_out(self, topic: TopicImage) -> Iterator[str]:
+        """Let go of a deleted topic's partitions, one in each step; gives its folder, for `mark_deleted`.
 
         Do not close the logs: a fetch may still send their files. They close when the last slice is gone.
         """
-        folders = []
         for number in range(len(topic.partitions)):
             partition = self._partitions.pop((topic.name, number), None)
             if partition is not None:
-                folders.append(str(partition.tp))
                 partition.gone()
-        return folders
+                yield str(partition.tp)
 
     def mark_deleted(self, folders: Iterable[str]) -> list[str]:
         """Rename folders, to be deleted. Returns their new names. May run in another thread."""

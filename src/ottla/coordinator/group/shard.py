@@ -387,7 +387,7 @@ class GroupShard:
 
 
 def _next_batch(
-    groups: deque[str], offsets: OffsetStore, tombstones: Callable[[str], list[LogRecord]]
+    groups: deque[str], offsets: OffsetStore, tombstones: Callable[[str], Iterable[LogRecord]]
 ) -> list[LogRecord]:
     """The tombstones of the first groups in the queue, as many as go into a batch. Groups that are done leave it."""
     records: list[LogRecord] = []

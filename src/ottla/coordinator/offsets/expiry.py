@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
@@ -59,21 +59,19 @@ def all_tombstones(group_id: str, store: OffsetStore) -> list[LogRecord]:
 
 def gone_topics_tombstones(
     group_id: str, store: OffsetStore, topic_id: Callable[[str], bytes | None]
-) -> list[LogRecord]:
+) -> Iterator[LogRecord]:
     """Tombstones for a group's offsets, including those in open transactions, of topics that do not exist any more.
 
     `topic_id` gives the id that a topic with this name has now, or None. Offsets with another id belong to an older
     topic with the same name. A partition that has offsets of both keeps them: the newer ones win.
     """
     current: dict[str, bytes | None] = {}
-    records = []
     for partition in dict.fromkeys([*store.of_group(group_id), *store.pending_partitions(group_id)]):
         if partition.topic not in current:
             current[partition.topic] = topic_id(partition.topic)
         there = current[partition.topic]
         if there is None or all(are_different(value.topic_id, there) for value in store.values(group_id, partition)):
-            records.append(offset_tombstone(group_id, *partition))
-    return records
+            yield offset_tombstone(group_id, *partition)
 
 
 def are_different(topic_id: bytes, other_id: bytes) -> bool:

@@ -1,0 +1,220 @@
+"""Requests of very many partitions: others are served meanwhile, and the answer is the same."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.base.limits import MAX_INLINE_MARKERS
+from ottla.base.types import TopicPartition
+from ottla.broker.handlers import parts
+from ottla.broker.handlers.parts import PART_PARTITIONS, joined, parts_of
+from ottla.broker.handlers.table import TABLE
+from ottla.broker.runtime.markers import Marker
+from ottla.broker.runtime.slices import TURN_MS
+from ottla.log.results import Origin
+from ottla.testing import AsyncBroker
+from ottla.wire.apis import API, ApiKey
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.end_txn import EndTxnRequest
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from ottla.wire.schema import schema
+from tests.broker.ticking import TickingClock, steps, turns
+from tests.broker.wire_client import WireClient, batch
+
+#: In these tests, where a part is made small.
+_PART = 20
+_MANY = 3 * _PART + 7
+#: Everything that the group has committed.
+_FETCH = OffsetFetchRequest((OffsetFetchRequestGroup("g", None, -1, None),))
+
+pytestmark = pytest.mark.usefixtures("group_coordinator", "transaction_coordinator")
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "PART_PARTITIONS", _PART)
+
+
+@pytest.fixture
+async def broker(directory: Path) -> AsyncIterator[AsyncBroker]:
+    async with AsyncBroker(data_dir=directory, clock=TickingClock()) as running:
+        yield running
+
+
+def _commit(group: str, topics: list[tuple[str, int]]) -> OffsetCommitRequest:
+    return OffsetCommitRequest(
+        group,
+        topics=tuple(
+            OffsetCommitRequestTopic(
+                name=name, partitions=tuple(OffsetCommitRequestPartition(n, n) for n in range(count))
+            )
+            for name, count in topics
+        ),
+    )
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([0, 1, 499, 500, 501, 999, 1000, 1700])), max_size=5))
+def test_parts_are_the_whole_request_and_their_answers_the_whole_answer(topics: list[tuple[str, int]]) -> None:
+    whole = _commit("g", topics)
+    cut = parts_of(whole, 2**20)
+    named = [(topic.name, each) for part in cut for topic in part.topics for each in topic.partitions]
+    assert named == [(topic.name, each) for topic in whole.topics for each in topic.partitions]
+    assert all(sum(len(topic.partitions) for topic in part.topics) <= PART_PARTITIONS for part in cut)
+    apart = [(name, count) for at, (name, count) in enumerate(topics) if not at or topics[at - 1][0] != name]
+    if apart == topics:  # two of a name side by side may become one
+        assert joined(cut) == whole
+
+
+def test_what_is_carried_out_in_parts_has_topics_and_partitions_in_request_and_answer() -> None:
+    keys = [key for key, entry in TABLE.items() if entry.in_parts]
+    assert len(keys) == 5
+    for key in keys:
+        for message in (API[ApiKey(key)].request, API[ApiKey(key)].response):
+            (topics,) = (field.type for field in schema(message).fields if field.name == "topics")
+            assert "partitions" in {field.name for field in schema(topics[0]).fields}
+
+
+@pytest.mark.usefixtures("small_parts")
+async def test_a_commit_of_many_partitions_lets_others_have_their_turns(
+    broker: AsyncBroker, client: WireClient
+) -> None:
+    await broker.node.topics.create("t", _MANY, {})
+    tp = broker.node.groups.partition_of("g")
+    assert tp is not None
+    partition = broker.node.partitions.find(*tp)
+    assert partition is not None
+    asked = _commit("g", [("nowhere", 2), ("t", _MANY + 1)])
+    answer = asyncio.create_task(client.ask(ApiKey.OFFSET_COMMIT, asked, 9))
+    seen = await turns(answer, lambda: partition.log.end_offset)
+    assert max(steps(seen)) <= _PART
+    missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [
+        (topic.name, each.partition_index, each.error_code)
+        for topic in (await answer).topics
+        for each in topic.partitions
+    ] == [
+        ("nowhere", 0, missing),
+        ("nowhere", 1, missing),
+        *(("t", n, ErrorCode.NONE) for n in range(_MANY)),
+        ("t", _MANY, missing),
+    ]
+    fetched = await client.ask(ApiKey.OFFSET_FETCH, _FETCH, 9)
+    (topic,) = fetched.groups[0].topics
+    assert {each.partition_index: each.committed_offset for each in topic.partitions} == {n: n for n in range(_MANY)}
+    await _deletes(broker, client, partition)
+
+
+async def _deletes(broker: AsyncBroker, client: WireClient, coordinator: Any) -> None:
+    """The same offsets deleted by a request, and those of another group with their topic."""
+    every = tuple(OffsetDeleteRequestPartition(n) for n in range(_MANY))
+    asked = OffsetDeleteRequest("g", (OffsetDeleteRequestTopic("t", every),))
+    answer = asyncio.create_task(client.ask(ApiKey.OFFSET_DELETE, asked))
+    assert max(steps(await turns(answer, lambda: coordinator.log.end_offset))) <= _PART
+    (topic,) = (await answer).topics
+    assert [(each.partition_index, each.error_code) for each in topic.partitions] == [(n, 0) for n in range(_MANY)]
+
+    def there() -> int:
+        return sum(broker.node.partitions.find("t", n) is not None for n in range(_MANY))
+
+    gone = asyncio.create_task(client.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest((DeleteTopicState("t"),))))
+    assert max(steps(await turns(gone, there))) <= TURN_MS
+    assert there() == 0
+
+
+async def _open(client: WireClient) -> tuple[int, int]:
+    begun = await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest("x", 60_000))
+    assert begun.error_code == 0
+    return begun.producer_id, begun.producer_epoch
+
+
+def _ends(broker: AsyncBroker, count: int) -> list[int]:
+    found = [broker.node.partitions.find("t", number) for number in range(count)]
+    return [each.log.end_offset for each in found if each is not None]
+
+
+@pytest.mark.usefixtures("small_parts")
+async def test_a_transaction_of_many_partitions_gets_its_markers_in_slices(
+    broker: AsyncBroker, client: WireClient
+) -> None:
+    from ottla.wire.messages import add_partitions_to_txn as ap
+
+    many = 2 * MAX_INLINE_MARKERS
+    await broker.node.topics.create("t", many, {})
+    producer = await _open(client)
+    topics = (ap.AddPartitionsToTxnTopic("t", tuple(range(many))),)
+    transaction = ap.AddPartitionsToTxnTransaction("x", *producer, False, topics)
+    await client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, ap.AddPartitionsToTxnRequest((transaction,)), 5)
+    every = tuple(TxnOffsetCommitRequestPartition(n, n) for n in range(_MANY))
+    commit = TxnOffsetCommitRequest("x", "g", *producer, topics=(TxnOffsetCommitRequestTopic("t", every),))
+    committed = await client.ask(ApiKey.TXN_OFFSET_COMMIT, commit)
+    assert {each.error_code for each in committed.topics[0].partitions} == {0}
+    ended = asyncio.create_task(client.ask(ApiKey.END_TXN, EndTxnRequest("x", *producer, True)))
+    seen = await turns(ended, lambda: sum(_ends(broker, many)))
+    while seen[-1] < many:
+        await asyncio.sleep(0)
+        seen.append(sum(_ends(broker, many)))
+    assert max(steps(seen)) <= TURN_MS
+    assert (await ended).error_code == ErrorCode.NONE
+    fetched = await client.ask(ApiKey.OFFSET_FETCH, _FETCH, 9)
+    assert len(fetched.groups[0].topics[0].partitions) == _MANY
+    assert await _open(client) > producer  # the transaction is over
+
+
+async def test_markers_end_where_nobody_wants_them_any_more(broker: AsyncBroker) -> None:
+    many = 2 * MAX_INLINE_MARKERS
+    await broker.node.topics.create("t", many, {})
+    partitions = [TopicPartition("t", number) for number in range(many)]
+    for wanted, count in ((many // 2, many), (5, 20)):
+        before = sum(_ends(broker, many))
+        left = iter(range(wanted))
+        results = await broker.node.markers.write(
+            partitions[:count],
+            Marker(7, 0, True, 0, 0),
+            lambda left=left: next(left, None) is not None,  # type: ignore[misc]
+        )
+        assert len(results) == sum(_ends(broker, many)) - before == wanted + 1
+
+
+async def test_records_of_many_partitions_are_deleted_in_slices(broker: AsyncBroker, client: WireClient) -> None:
+    many = 10 * TURN_MS
+    await broker.node.topics.create("t", many, {})
+    for number in range(many):
+        broker.node.partitions.append(TopicPartition("t", number), batch(b"a", b"b"), origin=Origin.CLIENT)
+    every = tuple(DeleteRecordsPartition(number, 1) for number in range(many + 1))
+    asked = DeleteRecordsRequest((DeleteRecordsTopic("t", every), DeleteRecordsTopic("nowhere", every[:1])), 60_000)
+    answer = asyncio.create_task(client.ask(ApiKey.DELETE_RECORDS, asked))
+
+    def starts() -> int:
+        found = [broker.node.partitions.find("t", number) for number in range(many)]
+        return sum(each.log.log_start_offset for each in found if each is not None)
+
+    assert max(steps(await turns(answer, starts))) <= TURN_MS
+    there, nowhere = (await answer).topics
+    assert [(each.low_watermark, each.error_code) for each in there.partitions] == [
+        *[(1, ErrorCode.NONE)] * many,
+        (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    assert [each.error_code for each in nowhere.partitions] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
