@@ -36,3 +36,33 @@ def test_a_wrong_option_is_told_under_the_commands_own_name() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("usage: ottla serve [-h]")
+
+
+#: Handlers that are not imported when a broker is ready, and when it has imported them.
+_IMPORTS = """
+import asyncio, sys
+from ottla.broker.app import BrokerApp
+from ottla.broker.config import BrokerConfig
+from ottla.broker.handlers.table import TABLE
+
+def missing():
+    names = (f"ottla.broker.handlers.{{entry.key.name.lower()}}" for entry in TABLE.values())
+    return sum(name not in sys.modules for name in names)
+
+async def main():
+    app = BrokerApp(BrokerConfig({{"log.dirs": {directory!r}, "listeners": "PLAINTEXT://127.0.0.1:0"}}))
+    await app.start()
+    before = missing()
+    await app.import_handlers()
+    print(before > 30, missing())
+    await app.stop()
+
+asyncio.run(main())
+"""
+
+
+def test_a_broker_imports_behind_its_start_what_requests_need(tmp_path: object) -> None:
+    """Later there may be no file left to open, or another version in the same place."""
+    code = _IMPORTS.format(directory=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("True 0\n", "")

@@ -37,6 +37,7 @@ class BrokerApp:
         self._rng = rng or random.SystemRandom()
         self._disk: Disk = disk or DirectoryDisk(config.data_dir)
         self._listener: Listener | None = None
+        self._dispatcher: Dispatcher | None = None
         self._loading: asyncio.Task[None] | None = None
         self._upkeep: Upkeep | None = None
         self._recovered: Recovered | None = None
@@ -53,8 +54,9 @@ class BrokerApp:
         try:
             self.node = self._recover()
             expect_coordinators(self.node)
+            self._dispatcher = Dispatcher(self.node)
             self._listener = Listener(
-                Dispatcher(self.node),
+                self._dispatcher,
                 self.clock,
                 name=config.listener_name,
                 max_request_bytes=config.int("socket.request.max.bytes"),
@@ -85,6 +87,15 @@ class BrokerApp:
         """Wait until every coordinator answers."""
         if self._loading is not None:
             await asyncio.shield(self._loading)
+
+    async def import_handlers(self) -> None:
+        """Import, while others are served, what the first request of each API would import. Only once it has started.
+
+        A broker that has served for long may have no file left to open then, or find the files of another version.
+        """
+        assert self.node is not None
+        assert self._dispatcher is not None
+        await self.node.slices.run(self._dispatcher.load())
 
     @property
     def quiet_since_ms(self) -> int:

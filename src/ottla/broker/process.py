@@ -15,7 +15,7 @@ import sys
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from ottla.base.errors import ConfigError, StorageError
 from ottla.broker.config import BrokerConfig, from_environment, from_file, from_options
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 #: Makes the broker, inside its loop.
 MakeApp = Callable[[BrokerConfig], "BrokerApp"]
+
+#: Behind its start a broker imports what it has not needed yet. One of a short test never needs it.
+_SETTLED_S: Final = 1.0
 
 
 def main(argv: Sequence[str] | None = None, make_app: MakeApp | None = None) -> int:
@@ -116,6 +119,10 @@ async def _serve(config: BrokerConfig, make_app: MakeApp | None) -> None:
     host, port = await app.start()
     keep_out_of_the_way(app.clock, lambda: app.quiet_since_ms)
     print(f"ottla ready {Endpoint(host, port)}", flush=True)  # noqa: T201
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), _SETTLED_S)
+    if not stop.is_set():
+        await app.import_handlers()
     await stop.wait()
     await app.stop()
 

@@ -1,6 +1,7 @@
 """From a frame to an answer, by the table."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
@@ -14,6 +15,8 @@ from ottla.broker.session import Session
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.frames import UnsupportedVersionError, decode_request, encode_response, encode_response_steps
 
+_log = logging.getLogger(__name__)
+
 #: An answer with a longer array is encoded in slices: an element may be a topic with all its partitions or settings.
 _AT_ONCE: Final = 100
 
@@ -26,6 +29,15 @@ class Dispatcher:
         self._handlers: dict[int, Callable[..., Any]] = {}
         unstable = node.config.flag(UNSTABLE_VERSIONS)
         self._newest = {key: entry.newest(unstable=unstable) for key, entry in TABLE.items()}
+
+    def load(self) -> Iterator[None]:
+        """Import every handler, one in each step. One that cannot be imported is tried again at its first use."""
+        for key, entry in TABLE.items():
+            try:
+                self._handlers.setdefault(key, entry.load())
+            except (ImportError, OSError, SyntaxError):
+                _log.exception("the code for %s cannot be imported: is the installation damaged?", API[key].name)
+            yield
 
     def __call__(self, frame: Frame, session: Session) -> Answer:
         try:

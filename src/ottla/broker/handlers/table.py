@@ -2,8 +2,8 @@
 
 A handler module has one function `handle`. A plain one gets the decoded request and returns the response, or a future
 of it. A raw one (`raw=True`) gets the frame itself and returns bytes. Produce and Fetch are raw to be fast, ApiVersions
-because it answers an unknown version in another version (KIP-511). Modules are imported at their first request, so that
-a broker starts fast.
+because it answers an unknown version in another version (KIP-511). Modules are imported behind the start, or at
+their first request, so that a broker starts fast.
 """
 
 from collections.abc import Callable
