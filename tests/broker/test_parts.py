@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from ottla.base.limits import MAX_INLINE_MARKERS
 from ottla.base.types import TopicPartition
-from ottla.broker.handlers import parts
-from ottla.broker.handlers.parts import PART_PARTITIONS, joined, parts_of
+from ottla.broker.handlers.parts import PART_PARTITIONS, Part, joined, parts_of
 from ottla.broker.handlers.table import TABLE
 from ottla.broker.runtime.markers import Marker
 from ottla.broker.runtime.slices import TURN_MS
@@ -44,18 +43,13 @@ from ottla.wire.schema import schema
 from tests.broker.ticking import TickingClock, steps, turns
 from tests.broker.wire_client import WireClient, batch
 
-#: In these tests, where a part is made small.
-_PART = 20
-_MANY = 3 * _PART + 7
+#: Partitions of a topic that requests name so often that they are of three parts and more.
+_FEW = 60
+_TIMES = 3 * PART_PARTITIONS // _FEW + 1
 #: Everything that the group has committed.
 _FETCH = OffsetFetchRequest((OffsetFetchRequestGroup("g", None, -1, None),))
 
 pytestmark = pytest.mark.usefixtures("group_coordinator", "transaction_coordinator")
-
-
-@pytest.fixture
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "PART_PARTITIONS", _PART)
 
 
 @pytest.fixture
@@ -79,13 +73,11 @@ def _commit(group: str, topics: list[tuple[str, int]]) -> OffsetCommitRequest:
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([0, 1, 499, 500, 501, 999, 1000, 1700])), max_size=5))
 def test_parts_are_the_whole_request_and_their_answers_the_whole_answer(topics: list[tuple[str, int]]) -> None:
     whole = _commit("g", topics)
-    cut = parts_of(whole, 2**20)
-    named = [(topic.name, each) for part in cut for topic in part.topics for each in topic.partitions]
+    cut = parts_of(whole, 2**20) or (Part(whole, False),)
+    named = [(topic.name, each) for part in cut for topic in part.request.topics for each in topic.partitions]
     assert named == [(topic.name, each) for topic in whole.topics for each in topic.partitions]
-    assert all(sum(len(topic.partitions) for topic in part.topics) <= PART_PARTITIONS for part in cut)
-    apart = [(name, count) for at, (name, count) in enumerate(topics) if not at or topics[at - 1][0] != name]
-    if apart == topics:  # two of a name side by side may become one
-        assert joined(cut) == whole
+    assert all(sum(len(topic.partitions) for topic in part.request.topics) <= PART_PARTITIONS for part in cut)
+    assert joined(cut, [part.request for part in cut]) == whole
 
 
 def test_what_is_carried_out_in_parts_has_topics_and_partitions_in_request_and_answer() -> None:
@@ -97,47 +89,46 @@ def test_what_is_carried_out_in_parts_has_topics_and_partitions_in_request_and_a
             assert "partitions" in {field.name for field in schema(topics[0]).fields}
 
 
-@pytest.mark.usefixtures("small_parts")
 async def test_a_commit_of_many_partitions_lets_others_have_their_turns(
     broker: AsyncBroker, client: WireClient
 ) -> None:
-    await broker.node.topics.create("t", _MANY, {})
+    await broker.node.topics.create("t", _FEW, {})
     tp = broker.node.groups.partition_of("g")
     assert tp is not None
     partition = broker.node.partitions.find(*tp)
     assert partition is not None
-    asked = _commit("g", [("nowhere", 2), ("t", _MANY + 1)])
+    asked = _commit("g", [("nowhere", 2), *[("t", _FEW)] * _TIMES, ("t", _FEW + 1)])
     answer = asyncio.create_task(client.ask(ApiKey.OFFSET_COMMIT, asked, 9))
     seen = await turns(answer, lambda: partition.log.end_offset)
-    assert max(steps(seen)) <= _PART
+    assert max(steps(seen)) <= PART_PARTITIONS
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    committed = [(n, ErrorCode.NONE) for n in range(_FEW)]
     assert [
-        (topic.name, each.partition_index, each.error_code)
+        (topic.name, [(each.partition_index, each.error_code) for each in topic.partitions])
         for topic in (await answer).topics
-        for each in topic.partitions
     ] == [
-        ("nowhere", 0, missing),
-        ("nowhere", 1, missing),
-        *(("t", n, ErrorCode.NONE) for n in range(_MANY)),
-        ("t", _MANY, missing),
+        ("nowhere", [(0, missing), (1, missing)]),
+        *[("t", committed)] * _TIMES,
+        ("t", [*committed, (_FEW, missing)]),
     ]
     fetched = await client.ask(ApiKey.OFFSET_FETCH, _FETCH, 9)
     (topic,) = fetched.groups[0].topics
-    assert {each.partition_index: each.committed_offset for each in topic.partitions} == {n: n for n in range(_MANY)}
+    assert {each.partition_index: each.committed_offset for each in topic.partitions} == {n: n for n in range(_FEW)}
     await _deletes(broker, client, partition)
 
 
 async def _deletes(broker: AsyncBroker, client: WireClient, coordinator: Any) -> None:
     """The same offsets deleted by a request, and those of another group with their topic."""
-    every = tuple(OffsetDeleteRequestPartition(n) for n in range(_MANY))
-    asked = OffsetDeleteRequest("g", (OffsetDeleteRequestTopic("t", every),))
+    every = tuple(OffsetDeleteRequestPartition(n) for n in range(_FEW))
+    asked = OffsetDeleteRequest("g", (OffsetDeleteRequestTopic("t", every),) * _TIMES)
     answer = asyncio.create_task(client.ask(ApiKey.OFFSET_DELETE, asked))
-    assert max(steps(await turns(answer, lambda: coordinator.log.end_offset))) <= _PART
-    (topic,) = (await answer).topics
-    assert [(each.partition_index, each.error_code) for each in topic.partitions] == [(n, 0) for n in range(_MANY)]
+    assert max(steps(await turns(answer, lambda: coordinator.log.end_offset))) <= PART_PARTITIONS
+    deleted = [(n, 0) for n in range(_FEW)]
+    told = [[(each.partition_index, each.error_code) for each in topic.partitions] for topic in (await answer).topics]
+    assert told == [deleted] * _TIMES
 
     def there() -> int:
-        return sum(broker.node.partitions.find("t", n) is not None for n in range(_MANY))
+        return sum(broker.node.partitions.find("t", n) is not None for n in range(_FEW))
 
     gone = asyncio.create_task(client.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest((DeleteTopicState("t"),))))
     assert max(steps(await turns(gone, there))) <= TURN_MS
@@ -155,7 +146,6 @@ def _ends(broker: AsyncBroker, count: int) -> list[int]:
     return [each.log.end_offset for each in found if each is not None]
 
 
-@pytest.mark.usefixtures("small_parts")
 async def test_a_transaction_of_many_partitions_gets_its_markers_in_slices(
     broker: AsyncBroker, client: WireClient
 ) -> None:
@@ -167,10 +157,10 @@ async def test_a_transaction_of_many_partitions_gets_its_markers_in_slices(
     topics = (ap.AddPartitionsToTxnTopic("t", tuple(range(many))),)
     transaction = ap.AddPartitionsToTxnTransaction("x", *producer, False, topics)
     await client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, ap.AddPartitionsToTxnRequest((transaction,)), 5)
-    every = tuple(TxnOffsetCommitRequestPartition(n, n) for n in range(_MANY))
-    commit = TxnOffsetCommitRequest("x", "g", *producer, topics=(TxnOffsetCommitRequestTopic("t", every),))
+    every = tuple(TxnOffsetCommitRequestPartition(n, n) for n in range(_FEW))
+    commit = TxnOffsetCommitRequest("x", "g", *producer, topics=(TxnOffsetCommitRequestTopic("t", every),) * _TIMES)
     committed = await client.ask(ApiKey.TXN_OFFSET_COMMIT, commit)
-    assert {each.error_code for each in committed.topics[0].partitions} == {0}
+    assert [each.error_code for topic in committed.topics for each in topic.partitions] == [0] * _FEW * _TIMES
     ended = asyncio.create_task(client.ask(ApiKey.END_TXN, EndTxnRequest("x", *producer, True)))
     seen = await turns(ended, lambda: sum(_ends(broker, many)))
     while seen[-1] < many:
@@ -179,7 +169,7 @@ async def test_a_transaction_of_many_partitions_gets_its_markers_in_slices(
     assert max(steps(seen)) <= TURN_MS
     assert (await ended).error_code == ErrorCode.NONE
     fetched = await client.ask(ApiKey.OFFSET_FETCH, _FETCH, 9)
-    assert len(fetched.groups[0].topics[0].partitions) == _MANY
+    assert len(fetched.groups[0].topics[0].partitions) == _FEW
     assert await _open(client) > producer  # the transaction is over
 
 

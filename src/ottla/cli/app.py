@@ -11,22 +11,8 @@ from typing import Annotated
 import typer
 
 from ottla.base.errors import OttlaError
-from ottla.cli import (
-    bench,
-    consume,
-    dump_log,
-    groups,
-    history,
-    produce,
-    run_script,
-    serve,
-    storage,
-    topics,
-    transactions,
-)
-from ottla.cli.assign import command as assign
+from ottla.cli.commands import add_commands
 from ottla.cli.common import use_config_file
-from ottla.cli.demo import command as demo
 from ottla.cli.signals import interrupts
 
 #: Exit codes as shells count them: 128 + the signal's number.
@@ -43,31 +29,6 @@ _HINTS = {
     "TRANSACTIONAL_ID_NOT_FOUND": "`ottla transactions list` shows which there are",
 }
 
-app = typer.Typer(
-    name="ottla",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Kafka's group coordination and exactly-once machinery in Python: broker, client and PySpark pipelines.\n\n"
-    "Example: `ottla serve --port 9092 --data-dir ./data`, and beside it `ottla topics create orders`",
-)
-app.command("serve")(serve.serve)
-app.add_typer(topics.app, name="topics")
-app.command("produce")(produce.produce)
-app.command("consume")(consume.consume)
-app.add_typer(groups.app, name="groups")
-app.command("assign")(assign.assign)
-app.add_typer(transactions.app, name="transactions")
-app.add_typer(storage.app, name="storage")
-app.command("dump-log")(dump_log.dump_log)
-# Arguments after the script belong to the script, even --help and --master.
-app.command("run", context_settings={"allow_extra_args": True, "allow_interspersed_args": False})(run_script.run)
-app.command("demo")(demo.demo)
-app.command("bench")(bench.bench)
-app.add_typer(history.app, name="history")
-
 
 def _print_version(wanted: bool) -> None:
     if wanted:
@@ -80,7 +41,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
@@ -96,6 +56,23 @@ def _options(
 ) -> None:
     """Options of every command."""
     use_config_file(config)
+
+
+def _app(arguments: Sequence[str]) -> typer.Typer:
+    """The command tree, with what `arguments` name."""
+    app = typer.Typer(
+        name="ottla",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="markdown",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        help="Kafka's group coordination and exactly-once machinery in Python: broker, client and PySpark pipelines."
+        "\n\nExample: `ottla serve --port 9092 --data-dir ./data`, and beside it `ottla topics create orders`",
+    )
+    app.callback()(_options)
+    add_commands(app, arguments)
+    return app
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -115,7 +92,7 @@ def run(arguments: Sequence[str]) -> int:
 def _run(arguments: Sequence[str]) -> int:
     try:
         try:
-            app(args=list(arguments), prog_name="ottla")
+            _app(arguments)(args=list(arguments), prog_name="ottla")
         finally:
             sys.stdout.flush()
     except SystemExit as ended:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from ottla.base.errors import CorruptDataError
-from ottla.broker.handlers.parts import joined, parts_of
+from ottla.broker.handlers.parts import Part, joined, parts_of
 from ottla.broker.handlers.table import TABLE, UNSTABLE_VERSIONS, RequestContext, decode_message
 from ottla.broker.node import Node
 from ottla.broker.server import Answer, Frame, Later
@@ -63,7 +63,7 @@ class Dispatcher:
         message = decode_message(context, frame, offset)
         if entry.in_parts:
             parts = parts_of(message, len(frame))
-            if len(parts) > 1:
+            if parts:
                 whole = self._node.slices.start(self._in_parts(handle, parts, context), f"a large {API[key].name}")
                 return Later(whole, partial(self._encode, key, version, correlation_id))
         response = handle(self._node, message, context)
@@ -73,19 +73,19 @@ class Dispatcher:
             response = response.result()
         return self._encode(key, version, correlation_id, response)
 
-    async def _in_parts(self, handle: Callable[..., Any], parts: Sequence[Any], context: RequestContext) -> Any:
+    async def _in_parts(self, handle: Callable[..., Any], parts: Sequence[Part], context: RequestContext) -> Any:
         """While others are served. A part begins when the one before is answered."""
         answers: list[Any] = []
 
-        def step(part: Any) -> Iterator[None]:
-            answers.append(handle(self._node, part, context))
+        def step(part: Part) -> Iterator[None]:
+            answers.append(handle(self._node, part.request, context))
             yield
 
         for part in parts:
             await self._node.slices.run(step(part))
             if isinstance(answers[-1], asyncio.Future):
                 answers[-1] = await answers[-1]
-        return joined(answers)
+        return joined(parts, answers)
 
     def _encode(self, key: int, version: int, correlation_id: int, message: tuple[Any, ...]) -> Answer:
         if not _is_long(message):

@@ -4,7 +4,7 @@ That is for APIs whose answer says of each partition what became of it, whatever
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 #: Partitions of one part: an offset that is committed takes some ten microseconds of the event loop.
 PART_PARTITIONS: Final = 500
@@ -12,42 +12,55 @@ PART_PARTITIONS: Final = 500
 _PARTITION_BYTES: Final = 4
 
 
-def parts_of(request: Any, size_bytes: int) -> Sequence[Any]:
-    """The request in parts, each a request of its own; just the request when one part is enough.
+class Part(NamedTuple):
+    """A part of a request."""
+
+    request: Any
+    #: Whether its first topic is the last one of the part before, gone on with.
+    goes_on: bool
+
+
+def parts_of(request: Any, size_bytes: int) -> Sequence[Part]:
+    """The request in parts, each a request of its own; none when it need not be cut.
 
     `size_bytes` is its size on the wire. Its topics are `topics`, and their partitions `partitions`.
     """
     if size_bytes <= PART_PARTITIONS * _PARTITION_BYTES:
-        return (request,)
+        return ()
     if sum(len(topic.partitions) for topic in request.topics) <= PART_PARTITIONS:
-        return (request,)
-    return [request._replace(topics=topics) for topics in _cut(request.topics)]
+        return ()
+    return [Part(request._replace(topics=topics), goes_on) for topics, goes_on in _cut(request.topics)]
 
 
-def joined(answers: Sequence[Any]) -> Any:
+def joined(parts: Sequence[Part], answers: Sequence[Any]) -> Any:
     """The answers to the parts as one. One that refuses its request as a whole is the answer to all."""
     topics: list[Any] = []
-    for answer in answers:
+    for part, answer in zip(parts, answers, strict=True):
         if getattr(answer, "error_code", 0):
             return answer
         more = answer.topics
-        if topics and more and topics[-1]._replace(partitions=()) == more[0]._replace(partitions=()):
+        if part.goes_on and topics and more and _name(topics[-1]) == _name(more[0]):
             topics[-1] = more[0]._replace(partitions=topics[-1].partitions + more[0].partitions)
             more = more[1:]
         topics += more
     return answers[0]._replace(topics=tuple(topics))
 
 
-def _cut(topics: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+def _name(topic: Any) -> Any:
+    """Everything but its partitions."""
+    return topic._replace(partitions=())
+
+
+def _cut(topics: Sequence[Any]) -> Iterator[tuple[tuple[Any, ...], bool]]:
     part: list[Any] = []
-    room = PART_PARTITIONS
+    room, goes_on = PART_PARTITIONS, False
     for topic in topics:
         rest = topic.partitions
         while len(rest) > room:
             if room:
                 part.append(topic._replace(partitions=rest[:room]))
-            yield tuple(part)
-            part, rest, room = [], rest[room:], PART_PARTITIONS
+            yield tuple(part), goes_on
+            part, rest, room, goes_on = [], rest[room:], PART_PARTITIONS, room > 0
         part.append(topic._replace(partitions=rest))
         room -= len(rest)
-    yield tuple(part)
+    yield tuple(part), goes_on
