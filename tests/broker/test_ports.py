@@ -9,6 +9,8 @@ import pytest
 
 from ottla.broker.handlers.table import TABLE, Entry
 from ottla.broker.node import Node
+from ottla.broker.ports.access import HasAccess
+from ottla.broker.ports.acls import HasAcls
 from ottla.broker.ports.groups import HasGroups
 from ottla.broker.ports.identity import HasIdentity, HasRandom
 from ottla.broker.ports.partitions import HasPartitions
@@ -45,6 +47,8 @@ def test_every_port_is_of_use_to_some_handler() -> None:
 def every_need(
     node: Node,
 ) -> tuple[
+    HasAccess,
+    HasAcls,
     HasClock,
     HasConfig,
     HasGroups,
@@ -61,7 +65,7 @@ def every_need(
     HasVerification,
 ]:
     """Handlers are called by name, so mypy sees only here that a node is what each of them asks for."""
-    return node, node, node, node, node, node, node, node, node, node, node, node, node, node
+    return node, node, node, node, node, node, node, node, node, node, node, node, node, node, node, node
 
 
 def test_mypy_sees_that_a_node_is_all_that_handlers_ask_for() -> None:

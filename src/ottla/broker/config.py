@@ -7,7 +7,8 @@ from typing import Final
 
 from ottla.base.config import ConfigSet, Standing
 from ottla.base.errors import ConfigError
-from ottla.broker.config_keys import BROKER_CONFIG, FAMILIES
+from ottla.broker.access.authorizer import parse_super_users
+from ottla.broker.config_keys import BROKER_CONFIG, FAMILIES, OF_THE_AUTHORIZER
 from ottla.broker.listeners import advertised_endpoint, client_listener
 
 #: `OTTLA_LOG_RETENTION_MS=1000` sets `log.retention.ms`. Names reserved for other uses are not read as keys.
@@ -19,8 +20,6 @@ _REMOVED: Final = "Apache Kafka 4 has removed it"
 _FOREIGN: Final[Mapping[str, str]] = {
     "zookeeper.": "neither Apache Kafka 4 nor Ottla has a ZooKeeper",
     "listener.name.": "it is for TLS and SASL, which are not there yet",
-    "super.users": "nobody is asked who they are yet: there is no authorizer",
-    "allow.everyone.if.no.acl.found": "nobody is asked who they are yet: there is no authorizer",
     "rsm.config.": "there is no tiered storage",
     "rlmm.config.": "there is no tiered storage",
     "inter.broker.protocol.version": _REMOVED,
@@ -73,6 +72,8 @@ class BrokerConfig:
         if self.int("group.min.session.timeout.ms") > self.int("group.max.session.timeout.ms"):
             raise ConfigError("group.min.session.timeout.ms is above group.max.session.timeout.ms")
         self._check_consumer_groups()
+        #: Who may do everything, if there is an authorizer.
+        self.super_users = parse_super_users(self.text("super.users") or "")
 
     def _check_consumer_groups(self) -> None:
         """Settings of consumer groups must lie between the least and the most that a group may have."""
@@ -122,11 +123,12 @@ class BrokerConfig:
 
     def without_effect(self) -> tuple[str, ...]:
         """The keys that somebody set to another value than the default although they have no effect."""
+        idle = () if self.text("authorizer.class.name") else OF_THE_AUTHORIZER
         return tuple(
             sorted(
                 name
                 for name in self.given
-                if BROKER_CONFIG.keys[name].standing is Standing.WITHOUT_EFFECT
+                if (BROKER_CONFIG.keys[name].standing is Standing.WITHOUT_EFFECT or name in idle)
                 and self._values[name] != BROKER_CONFIG.keys[name].default
             )
         )

@@ -82,7 +82,6 @@ ssl.truststore.password password -
 ssl.truststore.type string JKS
 
 [!nobody is asked who they are yet: no SASL, no authorizer, no delegation tokens]
-authorizer.class.name string ""
 connections.max.reauth.ms long 0
 delegation.token.secret.key password -
 principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder

@@ -273,6 +273,28 @@ TRANSACTION: Final = (
     ConfigKey("transaction.partition.verification.enable", BOOL, True, "Check older clients' writes (KIP-890)."),
 )
 
+#: The class is Kafka's name for what our authorizer does. Its two settings have no effect without it.
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+OF_THE_AUTHORIZER: Final = ("super.users", "allow.everyone.if.no.acl.found", "audit.log.allowed")
+
+ACCESS: Final = (
+    ConfigKey(
+        "authorizer.class.name",
+        STR,
+        "",
+        "Who may do what is said by ACLs; empty: everybody may do everything.",
+        one_of("", STANDARD_AUTHORIZER),
+    ),
+    ConfigKey("super.users", STR, None, "Who may do everything: principals, with ; between them (User:a;User:b)."),
+    ConfigKey("allow.everyone.if.no.acl.found", BOOL, False, "Everybody may use a resource that no ACL is about."),
+    ConfigKey(
+        "audit.log.allowed",
+        BOOL,
+        False,
+        "The audit log has what was allowed, too, not only what was refused. (Not a key of Kafka.)",
+    ),
+)
+
 #: Keys that are one setting in several units. The first one that has a value counts.
 FAMILIES: Final = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
@@ -281,4 +303,4 @@ FAMILIES: Final = (
     ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
 )
 
-BROKER_CONFIG: Final = ConfigSet.of("broker", (*NODE, *LOG, *GROUP, *TRANSACTION, *ACCEPTED))
+BROKER_CONFIG: Final = ConfigSet.of("broker", (*NODE, *LOG, *GROUP, *TRANSACTION, *ACCESS, *ACCEPTED))

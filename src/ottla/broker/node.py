@@ -8,6 +8,8 @@ from functools import partial
 from ottla.base.clock import Clock
 from ottla.base.limits import SETTLING_HEARTBEAT_MS
 from ottla.base.types import TopicPartition
+from ottla.broker.access.audit import Audit
+from ottla.broker.access.authorizer import Authorizer
 from ottla.broker.config import BrokerConfig
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.group_config import own_settings
@@ -15,6 +17,8 @@ from ottla.broker.metadata.cluster import ClusterMetadata
 from ottla.broker.metadata.image import MetadataImage, TopicImage
 from ottla.broker.metadata.names import GROUP_TOPIC, TRANSACTION_TOPIC
 from ottla.broker.metadata.properties import MetaProperties
+from ottla.broker.ports.access import Access
+from ottla.broker.ports.acls import AclChanges
 from ottla.broker.ports.identity import Identity
 from ottla.broker.ports.topics import Topics
 from ottla.broker.ports.transactions import ProducerIds, Verification
@@ -48,6 +52,8 @@ class Node:
     timers: Timers
     identity: Identity
     image: MetadataImage
+    access: Access
+    acls: AclChanges
     topics: Topics
     partitions: Partitions
     groups: Coordinators[GroupShard]
@@ -109,6 +115,8 @@ def make_node(
         timers=timers,
         identity=Identity(properties, config.text("broker.rack")),
         image=metadata.image,
+        access=_access(config, metadata.image, clock),
+        acls=AclChanges(metadata, changes, slices, rng, partitions.faults),
         topics=topics,
         partitions=partitions,
         groups=groups,
@@ -136,6 +144,14 @@ async def load_coordinators(node: Node) -> None:
     expect_coordinators(node)
     await node.groups.load()
     await node.transactions.load()
+
+
+def _access(config: BrokerConfig, image: MetadataImage, clock: Clock) -> Access:
+    authorizer = None
+    if config.text("authorizer.class.name"):
+        everybody = config.flag("allow.everyone.if.no.acl.found")
+        authorizer = Authorizer(image.acls, config.super_users, allow_everyone_if_no_acl=everybody)
+    return Access(authorizer, Audit(clock, with_allowed=config.flag("audit.log.allowed")))
 
 
 def _heard(config: BrokerConfig, events: GroupEvents) -> Callable[[Sequence[GroupFacts]], None]:

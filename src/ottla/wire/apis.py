@@ -36,6 +36,9 @@ class ApiKey(IntEnum):
     END_TXN = 26
     WRITE_TXN_MARKERS = 27
     TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
@@ -123,6 +126,9 @@ API: Final[dict[int, Api]] = {
         Api(ApiKey.END_TXN, 0, 5, 3),
         Api(ApiKey.WRITE_TXN_MARKERS, 1, 2, 1),
         Api(ApiKey.TXN_OFFSET_COMMIT, 0, 5, 3),
+        Api(ApiKey.DESCRIBE_ACLS, 1, 3, 2),
+        Api(ApiKey.CREATE_ACLS, 1, 3, 2),
+        Api(ApiKey.DELETE_ACLS, 1, 3, 2),
         Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, 4),
         Api(ApiKey.ALTER_CONFIGS, 0, 2, 2),
         Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, 2),

@@ -4,9 +4,11 @@ from typing import Any, Protocol
 
 from ottla.broker.handlers.fencing import told
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.groups import HasGroups
 from ottla.broker.ports.transactions import HasTransactions
 from ottla.broker.runtime.answers import then
+from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
@@ -14,12 +16,16 @@ from ottla.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOf
 _KNOWS_FENCED_FROM = 2
 
 
-class _Node(HasGroups, HasTransactions, Protocol):
+class _Node(HasAccess, HasGroups, HasTransactions, Protocol):
     """What this handler touches."""
 
 
 def handle(node: _Node, request: AddOffsetsToTxnRequest, context: RequestContext) -> Any:
     """Older clients send this before TxnOffsetCommit."""
+    if not node.access.allows(context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not node.access.allows(context, AclOperation.READ, ResourceType.GROUP, request.group_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return then(node.groups.ready(), lambda _: _add(node, request, context))
 
 

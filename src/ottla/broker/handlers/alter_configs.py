@@ -6,8 +6,9 @@ from functools import partial
 from typing import Protocol
 
 from ottla.broker.config import BrokerConfig
-from ottla.broker.handlers.altered import Asked, alter_all, check_names, check_values
+from ottla.broker.handlers.altered import Asked, alter_all, check_access, check_names, check_values
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.settings import HasConfig
 from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage, HasTopics
@@ -20,7 +21,7 @@ from ottla.wire.messages.alter_configs import (
 )
 
 
-class _Node(HasConfig, HasImage, HasSlices, HasTopics, Protocol):
+class _Node(HasAccess, HasConfig, HasImage, HasSlices, HasTopics, Protocol):
     """What this handler touches."""
 
 
@@ -28,13 +29,19 @@ def handle(
     node: _Node, request: AlterConfigsRequest, context: RequestContext
 ) -> "asyncio.Future[AlterConfigsResponse]":
     """Each resource is changed as a whole or not at all. A resource that is named twice is not changed."""
-    return node.topics.change(partial(_alter_all, node, request))
+    return node.topics.change(partial(_alter_all, node, request, context))
 
 
-async def _alter_all(node: _Node, request: AlterConfigsRequest) -> AlterConfigsResponse:
+async def _alter_all(node: _Node, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     asked = [Asked(each.resource_type, each.resource_name, each.configs) for each in request.resources]
     results = await alter_all(
-        node.topics, node.image, node.slices, asked, partial(_changed, node.config), validate_only=request.validate_only
+        node.topics,
+        node.image,
+        node.slices,
+        asked,
+        partial(_changed, node.config),
+        partial(check_access, node.access, context),
+        validate_only=request.validate_only,
     )
     return AlterConfigsResponse(responses=tuple(AlterConfigsResourceResponse(*each) for each in results))
 

@@ -5,14 +5,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from ottla.base.errors import StorageError
-from ottla.broker.metadata.image import MetadataImage
+from ottla.broker.handlers.authorized import UNAUTHORIZED, UNAUTHORIZED_TEXT
+from ottla.broker.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from ottla.broker.metadata.rules import RefusedError
+from ottla.broker.ports.access import Access, Asking
 from ottla.broker.ports.topics import Topics
 from ottla.broker.resources import ALTERABLE, Resource
 from ottla.broker.runtime.slices import Slices
+from ottla.wire.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
 
 A = TypeVar("A")
+#: Kinds of resources with settings that belong to the cluster: brokers, their loggers, client metrics.
+_OF_THE_CLUSTER = (BROKER_RESOURCE, 8, 16)
+_NEEDED = {TOPIC_RESOURCE: ResourceType.TOPIC, GROUP_RESOURCE: ResourceType.GROUP}
 
 
 class Asked(NamedTuple, Generic[A]):
@@ -42,13 +48,14 @@ async def alter_all(
     slices: Slices,
     asked: Sequence[Asked[A]],
     changed: Changed[A],
+    check_access: Callable[[int, str], None],
     *,
     validate_only: bool,
 ) -> list[Altered]:
     """Each resource is changed as a whole or not at all. A resource that is named twice is not changed."""
     results: list[Altered] = []
     wanted: dict[tuple[int, str], dict[str, str | None]] = {}
-    await slices.run(_check_all(topics, image, asked, changed, results, wanted))
+    await slices.run(_check_all(topics, image, asked, changed, check_access, results, wanted))
     if validate_only:
         return results
     try:
@@ -64,6 +71,7 @@ def _check_all(
     image: MetadataImage,
     asked: Sequence[Asked[A]],
     changed: Changed[A],
+    check_access: Callable[[int, str], None],
     results: list[Altered],
     wanted: dict[tuple[int, str], dict[str, str | None]],
 ) -> Iterator[None]:
@@ -73,12 +81,23 @@ def _check_all(
         try:
             if counts[kind, name] > 1:
                 raise RefusedError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            check_access(kind, name)
             topics.check_alterable(kind, name)
             wanted[kind, name] = changed(ALTERABLE[kind], image.own_configs(kind, name), configs)
             results.append(Altered(0, None, kind, name))
         except RefusedError as refused:
             results.append(Altered(refused.error, str(refused), kind, name))
         yield
+
+
+def check_access(access: Access, asking: Asking, kind: int, name: str) -> None:
+    """RefusedError where who asks may not change a resource's settings."""
+    needed = ResourceType.CLUSTER if kind in _OF_THE_CLUSTER else _NEEDED.get(kind)
+    if needed is None:
+        return
+    resource = CLUSTER_NAME if needed is ResourceType.CLUSTER else name
+    if not access.allows(asking, AclOperation.ALTER_CONFIGS, needed, resource):
+        raise RefusedError(UNAUTHORIZED[needed], UNAUTHORIZED_TEXT[needed])
 
 
 def check_names(names: Iterable[str]) -> None:

@@ -7,8 +7,10 @@ from typing import Protocol
 
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.rules import RefusedError, check_total_partitions
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.identity import HasIdentity
 from ottla.broker.ports.topics import HasImage, HasTopics
+from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -18,7 +20,7 @@ from ottla.wire.messages.create_partitions import (
 )
 
 
-class _Node(HasIdentity, HasImage, HasTopics, Protocol):
+class _Node(HasAccess, HasIdentity, HasImage, HasTopics, Protocol):
     """What this handler touches."""
 
 
@@ -26,16 +28,21 @@ def handle(
     node: _Node, request: CreatePartitionsRequest, context: RequestContext
 ) -> "asyncio.Future[CreatePartitionsResponse]":
     """Each topic is grown or refused."""
-    return node.topics.change(partial(_grow_all, node, request))
+    return node.topics.change(partial(_grow_all, node, request, context))
 
 
-async def _grow_all(node: _Node, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+async def _grow_all(node: _Node, request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     counts = Counter(topic.name for topic in request.topics)
     results, wanted = [], {}
+    once = (name for name, count in counts.items() if count == 1)
+    unauthorized = node.access.refused(context, AclOperation.ALTER, ResourceType.TOPIC, once)
     for topic in {each.name: each for each in request.topics}.values():
         try:
             if counts[topic.name] > 1:
                 raise RefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            if topic.name in unauthorized:
+                results.append(CreatePartitionsTopicResult(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+                continue
             _check(node, topic)
             results.append(CreatePartitionsTopicResult(topic.name))
             wanted[topic.name] = topic.count

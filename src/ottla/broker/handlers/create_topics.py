@@ -13,6 +13,7 @@ from ottla.base.errors import StorageError
 from ottla.broker.handlers.configs import topic_entries
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import TopicImage
+from ottla.broker.metadata.names import METADATA_TOPIC
 from ottla.broker.metadata.rules import (
     RefusedError,
     check_configs,
@@ -21,10 +22,12 @@ from ottla.broker.metadata.rules import (
     check_replicas,
     check_total_partitions,
 )
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.identity import HasIdentity
 from ottla.broker.ports.settings import HasConfig
 from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage, HasTopics, NewTopic
+from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.create_topics import (
@@ -35,8 +38,10 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
+_UNAUTHORIZED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
-class _Node(HasConfig, HasIdentity, HasImage, HasSlices, HasTopics, Protocol):
+
+class _Node(HasAccess, HasConfig, HasIdentity, HasImage, HasSlices, HasTopics, Protocol):
     """What this handler touches."""
 
 
@@ -44,30 +49,43 @@ def handle(
     node: _Node, request: CreateTopicsRequest, context: RequestContext
 ) -> "asyncio.Future[CreateTopicsResponse]":
     """Make each topic that can be made."""
-    return node.topics.change(partial(_create_all, node, request))
+    return node.topics.change(partial(_create_all, node, request, context))
 
 
-async def _create_all(node: _Node, request: CreateTopicsRequest) -> CreateTopicsResponse:
+async def _create_all(node: _Node, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    refused = _refused(node, request, context)
+    results = [
+        CreatableTopicResult(name, error_code=_UNAUTHORIZED, error_message="Authorization failed.") for name in refused
+    ]
+    request = request._replace(topics=tuple(topic for topic in request.topics if topic.name not in refused))
     counts = Counter(topic.name for topic in request.topics)
     try:
         check_total_partitions(_asked_partitions(node, topic) for topic in request.topics)
-    except RefusedError as refused:
-        message = str(refused)
-        return CreateTopicsResponse(
-            topics=tuple(CreatableTopicResult(name, error_code=refused.error, error_message=message) for name in counts)
-        )
+    except RefusedError as many:
+        results += (CreatableTopicResult(name, error_code=many.error, error_message=str(many)) for name in counts)
+        return CreateTopicsResponse(topics=tuple(results))
     wanted: dict[str, NewTopic] = {}
-    results: list[CreatableTopicResult] = []
+    hidden = node.access.refused(context, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, counts, told=False)
     with node.topics.occupied(counts):
-        await node.slices.run(_check_all(node, request, counts, wanted, results))
+        await node.slices.run(_check_all(node, request, counts, hidden, wanted, results))
         made = {} if request.validate_only else await node.topics.create_all(tuple(wanted.values()))
     return CreateTopicsResponse(topics=tuple(_told(result, made.get(result.name)) for result in results))
+
+
+def _refused(node: _Node, request: CreateTopicsRequest, context: RequestContext) -> frozenset[str]:
+    """The names that may not be made topics of. What can be no topic anyway is told so instead."""
+    if node.access.allows_cluster(context, AclOperation.CREATE, told=False):
+        return frozenset()
+    counts = Counter(topic.name for topic in request.topics)
+    names = (name for name, count in counts.items() if count == 1 and name != METADATA_TOPIC)
+    return node.access.refused(context, AclOperation.CREATE, ResourceType.TOPIC, names)
 
 
 def _check_all(
     node: _Node,
     request: CreateTopicsRequest,
     counts: Mapping[str, int],
+    hidden: Collection[str],
     wanted: dict[str, NewTopic],
     results: list[CreatableTopicResult],
 ) -> Iterator[None]:
@@ -77,7 +95,7 @@ def _check_all(
             if counts[topic.name] > 1:
                 raise RefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             wanted[topic.name] = _check(node, topic, wanted)
-            results.append(_good(node, wanted[topic.name]))
+            results.append(_good(node, wanted[topic.name], hidden))
         except RefusedError as refused:
             results.append(CreatableTopicResult(topic.name, error_code=refused.error, error_message=str(refused)))
         yield
@@ -99,7 +117,9 @@ def _check(node: _Node, topic: CreatableTopic, coming: Collection[str]) -> NewTo
     return NewTopic(topic.name, partitions, configs)
 
 
-def _good(node: _Node, new: NewTopic) -> CreatableTopicResult:
+def _good(node: _Node, new: NewTopic, hidden: Collection[str]) -> CreatableTopicResult:
+    if new.name in hidden:  # whoever made it may not see its settings
+        return CreatableTopicResult(new.name, topic_config_error_code=_UNAUTHORIZED)
     entries = tuple(
         CreatableTopicConfigs(each.name, each.value, False, each.source, False)
         for each in topic_entries(node.config, new.configs)

@@ -1,14 +1,16 @@
 """DeleteRecords, versions 0–2 (KIP-107): the log begins later from now on."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Protocol
 
 from ottla.base.errors import StorageError
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.names import INTERNAL_TOPICS
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.slices import HasSlices
+from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -21,7 +23,7 @@ from ottla.wire.messages.delete_records import (
 _NO_OFFSET = -1
 
 
-class _Node(HasPartitions, HasSlices, Protocol):
+class _Node(HasAccess, HasPartitions, HasSlices, Protocol):
     """What this handler touches."""
 
 
@@ -29,12 +31,16 @@ def handle(
     node: _Node, request: DeleteRecordsRequest, context: RequestContext
 ) -> "asyncio.Future[DeleteRecordsResponse]":
     """Each partition's new start. It is on the device before the answer; another thread writes it down and syncs it."""
-    return node.slices.start(_delete_all(node, request), "deleting records")
+    names = (topic.name for topic in request.topics)
+    refused = node.access.refused(context, AclOperation.DELETE, ResourceType.TOPIC, names)
+    return node.slices.start(_delete_all(node, request, refused), "deleting records")
 
 
-async def _delete_all(node: _Node, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+async def _delete_all(
+    node: _Node, request: DeleteRecordsRequest, refused: Collection[str]
+) -> DeleteRecordsResponse:
     results: list[DeleteRecordsTopicResult] = []
-    await node.slices.run(_steps(node, request, results))
+    await node.slices.run(_steps(node, request, refused, results))
     plan = node.partitions.checkpoint_plan()
     try:
         await asyncio.get_running_loop().run_in_executor(None, plan)
@@ -43,18 +49,24 @@ async def _delete_all(node: _Node, request: DeleteRecordsRequest) -> DeleteRecor
     return DeleteRecordsResponse(topics=tuple(results))
 
 
-def _steps(node: _Node, request: DeleteRecordsRequest, results: list[DeleteRecordsTopicResult]) -> Iterator[None]:
+def _steps(
+    node: _Node, request: DeleteRecordsRequest, refused: Collection[str], results: list[DeleteRecordsTopicResult]
+) -> Iterator[None]:
     """A partition in each step; a topic's results follow when it is done."""
     for topic in request.topics:
         deleted = []
         for each in topic.partitions:
-            deleted.append(_delete(node, topic.name, each))
+            deleted.append(_delete(node, topic.name, each, refused))
             yield
         results.append(DeleteRecordsTopicResult(topic.name, tuple(deleted)))
 
 
-def _delete(node: HasPartitions, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+def _delete(
+    node: _Node, topic: str, asked: DeleteRecordsPartition, refused: Collection[str]
+) -> DeleteRecordsPartitionResult:
     index = asked.partition_index
+    if topic in refused:
+        return DeleteRecordsPartitionResult(index, _NO_OFFSET, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     partition = node.partitions.find(topic, index)
     if partition is None:
         return DeleteRecordsPartitionResult(index, _NO_OFFSET, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

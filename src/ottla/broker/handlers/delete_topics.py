@@ -2,14 +2,17 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Protocol
 
 from ottla.base.errors import StorageError
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import TopicImage
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.settings import HasConfig
 from ottla.broker.ports.topics import HasImage, HasTopics
+from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.delete_topics import (
@@ -20,7 +23,7 @@ from ottla.wire.messages.delete_topics import (
 )
 
 
-class _Node(HasConfig, HasImage, HasTopics, Protocol):
+class _Node(HasAccess, HasConfig, HasImage, HasTopics, Protocol):
     """What this handler touches."""
 
 
@@ -28,13 +31,14 @@ def handle(
     node: _Node, request: DeleteTopicsRequest, context: RequestContext
 ) -> "asyncio.Future[DeleteTopicsResponse]":
     """Delete each topic; its name is free then. A topic that is named twice, by name or id, is not deleted."""
-    return node.topics.change(partial(_delete_all, node, request))
+    return node.topics.change(partial(_delete_all, node, request, context))
 
 
-async def _delete_all(node: _Node, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+async def _delete_all(node: _Node, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     wanted = request.topics or tuple(DeleteTopicState(name) for name in request.topic_names)
     topics = node.image.topics
-    named = {topics[each.name].topic_id for each in wanted if each.name in topics}
+    refused, hidden = _refused(node, wanted, context)
+    named = {topics[each.name].topic_id for each in wanted if each.name in topics and each.name not in refused}
     both_ways = named & {each.topic_id for each in wanted if each.name is None}
     responses: list[DeletableTopicResult] = []
     doomed: list[TopicImage] = []
@@ -45,6 +49,8 @@ async def _delete_all(node: _Node, request: DeleteTopicsRequest) -> DeleteTopics
         topic = topics.get(each.name or "")
         if problem is not None:
             responses.append(_refuse(each, problem))
+        elif (unauthorized := _unauthorized(node, each, refused, hidden)) is not None:
+            responses.append(unauthorized)
         elif topic is not None and topic.topic_id in both_ways:
             asked = DeleteTopicState(topic.name, topic.topic_id)
             responses.append(_refuse(asked, "The provided topic name maps to an ID that was already supplied."))
@@ -66,6 +72,42 @@ async def _delete_all(node: _Node, request: DeleteTopicsRequest) -> DeleteTopics
             for each in responses
         ]
     return DeleteTopicsResponse(responses=tuple(responses))
+
+
+def _refused(
+    node: _Node, wanted: Sequence[DeleteTopicState], context: RequestContext
+) -> tuple[frozenset[str], frozenset[str]]:
+    """The names of topics that may not be deleted, and those of them that may not even be described."""
+    if node.access.allows_cluster(context, AclOperation.DELETE, told=False):
+        return frozenset(), frozenset()
+    names = [name for name in (_name(node, each) for each in wanted) if name is not None]
+    refused = node.access.refused(context, AclOperation.DELETE, ResourceType.TOPIC, names)
+    return refused, node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names, told=False)
+
+
+def _name(node: _Node, wanted: DeleteTopicState) -> str | None:
+    if wanted.name is not None:
+        return wanted.name
+    topic = node.image.topics_by_id.get(wanted.topic_id)
+    return None if topic is None else topic.name
+
+
+def _unauthorized(
+    node: _Node, wanted: DeleteTopicState, refused: Collection[str], hidden: Collection[str]
+) -> DeletableTopicResult | None:
+    """The answer for a topic that may not be deleted. A name that may not be described is not told.
+
+    Nor is whether there is a topic of that name; ids are no secret, as in Kafka.
+    """
+    name = _name(node, wanted)
+    if name not in refused:
+        return None
+    exists = name in node.image.topics
+    if wanted.name is not None and name not in hidden and not exists:
+        return None  # told that it does not exist
+    shown = None if wanted.name is None and name in hidden else name
+    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return DeletableTopicResult(shown, wanted.topic_id, error, "Topic authorization failed.")
 
 
 def _problem(wanted: DeleteTopicState, count: int) -> str | None:

@@ -1,7 +1,10 @@
 """DescribeCluster, versions 0–2 (KIP-700): one broker, which is its own controller to clients."""
 
-from ottla.broker.handlers.authorized import NOT_ASKED, ON_CLUSTER
+from typing import Protocol
+
+from ottla.broker.handlers.authorized import on_cluster
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.identity import HasIdentity
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_cluster import (
@@ -13,7 +16,11 @@ from ottla.wire.messages.describe_cluster import (
 _BROKERS, _CONTROLLERS = 1, 2
 
 
-def handle(node: HasIdentity, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+class _Node(HasAccess, HasIdentity, Protocol):
+    """What this handler touches."""
+
+
+def handle(node: _Node, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     """The cluster. MISMATCHED_ENDPOINT_TYPE if the client takes this broker for a controller (KIP-919)."""
     if request.endpoint_type == _CONTROLLERS:
         return DescribeClusterResponse(
@@ -31,5 +38,7 @@ def handle(node: HasIdentity, request: DescribeClusterRequest, context: RequestC
         cluster_id=me.cluster_id,
         controller_id=me.node_id,
         brokers=(DescribeClusterBroker(me.node_id, me.host, me.port, me.rack),),
-        cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
+        cluster_authorized_operations=on_cluster(
+            node.access, context, asked=request.include_cluster_authorized_operations
+        ),
     )

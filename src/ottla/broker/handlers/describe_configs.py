@@ -5,14 +5,17 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from ottla.base.topic_names import topic_name_problem
+from ottla.broker.handlers.authorized import UNAUTHORIZED, UNAUTHORIZED_TEXT
 from ottla.broker.handlers.configs import CONFIG_TYPES, ConfigEntry, broker_entries, group_entries, topic_entries
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from ottla.broker.metadata.rules import RefusedError
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.identity import HasIdentity
 from ottla.broker.ports.settings import HasConfig
 from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage
+from ottla.wire.acls import CLUSTER_NAME, AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -29,8 +32,11 @@ _WITHOUT_SETTINGS = (8, 16)
 _AT_ONCE = 10
 _KINDS = (TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE, *_WITHOUT_SETTINGS)
 
+#: What is not here belongs to the cluster.
+_NEEDED = {TOPIC_RESOURCE: ResourceType.TOPIC, GROUP_RESOURCE: ResourceType.GROUP}
 
-class _Node(HasConfig, HasIdentity, HasImage, HasSlices, Protocol):
+
+class _Node(HasAccess, HasConfig, HasIdentity, HasImage, HasSlices, Protocol):
     """What this handler touches."""
 
 
@@ -47,24 +53,32 @@ def handle(
         )
         return DescribeConfigsResponse(results=tuple(refused))
     if len(request.resources) > _AT_ONCE:
-        return asyncio.ensure_future(_describe_many(node, request))
-    return DescribeConfigsResponse(results=tuple(_describe(node, request, each) for each in request.resources))
+        return asyncio.ensure_future(_describe_many(node, request, context))
+    return DescribeConfigsResponse(results=tuple(_describe(node, request, each, context) for each in request.resources))
 
 
-async def _describe_many(node: _Node, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+async def _describe_many(
+    node: _Node, request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResponse:
     results: list[DescribeConfigsResult] = []
 
     def steps() -> Iterator[None]:
         for each in request.resources:
-            results.append(_describe(node, request, each))
+            results.append(_describe(node, request, each, context))
             yield
 
     await node.slices.run(steps())
     return DescribeConfigsResponse(results=tuple(results))
 
 
-def _describe(node: _Node, request: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+def _describe(
+    node: _Node, request: DescribeConfigsRequest, resource: DescribeConfigsResource, context: RequestContext
+) -> DescribeConfigsResult:
     kind, name = resource.resource_type, resource.resource_name
+    needed = _NEEDED.get(kind, ResourceType.CLUSTER)
+    about = CLUSTER_NAME if needed is ResourceType.CLUSTER else name
+    if not node.access.allows(context, AclOperation.DESCRIBE_CONFIGS, needed, about):
+        return DescribeConfigsResult(UNAUTHORIZED[needed], UNAUTHORIZED_TEXT[needed], kind, name)
     try:
         entries = _entries(node, kind, name)
     except RefusedError as refused:

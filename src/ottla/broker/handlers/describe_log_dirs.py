@@ -3,8 +3,11 @@
 from typing import Protocol
 
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.settings import HasConfig
+from ottla.wire.acls import AclOperation
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -14,12 +17,14 @@ from ottla.wire.messages.describe_log_dirs import (
 )
 
 
-class _Node(HasConfig, HasPartitions, Protocol):
+class _Node(HasAccess, HasConfig, HasPartitions, Protocol):
     """What this handler touches."""
 
 
 def handle(node: _Node, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
     """The one data directory."""
+    if not node.access.allows_cluster(context, AclOperation.DESCRIBE):
+        return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, partition) for topic in request.topics for partition in topic.partitions}

@@ -1,11 +1,14 @@
 """DescribeProducers, version 0 (KIP-664): who writes to a partition, and whose transaction is open there."""
 
+from collections.abc import Collection
 from typing import Protocol
 
 from ottla.base.topic_names import topic_name_problem
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.topics import HasImage
+from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -16,21 +19,27 @@ from ottla.wire.messages.describe_producers import (
 )
 
 
-class _Node(HasImage, HasPartitions, Protocol):
+class _Node(HasAccess, HasImage, HasPartitions, Protocol):
     """What this handler touches."""
 
 
 def handle(node: _Node, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
     """The producers that each partition remembers."""
+    names = (topic.name for topic in request.topics if topic_name_problem(topic.name) is None)
+    refused = node.access.refused(context, AclOperation.READ, ResourceType.TOPIC, names)
     return DescribeProducersResponse(
         topics=tuple(
-            TopicResponse(topic.name, tuple(_describe(node, topic.name, index) for index in topic.partition_indexes))
+            TopicResponse(
+                topic.name, tuple(_describe(node, topic.name, index, refused) for index in topic.partition_indexes)
+            )
             for topic in request.topics
         )
     )
 
 
-def _describe(node: _Node, topic: str, index: int) -> PartitionResponse:
+def _describe(node: _Node, topic: str, index: int, refused: Collection[str]) -> PartitionResponse:
+    if topic in refused:
+        return PartitionResponse(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     partition = node.partitions.find(topic, index)
     if partition is None:
         problem = topic_name_problem(topic)

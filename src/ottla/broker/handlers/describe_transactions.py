@@ -1,7 +1,11 @@
-"""DescribeTransactions, version 0 (KIP-664)."""
+"""DescribeTransactions, version 0 (KIP-664). Topics that may not be described are left out."""
+
+from typing import Protocol
 
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.transactions import HasTransactions
+from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -10,17 +14,24 @@ from ottla.wire.messages.describe_transactions import (
 )
 
 
-def handle(
-    node: HasTransactions, request: DescribeTransactionsRequest, context: RequestContext
-) -> DescribeTransactionsResponse:
+class _Node(HasAccess, HasTransactions, Protocol):
+    """What this handler touches."""
+
+
+def handle(node: _Node, request: DescribeTransactionsRequest, context: RequestContext) -> DescribeTransactionsResponse:
     """Each transactional id as its coordinator knows it."""
     return DescribeTransactionsResponse(
-        transaction_states=tuple(_one(node, each) for each in request.transactional_ids)
+        transaction_states=tuple(_one(node, each, context) for each in request.transactional_ids)
     )
 
 
-def _one(node: HasTransactions, transactional_id: str) -> TransactionState:
+def _one(node: _Node, transactional_id: str, context: RequestContext) -> TransactionState:
+    if not node.access.allows(context, AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return TransactionState(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id)
     runner = node.transactions.find(transactional_id)
     if isinstance(runner, ErrorCode):
         return TransactionState(runner, transactional_id)
-    return runner.shard.describe(transactional_id)
+    state = runner.shard.describe(transactional_id)
+    names = (topic.topic for topic in state.topics)
+    hidden = node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
+    return state._replace(topics=tuple(topic for topic in state.topics if topic.topic not in hidden))

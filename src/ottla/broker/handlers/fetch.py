@@ -13,6 +13,7 @@ from ottla.base.errors import CorruptDataError, StorageError
 from ottla.broker.fetch_sessions import Cached, FetchContext, PartitionKey
 from ottla.broker.handlers.fetch_response import PartitionResult, encode_fetch
 from ottla.broker.handlers.table import RequestContext, decode_message
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.identity import HasIdentity
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.sessions import HasSessions
@@ -22,13 +23,14 @@ from ottla.broker.runtime.partitions import Partition
 from ottla.broker.runtime.purgatory import DelayedFetch
 from ottla.broker.server import Answer, Encoded, Frame, Later
 from ottla.log.results import Isolation, Read
+from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest
 
 _TOPIC_IDS_FROM = 13
 
 
-class _Node(HasConfig, HasIdentity, HasImage, HasPartitions, HasSessions, Protocol):
+class _Node(HasAccess, HasConfig, HasIdentity, HasImage, HasPartitions, HasSessions, Protocol):
     """What this handler touches."""
 
 
@@ -69,8 +71,17 @@ class _Fetch:
         #: The response cannot hold more than this, so, as in Kafka, nobody waits for more.
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._outcome = _Outcome([], 0, urgent=False)
+        #: Topics that may not be read.
+        self._refused: frozenset[str] = self._find_refused() if node.access.is_on else frozenset()
         #: While the request waits: where each partition's results are. A request may name a partition twice.
         self._places: dict[Partition, list[int]] = {}
+
+    def _find_refused(self) -> frozenset[str]:
+        names = {name for name in (self._topic(key) for key, _ in self._fetch.partitions) if name is not None}
+        if not self._from_replica:
+            return self._node.access.refused(self._context, AclOperation.READ, ResourceType.TOPIC, names)
+        may_follow = self._node.access.allows_cluster(self._context, AclOperation.CLUSTER_ACTION)
+        return frozenset() if may_follow else frozenset(names)
 
     def start(self) -> Answer:
         missing = self.read_again(None)
@@ -168,13 +179,19 @@ class _Fetch:
         return PartitionResult(key.topic, key.topic_id, key.partition, read)
 
     def _find(self, key: PartitionKey) -> Partition | ErrorCode:
-        topic = key.topic
-        if self._context.api_version >= _TOPIC_IDS_FROM:
-            image = self._node.image.topics_by_id.get(key.topic_id)
-            if image is None:
-                return ErrorCode.UNKNOWN_TOPIC_ID
-            topic = image.name
+        topic = self._topic(key)
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if topic in self._refused:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return self._node.partitions.find(topic, key.partition) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def _topic(self, key: PartitionKey) -> str | None:
+        """The topic's name; None for an id that nobody has."""
+        if self._context.api_version < _TOPIC_IDS_FROM:
+            return key.topic
+        image = self._node.image.topics_by_id.get(key.topic_id)
+        return None if image is None else image.name
 
 
 def _is_urgent(result: PartitionResult) -> bool:

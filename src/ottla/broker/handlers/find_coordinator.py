@@ -4,10 +4,12 @@ Several keys at once from version 4 on (KIP-699). Key types: 0 group, 1 transact
 """
 
 import asyncio
+from collections.abc import Collection
 from typing import Protocol
 
 from ottla.base.errors import StorageError
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.groups import HasGroups
 from ottla.broker.ports.identity import HasIdentity
 from ottla.broker.ports.partitions import HasPartitions
@@ -16,14 +18,20 @@ from ottla.broker.runtime.answers import then
 from ottla.broker.runtime.coordinators import Coordinators
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.txn.shard import TransactionShard
+from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 _GROUP, _TRANSACTION = 0, 1
 _MANY_KEYS_FROM = 4
+_RESOURCES = {_GROUP: ResourceType.GROUP, _TRANSACTION: ResourceType.TRANSACTIONAL_ID}
+_REFUSED = {
+    _GROUP: (ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."),
+    _TRANSACTION: (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional Id authorization failed."),
+}
 
 
-class _Node(HasGroups, HasIdentity, HasPartitions, HasTransactions, Protocol):
+class _Node(HasAccess, HasGroups, HasIdentity, HasPartitions, HasTransactions, Protocol):
     """What this handler touches."""
 
 
@@ -31,13 +39,26 @@ def handle(
     node: _Node, request: FindCoordinatorRequest, context: RequestContext
 ) -> "FindCoordinatorResponse | asyncio.Future[FindCoordinatorResponse]":
     """This node, for every key: it leads all partitions. The first who asks has the coordinators' topic made."""
+    refused = _refused(node, request, context)
     coordinators = _coordinators(node, request.key_type)
-    if coordinators is None:
-        return _answer(node, request, context, None)
+    if coordinators is None or (refused and refused.issuperset(_keys(request, context))):
+        return _answer(node, request, context, refused, None)
     answer: FindCoordinatorResponse | asyncio.Future[FindCoordinatorResponse] = then(
-        coordinators.ready(), lambda fault: _answer(node, request, context, fault)
+        coordinators.ready(), lambda fault: _answer(node, request, context, refused, fault)
     )
     return answer
+
+
+def _keys(request: FindCoordinatorRequest, context: RequestContext) -> tuple[str, ...]:
+    return request.coordinator_keys if context.api_version >= _MANY_KEYS_FROM else (request.key,)
+
+
+def _refused(node: _Node, request: FindCoordinatorRequest, context: RequestContext) -> frozenset[str]:
+    """The keys that may not be described. For them no topic is made."""
+    kind = _RESOURCES.get(request.key_type)
+    if kind is None:
+        return frozenset()
+    return node.access.refused(context, AclOperation.DESCRIBE, kind, _keys(request, context))
 
 
 def _coordinators(node: _Node, key_type: int) -> "Coordinators[GroupShard] | Coordinators[TransactionShard] | None":
@@ -45,13 +66,19 @@ def _coordinators(node: _Node, key_type: int) -> "Coordinators[GroupShard] | Coo
 
 
 def _answer(
-    node: _Node, request: FindCoordinatorRequest, context: RequestContext, fault: StorageError | None
+    node: _Node,
+    request: FindCoordinatorRequest,
+    context: RequestContext,
+    refused: Collection[str],
+    fault: StorageError | None,
 ) -> FindCoordinatorResponse:
+    found = tuple(
+        _refuse(key, *_REFUSED[request.key_type]) if key in refused else _find(node, request.key_type, key, fault)
+        for key in _keys(request, context)
+    )
     if context.api_version >= _MANY_KEYS_FROM:
-        return FindCoordinatorResponse(
-            coordinators=tuple(_find(node, request.key_type, key, fault) for key in request.coordinator_keys)
-        )
-    one = _find(node, request.key_type, request.key, fault)
+        return FindCoordinatorResponse(coordinators=found)
+    (one,) = found
     return FindCoordinatorResponse(
         error_code=one.error_code, error_message=one.error_message, node_id=one.node_id, host=one.host, port=one.port
     )

@@ -7,9 +7,10 @@ from typing import Protocol
 
 from ottla.base.config import ConfigType
 from ottla.broker.config import BrokerConfig
-from ottla.broker.handlers.altered import Asked, alter_all, check_names, check_values
+from ottla.broker.handlers.altered import Asked, alter_all, check_access, check_names, check_values
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.rules import RefusedError
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.settings import HasConfig
 from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage, HasTopics
@@ -26,7 +27,7 @@ from ottla.wire.messages.incremental_alter_configs import (
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
 
 
-class _Node(HasConfig, HasImage, HasSlices, HasTopics, Protocol):
+class _Node(HasAccess, HasConfig, HasImage, HasSlices, HasTopics, Protocol):
     """What this handler touches."""
 
 
@@ -34,13 +35,21 @@ def handle(
     node: _Node, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> "asyncio.Future[IncrementalAlterConfigsResponse]":
     """Each resource is changed as a whole or not at all. A resource that is named twice is not changed."""
-    return node.topics.change(partial(_alter_all, node, request))
+    return node.topics.change(partial(_alter_all, node, request, context))
 
 
-async def _alter_all(node: _Node, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+async def _alter_all(
+    node: _Node, request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> IncrementalAlterConfigsResponse:
     asked = [Asked(each.resource_type, each.resource_name, each.configs) for each in request.resources]
     results = await alter_all(
-        node.topics, node.image, node.slices, asked, partial(_changed, node.config), validate_only=request.validate_only
+        node.topics,
+        node.image,
+        node.slices,
+        asked,
+        partial(_changed, node.config),
+        partial(check_access, node.access, context),
+        validate_only=request.validate_only,
     )
     return IncrementalAlterConfigsResponse(responses=tuple(AlterConfigsResourceResponse(*each) for each in results))
 

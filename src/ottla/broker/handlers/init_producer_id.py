@@ -7,9 +7,11 @@ from typing import Any, Protocol
 
 from ottla.broker.handlers.fencing import told
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.transactions import HasProducerIds, HasTransactions
 from ottla.broker.runtime.answers import then
 from ottla.coordinator.txn.init_producer_id import idempotent_producer_id
+from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -17,13 +19,30 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest, InitProd
 _KNOWS_FENCED_FROM = 4
 
 
-class _Node(HasProducerIds, HasTransactions, Protocol):
+class _Node(HasAccess, HasProducerIds, HasTransactions, Protocol):
     """What this handler touches."""
 
 
 def handle(node: _Node, request: InitProducerIdRequest, context: RequestContext) -> Any:
     """Any broker serves an idempotent producer. A transactional one is served by its id's coordinator."""
+    error = _refused(node, request, context)
+    if error is not None:
+        return InitProducerIdResponse(error_code=error, producer_epoch=-1)
     return then(node.producer_ids.ready(), lambda _: _initialise(node, request, context))
+
+
+def _refused(node: _Node, request: InitProducerIdRequest, context: RequestContext) -> ErrorCode | None:
+    """Without a transactional id it is enough to may write to some topic (KIP-679)."""
+    transactional_id = request.transactional_id
+    if transactional_id is None:
+        if node.access.allows_cluster(context, AclOperation.IDEMPOTENT_WRITE, told=False):
+            return None
+        somewhere = node.access.allows_somewhere(context, AclOperation.WRITE, ResourceType.TOPIC)
+        return None if somewhere else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    needed = [AclOperation.WRITE, *([AclOperation.TWO_PHASE_COMMIT] if request.enable_2pc else [])]
+    if all(node.access.allows(context, each, ResourceType.TRANSACTIONAL_ID, transactional_id) for each in needed):
+        return None
+    return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def _initialise(node: _Node, request: InitProducerIdRequest, context: RequestContext) -> Any:

@@ -4,10 +4,12 @@ import uuid
 from typing import Any, Protocol
 
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.groups import HasGroups
 from ottla.broker.ports.identity import HasRandom
 from ottla.broker.runtime.answers import then
 from ottla.coordinator.group.context import RequestContext as Client
+from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
@@ -16,17 +18,21 @@ _NULLABLE_PROTOCOL_FROM = 7
 _SKIPS_ASSIGNMENT_FROM = 9
 
 
-class _Node(HasGroups, HasRandom, Protocol):
+class _Node(HasAccess, HasGroups, HasRandom, Protocol):
     """What this handler touches."""
 
 
 def handle(node: _Node, request: JoinGroupRequest, context: RequestContext) -> Any:
     """Wait for the next generation."""
+    version = context.api_version
+    if not node.access.allows(context, AclOperation.READ, ResourceType.GROUP, request.group_id):
+        refused = JoinGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return _with_null(refused) if version >= _NULLABLE_PROTOCOL_FROM else _without_null(refused)
     runner = node.groups.find(request.group_id)
     if isinstance(runner, ErrorCode):
         return JoinGroupResponse(error_code=runner, member_id=request.member_id)
-    version, shard = context.api_version, runner.shard
-    client = Client(context.client_id, context.session.client_host)
+    shard = runner.shard
+    client = Client(context.client_id, context.session.client_host, node.access.sees(context))
     unique = str(uuid.UUID(int=node.rng.getrandbits(128), version=4))
     joined = runner.submit(
         lambda token, now_ms: shard.join_group(

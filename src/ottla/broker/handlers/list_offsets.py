@@ -5,18 +5,21 @@
 """
 
 from collections import Counter
-from typing import Final
+from typing import Final, Protocol
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.log.results import Isolation
+from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 
@@ -24,12 +27,20 @@ from ottla.wire.messages.list_offsets import (
 _SPECIAL_FROM: Final = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 
 
-def handle(node: HasPartitions, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+class _Node(HasAccess, HasPartitions, Protocol):
+    """What this handler touches."""
+
+
+def handle(node: _Node, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     """One offset for each partition; -1 where no record is at or after the timestamp. Naming one twice is an error."""
     isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+    names = (topic.name for topic in request.topics)
+    refused = node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
     counts = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     topics = tuple(
-        ListOffsetsTopicResponse(
+        _refuse(topic)
+        if topic.name in refused
+        else ListOffsetsTopicResponse(
             topic.name,
             tuple(
                 ListOffsetsPartitionResponse(asked.partition_index, ErrorCode.INVALID_REQUEST)
@@ -43,8 +54,15 @@ def handle(node: HasPartitions, request: ListOffsetsRequest, context: RequestCon
     return ListOffsetsResponse(topics=topics)
 
 
+def _refuse(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
+    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ListOffsetsTopicResponse(
+        topic.name, tuple(ListOffsetsPartitionResponse(each.partition_index, error) for each in topic.partitions)
+    )
+
+
 def _one(
-    node: HasPartitions, topic: str, asked: ListOffsetsPartition, isolation: Isolation, version: int
+    node: _Node, topic: str, asked: ListOffsetsPartition, isolation: Isolation, version: int
 ) -> ListOffsetsPartitionResponse:
     index = asked.partition_index
     if asked.timestamp < 0 and version < _SPECIAL_FROM.get(asked.timestamp, version + 1):

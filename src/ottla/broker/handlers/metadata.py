@@ -4,18 +4,20 @@ Topics by id from version 12 on (KIP-516). Version 0 has no null list: an empty 
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Protocol
 
 from ottla.base.topic_names import topic_name_problem
-from ottla.broker.handlers.authorized import NOT_ASKED, ON_CLUSTER, ON_TOPIC
+from ottla.broker.handlers.authorized import on_cluster
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import TopicImage
 from ottla.broker.metadata.names import INTERNAL_TOPICS, SHARE_TOPIC
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.identity import HasIdentity
 from ottla.broker.ports.topics import HasImage, HasTopics
 from ottla.broker.runtime.answers import then
+from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.metadata import (
@@ -31,7 +33,7 @@ from ottla.wire.messages.metadata import (
 _ANSWERS_IDS_FROM = 12
 
 
-class _Node(HasIdentity, HasImage, HasTopics, Protocol):
+class _Node(HasAccess, HasIdentity, HasImage, HasTopics, Protocol):
     """What this handler touches."""
 
 
@@ -39,39 +41,68 @@ def handle(
     node: _Node, request: MetadataRequest, context: RequestContext
 ) -> "MetadataResponse | asyncio.Future[MetadataResponse]":
     """What the cluster looks like; once the topics are made that this request is the first to name."""
-    missing = _missing(node, request)
+    refused = _refused(node, request, context)
+    missing = _missing(node, request, refused)
+    if missing and not node.access.allows_cluster(context, AclOperation.CREATE, told=False):
+        uncreatable = node.access.refused(context, AclOperation.CREATE, ResourceType.TOPIC, missing)
+        missing = [name for name in missing if name not in uncreatable]
+        refused |= uncreatable
     if not missing:
-        return _answer(node, request, context)
+        return _answer(node, request, context, refused)
     making = node.topics.change(partial(node.topics.auto_create_all, missing))
-    made: asyncio.Future[MetadataResponse] = then(making, lambda _: _answer(node, request, context))
+    made: asyncio.Future[MetadataResponse] = then(making, lambda _: _answer(node, request, context, refused))
     return made
 
 
-def _missing(node: _Node, request: MetadataRequest) -> list[str]:
+def _refused(node: _Node, request: MetadataRequest, context: RequestContext) -> frozenset[str]:
+    """The names of topics that may not be described, of those that are asked for or, if all are, of all that exist."""
+    if not node.access.is_on:
+        return frozenset()
+    image = node.image
+    if _wants_all(request, context):
+        return node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, image.topics, told=False)
+    ids = [each.topic_id for each in request.topics or () if each.topic_id != NULL_UUID]
+    by_id = (image.topics_by_id[each].name for each in ids if each in image.topics_by_id)
+    names = by_id if ids else (each.name for each in request.topics or () if each.name is not None)
+    return node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
+
+
+def _wants_all(request: MetadataRequest, context: RequestContext) -> bool:
+    return request.topics is None or (context.api_version == 0 and not request.topics)
+
+
+def _missing(node: _Node, request: MetadataRequest, refused: Collection[str]) -> list[str]:
     """The topics that are to be made."""
     if not (request.topics and request.allow_auto_topic_creation):
         return []
     if any(each.topic_id != NULL_UUID for each in request.topics):
         return []
     topics = node.image.topics
-    names = dict.fromkeys(each.name for each in request.topics if each.name not in topics)
+    names = dict.fromkeys(each.name for each in request.topics if each.name not in topics and each.name not in refused)
     may = node.topics.may_auto_create
     return [name for name in names if name is not None and name != SHARE_TOPIC and may(name) and _is_valid(name)]
 
 
-def _answer(node: _Node, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+def _answer(
+    node: _Node, request: MetadataRequest, context: RequestContext, hidden: Collection[str]
+) -> MetadataResponse:
     named = request.topics or ()
     by_id = any(each.name is None or each.topic_id != NULL_UUID for each in named)
     if by_id and context.api_version < _ANSWERS_IDS_FROM:
         refused = (MetadataResponseTopic(ErrorCode.INVALID_REQUEST, each.name or "", each.topic_id) for each in named)
         return MetadataResponse(topics=tuple(refused))
-    if request.topics is None or (context.api_version == 0 and not request.topics):
-        topics = [_describe(topic) for topic in node.image.topics.values()]
+    if _wants_all(request, context):  # nobody learns names that he may not describe
+        topics = [_describe(topic) for name, topic in node.image.topics.items() if name not in hidden]
     else:
-        topics = _asked(node, request, request.topics)
+        topics = _asked(node, named, hidden)
     if request.include_topic_authorized_operations:
         topics = [
-            topic if topic.name is None else topic._replace(topic_authorized_operations=ON_TOPIC) for topic in topics
+            topic
+            if topic.name is None or topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            else topic._replace(
+                topic_authorized_operations=node.access.operations(context, ResourceType.TOPIC, topic.name)
+            )
+            for topic in topics
         ]
     me = node.identity
     return MetadataResponse(
@@ -79,25 +110,27 @@ def _answer(node: _Node, request: MetadataRequest, context: RequestContext) -> M
         cluster_id=me.cluster_id,
         controller_id=me.node_id,
         topics=tuple(topics),
-        cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
+        cluster_authorized_operations=on_cluster(
+            node.access, context, asked=request.include_cluster_authorized_operations
+        ),
     )
 
 
-def _asked(
-    node: _Node, request: MetadataRequest, topics: Sequence[MetadataRequestTopic]
-) -> list[MetadataResponseTopic]:
+def _asked(node: _Node, topics: Sequence[MetadataRequestTopic], hidden: Collection[str]) -> list[MetadataResponseTopic]:
     """Each topic once. If any topic is asked for by id, names are ignored."""
     by_id = [each for each in topics if each.topic_id != NULL_UUID]
     if by_id:
-        return [_find_id(node, topic_id) for topic_id in dict.fromkeys(each.topic_id for each in by_id)]
+        return [_find_id(node, topic_id, hidden) for topic_id in dict.fromkeys(each.topic_id for each in by_id)]
     names = dict.fromkeys(each.name for each in topics)
-    return [_find(node, name) for name in names]
+    return [_find(node, name, hidden) for name in names]
 
 
-def _find_id(node: _Node, topic_id: bytes) -> MetadataResponseTopic:
+def _find_id(node: _Node, topic_id: bytes, hidden: Collection[str]) -> MetadataResponseTopic:
     topic = node.image.topics_by_id.get(topic_id)
     if topic is None:
         return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+    if topic.name in hidden:
+        return MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id)
     return _describe(topic)
 
 
@@ -105,7 +138,9 @@ def _is_valid(name: str) -> bool:
     return topic_name_problem(name) is None
 
 
-def _find(node: _Node, name: str | None) -> MetadataResponseTopic:
+def _find(node: _Node, name: str | None, hidden: Collection[str]) -> MetadataResponseTopic:
+    if name in hidden:
+        return MetadataResponseTopic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
     if name is None or not _is_valid(name):
         return MetadataResponseTopic(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
     topic = node.image.topics.get(name)

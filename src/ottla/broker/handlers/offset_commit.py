@@ -1,12 +1,15 @@
 """OffsetCommit, versions 2–10. Topics by id from version 10 on (KIP-848); unknown topics and partitions are refused."""
 
+from collections.abc import Collection
 from typing import Any, Protocol
 
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.groups import HasGroups
 from ottla.broker.ports.topics import HasImage
 from ottla.broker.runtime.answers import then
 from ottla.coordinator.offsets.commit import refuse_commit
+from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_commit import (
@@ -21,22 +24,27 @@ _TOPIC_IDS_FROM = 10
 _REPORTS_MISSING_FROM = 9
 
 
-class _Node(HasGroups, HasImage, Protocol):
+class _Node(HasAccess, HasGroups, HasImage, Protocol):
     """What this handler touches."""
 
 
 def handle(node: _Node, request: OffsetCommitRequest, context: RequestContext) -> Any:
     """Commit the offsets of topics that exist. The answers keep the request's order."""
+    if not node.access.allows(context, AclOperation.READ, ResourceType.GROUP, request.group_id):
+        return refuse_commit(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     runner = node.groups.find(request.group_id)
     if isinstance(runner, ErrorCode):
         return refuse_commit(request, runner)
     by_id = context.api_version >= _TOPIC_IDS_FROM
     named = tuple(_named(node, topic, by_id=by_id) for topic in request.topics)
-    known = request._replace(topics=tuple(topic for topic in (_known(node, each) for each in named) if topic))
+    names = (topic.name for topic in named if topic.name or not by_id)
+    refused = node.access.refused(context, AclOperation.READ, ResourceType.TOPIC, names)
+    allowed = (topic for topic in named if topic.name not in refused)
+    known = request._replace(topics=tuple(topic for topic in (_known(node, each) for each in allowed) if topic))
     shard = runner.shard
     reports = context.api_version >= _REPORTS_MISSING_FROM
     answered = runner.submit(lambda token, now_ms: shard.commit_offsets(token, known, now_ms, report_missing=reports))
-    return then(answered, lambda response: _merge(named, response, by_id=by_id))
+    return then(answered, lambda response: _merge(named, response, refused, by_id=by_id))
 
 
 def _named(node: _Node, topic: OffsetCommitRequestTopic, *, by_id: bool) -> OffsetCommitRequestTopic:
@@ -56,7 +64,11 @@ def _known(node: _Node, topic: OffsetCommitRequestTopic) -> OffsetCommitRequestT
 
 
 def _merge(
-    named: tuple[OffsetCommitRequestTopic, ...], response: OffsetCommitResponse, *, by_id: bool
+    named: tuple[OffsetCommitRequestTopic, ...],
+    response: OffsetCommitResponse,
+    refused: Collection[str],
+    *,
+    by_id: bool,
 ) -> OffsetCommitResponse:
     errors = {
         (topic.name, partition.partition_index): partition.error_code
@@ -70,6 +82,8 @@ def _merge(
         missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if by_id and not topic.name:
             missing = ErrorCode.UNKNOWN_TOPIC_ID
+        if topic.name in refused:
+            missing = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         partitions = tuple(
             OffsetCommitResponsePartition(each.partition_index, errors.get((topic.name, each.partition_index), missing))
             for each in topic.partitions

@@ -1,7 +1,12 @@
 """OffsetForLeaderEpoch, versions 2–4 (KIP-320): where an epoch ends, so that a reader notices a log that was cut."""
 
+from collections.abc import Collection
+from typing import Protocol
+
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.partitions import HasPartitions
+from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -12,19 +17,29 @@ from ottla.wire.messages.offset_for_leader_epoch import (
 )
 
 
-def handle(
-    node: HasPartitions, request: OffsetForLeaderEpochRequest, context: RequestContext
-) -> OffsetForLeaderEpochResponse:
+class _Node(HasAccess, HasPartitions, Protocol):
+    """What this handler touches."""
+
+
+def handle(node: _Node, request: OffsetForLeaderEpochRequest, context: RequestContext) -> OffsetForLeaderEpochResponse:
     """The largest epoch that is not above the one asked for, and where it ends."""
+    refused: Collection[str] = ()
+    if not node.access.allows_cluster(context, AclOperation.CLUSTER_ACTION, told=False):
+        names = (topic.topic for topic in request.topics)
+        refused = node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names)
     return OffsetForLeaderEpochResponse(
         topics=tuple(
-            OffsetForLeaderTopicResult(topic.topic, tuple(_one(node, topic.topic, each) for each in topic.partitions))
+            OffsetForLeaderTopicResult(
+                topic.topic, tuple(_one(node, topic.topic, each, refused) for each in topic.partitions)
+            )
             for topic in request.topics
         )
     )
 
 
-def _one(node: HasPartitions, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _one(node: _Node, topic: str, asked: OffsetForLeaderPartition, refused: Collection[str]) -> EpochEndOffset:
+    if topic in refused:
+        return EpochEndOffset(ErrorCode.TOPIC_AUTHORIZATION_FAILED, asked.partition)
     partition = node.partitions.find(topic, asked.partition)
     if partition is None:
         return EpochEndOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, asked.partition)

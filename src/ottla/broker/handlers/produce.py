@@ -13,6 +13,7 @@ from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import TopicPartition
 from ottla.broker.handlers.table import RequestContext, decode_message
 from ottla.broker.metadata.names import INTERNAL_TOPICS
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.settings import HasClock, HasConfig
 from ottla.broker.ports.topics import HasImage
@@ -24,6 +25,7 @@ from ottla.broker.runtime.recompression import Recompression
 from ottla.broker.server import Answer, Encoded, Frame, Later
 from ottla.coordinator.txn.add_partitions_to_txn import produce_error
 from ottla.log.results import NO_GUARD, RecordError
+from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.batch import HEADER_BYTES, compression_number, is_transactional, parse_header, producer_of
 from ottla.wire.batch_errors import CorruptBatchError
 from ottla.wire.codec import Buffer
@@ -57,7 +59,7 @@ _WITHOUT_LOG_START = (
 )
 
 
-class _Node(HasClock, HasConfig, HasImage, HasPartitions, HasVerification, Protocol):
+class _Node(HasAccess, HasClock, HasConfig, HasImage, HasPartitions, HasVerification, Protocol):
     """What this handler touches."""
 
 
@@ -75,6 +77,8 @@ def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> A
     version = context.api_version
     request: ProduceRequest = decode_message(context, frame, offset)
     produce = _Produce(node, request, context)
+    if node.access.is_on and not produce.authorize():
+        return _answer(produce.append({}, {}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     preparing = produce.prepare()
     if preparing is not None:
         return _answer(then(preparing, lambda _: _proceed(node, produce, request, version)))
@@ -137,8 +141,21 @@ class _Produce:
         self._context = context
         #: Partitions whose last records have to be on the device before they are acknowledged.
         self._syncs: dict[TopicPartition, asyncio.Future[ErrorCode]] = {}
+        #: Topics that may not be written to.
+        self._refused: frozenset[str] = frozenset()
         self._recompression = Recompression()
         self._opening = Opening()
+
+    def authorize(self) -> bool:
+        """Ask which topics may be written to. False if nothing may: the transaction is somebody else's."""
+        access, context, request = self._node.access, self._context, self._request
+        if request.transactional_id is not None and self.has_transactional_batch():
+            kind = ResourceType.TRANSACTIONAL_ID
+            if not access.allows(context, AclOperation.WRITE, kind, request.transactional_id):
+                return False
+        names = (name for name in map(self._name, request.topic_data) if name is not None)
+        self._refused = access.refused(context, AclOperation.WRITE, ResourceType.TOPIC, names)
+        return True
 
     def prepare(self) -> "asyncio.Future[Any] | None":
         """Look at batches, and compress them as their topics want it; None when nothing has to be waited for."""
@@ -290,6 +307,8 @@ class _Produce:
         name = self._name(topic)
         if name is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
+        if name in self._refused:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return self._node.partitions.find(name, index) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _name(self, topic: TopicProduceData) -> str | None:

@@ -109,6 +109,9 @@ TABLE: Final[dict[int, Entry]] = {
         _api(_K.END_TXN, "Commit or abort; raises the epoch from version 5 on (KIP-890)."),
         _api(_K.WRITE_TXN_MARKERS, "End a transaction in partitions, as a coordinator does (and repair tools)."),
         _api(_K.TXN_OFFSET_COMMIT, "Commit offsets inside a transaction.", in_parts=True),
+        _api(_K.DESCRIBE_ACLS, "The ACLs that a filter means."),
+        _api(_K.CREATE_ACLS, "Add ACLs."),
+        _api(_K.DELETE_ACLS, "Delete the ACLs that filters mean."),
         _api(_K.DESCRIBE_CONFIGS, "Settings of topics, groups and brokers, with synonyms."),
         _api(_K.ALTER_CONFIGS, "Replace the settings of a topic or group (the older way)."),
         _api(_K.DESCRIBE_LOG_DIRS, "Sizes of partitions on disk."),
@@ -129,6 +132,8 @@ TABLE: Final[dict[int, Entry]] = {
 
 def document() -> str:
     """`docs/apis.md`, as text."""
+    from ottla.broker.handlers.needs import NEEDS  # for the page and tests only
+
     lines = [
         "# APIs of the broker",
         "",
@@ -146,5 +151,18 @@ def document() -> str:
         f"| {int(entry.key)} | {API[entry.key].name} | {entry.min_version}–{entry.max_version}"
         f"{f' ({entry.max_version + 1})' if entry.has_unstable else ''} | {entry.summary} |"
         for entry in TABLE.values()
+    ]
+    lines += [
+        "",
+        "## What each API needs",
+        "With an authorizer ([what may you do](security.md)) each API asks for these operations, as in Apache Kafka 4.3.",
+        "Without them the answer has the error TOPIC_, GROUP_, CLUSTER_ or TRANSACTIONAL_ID_AUTHORIZATION_FAILED, for each",
+        "resource of a request by itself.",
+        "",
+        "| API | needs |",
+        "|---|---|",
+    ]
+    lines += [
+        f"| {API[entry.key].name} | {'; '.join(map(str, NEEDS[entry.key.name])) or '–'} |" for entry in TABLE.values()
     ]
     return "\n".join(lines) + "\n"

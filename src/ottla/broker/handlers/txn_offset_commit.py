@@ -4,18 +4,21 @@ From version 5 on this adds the partition of `__consumer_offsets` to the transac
 verifies that the partition is in the transaction.
 """
 
+import asyncio
 from typing import Any, Protocol
 
 from ottla.base.types import TopicPartition
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.groups import HasGroups
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.settings import HasClock, HasConfig
 from ottla.broker.ports.topics import HasImage
 from ottla.broker.ports.transactions import HasVerification
-from ottla.broker.runtime.answers import then
+from ottla.broker.runtime.answers import ready, then
 from ottla.coordinator.offsets.commit import refuse_transactional_commit
 from ottla.coordinator.txn.add_partitions_to_txn import offset_commit_error
+from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.batch import NO_SEQUENCE
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.txn_offset_commit import (
@@ -29,12 +32,33 @@ _ADDS_PARTITIONS_FROM = 5
 _KNOWS_ABORTABLE_FROM = 4
 
 
-class _Node(HasClock, HasConfig, HasGroups, HasImage, HasPartitions, HasVerification, Protocol):
+class _Node(HasAccess, HasClock, HasConfig, HasGroups, HasImage, HasPartitions, HasVerification, Protocol):
     """What this handler touches."""
 
 
 def handle(node: _Node, request: TxnOffsetCommitRequest, context: RequestContext) -> Any:
     """Write the offsets once the transaction coordinator has agreed."""
+    if not node.access.allows(context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+        return refuse_transactional_commit(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not node.access.allows(context, AclOperation.READ, ResourceType.GROUP, request.group_id):
+        return refuse_transactional_commit(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    names = (topic.name for topic in request.topics)
+    refused = node.access.refused(context, AclOperation.READ, ResourceType.TOPIC, names)
+    if not refused:
+        return _verify_and_commit(node, request, context)
+    kept = request._replace(topics=tuple(topic for topic in request.topics if topic.name not in refused))
+    left = request._replace(topics=tuple(topic for topic in request.topics if topic.name in refused))
+    told = refuse_transactional_commit(left, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    if not kept.topics:
+        return told
+    answer = _verify_and_commit(node, kept, context)
+    return then(
+        answer if isinstance(answer, asyncio.Future) else ready(answer),
+        lambda response: response._replace(topics=(*response.topics, *told.topics)),
+    )
+
+
+def _verify_and_commit(node: _Node, request: TxnOffsetCommitRequest, context: RequestContext) -> Any:
     if not request.group_id:
         return refuse_transactional_commit(request, ErrorCode.INVALID_GROUP_ID)
     runner = node.groups.find(request.group_id)

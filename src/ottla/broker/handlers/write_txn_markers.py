@@ -5,10 +5,12 @@ from typing import Any, Protocol
 
 from ottla.base.types import TopicPartition
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.transactions import HasMarkers
 from ottla.broker.runtime.answers import gather
 from ottla.broker.runtime.markers import Marker
+from ottla.wire.acls import AclOperation
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -23,18 +25,21 @@ from ottla.wire.messages.write_txn_markers import (
 _Outcomes = dict[int, dict[TopicPartition, ErrorCode]]
 
 
-class _Node(HasMarkers, HasPartitions, Protocol):
+class _Node(HasAccess, HasMarkers, HasPartitions, Protocol):
     """What this handler touches."""
 
 
 def handle(node: _Node, request: WriteTxnMarkersRequest, context: RequestContext) -> Any:
     """End each producer's transaction in the partitions named."""
+    may_alter = node.access.allows_cluster(context, AclOperation.ALTER, told=False)
+    if not may_alter and not node.access.allows_cluster(context, AclOperation.CLUSTER_ACTION):
+        return _answer(_all_failed(request.markers, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     writing = []
     for marker in request.markers:
         named = _partitions(marker)
         if min(marker.producer_id, marker.producer_epoch) < 0 and any(node.partitions.find(*tp) for tp in named):
             # There is no batch without a producer. As in Kafka the whole request fails, also markers that are written.
-            return _answer(_all_failed(request.markers))
+            return _answer(_all_failed(request.markers, ErrorCode.UNKNOWN_SERVER_ERROR))
         end = Marker(
             marker.producer_id,
             marker.producer_epoch,
@@ -50,10 +55,10 @@ def _partitions(marker: WritableTxnMarker) -> list[TopicPartition]:
     return [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
 
 
-def _all_failed(markers: Iterable[WritableTxnMarker]) -> _Outcomes:
+def _all_failed(markers: Iterable[WritableTxnMarker], error: ErrorCode) -> _Outcomes:
     outcomes: _Outcomes = {}
     for marker in markers:
-        failed = dict.fromkeys(_partitions(marker), ErrorCode.UNKNOWN_SERVER_ERROR)
+        failed = dict.fromkeys(_partitions(marker), error)
         outcomes.setdefault(marker.producer_id, {}).update(failed)
     return outcomes
 

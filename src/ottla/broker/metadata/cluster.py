@@ -9,13 +9,16 @@ from typing import Final
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, StorageError
+from ottla.broker.access.acls import Acl
 from ottla.broker.metadata.end_mark import EndMark
 from ottla.broker.metadata.image import TOPIC_RESOURCE, MetadataImage, TopicImage
 from ottla.broker.metadata.records import (
+    AccessControlEntryRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
     PartitionRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnknownRecordError,
@@ -185,6 +188,13 @@ class ClusterMetadata:
         """The records that set or, with None, remove settings. They were checked before."""
         for key, value in changes.items():
             yield ConfigRecord(resource_type, resource_name, key, value)
+
+    def acl_records(self, new: Mapping[bytes, Acl], gone: Iterable[bytes]) -> Iterator[MetadataRecord]:
+        """The records that add ACLs under these ids, and remove those with others."""
+        for acl_id, acl in new.items():
+            yield AccessControlEntryRecord(acl_id, *acl)
+        for acl_id in gone:
+            yield RemoveAccessControlEntryRecord(acl_id)
 
     @property
     def wants_producer_ids(self) -> bool:

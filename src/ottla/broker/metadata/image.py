@@ -3,11 +3,14 @@
 from dataclasses import dataclass, field
 
 from ottla.base.require import require
+from ottla.broker.access.acls import Acl, Acls
 from ottla.broker.metadata.names import INTERNAL_TOPICS
 from ottla.broker.metadata.records import (
+    AccessControlEntryRecord,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -40,12 +43,13 @@ class TopicImage:
 
 
 class MetadataImage:
-    """Topics by name and id, configurations by resource."""
+    """Topics by name and id, configurations by resource, ACLs."""
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_id: dict[bytes, TopicImage] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.acls = Acls()
         #: How many records were applied; the same after a restart. In which version a topic was last made.
         self.version = 0
         self.created_version = 0
@@ -85,6 +89,10 @@ class MetadataImage:
                 removed = self.topics_by_id.pop(topic_id)
                 del self.topics[removed.name]
                 self.configs.pop((TOPIC_RESOURCE, removed.name), None)
+            case AccessControlEntryRecord():
+                self.acls.add(record.id, Acl(*record[1:]))
+            case RemoveAccessControlEntryRecord(acl_id):
+                self.acls.remove(acl_id)
             case ProducerIdsRecord():
                 pass  # `coordinator.producer_ids` keeps what it says
 

@@ -64,8 +64,34 @@ class FeatureLevelRecord(NamedTuple):
     feature_level: int = 0
 
 
+class AccessControlEntryRecord(NamedTuple):
+    """An ACL exists; behind its id stand the fields of `access.acls.Acl`."""
+
+    id: bytes = NULL_UUID
+    resource_type: int = 0
+    resource_name: str = ""
+    pattern_type: int = 0
+    principal: str = ""
+    host: str = ""
+    operation: int = 0
+    permission_type: int = 0
+
+
+class RemoveAccessControlEntryRecord(NamedTuple):
+    """An ACL is gone."""
+
+    id: bytes = NULL_UUID
+
+
 MetadataRecord: TypeAlias = (
-    TopicRecord | PartitionRecord | ConfigRecord | RemoveTopicRecord | FeatureLevelRecord | ProducerIdsRecord
+    TopicRecord
+    | PartitionRecord
+    | ConfigRecord
+    | RemoveTopicRecord
+    | FeatureLevelRecord
+    | ProducerIdsRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
 )
 
 declare(TopicRecord, (Field("name", "string"), Field("topic_id", "uuid")), flexible_from=0)
@@ -98,6 +124,21 @@ declare(
 )
 declare(RemoveTopicRecord, (Field("topic_id", "uuid"),), flexible_from=0)
 declare(FeatureLevelRecord, (Field("name", "string"), Field("feature_level", "int16")), flexible_from=0)
+declare(
+    AccessControlEntryRecord,
+    (
+        Field("id", "uuid"),
+        Field("resource_type", "int8"),
+        Field("resource_name", "string"),
+        Field("pattern_type", "int8"),
+        Field("principal", "string"),
+        Field("host", "string"),
+        Field("operation", "int8"),
+        Field("permission_type", "int8"),
+    ),
+    flexible_from=0,
+)
+declare(RemoveAccessControlEntryRecord, (Field("id", "uuid"),), flexible_from=0)
 
 #: Api key and the version we write; every version up to it is read.
 _TYPES: Final[dict[type[MetadataRecord], tuple[int, int]]] = {
@@ -107,6 +148,8 @@ _TYPES: Final[dict[type[MetadataRecord], tuple[int, int]]] = {
     RemoveTopicRecord: (9, 0),
     FeatureLevelRecord: (12, 0),
     ProducerIdsRecord: (15, 0),
+    AccessControlEntryRecord: (18, 0),
+    RemoveAccessControlEntryRecord: (19, 0),
 }
 _CLASSES: Final = {key: (cls, version) for cls, (key, version) in _TYPES.items()}
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
+
+
+def sees_all(topic: str) -> bool:
+    """Without an authorizer everybody sees every topic."""
+    return True
 
 
 class RequestContext(NamedTuple):
@@ -10,3 +16,5 @@ class RequestContext(NamedTuple):
 
     client_id: str
     client_host: str
+    #: Whether who asks may describe a topic: a regular expression matches only such topics.
+    sees: Callable[[str], bool] = sees_all

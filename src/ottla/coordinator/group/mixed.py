@@ -147,7 +147,7 @@ def _join(
     updated = _updated(member, request, context, subscription)
     draft.joined(updated)
     names_changed = write_member(draft, member, updated)
-    bump = names_changed or update_regex(draft, member, updated) is not RegexChange.NONE
+    bump = names_changed or update_regex(draft, member, updated, context.sees) is not RegexChange.NONE
     changed = update_subscriptions(draft, member, updated, bump=bump)
     owned = _owned(draft, subscription)
     if downgrade and replaced is not None:

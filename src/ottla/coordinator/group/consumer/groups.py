@@ -187,7 +187,7 @@ class ConsumerGroups:
             return NOTHING
         resolution = self._resolving.get(key[1])
         if resolution is None:
-            resolution = self._resolving[key[1]] = Resolution(group, self.room.topics, now_ms)
+            resolution = self._resolving[key[1]] = Resolution(group, self.room.topics, now_ms, soft.sees)
         if not resolution.go_on():
             return Decision(timers=(SetTimer(key, 0),))
         del self._resolving[key[1]]

@@ -119,7 +119,7 @@ def heartbeat(draft: Draft, asked: Heartbeat) -> ConsumerGroupHeartbeatResponse:
     updated = _updated(member, asked)
     draft.joined(updated)
     names_changed = write_member(draft, member, updated)
-    regex = update_regex(draft, member, updated)
+    regex = update_regex(draft, member, updated, asked.context.sees)
     changed = update_subscriptions(draft, member, updated, bump=names_changed or regex is RegexChange.KNOWN)
     target = update_target(draft, changed.epoch, updated, changed.kind)
     subscription_changed = names_changed or regex is not RegexChange.NONE

@@ -7,7 +7,7 @@ topics raises the group's epoch once. The result is a record for each, so that t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import Final
 
@@ -37,8 +37,10 @@ class RegexChange(Enum):
     KNOWN = auto()
 
 
-def update_regex(draft: Draft, member: Member, updated: Member) -> RegexChange:
+def update_regex(draft: Draft, member: Member, updated: Member, sees: Callable[[str], bool]) -> RegexChange:
     """Take over the member's regular expression, and see whether the group's must be resolved again.
+
+    They match only topics that the member `sees`.
 
     RefusedError (INVALID_REGULAR_EXPRESSION) when it is none.
     """
@@ -56,7 +58,10 @@ def update_regex(draft: Draft, member: Member, updated: Member) -> RegexChange:
                 change = RegexChange.KNOWN
         elif before:
             change = RegexChange.KNOWN
-    _resolve_if_due(draft, member, updated, wanted=wanted)
+    if _is_due(draft, member, updated, wanted=wanted):
+        soft = draft.room.soft(group.group_id)
+        soft.resolving, soft.sees = True, sees
+        draft.timers.append(SetTimer((REGEX, group.group_id), 0))
     return change
 
 
@@ -70,13 +75,14 @@ def _check(regex: str) -> None:
         ) from None
 
 
-def _resolve_if_due(draft: Draft, member: Member, updated: Member, *, wanted: bool) -> None:
+def _is_due(draft: Draft, member: Member, updated: Member, *, wanted: bool) -> bool:
+    """Whether the group's regular expressions are to be resolved now."""
     group, soft = draft.group, draft.room.soft(draft.group.group_id)
     if not (wanted or group.regex_members) or soft.resolving:
-        return
+        return False
     last = group.last_resolved()
     if last is not None and lasts(last.timestamp_ms, _SHORTEST_INTERVAL_MS + 1, draft.now_ms):
-        return
+        return False
     used = Counter(group.regex_members)
     for each, step in ((member.topic_regex, -1), (updated.topic_regex, 1)):
         if each:
@@ -89,15 +95,14 @@ def _resolve_if_due(draft: Draft, member: Member, updated: Member, *, wanted: bo
         or last is None
         or not lasts(last.timestamp_ms, draft.room.config.regex_refresh_interval_ms + 1, draft.now_ms)
     )
-    if due and used:
-        soft.resolving = True
-        draft.timers.append(SetTimer((REGEX, group.group_id), 0))
+    return due and bool(used)
 
 
 class Resolution:
     """All regular expressions of a group against all topics, some names in each turn of the event loop."""
 
-    def __init__(self, group: ConsumerGroup, topics: Topics, now_ms: int) -> None:
+    def __init__(self, group: ConsumerGroup, topics: Topics, now_ms: int, sees: Callable[[str], bool]) -> None:
+        self._sees = sees
         self._patterns = dict(_compiled(group))
         self._names = iter(list(topics.names()))
         self._found: dict[str, set[str]] = {regex: set() for regex in group.regex_members}
@@ -110,8 +115,9 @@ class Resolution:
             name = next(self._names, None)
             if name is None:
                 return True
-            for regex, pattern in self._patterns.items():
-                if pattern.matches(name):
+            regexes = [regex for regex, pattern in self._patterns.items() if pattern.matches(name)]
+            if regexes and self._sees(name):
+                for regex in regexes:
                     self._found[regex].add(name)
         return False
 

@@ -14,6 +14,7 @@ from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.member import Member
 from ottla.coordinator.group.consumer.states import STATIC_LEAVE_EPOCH, GroupState
 from ottla.coordinator.group.consumer.topics import TopicHashes, Topics
+from ottla.coordinator.group.context import sees_all
 from ottla.coordinator.group.kinds import AnyGroup
 
 #: First part of a timer's key; the group id, and for the first two the member id, follow.
@@ -39,6 +40,8 @@ class Soft:
     seen: tuple[int, int] | None = None
     #: Regular expressions are being resolved.
     resolving: bool = False
+    #: What the member sees for which they are resolved; the others of the group get no more. (As in Kafka.)
+    sees: Callable[[str], bool] = sees_all
     #: The group epoch for which an assignor works at present.
     assigning: int | None = None
     failed: Failure | None = None

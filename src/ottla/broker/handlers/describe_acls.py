@@ -1,0 +1,42 @@
+"""DescribeAcls, versions 1–3 (KIP-140): the ACLs that a filter means, by resource pattern."""
+
+from typing import Protocol
+
+from ottla.broker.access.acls import AclFilter
+from ottla.broker.handlers.table import RequestContext
+from ottla.broker.ports.access import HasAccess
+from ottla.broker.ports.topics import HasImage
+from ottla.wire.acls import AclOperation
+from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+
+
+class _Node(HasAccess, HasImage, Protocol):
+    """What this handler touches."""
+
+
+def handle(node: _Node, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
+    """All that the filter means. (A filter with UNKNOWN in it gets its connection closed by Kafka.)"""
+    if not node.access.allows_cluster(context, AclOperation.DESCRIBE):
+        return _refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Seeing ACLs needs DESCRIBE on the cluster.")
+    if not node.access.is_on:
+        return _refuse(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
+    wanted = AclFilter(*request)
+    if 0 in (wanted.resource_type, wanted.pattern_type, wanted.operation, wanted.permission_type):
+        return _refuse(ErrorCode.INVALID_REQUEST, "The filter has UNKNOWN elements; ANY means every one.")
+    by_pattern: dict[tuple[int, str, int], list[AclDescription]] = {}
+    for acl in sorted(acl for _, acl in node.image.acls.matching(wanted)):
+        by_pattern.setdefault(acl[:3], []).append(AclDescription(*acl[3:]))
+    return DescribeAclsResponse(
+        error_message=None,
+        resources=tuple(DescribeAclsResource(*pattern, tuple(acls)) for pattern, acls in by_pattern.items()),
+    )
+
+
+def _refuse(error: ErrorCode, message: str) -> DescribeAclsResponse:
+    return DescribeAclsResponse(error_code=error, error_message=message)

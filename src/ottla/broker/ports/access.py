@@ -1,0 +1,119 @@
+"""May who asks do this? Handlers ask before they do it. Without an authorizer everybody may do everything."""
+
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from ottla.broker.access.audit import Audit
+from ottla.broker.access.authorizer import Authorizer, Verdict, java_host
+from ottla.broker.session import Session
+from ottla.coordinator.group.context import sees_all
+from ottla.wire.acls import CLUSTER_NAME, AclOperation, ResourceType
+
+_O = AclOperation
+#: The operations that a resource of each type has (Kafka's AclEntry), in the order of their bits.
+OPERATIONS_ON: Final = {
+    ResourceType.TOPIC: (
+        _O.READ,
+        _O.WRITE,
+        _O.CREATE,
+        _O.DELETE,
+        _O.ALTER,
+        _O.DESCRIBE,
+        _O.DESCRIBE_CONFIGS,
+        _O.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (_O.READ, _O.DELETE, _O.DESCRIBE, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS),
+    ResourceType.CLUSTER: (
+        _O.CREATE,
+        _O.ALTER,
+        _O.DESCRIBE,
+        _O.CLUSTER_ACTION,
+        _O.DESCRIBE_CONFIGS,
+        _O.ALTER_CONFIGS,
+        _O.IDEMPOTENT_WRITE,
+    ),
+}
+
+
+class Asking(Protocol):
+    """A request: who asks, and by which API."""
+
+    @property
+    def session(self) -> Session: ...
+
+    @property
+    def client_id(self) -> str: ...
+
+    @property
+    def api_key(self) -> int: ...
+
+
+class Access:
+    """Answers by the authorizer, and tells the audit log. `is_on` says whether there is one at all."""
+
+    def __init__(self, authorizer: Authorizer | None, audit: Audit) -> None:
+        self.is_on: Final = authorizer is not None
+        self._authorizer = authorizer
+        self._audit = audit
+
+    def allows(
+        self, asking: Asking, operation: AclOperation, kind: ResourceType, name: str, *, told: bool = True
+    ) -> bool:
+        """Whether who asks may do this with this resource.
+
+        Without `told` a refusal is not written to the audit log: something else may still allow it, or it only
+        decides what is shown.
+        """
+        if self._authorizer is None:
+            return True
+        session = asking.session
+        host = java_host(session.client_host.removeprefix("/"))
+        verdict = self._authorizer.decide(session.principal, host, operation, kind, name)
+        return self._told(asking, operation, kind, name, verdict, told=told)
+
+    def allows_cluster(self, asking: Asking, operation: AclOperation, *, told: bool = True) -> bool:
+        """Whether who asks may do this with the cluster."""
+        return self._authorizer is None or self.allows(asking, operation, ResourceType.CLUSTER, CLUSTER_NAME, told=told)
+
+    def allows_somewhere(self, asking: Asking, operation: AclOperation, kind: ResourceType) -> bool:
+        """Whether who asks may do this with any resource of this type (KIP-679)."""
+        if self._authorizer is None:
+            return True
+        session = asking.session
+        host = java_host(session.client_host.removeprefix("/"))
+        verdict = self._authorizer.decide_somewhere(session.principal, host, operation, kind)
+        return self._told(asking, operation, kind, "*", verdict, told=True)
+
+    def refused(
+        self, asking: Asking, operation: AclOperation, kind: ResourceType, names: Iterable[str], *, told: bool = True
+    ) -> frozenset[str]:
+        """Those of the names that who asks may not do this with; each is asked for once."""
+        if self._authorizer is None:
+            return frozenset()
+        return frozenset(
+            name for name in dict.fromkeys(names) if not self.allows(asking, operation, kind, name, told=told)
+        )
+
+    def sees(self, asking: Asking) -> Callable[[str], bool]:
+        """Whether who asks may describe a topic, to be called with names later."""
+        if self._authorizer is None:
+            return sees_all
+        return lambda name: self.allows(asking, AclOperation.DESCRIBE, ResourceType.TOPIC, name, told=False)
+
+    def operations(self, asking: Asking, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """The authorized operations on a resource, as bits (KIP-430): a bit's number is the operation's."""
+        return sum(1 << each for each in OPERATIONS_ON[kind] if self.allows(asking, each, kind, name, told=False))
+
+    def _told(
+        self, asking: Asking, operation: AclOperation, kind: ResourceType, name: str, verdict: Verdict, *, told: bool
+    ) -> bool:
+        if told:
+            self._audit.tell(asking.session, asking.client_id, asking.api_key, operation, kind, name, verdict)
+        return verdict.is_allowed
+
+
+class HasAccess(Protocol):
+    """Needs to know who may do what."""
+
+    @property
+    def access(self) -> Access: ...

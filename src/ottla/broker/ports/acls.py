@@ -1,0 +1,72 @@
+"""Changes of ACLs: one after the other, each as one batch of metadata."""
+
+import asyncio
+import random
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from ottla.base.errors import StorageError
+from ottla.broker.access.acls import Acl, AclFilter
+from ottla.broker.metadata.cluster import ClusterMetadata
+from ottla.broker.metadata.properties import new_uuid
+from ottla.broker.metadata.records import MetadataRecord
+from ottla.broker.runtime.changes import Changes
+from ottla.broker.runtime.faults import DiskFaults
+from ottla.broker.runtime.slices import Slices
+
+
+class AclChanges:
+    """Adds and removes ACLs that were checked before. A change is carried out whole, although its client may go."""
+
+    def __init__(
+        self, metadata: ClusterMetadata, changes: Changes, slices: Slices, rng: random.Random, faults: DiskFaults
+    ) -> None:
+        self._metadata = metadata
+        self._changes = changes
+        self._slices = slices
+        self._rng = rng
+        self._faults = faults
+        self._changing = asyncio.Lock()
+
+    def create(self, acls: Sequence[Acl]) -> "asyncio.Future[StorageError | None]":
+        """Have these ACLs; those that are there already stay. None of them is new if the disk refuses, and then why."""
+        return asyncio.shield(self._slices.start(self._create(acls), "creating ACLs"))
+
+    def delete(self, filters: Sequence[AclFilter]) -> "asyncio.Future[list[list[Acl]] | StorageError]":
+        """Have none of the ACLs that a filter means. The result is what each filter met; several may meet one ACL."""
+        return asyncio.shield(self._slices.start(self._delete(filters), "deleting ACLs"))
+
+    async def _create(self, acls: Sequence[Acl]) -> StorageError | None:
+        async with self._changing:
+            there = self._metadata.image.acls
+            new = {new_uuid(self._rng): acl for acl in dict.fromkeys(acls) if acl not in there}
+            return await self._write(self._metadata.acl_records(new, ()))
+
+    async def _delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]] | StorageError:
+        async with self._changing:
+            met: list[dict[bytes, Acl]] = []
+            await self._slices.run(self._meet(filters, met))
+            gone = dict.fromkeys(acl_id for each in met for acl_id in each)
+            fault = await self._write(self._metadata.acl_records({}, gone))
+        return fault or [sorted(each.values()) for each in met]
+
+    def _meet(self, filters: Sequence[AclFilter], met: list[dict[bytes, Acl]]) -> Iterator[None]:
+        """What one filter means in each step: there may be ten thousand ACLs."""
+        for each in filters:
+            met.append(dict(self._metadata.image.acls.matching(each)))
+            yield
+
+    async def _write(self, records: Iterator[MetadataRecord]) -> StorageError | None:
+        try:
+            await self._changes.write(self._changes.change(records))
+        except StorageError as fault:
+            self._faults.report("ACLs cannot be changed", fault)
+            return fault
+        return None
+
+
+class HasAcls(Protocol):
+    """Needs to change ACLs."""
+
+    @property
+    def acls(self) -> AclChanges: ...
