@@ -7,6 +7,7 @@ import pytest
 
 from ottla.base.errors import ConfigError
 from ottla.broker.config import BrokerConfig, from_environment, from_file, from_options
+from ottla.broker.config_keys import STANDARD_AUTHORIZER
 from ottla.broker.process import configure
 from ottla.broker.topic_config import TOPIC_KEYS, TopicConfig, default_value, render
 from ottla.log.config import LogConfig
@@ -200,11 +201,11 @@ def test_options_and_environment_must_be_keys() -> None:
         ("ssl.keystore.location", "/k", "TLS is not spoken"),
         ("ssl.key.password", "hunter2", "TLS is not spoken"),
         ("sasl.enabled.mechanisms", "PLAIN", "no SASL"),
-        ("authorizer.class.name", "a.B", "no authorizer"),
+        ("authorizer.class.name", "a.B", "must be one of: , org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("max.connections.per.ip", "3", "limit is not kept"),
         ("remote.log.storage.system.enable", "true", "no tiered storage"),
         ("zookeeper.connect", "a:1", "ZooKeeper"),
-        ("super.users", "User:a", "no authorizer"),
+        ("super.users", "User:a;b", "'b' is no principal"),
         ("listener.name.plaintext.sasl.enabled.mechanisms", "PLAIN", "TLS and SASL"),
     ],
 )
@@ -221,6 +222,14 @@ def test_keys_that_are_refused_may_be_given_with_their_default() -> None:
         "log.flush.interval.messages": "9223372036854775807",
     }
     assert BrokerConfig(given).without_effect() == ()
+
+
+def test_settings_of_the_authorizer_have_no_effect_without_it() -> None:
+    given = {"super.users": "User:CN=a,O=b;User:c", "audit.log.allowed": "true"}
+    assert BrokerConfig(given).without_effect() == ("audit.log.allowed", "super.users")
+    guarded = BrokerConfig({**given, "authorizer.class.name": STANDARD_AUTHORIZER})
+    assert guarded.without_effect() == ()
+    assert guarded.super_users == ("User:CN=a,O=b", "User:c")
 
 
 def test_values_are_in_any_case_where_kafka_says_so() -> None:

@@ -12,15 +12,18 @@ from hypothesis import strategies as st
 from ottla.base.clock import ManualClock
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import TopicPartition
+from ottla.broker.access.acls import Acl
 from ottla.broker.metadata.cluster import METADATA_VERSION, ClusterMetadata
 from ottla.broker.metadata.end_mark import EndMark
 from ottla.broker.metadata.image import TOPIC_RESOURCE
 from ottla.broker.metadata.properties import load_or_create, new_uuid
 from ottla.broker.metadata.records import (
+    AccessControlEntryRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
     PartitionRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
     decode_record,
@@ -36,6 +39,7 @@ from ottla.wire.records import Record, encode_batch
 from tests.broker.metadata_changes import make_topic, new_producer_id, write
 
 _uuid = st.binary(min_size=16, max_size=16)
+_int8 = st.integers(-128, 127)
 _int32 = st.integers(-(2**31), 2**31 - 1)
 _names = st.text(max_size=9)
 _nodes = st.lists(st.integers(0, 9), max_size=3).map(tuple)
@@ -60,6 +64,8 @@ _RECORDS: st.SearchStrategy[MetadataRecord] = st.one_of(
     ),
     st.builds(RemoveTopicRecord, _uuid),
     st.builds(FeatureLevelRecord, st.text(max_size=9), st.integers(0, 99)),
+    st.builds(RemoveAccessControlEntryRecord, _uuid),
+    st.builds(AccessControlEntryRecord, _uuid, _int8, _names, _int8, _names, _names, _int8, _int8),
     st.builds(ProducerIdsRecord, _int32, st.integers(-1, 9), st.integers(0, 2**62)),
 )
 
@@ -102,6 +108,15 @@ def test_a_record_of_a_newer_version_is_no_damage() -> None:
     log.append(encode_batch([Record(0, 0, None, bytes((1, 99, 0)), ())]), now_ms=0, origin=Origin.COORDINATOR)
     with pytest.raises(StorageError, match=r"does not know .*type 99 version 0.*: a newer version has written it"):
         _open(storage)
+
+
+def test_acls_come_back() -> None:
+    storage = MemoryStorage()
+    metadata = _open(storage)
+    acl = Acl(2, "orders", 3, "User:alice", "*", 3, 3)
+    write(metadata, metadata.acl_records({b"a" * 16: acl, b"b" * 16: acl._replace(host="h")}, ()))
+    write(metadata, metadata.acl_records({b"c" * 16: acl._replace(pattern_type=4)}, [b"b" * 16]))
+    assert dict(_open(storage).image.acls) == {b"a" * 16: acl, b"c" * 16: acl._replace(pattern_type=4)}
 
 
 def test_topics_settings_and_partitions_come_back() -> None:

@@ -50,8 +50,17 @@ KAFKAS_LIMITS = {
     "group.consumer.assignment.interval.ms": "1000",
 }
 
-#: Apache Kafka is told its cluster id by `kafka-storage format`, and keeps no history of groups.
-OURS_ALONE = {"cluster.id", "group.events.enable", "group.events.retention.bytes", "group.events.retention.ms"}
+#: Apache Kafka is told its cluster id by `kafka-storage format`, keeps no history of groups, and shows the settings of
+#: its authorizer only where they are given.
+OURS_ALONE = {
+    "allow.everyone.if.no.acl.found",
+    "audit.log.allowed",
+    "cluster.id",
+    "group.events.enable",
+    "group.events.retention.bytes",
+    "group.events.retention.ms",
+    "super.users",
+}
 
 #: Values that each topic key is asked with, by Kafka's number of its type; `-` is in none of Kafka's forms of a number.
 WORDS = ("", "x", "true", "TRUE", " false ")

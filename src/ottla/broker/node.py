@@ -82,7 +82,7 @@ def make_node(
     producer_ids = ProducerIds(metadata, changes, slices, partitions.faults)
     events = GroupEvents(partitions, timers, clock, slices, metadata.image, topics.create_internal)
     runtime = ShardRuntime(partitions, timers, clock, slices, _heard(config, events))
-    group_config, transaction_config = _group_config(config), _transaction_config(config)
+    group_config = _group_config(config)
     group_topics = GroupTopics(metadata.image, config.text("broker.rack"))
     settings = GroupSettings(group_config, partial(own_settings, config, metadata.image))
     assignors = server_assignors(config.list("group.consumer.assignors"))
@@ -98,15 +98,7 @@ def make_node(
         effect=Assigning(metadata.image, partitions).start,
     )
     markers = Markers(partitions, groups, slices)
-    transactions: Coordinators[TransactionShard] = Coordinators(
-        TRANSACTION_TOPIC,
-        runtime,
-        metadata.image,
-        lambda tp: TransactionShard(_coordinator_epoch(partitions, tp), producer_ids.new, transaction_config),
-        apply_to_transactions,
-        create_topic=partial(topics.create_internal, TRANSACTION_TOPIC),
-        effect=partial(_write_markers, markers),
-    )
+    transactions = _transactions(config, runtime, metadata.image, topics, producer_ids, markers)
     topics.tell(made=partial(_topic_made, groups, transactions), deleted=partial(_topics_deleted, groups, transactions))
     return Node(
         config=config,
@@ -144,6 +136,26 @@ async def load_coordinators(node: Node) -> None:
     expect_coordinators(node)
     await node.groups.load()
     await node.transactions.load()
+
+
+def _transactions(
+    config: BrokerConfig,
+    runtime: ShardRuntime,
+    image: MetadataImage,
+    topics: Topics,
+    producer_ids: ProducerIds,
+    markers: Markers,
+) -> Coordinators[TransactionShard]:
+    settings = _transaction_config(config)
+    return Coordinators(
+        TRANSACTION_TOPIC,
+        runtime,
+        image,
+        lambda tp: TransactionShard(_coordinator_epoch(runtime.partitions, tp), producer_ids.new, settings),
+        apply_to_transactions,
+        create_topic=partial(topics.create_internal, TRANSACTION_TOPIC),
+        effect=partial(_write_markers, markers),
+    )
 
 
 def _access(config: BrokerConfig, image: MetadataImage, clock: Clock) -> Access:

@@ -36,9 +36,7 @@ def handle(
     return node.slices.start(_delete_all(node, request, refused), "deleting records")
 
 
-async def _delete_all(
-    node: _Node, request: DeleteRecordsRequest, refused: Collection[str]
-) -> DeleteRecordsResponse:
+async def _delete_all(node: _Node, request: DeleteRecordsRequest, refused: Collection[str]) -> DeleteRecordsResponse:
     results: list[DeleteRecordsTopicResult] = []
     await node.slices.run(_steps(node, request, refused, results))
     plan = node.partitions.checkpoint_plan()

@@ -155,9 +155,9 @@ def document() -> str:
     lines += [
         "",
         "## What each API needs",
-        "With an authorizer ([what may you do](security.md)) each API asks for these operations, as in Apache Kafka 4.3.",
-        "Without them the answer has the error TOPIC_, GROUP_, CLUSTER_ or TRANSACTIONAL_ID_AUTHORIZATION_FAILED, for each",
-        "resource of a request by itself.",
+        "With an authorizer each API asks for these operations, as in Apache Kafka 4.3",
+        "([ACLs](security.md#what-may-you-do)). A resource on which one is missing gets TOPIC_, GROUP_, CLUSTER_ or",
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED.",
         "",
         "| API | needs |",
         "|---|---|",
