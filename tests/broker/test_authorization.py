@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import AsyncIterator
 from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -41,9 +42,9 @@ _ELSEWHERE = {"SASL_HANDSHAKE", "SASL_AUTHENTICATE", "DESCRIBE_USER_SCRAM_CREDEN
 
 
 @pytest.fixture
-async def broker() -> AsyncIterator[AsyncBroker]:
+async def broker(directory: Path) -> AsyncIterator[AsyncBroker]:
     """A broker with an authorizer, where nobody may do anything yet."""
-    async with AsyncBroker(GUARDED) as running:
+    async with AsyncBroker(GUARDED, data_dir=directory) as running:
         assert await running.node.groups.ready() is None
         assert await running.node.transactions.ready() is None
         yield running
