@@ -13,6 +13,7 @@ from bench import (
     client_figures,
     group_figures,
     heavy_figures,
+    load_figures,
     log_figures,
     spark_figures,
     transaction_figures,
@@ -25,7 +26,7 @@ from bench.worker import FigureFailedError, measure
 from tests.interop.apache import ApacheKafka, PeerFailedError
 
 _RESULTS = Path(__file__).with_name("RESULTS.md")
-_PARTS = ("broker", "groups", "transactions", "log", "others", "clients", "spark", "assignors")
+_PARTS = ("broker", "load", "groups", "transactions", "log", "others", "clients", "spark", "assignors")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -58,6 +59,8 @@ def _on_brokers(parts: Sequence[str], rounds: int, scale: float) -> list[Compari
     with own_pair() as peers:
         if "broker" in parts:
             comparisons += brokers(peers, rounds, scale)
+        if "load" in parts:
+            comparisons.append(load(peers, rounds, scale))
         if "groups" in parts:
             comparisons.append(groups(peers, rounds, scale))
         if "transactions" in parts:
@@ -69,11 +72,19 @@ def _on_brokers(parts: Sequence[str], rounds: int, scale: float) -> list[Compari
     return comparisons
 
 
-def _take(comparison: Comparison, peer: str, module: str, figure: str, bootstrap: str, scale: float) -> bool:
+def _take(
+    comparison: Comparison,
+    peer: str,
+    module: str,
+    figure: str,
+    bootstrap: str,
+    scale: float,
+    broker_pid: int | None = None,
+) -> bool:
     """Whether the figure could be taken; else the comparison has the fault."""
     print(f"  {module} {figure}: {peer}", flush=True)
     try:
-        values = measure(module, figure, bootstrap, scale)
+        values = measure(module, figure, bootstrap, scale, broker_pid)
         comparison.add(peer, values)
         print("".join(f"    {name}: {value:,.4g}\n" for name, value in values.items()), end="", flush=True)
     except FigureFailedError as fault:
@@ -99,6 +110,18 @@ def brokers(peers: dict[str, Peer], rounds: int, scale: float) -> list[Compariso
         memory.add(name, {"resident memory": memory_mb(peer.pid)})
         again.add(name, recovery(peer))
     return [rates, memory, again]
+
+
+def load(peers: dict[str, Peer], rounds: int, scale: float) -> Comparison:
+    """What load costs both brokers, counted in their processes."""
+    comparison = Comparison("Load", tuple(peers), load_figures.unit_of, load_figures.NOTE)
+    for peer in peers.values():
+        measure("broker_figures", "rates", peer.bootstrap, scale / 4)
+    for turn in range(rounds):
+        for figure in load_figures.FIGURES:
+            for name, peer in list(peers.items())[:: -1 if turn % 2 else 1]:
+                _take(comparison, name, "load_figures", figure, peer.bootstrap, scale, peer.pid)
+    return comparison
 
 
 def groups(peers: dict[str, Peer], rounds: int, scale: float) -> Comparison:

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from bench.figure import MICROSECONDS, RATE, SECONDS, TRANSACTIONS, Measure, Unit, Values, percentile
 
 _WAIT_S = 60.0
-_SIZES = {"100 B": (100, 1_500_000), "1 KB": (1_000, 400_000), "10 KB": (10_000, 50_000)}
+SIZES = {"100 B": (100, 1_500_000), "1 KB": (1_000, 400_000), "10 KB": (10_000, 50_000)}
 
 
 def new_topic(bootstrap: str, partitions: int = 1) -> str:
@@ -69,7 +69,7 @@ def consume(bootstrap: str, topic: str, records: int) -> float:
 def rates(bootstrap: str, scale: float) -> Values:
     """In and out, at three sizes."""
     found: Values = {}
-    for name, (size, full) in _SIZES.items():
+    for name, (size, full) in SIZES.items():
         records = int(full * scale)
         topic = new_topic(bootstrap)
         found[f"in, {name}"] = produce(bootstrap, topic, records, size)

@@ -27,6 +27,8 @@ SECONDS = Unit("s", False)
 MILLISECONDS = Unit("ms", False)
 MEGABYTES = Unit("MB", False)
 MEGABYTES_A_SECOND = Unit("MB/s", True)
+#: Of the broker's process, for a million records.
+CPU = Unit("s/million", False)
 
 
 def percentile(values: list[float], share: float) -> float:

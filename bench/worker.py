@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 
 from bench.figure import Values
 
 _TIMEOUT_S = 600.0
+#: In this variable a figure finds the broker's process, where that is measured, too.
+BROKER_PID = "OTTLA_BENCH_BROKER_PID"
 
 
 class FigureFailedError(Exception):
     """A figure could not be measured; the message is the end of what its process said."""
 
 
-def measure(module: str, figure: str, bootstrap: str, scale: float) -> Values:
+def measure(module: str, figure: str, bootstrap: str, scale: float, broker_pid: int | None = None) -> Values:
     """Run a figure in a fresh process and return its values. FigureFailedError."""
+    environment = {**os.environ, **({} if broker_pid is None else {BROKER_PID: str(broker_pid)})}
     command = [sys.executable, "-m", "bench.worker", module, figure, bootstrap, str(scale)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, env=environment)
     except subprocess.TimeoutExpired:
         raise FigureFailedError(f"{module} {figure}: not done after {_TIMEOUT_S:.0f} s") from None
     if done.returncode != 0:
