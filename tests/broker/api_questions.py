@@ -78,14 +78,22 @@ def _produce(topic: str, data: bytes, transactional_id: str | None = None) -> tu
     )
 
 
-def questions(topic: str, group: str, transactional_id: str) -> list[ApiQuestion]:
-    """Harmless ones: asked in order, none of them ends the topic. Ids of producers and members are made up."""
-    return [*_of_topics(topic), *_of_groups(topic, group), *_of_transactions(topic, group, transactional_id), *_rest()]
+def questions(topic: str, group: str, transactional_id: str, new_topic: str = "new") -> list[ApiQuestion]:
+    """Harmless ones: asked in order, none of them ends the topic. Ids of producers and members are made up.
+
+    `new_topic` is a name for which a topic may be made.
+    """
+    return [
+        *_of_topics(topic, new_topic),
+        *_of_groups(topic, group),
+        *_of_transactions(topic, group, transactional_id),
+        *_rest(),
+    ]
 
 
-def _of_topics(topic: str) -> list[ApiQuestion]:
+def _of_topics(topic: str, new_topic: str) -> list[ApiQuestion]:
     asked = (metadata.MetadataRequestTopic(name=topic),)
-    missing = (metadata.MetadataRequestTopic(name=f"{topic}-missing"),)
+    missing = (metadata.MetadataRequestTopic(name=new_topic),)
     offset = offsets_.ListOffsetsPartition(partition_index=0, timestamp=-1)
     read = fetch_.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
     return [
@@ -103,7 +111,9 @@ def _of_topics(topic: str) -> list[ApiQuestion]:
         ApiQuestion(_K.METADATA, metadata.MetadataRequest(missing, True), (0, 1)),
         ApiQuestion(
             _K.DELETE_TOPICS,
-            delete_topics.DeleteTopicsRequest(topics=(delete_topics.DeleteTopicState(f"{topic}-missing"),)),
+            delete_topics.DeleteTopicsRequest(
+                topics=(delete_topics.DeleteTopicState(f"{topic}-missing"),), timeout_ms=10_000
+            ),
         ),
         ApiQuestion(
             _K.DELETE_RECORDS,

@@ -75,8 +75,8 @@ _numbers = count()
 
 async def _asked(client: WireClient, question: ApiQuestion) -> set[int]:
     message = question.message
-    if isinstance(message, MetadataRequest) and message.allow_auto_topic_creation:
-        message = MetadataRequest((MetadataRequestTopic(name=f"missing-{next(_numbers)}"),))
+    if isinstance(message, MetadataRequest) and message.allow_auto_topic_creation:  # it may be there already
+        message = MetadataRequest((MetadataRequestTopic(name=f"new-{next(_numbers)}"),))
     return errors(await client.ask(question.key, message, question.version)) & UNAUTHORIZED
 
 

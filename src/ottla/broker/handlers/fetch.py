@@ -142,7 +142,9 @@ class _Fetch:
     def _read_one(self, key: PartitionKey, asked: FetchPartition, left: int, *, first: bool) -> PartitionResult:
         partition = self._find(key)
         if not isinstance(partition, Partition):
-            return PartitionResult(key.topic, key.topic_id, key.partition, _failed(partition))
+            # As in Kafka, it has no list of aborted transactions only where the log was asked.
+            failed = _failed(partition)._replace(aborted=())
+            return PartitionResult(key.topic, key.topic_id, key.partition, failed)
         if self._from_replica:
             return PartitionResult(key.topic, key.topic_id, key.partition, _failed(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         epoch = partition.leader_epoch
