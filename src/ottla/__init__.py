@@ -11,6 +11,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ottla.base.errors import ConfigError, OttlaError
     from ottla.base.types import TopicPartition
+    from ottla.client.admin.acls import (
+        AclBinding,
+        AclBindingFilter,
+        AclOperation,
+        AclPatternType,
+        AclPermissionType,
+        AclResourceType,
+    )
     from ottla.client.admin.admin import AsyncAdmin
     from ottla.client.admin.types import (
         AlterConfig,
@@ -85,6 +93,12 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "AbortableTransactionError": "client.errors",
+    "AclBinding": "client.admin.acls",
+    "AclBindingFilter": "client.admin.acls",
+    "AclOperation": "client.admin.acls",
+    "AclPatternType": "client.admin.acls",
+    "AclPermissionType": "client.admin.acls",
+    "AclResourceType": "client.admin.acls",
     "Admin": "client.blocking.admin",
     "AlterConfig": "client.admin.types",
     "AssignorError": "client.errors",
@@ -159,6 +173,12 @@ _EXPORTS = {
 
 __all__ = [
     "AbortableTransactionError",
+    "AclBinding",
+    "AclBindingFilter",
+    "AclOperation",
+    "AclPatternType",
+    "AclPermissionType",
+    "AclResourceType",
     "Admin",
     "AlterConfig",
     "AssignorError",

@@ -11,10 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka.admin import AclBinding, AclBindingFilter, AdminClient, NewTopic
+from confluent_kafka.admin import AclOperation as Operation
+from confluent_kafka.admin import AclPermissionType as Permission
+from confluent_kafka.admin import ResourcePatternType as Pattern
+from confluent_kafka.admin import ResourceType as Kind
 
-from ottla.broker.access.acls import Acl
+from ottla.broker.access.acls import Acl, AclFilter
 from ottla.broker.session import ANONYMOUS
-from ottla.testing import AsyncBroker
+from ottla.testing import AsyncBroker, Broker
 from ottla.wire.acls import CLUSTER_NAME, AclOperation, AclPermissionType, PatternType, ResourceType
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -76,6 +82,10 @@ _OWN = {
     "transaction_start_time_ms",
     "usable_bytes",
 }
+
+
+#: A filter that means every ACL, in the order of the messages.
+_EVERYTHING = (1, None, 1, None, None, 1, 1)
 
 
 class Address:
@@ -140,18 +150,21 @@ def _world(rng: random.Random) -> list[Acl]:
 
 async def _tell_apache(admin: WireClient, world: list[Acl]) -> None:
     """Have these ACLs and no others, and wait until the broker has heard of it from its controller."""
-    everything = (1, None, 1, None, None, 1, 1)
-    await admin.ask(ApiKey.DELETE_ACLS, DeleteAclsRequest((DeleteAclsFilter(*everything),)))
+    await admin.ask(ApiKey.DELETE_ACLS, DeleteAclsRequest((DeleteAclsFilter(*_EVERYTHING),)))
     made = await admin.ask(ApiKey.CREATE_ACLS, CreateAclsRequest(tuple(AclCreation(*each) for each in world)))
     assert {each.error_code for each in made.results} <= {0}
-    told: list[Acl] = []
-    while told != world:
-        seen = await admin.ask(ApiKey.DESCRIBE_ACLS, DescribeAclsRequest(*everything))
-        told = sorted(
-            Acl(each.resource_type, each.resource_name, each.pattern_type, *acl)
-            for each in seen.resources
-            for acl in each.acls
-        )
+    while await _described(admin) != world:
+        pass
+
+
+async def _described(client: WireClient) -> list[Acl]:
+    seen = await client.ask(ApiKey.DESCRIBE_ACLS, DescribeAclsRequest(*_EVERYTHING))
+    assert seen.error_code == 0
+    return sorted(
+        Acl(each.resource_type, each.resource_name, each.pattern_type, *acl)
+        for each in seen.resources
+        for acl in each.acls
+    )
 
 
 def _plain(message: object) -> object:
@@ -232,3 +245,50 @@ async def test_two_thousand_answers_are_those_of_apache_kafka(guarded_kafka: Gua
     compared, refused = await _compare(guarded_kafka, worlds=50, seed=2)
     assert compared >= 2_000
     assert 500 < refused < compared - 500
+
+
+async def test_apache_kafka_has_our_acls_when_it_takes_the_directory_over(apache_jars: str, tmp_path: Path) -> None:
+    world = sorted({acl for seed in range(9) for acl in _world(random.Random(seed))})
+    gone = world[0]._replace(principal="User:gone")
+    async with AsyncBroker(GUARDED, data_dir=tmp_path / "data") as ours:
+        await allow_only(ours, [*world, gone])
+        await ours.node.acls.delete([AclFilter(principal="User:gone")])
+        assert len(ours.node.image.acls) == len(world) > 20
+    node = ApacheKafka(tmp_path)
+    node.config |= {"authorizer.class.name": GUARDED["authorizer.class.name"], "super.users": ANONYMOUS}
+    with node:
+        async with WireClient(node) as client:
+            assert await _described(client) == world
+
+
+def test_librdkafka_makes_acls_and_is_held_to_them() -> None:
+    """A client that we did not write: it makes ACLs, and tells its user what it may not do."""
+    with Broker({**GUARDED, "super.users": ANONYMOUS}) as broker:
+        servers = {"bootstrap.servers": broker.bootstrap_servers}
+        admin = AdminClient(servers)
+        admin.create_topics([NewTopic("open", 1), NewTopic("secret", 1)])["open"].result(30)
+        write = AclBinding(Kind.TOPIC, "open", Pattern.LITERAL, ANONYMOUS, "*", Operation.WRITE, Permission.ALLOW)
+        admin.create_acls([write])[write].result(30)
+        everything = AclBindingFilter(Kind.ANY, None, Pattern.ANY, None, None, Operation.ANY, Permission.ANY)
+        assert admin.describe_acls(everything).result(30) == [write]
+        broker.stop()
+        data_dir, port = broker.data_dir, broker.port
+        with Broker({**GUARDED, "super.users": "User:admin"}, data_dir=data_dir, port=port):
+            told: dict[str, str | None] = {}
+
+            def delivered(error: object, message: Message) -> None:
+                told[message.topic() or ""] = None if error is None else error.name()  # type: ignore[attr-defined]
+
+            producer = Producer({**servers, "enable.idempotence": True, "message.timeout.ms": 20_000})
+            for topic in ("open", "secret"):
+                producer.produce(topic, b"x", on_delivery=delivered)
+            assert producer.flush(30) == 0
+            assert told == {"open": None, "secret": "TOPIC_AUTHORIZATION_FAILED"}
+            consumer = Consumer({**servers, "group.id": "g", "auto.offset.reset": "earliest"})
+            consumer.subscribe(["open"])
+            message = None
+            while message is None:
+                message = consumer.poll(10)
+            assert message.error() is not None
+            assert message.error().name() == "GROUP_AUTHORIZATION_FAILED"
+            consumer.close()

@@ -26,6 +26,10 @@ _HINTS = {
     "NON_EMPTY_GROUP": "stop its members first; `ottla groups describe` shows them",
     "GROUP_SUBSCRIBED_TO_TOPIC": "members read the topic; stop them first",
     "UNKNOWN_MEMBER_ID": "`ottla groups describe` shows the group's members",
+    "SECURITY_DISABLED": "start the broker with authorizer.class.name (docs/security.md), then ACLs have an effect",
+    "TOPIC_AUTHORIZATION_FAILED": "`ottla acls list --topic NAME` shows who may; `ottla acls add` lets you",
+    "GROUP_AUTHORIZATION_FAILED": "`ottla acls list --group ID` shows who may; `ottla acls add` lets you",
+    "CLUSTER_AUTHORIZATION_FAILED": "only a super user, or somebody with an ACL on the cluster, may do that",
     "TRANSACTIONAL_ID_NOT_FOUND": "`ottla transactions list` shows which there are",
 }
 

@@ -1,10 +1,11 @@
 """The admin client for asyncio. Its calls are in the modules beside this one, sorted by subject."""
 
+from ottla.client.admin.acls import AclCalls
 from ottla.client.admin.repair import RepairCalls
 
 
-class AsyncAdmin(RepairCalls):
-    """Lists, describes and changes topics, records, groups and transactions.
+class AsyncAdmin(RepairCalls, AclCalls):
+    """Lists, describes and changes topics, records, groups, transactions and ACLs.
 
     A call is repeated while its error is retriable, for `default.api.timeout.ms`; then it raises RequestTimeoutError.
     An error that is not retriable is raised as KafkaError, or as the subclass that the call names.

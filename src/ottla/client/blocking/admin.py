@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 
 from ottla.base.types import TopicPartition
+from ottla.client.admin.acls import AclBinding, AclBindingFilter
 from ottla.client.admin.admin import AsyncAdmin
 from ottla.client.admin.open_transactions import OpenTransaction, PartitionHold
 from ottla.client.admin.types import (
@@ -30,7 +31,7 @@ from ottla.client.core.producer.transactions import TransactionHandle
 
 
 class Admin:
-    """Lists, describes and changes topics, records, groups and transactions. `AsyncAdmin` describes each call's errors.
+    """Lists, describes and changes topics, records, groups, transactions, ACLs. `AsyncAdmin` says what calls raise.
 
     with Admin({"bootstrap.servers": "127.0.0.1:9092"}) as admin:
         admin.create_topics([NewTopic("words", num_partitions=4)])
@@ -198,3 +199,17 @@ class Admin:
     def fence_producers(self, transactional_ids: Iterable[str]) -> dict[str, ProducerIdentity]:
         """Raise the epoch of transactional ids and abort what is open."""
         return self._thread.run(self._admin.fence_producers(transactional_ids))
+
+    # ACLs
+
+    def create_acls(self, acls: Iterable[AclBinding]) -> None:
+        """Add ACLs; one that is there already stays."""
+        self._thread.run(self._admin.create_acls(acls))
+
+    def describe_acls(self, wanted: AclBindingFilter = AclBindingFilter()) -> list[AclBinding]:  # noqa: B008
+        """The ACLs that the filter means, sorted."""
+        return self._thread.run(self._admin.describe_acls(wanted))
+
+    def delete_acls(self, filters: Iterable[AclBindingFilter]) -> list[AclBinding]:
+        """Delete the ACLs that any of the filters means; returns them, sorted."""
+        return self._thread.run(self._admin.delete_acls(filters))
