@@ -8,6 +8,7 @@ import pytest
 from ottla.base.errors import ConfigError
 from ottla.broker.config import BrokerConfig, from_environment, from_file, from_options
 from ottla.broker.config_keys import STANDARD_AUTHORIZER
+from ottla.broker.listeners import Endpoint, Listener
 from ottla.broker.process import configure
 from ottla.broker.topic_config import TOPIC_KEYS, TopicConfig, default_value, render
 from ottla.log.config import LogConfig
@@ -35,7 +36,7 @@ def test_later_sources_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert config.int("log.retention.ms") == 5
     assert config.int("node.id") == 7
     assert config.data_dir == tmp_path
-    assert config.listener == ("127.0.0.1", 0)
+    assert config.listeners[0].endpoint == ("127.0.0.1", 0)
 
 
 #: What `config/server.properties` of Apache Kafka 4.3 sets.
@@ -90,8 +91,7 @@ def _file(directory: Path, values: dict[str, str]) -> Path:
 
 def test_kafkas_own_server_properties_are_used_as_they_are(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     config = configure(config_file=_file(tmp_path, SERVER))
-    assert config.listener == ("", 9092)
-    assert config.advertised == ("localhost", 9092)
+    assert config.listeners == (Listener("PLAINTEXT", Endpoint("", 9092), advertised=Endpoint("localhost", 9092)),)
     assert config.data_dir == Path("/tmp/kraft-combined-logs")
     # Those of its settings that are not the default and are for nothing are named.
     said = caplog.messages[0]
@@ -102,7 +102,7 @@ def test_kafkas_own_server_properties_are_used_as_they_are(tmp_path: Path, caplo
 
 def test_kafkas_own_broker_properties_are_used_as_they_are(tmp_path: Path) -> None:
     config = configure(config_file=_file(tmp_path, SERVER | BROKER))
-    assert config.listener == ("localhost", 9092)
+    assert config.listeners[0].endpoint == ("localhost", 9092)
     assert config.int("node.id") == 2
 
 
@@ -113,15 +113,15 @@ def test_a_controller_alone_is_refused_with_the_reason(tmp_path: Path) -> None:
 
 def test_a_port_of_its_own_is_also_the_one_clients_are_told(tmp_path: Path) -> None:
     config = configure(config_file=_file(tmp_path, SERVER), port=0)
-    assert config.listener == ("127.0.0.1", 0)
-    assert config.advertised is None
+    assert config.listeners[0].endpoint == ("127.0.0.1", 0)
+    assert config.listeners[0].advertised is None
 
 
 def test_a_properties_file_may_have_continued_lines(tmp_path: Path) -> None:
     path = tmp_path / "server.properties"
     path.write_text("listeners=CONTROLLER://:9093,PLAINTEXT://0.0.0.0:9092\nlog.dirs=/tmp/\\\n  kafka\n")
     config = BrokerConfig(from_file(path))
-    assert config.listener == ("0.0.0.0", 9092)
+    assert config.listeners[0].endpoint == ("0.0.0.0", 9092)
     assert config.data_dir == Path("/tmp/kafka")
 
 
@@ -132,7 +132,11 @@ def test_a_properties_file_as_java_writes_it(tmp_path: Path) -> None:
     )
     path.write_text(text, encoding="utf-8")
     config = BrokerConfig(from_file(path))
-    assert (str(config.listener), str(config.data_dir), config.text("broker.rack")) == ("127.0.0.1:0", "/a b\\", "#1=!")
+    assert (str(config.listeners[0].endpoint), str(config.data_dir), config.text("broker.rack")) == (
+        "127.0.0.1:0",
+        "/a b\\",
+        "#1=!",
+    )
     path.write_text("broker.rack=a\\ \nnum.partitions = 3 \r\ncluster.id=MkU3OEVBNTcwNTJENDM2Qk\n")
     config = BrokerConfig(from_file(path))
     assert (config.text("broker.rack"), config.int("num.partitions")) == ("a", 3)
@@ -176,13 +180,15 @@ def test_options_and_environment_must_be_keys() -> None:
         ("listeners", "SASL_PLAINTEXT://:9093,PLAINTEXT://:9092", "only PLAINTEXT"),
         ("listeners", "EXTERNAL://:9092", "does not say what EXTERNAL speaks"),
         ("listeners", "CONTROLLER://:9093", "none for clients"),
-        ("listeners", "PLAINTEXT://:9092,PLAINTEXT://:9095", "one for clients"),
+        ("listeners", "PLAINTEXT://:9092,PLAINTEXT://:9095", "named twice"),
         ("listeners", "PLAINTEXT://:notaport", "a port from 0 to 65535"),
         ("listeners", "PLAINTEXT://:\u00b2", "a port from 0 to 65535"),
         ("listeners", "localhost:9092", "expected NAME://host:port"),
         ("listeners", "", "must not be empty"),
         ("advertised.listeners", "PLAINTEXT://0.0.0.0:9092", "nobody can connect to"),
-        ("advertised.listeners", "OTHER://here:9092", "PLAINTEXT is missing"),
+        ("listeners", "SSL://h:9092,PLAINTEXT://h:9092", "SSL is to speak"),
+        ("advertised.listeners", "OTHER://here:9092", "there is no OTHER"),
+        ("advertised.listeners", "CONTROLLER://here:9092", "PLAINTEXT is missing"),
         ("listener.security.protocol.map", "PLAINTEXT", "expected NAME:PROTOCOL"),
         ("log.dirs", "/a,/b", "exactly one directory"),
         ("group.min.session.timeout.ms", "99999999", "is above"),
@@ -206,7 +212,7 @@ def test_options_and_environment_must_be_keys() -> None:
         ("remote.log.storage.system.enable", "true", "no tiered storage"),
         ("zookeeper.connect", "a:1", "ZooKeeper"),
         ("super.users", "User:a;b", "'b' is no principal"),
-        ("listener.name.plaintext.sasl.enabled.mechanisms", "PLAIN", "TLS and SASL"),
+        ("listener.name.other.ssl.client.auth", "none", "no such listener; their names"),
     ],
 )
 def test_values_that_cannot_be_used_are_refused_with_the_reason(key: str, value: str, said: str) -> None:
@@ -254,7 +260,7 @@ def test_a_listener_of_any_name_may_speak_plaintext() -> None:
             "controller.listener.names": "quorum",
         }
     )
-    assert config.listener == ("::1", 9092)
+    assert config.listeners[0].endpoint == ("::1", 9092)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from ottla.base.types import TopicPartition
+from ottla.broker.connections import Connections
 from ottla.broker.runtime.upkeep import Upkeep
-from ottla.broker.server import Listener
 from ottla.log.results import Origin
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
@@ -106,8 +106,8 @@ def _upkeep(broker: AsyncBroker) -> Upkeep:
         raise AssertionError("nothing is sent here")
 
     node = broker.node
-    listener = Listener(nobody_asks, node.clock, max_request_bytes=1, max_connections=1, max_idle_ms=-1)
-    return Upkeep(node.config, node.clock, node.timers, node.slices, node.partitions, listener)
+    connections = Connections(node.clock, max_connections=1, max_idle_ms=-1)
+    return Upkeep(node.config, node.clock, node.timers, node.slices, node.partitions, connections)
 
 
 async def _live(data_dir: Path, known: Known) -> None:

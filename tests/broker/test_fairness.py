@@ -5,6 +5,7 @@ from typing import Any
 
 from ottla.base.clock import ManualClock
 from ottla.base.limits import FRAMES_AT_ONCE
+from ottla.broker.connections import Connections
 from ottla.broker.server import Frame, Listener
 from tests.broker.lone_connections import LoneClient
 
@@ -18,7 +19,9 @@ async def test_a_connection_with_many_requests_does_not_keep_the_others_waiting(
         order.append(bytes(frame))
         return bytes(frame)
 
-    listener = Listener(dispatch, ManualClock(), max_request_bytes=100, max_connections=10, max_idle_ms=-1)
+    clock = ManualClock()
+    connections = Connections(clock, max_connections=10, max_idle_ms=-1)
+    listener = Listener(dispatch, clock, connections, name="PLAINTEXT", max_request_bytes=100)
     greedy, modest = LoneClient(listener, b"g"), LoneClient(listener, b"m")
     greedy.send(_MANY)
     assert order == [b"g"] * FRAMES_AT_ONCE

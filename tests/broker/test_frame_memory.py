@@ -8,6 +8,7 @@ import pytest
 
 from ottla.base.clock import ManualClock
 from ottla.base.limits import INITIAL_BUFFER_BYTES, STALLED_FRAME_MS
+from ottla.broker.connections import Connections
 from ottla.broker.server import Frame, Listener
 from tests.broker.lone_connections import LoneClient
 
@@ -22,13 +23,11 @@ class _World:
     def __init__(self, stack: ExitStack, frames: int) -> None:
         self.clock = ManualClock()
         self.sizes: list[int] = []
+        connections = Connections(
+            self.clock, max_connections=100, max_idle_ms=_IDLE_MS, max_queued_bytes=frames * (_FRAME_BYTES + 4)
+        )
         self.listener = Listener(
-            self._dispatch,
-            self.clock,
-            max_request_bytes=10 * _FRAME_BYTES,
-            max_connections=100,
-            max_idle_ms=_IDLE_MS,
-            max_queued_bytes=frames * (_FRAME_BYTES + 4),
+            self._dispatch, self.clock, connections, name="PLAINTEXT", max_request_bytes=10 * _FRAME_BYTES
         )
         self._stack = stack
 
@@ -41,7 +40,7 @@ class _World:
     def after(self, ms: int) -> None:
         """So much later the listener looks for connections that have to go."""
         self.clock.advance(ms)
-        self.listener.close_idle()
+        self.listener.connections.close_idle()
 
 
 @pytest.fixture

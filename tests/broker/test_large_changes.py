@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from ottla.base.types import TopicPartition
+from ottla.broker.connections import Connections
 from ottla.broker.metadata.image import TOPIC_RESOURCE, TopicImage
 from ottla.broker.runtime.slices import TURN_MS
 from ottla.broker.runtime.upkeep import Upkeep
-from ottla.broker.server import Listener
 from ottla.log.results import Origin
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
@@ -333,8 +333,8 @@ def _upkeep(broker: AsyncBroker) -> Upkeep:
         raise AssertionError("nothing is sent here")
 
     node = broker.node
-    listener = Listener(nobody_asks, node.clock, max_request_bytes=1, max_connections=1, max_idle_ms=-1)
-    return Upkeep(node.config, node.clock, node.timers, node.slices, node.partitions, listener)
+    connections = Connections(node.clock, max_connections=1, max_idle_ms=-1)
+    return Upkeep(node.config, node.clock, node.timers, node.slices, node.partitions, connections)
 
 
 class _Unlinks:

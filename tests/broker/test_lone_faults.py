@@ -12,9 +12,9 @@ import pytest
 from ottla.base.clock import ManualClock
 from ottla.base.errors import StorageError
 from ottla.base.types import TopicPartition
+from ottla.broker.connections import Connections
 from ottla.broker.metadata.image import TOPIC_RESOURCE
 from ottla.broker.runtime.upkeep import Upkeep
-from ottla.broker.server import Listener
 from ottla.log.checkpoint import CLEAN_SHUTDOWN_MARKER, RECOVERY_POINT_CHECKPOINT, decode_offsets
 from ottla.log.results import Origin
 from ottla.testing import AsyncBroker
@@ -37,8 +37,8 @@ def _upkeep(broker: AsyncBroker) -> Upkeep:
         raise AssertionError("nothing is sent here")
 
     node = broker.node
-    listener = Listener(nobody_asks, node.clock, max_request_bytes=1, max_connections=1, max_idle_ms=-1)
-    return Upkeep(node.config, node.clock, node.timers, node.slices, node.partitions, listener)
+    connections = Connections(node.clock, max_connections=1, max_idle_ms=-1)
+    return Upkeep(node.config, node.clock, node.timers, node.slices, node.partitions, connections)
 
 
 async def _until(condition: Callable[[], bool]) -> None:

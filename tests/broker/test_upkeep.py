@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from ottla.base.types import TopicPartition
+from ottla.broker.connections import Connections
 from ottla.broker.runtime.upkeep import Upkeep, idle_check_interval_ms
-from ottla.broker.server import Listener
 from ottla.log.results import Origin
 from ottla.testing import AsyncBroker
 from ottla.wire.errors import ErrorCode
@@ -14,12 +14,9 @@ from ottla.wire.records import Record, encode_batch
 
 
 def _upkeep(broker: AsyncBroker) -> Upkeep:
-    def nobody_asks(frame: object, session: object, /) -> None:
-        raise AssertionError("nothing is sent here")
-
-    listener = Listener(nobody_asks, broker.node.clock, max_request_bytes=1, max_connections=1, max_idle_ms=-1)
+    connections = Connections(broker.node.clock, max_connections=1, max_idle_ms=-1)
     node = broker.node
-    return Upkeep(node.config, node.clock, node.timers, node.slices, node.partitions, listener)
+    return Upkeep(node.config, node.clock, node.timers, node.slices, node.partitions, connections)
 
 
 def _append(broker: AsyncBroker, topic: str, count: int) -> None:

@@ -7,11 +7,12 @@ import random
 import time
 
 from ottla.base.clock import Clock, SystemClock
-from ottla.base.errors import StorageError
+from ottla.base.errors import OttlaError, StorageError
 from ottla.broker.config import BrokerConfig
+from ottla.broker.connections import Connections
 from ottla.broker.disk import Disk
 from ottla.broker.handlers.dispatch import Dispatcher
-from ottla.broker.listeners import EVERYWHERE
+from ottla.broker.listeners import EVERYWHERE, Endpoint
 from ottla.broker.node import Node, expect_coordinators, load_coordinators, make_node
 from ottla.broker.recover import Recovered, recover
 from ottla.broker.runtime.timers import Timers
@@ -20,6 +21,10 @@ from ottla.broker.server import Listener
 from ottla.broker.storage import DirectoryDisk
 
 _log = logging.getLogger(__name__)
+
+
+class CannotListenError(OttlaError):
+    """An address cannot be had: it is in use, or not one of this machine."""
 
 
 class BrokerApp:
@@ -36,17 +41,25 @@ class BrokerApp:
         self.clock = clock or SystemClock()
         self._rng = rng or random.SystemRandom()
         self._disk: Disk = disk or DirectoryDisk(config.data_dir)
-        self._listener: Listener | None = None
         self._dispatcher: Dispatcher | None = None
+        self._connections = Connections(
+            self.clock,
+            max_connections=config.int("max.connections"),
+            max_idle_ms=config.int("connections.max.idle.ms"),
+            max_queued_bytes=config.int("queued.max.request.bytes"),
+        )
+        self._listeners: list[Listener] = []
+        #: Where each listener listens, by its name; known after `start`.
+        self.bound: dict[str, Endpoint] = {}
         self._loading: asyncio.Task[None] | None = None
         self._upkeep: Upkeep | None = None
         self._recovered: Recovered | None = None
         self.node: Node | None = None
 
-    async def start(self) -> tuple[str, int]:
-        """Recover the data directory and listen. Returns the host and port.
+    async def start(self) -> Endpoint:
+        """Recover the data directory and listen. Returns the host and port of the first listener.
 
-        Raises StorageError for a directory that cannot be used, OSError for an address that cannot be used.
+        Raises StorageError for a directory that cannot be used, CannotListenError for an address that cannot be used.
         """
         started = time.monotonic()
         config = self._config
@@ -54,34 +67,50 @@ class BrokerApp:
         try:
             self.node = self._recover()
             expect_coordinators(self.node)
-            self._dispatcher = Dispatcher(self.node)
-            self._listener = Listener(
-                self._dispatcher,
-                self.clock,
-                name=config.listener_name,
-                max_request_bytes=config.int("socket.request.max.bytes"),
-                max_connections=config.int("max.connections"),
-                max_idle_ms=config.int("connections.max.idle.ms"),
-                max_queued_bytes=config.int("queued.max.request.bytes"),
-            )
-            endpoint = config.listener
-            host, port = await self._listener.listen(
-                endpoint.host, endpoint.port, config.int("socket.listen.backlog.size")
-            )
+            await self._listen(self.node)
         except BaseException:
+            for listener in self._listeners:
+                listener.stop()
             self._disk.unlock()
             raise
-        advertised = config.advertised
-        self.node.identity.host = _told((advertised or endpoint).host)
-        self.node.identity.port = advertised.port if advertised is not None and advertised.port else port
-        self._upkeep = Upkeep(
-            config, self.clock, self.node.timers, self.node.slices, self.node.partitions, self._listener
-        )
+        connections = self._connections
+        self._upkeep = Upkeep(config, self.clock, self.node.timers, self.node.slices, self.node.partitions, connections)
         self._upkeep.start()
         self._loading = asyncio.get_running_loop().create_task(load_coordinators(self.node))
         node_id, took_s = self.node.identity.node_id, time.monotonic() - started
-        _log.info("broker %d listens on %s:%d after %.3f s", node_id, host, port, took_s)
-        return host, port
+        where = ", ".join(f"{name}://{bound}" for name, bound in self.bound.items())
+        _log.info("broker %d listens on %s after %.3f s", node_id, where, took_s)
+        return self.bound[config.listeners[0].name]
+
+    async def _listen(self, node: Node) -> None:
+        """Open every listener, in the order of the configuration."""
+        config = self._config
+        dispatch = self._dispatcher = Dispatcher(node)
+        for name, endpoint, _, advertised in config.listeners:
+            listener = Listener(
+                dispatch,
+                self.clock,
+                self._connections,
+                name=name,
+                max_request_bytes=config.int("socket.request.max.bytes"),
+            )
+            self._listeners.append(listener)
+            backlog = config.int("socket.listen.backlog.size")
+            try:
+                host, port = await listener.listen(endpoint.host, endpoint.port, backlog)
+            except OSError as fault:
+                raise CannotListenError(f"cannot listen on {endpoint}: {fault.strerror or fault}") from None
+            self.bound[name] = Endpoint(host, port)
+            told_port = advertised.port if advertised is not None and advertised.port else port
+            node.identity.told[name] = Endpoint(_told((advertised or endpoint).host), told_port)
+        for each in config.listeners:
+            if not each.endpoint.is_local and not config.asks_who_they_are(each):
+                _log.warning(
+                    "listener %s (%s) can be reached from other machines and asks nobody who they are: "
+                    "whoever reaches it may read and change everything (docs/security.md)",
+                    each.name,
+                    each.endpoint,
+                )
 
     async def loaded(self) -> None:
         """Wait until every coordinator answers."""
@@ -100,16 +129,18 @@ class BrokerApp:
     @property
     def quiet_since_ms(self) -> int:
         """When a client has said or heard something last, by the broker's monotonic clock. Only once it has started."""
-        assert self._listener is not None
-        return self._listener.active_ms
+        return self._connections.active_ms
 
     async def stop(self) -> None:
         """Stop in order: no more requests, everything flushed, the mark of a clean shutdown left.
 
         StorageError when the disk refuses a write; the broker has stopped nevertheless.
         """
-        if self._listener is not None:
-            await self._listener.close()
+        for listener in self._listeners:
+            listener.stop()
+        self._connections.close()
+        for listener in self._listeners:
+            await listener.stopped()
         if self._loading is not None:
             self._loading.cancel()
             await asyncio.gather(self._loading, return_exceptions=True)

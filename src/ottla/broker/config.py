@@ -9,7 +9,8 @@ from ottla.base.config import ConfigSet, Standing
 from ottla.base.errors import ConfigError
 from ottla.broker.access.authorizer import parse_super_users
 from ottla.broker.config_keys import BROKER_CONFIG, FAMILIES, OF_THE_AUTHORIZER
-from ottla.broker.listeners import advertised_endpoint, client_listener
+from ottla.broker.listener_keys import PREFIX, ListenerKeys
+from ottla.broker.listeners import Listener, client_listeners
 
 #: `OTTLA_LOG_RETENTION_MS=1000` sets `log.retention.ms`. Names reserved for other uses are not read as keys.
 ENVIRONMENT_PREFIX = "OTTLA_"
@@ -19,7 +20,6 @@ _REMOVED: Final = "Apache Kafka 4 has removed it"
 #: Keys by how their names begin.
 _FOREIGN: Final[Mapping[str, str]] = {
     "zookeeper.": "neither Apache Kafka 4 nor Ottla has a ZooKeeper",
-    "listener.name.": "it is for TLS and SASL, which are not there yet",
     "rsm.config.": "there is no tiered storage",
     "rlmm.config.": "there is no tiered storage",
     "inter.broker.protocol.version": _REMOVED,
@@ -41,22 +41,26 @@ class BrokerConfig:
 
     def __init__(self, given: Mapping[str, object] | None = None) -> None:
         given = canonical(given or {})
+        of_listeners = {name: value for name, value in given.items() if name.startswith(PREFIX)}
+        given = {name: value for name, value in given.items() if name not in of_listeners}
         _reject_foreign(given)
         self.given = frozenset(given)
         self._values = BROKER_CONFIG.parse(given)
-        self.listener_name, self.listener = client_listener(
+        controllers = self.list("controller.listener.names")
+        #: The listeners for clients, in their order.
+        self.listeners = client_listeners(
             self.list("listeners"),
+            self.list("advertised.listeners"),
             self.text("listener.security.protocol.map") or "",
-            self.list("controller.listener.names"),
-            protocols_given="listener.security.protocol.map" in given,
+            controllers,
+            is_given="listener.security.protocol.map" in given,
         )
+        self._of_listeners = ListenerKeys(of_listeners, self.listeners, controllers)
         if self.list("process.roles") == ("controller",):
             raise ConfigError(
                 "process.roles=controller: a controller alone has no use here, for one node is broker and controller; "
                 "leave the key out, or say broker,controller"
             )
-        advertised = self.list("advertised.listeners")
-        self.advertised = advertised_endpoint(advertised, self.listener_name) if advertised else None
         cluster_id = self.text("cluster.id")
         if cluster_id is not None and _CLUSTER_ID.fullmatch(cluster_id) is None:
             raise ConfigError(f"cluster.id {cluster_id!r}: expected 22 characters of URL-safe base64 (a uuid)")
@@ -90,6 +94,14 @@ class BrokerConfig:
 
     def __getitem__(self, name: str) -> object:
         return self._values[name]
+
+    def of_listener(self, listener: Listener, name: str) -> object:
+        """A key's value for this listener: its own (`listener.name.<name>.<key>`), or the broker's."""
+        return self._of_listeners.get(listener.name, name, self._values.get(name))
+
+    def asks_who_they_are(self, listener: Listener) -> bool:
+        """Whether nobody can use this listener without saying who he is."""
+        return listener.protocol.has_sasl
 
     # One method for each type of value. A key that does not exist raises KeyError. Units are in the keys' names.
 

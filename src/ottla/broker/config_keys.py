@@ -52,15 +52,17 @@ NODE: Final = (
         "listeners",
         LIST,
         ("PLAINTEXT://127.0.0.1:9092",),
-        "Where to listen: one address for clients, beside any of controllers, which are not served.",
+        "Where to listen: NAME://host:port, one for each; those of controllers are not served.",
         not_empty,
     ),
-    ConfigKey("advertised.listeners", LIST, None, "The address told to clients; default: the listener's own."),
+    ConfigKey(
+        "advertised.listeners", LIST, None, "The address that clients of each are told; default: where it listens."
+    ),
     ConfigKey(
         "listener.security.protocol.map",
         STR,
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "What listeners speak; the clients' must be PLAINTEXT.",
+        "What listeners speak, by their names.",
     ),
     ConfigKey("controller.listener.names", LIST, None, "Listeners of controllers, which are not served.", not_empty),
     ConfigKey("controller.quorum.voters", LIST, (), "One at most: one node is its own quorum.", _one_node),

@@ -1,8 +1,8 @@
 """The broker as a process. `ottla serve` and `ottla.testing` run `main`. It imports little, and late, to start fast.
 
-Prints `ottla ready host:port` on stdout once it listens. SIGTERM and SIGINT stop it in order. Exit codes: 0 after a
-stop (130 when Ctrl-C comes before it listens), 1 for a directory or address that cannot be used, 2 for a wrong
-configuration.
+Prints `ottla ready host:port` on stdout once it listens. With several listeners, all of them follow in the same line,
+as `NAME://host:port`. SIGTERM and SIGINT stop it in order. Exit codes: 0 after a stop (130 when Ctrl-C comes before it
+listens), 1 for a directory or address that cannot be used, 2 for a wrong configuration.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ottla.base.errors import ConfigError, StorageError
+from ottla.base.errors import ConfigError, OttlaError
 from ottla.broker.config import BrokerConfig, from_environment, from_file, from_options
-from ottla.broker.listeners import Endpoint
+from ottla.broker.listeners import Listener, SecurityProtocol
 
 if TYPE_CHECKING:
     from ottla.broker.app import BrokerApp
@@ -57,8 +57,8 @@ def _main(argv: Sequence[str] | None, make_app: MakeApp | None) -> int:
         return 2
     try:
         run(config, make_app)
-    except (StorageError, ConfigError, OSError) as fault:
-        print(f"ottla: {_reason(config, fault)}", file=sys.stderr)  # noqa: T201
+    except (OttlaError, OSError) as fault:
+        print(f"ottla: {_reason(fault)}", file=sys.stderr)  # noqa: T201
         return 1
     return 0
 
@@ -85,7 +85,7 @@ def configure(
     if data_dir is not None:
         given["log.dirs"] = (str(data_dir),)
     if host is not None or port is not None:
-        BrokerConfig(given)  # checked before they are replaced: TLS or SASL in them must not be dropped in silence
+        _check_replaceable(BrokerConfig(given).listeners)
         given["listeners"] = (f"PLAINTEXT://{host or '127.0.0.1'}:{9092 if port is None else port}",)
     config = BrokerConfig(given)
     ignored = config.without_effect()
@@ -94,6 +94,13 @@ def configure(
             "accepted, without effect (docs/config.md says why): %s", ", ".join(ignored)
         )
     return config
+
+
+def _check_replaceable(listeners: Sequence[Listener]) -> None:
+    """TLS, SASL or a second listener must not be dropped in silence."""
+    if len(listeners) > 1 or listeners[0].protocol is not SecurityProtocol.PLAINTEXT:
+        told = ", ".join(f"{each.name} ({each.protocol.value})" for each in listeners)
+        raise ConfigError(f"--host and --port stand for one listener of plain text; listeners has {told}: set it there")
 
 
 def run(config: BrokerConfig, make_app: MakeApp | None = None) -> None:
@@ -116,9 +123,10 @@ async def _serve(config: BrokerConfig, make_app: MakeApp | None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     app = (make_app or BrokerApp)(config)
-    host, port = await app.start()
+    first = await app.start()
     keep_out_of_the_way(app.clock, lambda: app.quiet_since_ms)
-    print(f"ottla ready {Endpoint(host, port)}", flush=True)  # noqa: T201
+    others = "".join(f" {name}://{at}" for name, at in app.bound.items()) if len(app.bound) > 1 else ""
+    print(f"ottla ready {first}{others}", flush=True)  # noqa: T201
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(stop.wait(), _SETTLED_S)
     if not stop.is_set():
@@ -135,11 +143,9 @@ def _allow_many_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _reason(config: BrokerConfig, fault: Exception) -> str:
+def _reason(fault: Exception) -> str:
     if isinstance(fault, OSError) and fault.filename is not None:
         return f"{fault.filename}: {fault.strerror}"
-    if isinstance(fault, OSError):
-        return f"cannot listen on {config.listener}: {fault.strerror or fault}"
     return str(fault)
 
 

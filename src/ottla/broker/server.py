@@ -19,12 +19,11 @@ from ottla.base.errors import CorruptDataError, OttlaError
 from ottla.base.limits import (
     FRAMES_AT_ONCE,
     INITIAL_BUFFER_BYTES,
-    MAX_RECEIVED_BYTES,
     MAX_WAITING_BYTES,
     MAX_WAITING_FRAMES,
     STALLED_FRAME_MS,
 )
-from ottla.broker.frame_memory import FrameMemory
+from ottla.broker.connections import Connections
 from ottla.broker.outbox import Outbox, Piece, make_outbox
 from ottla.broker.session import Session
 from ottla.wire.frames import FrameBuffer
@@ -83,7 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.session.client_host = f"/{peer[0]}"
-        self._listener.opened(self)
+        self._listener.connections.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -96,7 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._later is not None:
             self._later.future.cancel()
             self._later = None
-        self._listener.closed(self)
+        self._listener.connections.closed(self)
 
     def get_buffer(self, sizehint: int) -> memoryview | bytearray:
         return self._frames.get_buffer(sizehint)
@@ -258,31 +257,18 @@ class Connection(asyncio.BufferedProtocol):
 
 
 class Listener:
-    """A listening socket and its connections."""
+    """A listening socket: makes connections of those who come."""
 
     def __init__(
-        self,
-        dispatch: Dispatch,
-        clock: Clock,
-        *,
-        max_request_bytes: int,
-        max_connections: int,
-        max_idle_ms: int,
-        max_queued_bytes: int = -1,
-        name: str = "PLAINTEXT",
+        self, dispatch: Dispatch, clock: Clock, connections: Connections, *, name: str, max_request_bytes: int
     ) -> None:
-        """The limits are `socket.request.max.bytes`, `max.connections`, `connections.max.idle.ms` and
-        `queued.max.request.bytes`; where the last is -1, MAX_RECEIVED_BYTES."""
+        """`name` is in capitals; `max_request_bytes` is `socket.request.max.bytes`."""
         self.name = name
         self.dispatch = dispatch
         self.clock = clock
+        self.connections = connections
+        self.memory = connections.memory
         self.max_request_bytes = max_request_bytes
-        self.memory = FrameMemory(max_queued_bytes if max_queued_bytes > 0 else MAX_RECEIVED_BYTES)
-        self._max_connections = max_connections
-        self._max_idle_ms = max_idle_ms
-        self._connections: dict[Connection, None] = {}
-        #: When one that is closed was active last.
-        self._active_ms = clock.monotonic_ms()
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int, backlog: int) -> tuple[str, int]:
@@ -292,41 +278,13 @@ class Listener:
         bound = self._server.sockets[0].getsockname()
         return str(bound[0]), int(bound[1])
 
-    async def close(self) -> None:
-        """Stop listening and close every connection."""
+    def stop(self) -> None:
+        """Take no more connections."""
         if self._server is not None:
             self._server.close()
-        for connection in list(self._connections):
-            connection.close()
+
+    async def stopped(self) -> None:
+        """Wait until the connections that came by it are closed."""
         if self._server is not None:
             await self._server.wait_closed()
             self._server = None
-
-    def opened(self, connection: Connection) -> None:
-        """Accept a new connection, or close it when there are too many."""
-        self._connections[connection] = None
-        if len(self._connections) > self._max_connections:
-            _log.warning("max.connections reached: refusing %s", connection.session.client_host)
-            connection.close()
-
-    def closed(self, connection: Connection) -> None:
-        """Forget a connection."""
-        self._connections.pop(connection, None)
-        self._active_ms = max(self._active_ms, connection.active_ms)
-
-    @property
-    def active_ms(self) -> int:
-        """When a client has said or heard something last, by the clock that never steps."""
-        return max((each.active_ms for each in self._connections), default=self._active_ms)
-
-    def close_idle(self) -> None:
-        """Close the connections that were silent for `connections.max.idle.ms`, or whose frame takes too long.
-
-        Called by a timer.
-        """
-        now_ms = self.clock.monotonic_ms()
-        for connection in list(self._connections):
-            why = connection.overdue(now_ms, self._max_idle_ms)
-            if why:
-                _log.info("closing the connection of %s: %s", connection.session.client_host, why)
-                connection.close()

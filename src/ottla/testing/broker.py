@@ -55,6 +55,8 @@ class Broker:
     `config` are Kafka's broker keys. `data_dir` is kept when given, else a temporary directory is made and removed.
     `port` 0 means any free one; a restart keeps the port. `kill` is kill -9; `restart` starts again on the same data.
     With `faults` clients reach it through them (`ottla.testing.Faults`). They belong to this broker until `close`.
+    With `listeners` in `config` it listens there, and not on `port`; `bootstrap_servers` is the first of them, and
+    `faults` cannot stand before them.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Broker:
         self.port = port
         #: Where the process listens: `port` itself, unless faults stand before it.
         self._own_port = port
+        self._bound: dict[str, str] = {}
         self.faults = faults
         self._start_timeout_s = start_timeout_s
         self._is_behind_faults = False
@@ -92,12 +95,22 @@ class Broker:
         """The broker's process id while it runs."""
         return None if self._process is None else self._process.pid
 
+    def listener(self, name: str) -> str:
+        """Where the listener of this name listens, `127.0.0.1:port`, when `config` has several. KeyError for others.
+
+        A port 0 in `listeners` is another one after each start.
+        """
+        return self._bound[name]
+
     def start(self) -> "Broker":
         """Start; returns when the broker answers. BrokerError when it does not."""
         if self._process is not None:
             raise BrokerError("the broker runs already")
-        command = [*self._program(), "--host", self.host, "--port", str(self._own_port)]
-        command += ["--data-dir", str(self.data_dir)]
+        if self.faults is not None and "listeners" in self._config:
+            raise BrokerError("faults stand before one port of plain text: leave listeners out of the configuration")
+        command = [*self._program(), "--data-dir", str(self.data_dir)]
+        if "listeners" not in self._config:
+            command += ["--host", self.host, "--port", str(self._own_port)]
         for key, value in {**self._config, **self._told_to_clients()}.items():
             command += ["-o", f"{key}={value}"]
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - read in `_said`, closed in `_forget`
@@ -109,7 +122,9 @@ class Broker:
         if not line.startswith(_READY):
             self.kill()
             raise BrokerError(f"the broker did not start: {self._said or line or 'it said nothing'}")
-        self._own_port = int(line.rpartition(":")[2])
+        first, *named = line.removeprefix(_READY).split()
+        self._own_port = int(first.rpartition(":")[2])
+        self._bound = dict(each.split("://", 1) for each in named)
         if self.faults is None:
             self.port = self._own_port
         else:

@@ -19,7 +19,10 @@ from ottla.testing.slow_disk import SlowDisk, checked_s
 
 
 class AsyncBroker:
-    """`async with AsyncBroker() as broker:` — a broker on a free port of this loop, with a directory of its own."""
+    """`async with AsyncBroker() as broker:` — a broker on a free port of this loop, with a directory of its own.
+
+    It listens where `config` says (`listeners`), else on one port that speaks plain text.
+    """
 
     def __init__(
         self,
@@ -39,11 +42,16 @@ class AsyncBroker:
         self._disk: SlowDisk | None = None
         self.host, self.port = "127.0.0.1", 0
         self.faults = faults
+        self._bound: dict[str, str] = {}
 
     @property
     def bootstrap_servers(self) -> str:
         """What clients connect to."""
         return f"{self.host}:{self.port}"
+
+    def listener(self, name: str) -> str:
+        """See `Broker.listener`."""
+        return self._bound[name]
 
     @property
     def node(self) -> Node:
@@ -87,8 +95,8 @@ class AsyncBroker:
             **TEST_DEFAULTS,
             **self._given,
             "log.dirs": (str(self.data_dir),),
-            "listeners": (f"PLAINTEXT://{self.host}:{self.port if self.faults is None else 0}",),
         }
+        config.setdefault("listeners", (f"PLAINTEXT://{self.host}:{self.port if self.faults is None else 0}",))
         if self.faults is not None:
             self.port = self.faults.listen(self.host, self.port)
             config["advertised.listeners"] = (f"PLAINTEXT://{self.host}:{self.port}",)
@@ -96,6 +104,7 @@ class AsyncBroker:
         self._disk = SlowDisk(broker_config.data_dir, 0.0 if self._disk is None else self._disk.delay_s)
         self._app = BrokerApp(broker_config, self._clock, self._disk)
         _, port = await self._app.start()
+        self._bound = {name: str(endpoint) for name, endpoint in self._app.bound.items()}
         if self.faults is not None:
             self.faults.connect(self.host, port)
         else:

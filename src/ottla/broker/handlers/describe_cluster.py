@@ -34,10 +34,11 @@ def handle(node: _Node, request: DescribeClusterRequest, context: RequestContext
             error_message=f"Unsupported endpoint type {request.endpoint_type}",
         )
     me = node.identity
+    host, port = me.told[context.session.listener]
     return DescribeClusterResponse(
         cluster_id=me.cluster_id,
         controller_id=me.node_id,
-        brokers=(DescribeClusterBroker(me.node_id, me.host, me.port, me.rack),),
+        brokers=(DescribeClusterBroker(me.node_id, host, port, me.rack),),
         cluster_authorized_operations=on_cluster(
             node.access, context, asked=request.include_cluster_authorized_operations
         ),

@@ -73,7 +73,9 @@ def _answer(
     fault: StorageError | None,
 ) -> FindCoordinatorResponse:
     found = tuple(
-        _refuse(key, *_REFUSED[request.key_type]) if key in refused else _find(node, request.key_type, key, fault)
+        _refuse(key, *_REFUSED[request.key_type])
+        if key in refused
+        else _find(node, request.key_type, key, context, fault)
         for key in _keys(request, context)
     )
     if context.api_version >= _MANY_KEYS_FROM:
@@ -84,7 +86,7 @@ def _answer(
     )
 
 
-def _find(node: _Node, key_type: int, key: str, fault: StorageError | None) -> Coordinator:
+def _find(node: _Node, key_type: int, key: str, context: RequestContext, fault: StorageError | None) -> Coordinator:
     coordinators = _coordinators(node, key_type)
     if coordinators is None:
         return _refuse(key, ErrorCode.INVALID_REQUEST, f"Unknown coordinator type {key_type}")
@@ -96,7 +98,8 @@ def _find(node: _Node, key_type: int, key: str, fault: StorageError | None) -> C
         _tell(node, key)
     if node.partitions.find(*partition) is None:
         return _refuse(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{partition} has no leader")
-    return Coordinator(key, node.identity.node_id, node.identity.host, node.identity.port, 0, None)
+    host, port = node.identity.told[context.session.listener]
+    return Coordinator(key, node.identity.node_id, host, port, 0, None)
 
 
 def _tell(node: _Node, group_id: str) -> None:

@@ -105,8 +105,9 @@ def _answer(
             for topic in topics
         ]
     me = node.identity
+    host, port = me.told[context.session.listener]
     return MetadataResponse(
-        brokers=(MetadataResponseBroker(me.node_id, me.host, me.port, me.rack),),
+        brokers=(MetadataResponseBroker(me.node_id, host, port, me.rack),),
         cluster_id=me.cluster_id,
         controller_id=me.node_id,
         topics=tuple(topics),

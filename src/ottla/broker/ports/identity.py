@@ -3,20 +3,20 @@
 import random
 from typing import Protocol
 
+from ottla.broker.listeners import Endpoint
 from ottla.broker.metadata.properties import MetaProperties
 
 
 class Identity:
-    """The broker's ids and its address."""
+    """The broker's ids and its addresses."""
 
     def __init__(self, properties: MetaProperties, rack: str | None) -> None:
         self.node_id = properties.node_id
         self.cluster_id = properties.cluster_id
         self.directory_id = properties.directory_id
         self.rack = rack
-        #: The address told to clients; known once the listener is bound.
-        self.host = ""
-        self.port = -1
+        #: The address that clients of each listener are told; known once the listener is bound.
+        self.told: dict[str, Endpoint] = {}
 
 
 class HasIdentity(Protocol):

@@ -9,11 +9,11 @@ from typing import Any, Final
 from ottla.base.clock import Clock
 from ottla.base.errors import StorageError
 from ottla.broker.config import BrokerConfig
+from ottla.broker.connections import Connections
 from ottla.broker.runtime.cleaner import Cleaner
 from ottla.broker.runtime.partitions import Partition, Partitions
 from ottla.broker.runtime.slices import Slices
 from ottla.broker.runtime.timers import Timers
-from ottla.broker.server import Listener
 
 _log = logging.getLogger(__name__)
 
@@ -45,14 +45,14 @@ class Upkeep:
         timers: Timers,
         slices: Slices,
         partitions: Partitions,
-        listener: Listener,
+        connections: Connections,
     ) -> None:
         self._config = config
         self._clock = clock
         self._timers = timers
         self._slices = slices
         self._partitions = partitions
-        self._listener = listener
+        self._connections = connections
         self.cleaner = Cleaner(config, clock, slices, partitions)
         #: What runs now, by name.
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -81,7 +81,7 @@ class Upkeep:
         await asyncio.gather(*self._running.values(), return_exceptions=True)
 
     async def _close_idle(self) -> None:
-        self._listener.close_idle()
+        self._connections.close_idle()
 
     async def apply_retention(self) -> None:
         """Delete the segments that retention allows to delete. The thread for files deletes their files."""

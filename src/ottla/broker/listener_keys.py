@@ -1,0 +1,47 @@
+"""`listener.name.<name>.<key>`: settings of one listener. They win over the plain key, as in Kafka."""
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from ottla.base.errors import ConfigError
+from ottla.broker.config_keys import BROKER_CONFIG
+from ottla.broker.listeners import Listener
+
+PREFIX: Final = "listener.name."
+#: How the keys begin that a listener may have of its own.
+_OWN: Final = ("ssl.", "sasl.", "connections.max.reauth.ms")
+
+
+class ListenerKeys:
+    """The settings of each listener that differ from the broker's."""
+
+    def __init__(self, given: Mapping[str, object], listeners: Iterable[Listener], ignored: Collection[str]) -> None:
+        """`given` are whole names with their values; `ignored` are names of listeners that are not served.
+
+        Raises ConfigError for a listener that does not exist, and for a key that no listener can have.
+        """
+        self._values: dict[tuple[str, str], object] = {}
+        prefixes = {each.prefix: each.name for each in listeners}
+        prefixes |= {f"{PREFIX}{name.lower()}.": "" for name in ignored}
+        for name, value in given.items():
+            prefix = max((each for each in prefixes if name.startswith(each)), key=len, default=None)
+            if prefix is None:
+                there = ", ".join(each.removeprefix(PREFIX).rstrip(".") for each in prefixes)
+                raise ConfigError(f"{name}: there is no such listener; their names, in small letters, are {there}")
+            if prefixes[prefix]:
+                key = name.removeprefix(prefix)
+                self._values[prefixes[prefix], key] = _parsed(name, key, value)
+
+    def get(self, listener: str, key: str, default: object) -> object:
+        """The listener's own value, or `default`, which is the broker's."""
+        return self._values.get((listener, key), default)
+
+
+def _parsed(name: str, key: str, value: object) -> object:
+    known = [each for each in BROKER_CONFIG.keys if each.startswith(_OWN)]
+    if key not in known:
+        near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ConfigError(f"{name}: {key} is no setting of a listener{hint}")
+    return BROKER_CONFIG.keys[key].parse(value)
