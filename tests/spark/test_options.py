@@ -6,8 +6,9 @@ import pytest
 
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
+from ottla.client.config.consumer import CONSUMER_CONFIG
 from ottla.spark.bounds import EARLIEST, LATEST, AtOffsets, AtTimes
-from ottla.spark.options import Semantics, duration_ms, sink_options, source_options
+from ottla.spark.options import SOURCE_CLIENT, Semantics, duration_ms, sink_options, source_options
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 SOURCE = {**SERVERS, "subscribe": "lines"}
@@ -68,6 +69,12 @@ def test_s1_partitions_are_assigned_by_json() -> None:
         ({**SOURCE, "minOffsetsPerTrigger": "8", "maxOffsetsPerTrigger": "7"}, "8 is above maxOffsetsPerTrigger 7"),
         ({**SOURCE, "kafka.isolation.level": "dirty"}, "read_committed"),
         ({**SERVERS, "subscribePattern": "("}, "is no regular expression"),
+        ({**SOURCE, "kafka.auto.offset.reset": "earliest"}, "startingOffsets says where a query begins"),
+        ({**SOURCE, "kafka.enable.auto.commit": "true"}, "the checkpoint has the offsets"),
+        ({**SOURCE, "kafka.key.deserializer": "x"}, "keys are bytes"),
+        ({**SOURCE, "kafka.value.deserializer": "x"}, "values are bytes"),
+        ({**SOURCE, "kafka.interceptor.classes": "x"}, "Java classes cannot be called"),
+        ({**SOURCE, "kafka.max.poll.records": "many"}, "a whole number"),
         ({**SERVERS, "assign": "[1]"}, "assign: expected JSON"),
         ({**SERVERS, "assign": '{"a":[0.5]}'}, "assign: expected JSON"),
         ({**SERVERS, "assign": "{}"}, "assign names no partition"),
@@ -84,6 +91,41 @@ def test_s1_a_wrong_source_option_is_named(given: dict[str, str], message: str) 
 def test_s1_a_batch_read_of_nothing_is_refused(option: str, value: str) -> None:
     with pytest.raises(ConfigError, match="nothing to read"):
         source_options({**SOURCE, option: value}, streaming=False)
+
+
+def test_s1_every_key_of_a_java_consumer_is_known() -> None:
+    """Those that a query has no use for, too: a script for Spark's own connector may set them."""
+    more = {
+        "fetch.min.bytes": "1000",
+        "max.poll.records": "100",
+        "session.timeout.ms": "30000",
+        "heartbeat.interval.ms": "1000",
+        "max.poll.interval.ms": "100000",
+        "receive.buffer.bytes": "65536",
+        "send.buffer.bytes": "131072",
+        "partition.assignment.strategy": "org.apache.kafka.clients.consumer.RangeAssignor",
+        "allow.auto.create.topics": "false",
+        "check.crcs": "true",
+        "client.dns.lookup": "use_all_dns_ips",
+        "client.rack": "r1",
+        "metric.reporters": "com.example.Reporter",
+        "ssl.provider": "BC",
+        "enable.auto.commit": "false",
+    }
+    plain = source_options(SOURCE, streaming=True)
+    assert (
+        source_options({**SOURCE, **{f"kafka.{k}": v for k, v in more.items()}}, streaming=True).client == plain.client
+    )
+    assert set(CONSUMER_CONFIG.keys) <= set(SOURCE_CLIENT.keys)
+
+
+def test_s2_what_the_sink_sets_may_be_said() -> None:
+    said = {"enable.idempotence": "true", "acks": "all", "max.in.flight.requests.per.connection": "3"}
+    more = {
+        "receive.buffer.bytes": "1",
+        "partitioner.class": "org.apache.kafka.clients.producer.internals.DefaultPartitioner",
+    }
+    sink_options({**SINK, **{f"kafka.{key}": value for key, value in {**said, **more}.items()}})
 
 
 def test_s2_the_sink_is_exactly_once_unless_told_otherwise() -> None:
@@ -133,6 +175,12 @@ def test_s2_no_rows_go_to_a_ledger(given: dict[str, str], semantics: str) -> Non
         ({**SINK, "batchId": "20261121"}, "option batchId says nothing without queryId: give both"),
         ({**SINK, "kafka.transactional.id": "x"}, "is set by the sink itself"),
         ({**SINK, "kafka.acks": "1"}, "idempoten"),
+        ({**SINK, "kafka.enable.idempotence": "false"}, "kafka.enable.idempotence cannot be false"),
+        ({**SINK, "kafka.max.in.flight.requests.per.connection": "6"}, "at most 5"),
+        (
+            {**SINK, "kafka.partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner"},
+            "Java classes",
+        ),
         ({**SINK, "semantic": "exactly-once"}, "did you mean semantics?"),
         ({**SINK, "semantics": "once"}, "exactly-once, at-least-once"),
         ({**SINK, "kafka.linger.m": "1"}, "did you mean kafka.linger.ms?"),

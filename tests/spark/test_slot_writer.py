@@ -39,6 +39,15 @@ def test_s4_the_option_overrides_the_column() -> None:
     assert divided(options, rows("a", None, "__ottla_ledger")) == {"c": [b"0", b"1", b"2"]}
 
 
+def test_s4_what_is_no_column_of_the_sink_is_passed_over_and_headers_are_written_whatever_is_said() -> None:
+    """As in Spark's connector: rows of a source can be written as they are."""
+    options = sink_options({**SERVERS, "sink.id": "s", "topic": "c", "includeHeaders": "false"})
+    columns = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+    batch = pa.RecordBatch.from_pydict({name: pa.array([None], pa.binary()) for name in columns})
+    ((_, written),) = rows_by_topic(options, batch)
+    assert set(written.schema.names) == {"key", "value", "partition", "headers"}
+
+
 @pytest.mark.parametrize("semantics", ["exactly-once", "at-least-once"])
 @pytest.mark.parametrize(
     ("topic", "why"),

@@ -306,15 +306,20 @@ def test_s1_a_topic_made_again_under_a_query_is_found_without_waiting_for_metada
     assert values(stream, stream.partitions(end, after)) == world.rows(range(3), range(3))
 
 
+#: Least offsets and longest wait; eight records are left after the first micro-batch.
+_WAITS = ((9, "15m"), (8, "15m"), (9, "0s"))
+
+
 def test_s1_a_micro_batch_waits_for_its_least_size(world: World) -> None:
-    stream = world.stream(minOffsetsPerTrigger=11)
-    start = stream.initialOffset()
-    assert stream.latestOffset(start, ALL) is start
-    assert next_batch(world.stream(minOffsetsPerTrigger=10), start)[1] == world.rows(range(5), range(5))
-    limited = world.stream(minOffsetsPerTrigger=10)  # what there is has to be enough
-    assert next_batch(limited, start, ReadMaxRows(3))[1] == world.rows(range(1), range(1))
-    impatient = world.stream(minOffsetsPerTrigger=11, maxTriggerDelay="0s")
-    assert next_batch(impatient, start)[1] == world.rows(range(5), range(5))
+    """All but the first one after a start, as in Spark's connector."""
+    streams = [world.stream(minOffsetsPerTrigger=least, maxTriggerDelay=delay) for least, delay in _WAITS]
+    patient, enough, impatient = streams
+    for stream in streams:
+        end, rows = next_batch(stream, stream.initialOffset(), ReadMaxRows(3))
+        assert rows == world.rows(range(1), range(1))
+    assert patient.latestOffset(end, ALL) is end
+    for stream in (enough, impatient):
+        assert next_batch(stream, end)[1] == world.rows(range(1, 5), range(1, 5))
 
 
 def test_s1_a_fetch_that_a_quota_puts_off_is_asked_again_and_no_loss(world: World) -> None:

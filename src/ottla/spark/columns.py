@@ -18,7 +18,8 @@ SOURCE_SCHEMA: Final = (
 )
 HEADERS_SCHEMA: Final = ", headers array<struct<key: string, value: binary>>"
 
-_WRITABLE = {
+#: The columns of the sink, and what they may be; all others are passed over, as Spark's connector does.
+WRITABLE = {
     "key": (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string),
     "value": (pa.types.is_binary, pa.types.is_string, pa.types.is_large_binary, pa.types.is_large_string),
     "topic": (pa.types.is_string, pa.types.is_large_string),
@@ -107,7 +108,7 @@ class RowDigest:
         """Take in a RecordBatch of the sink."""
         self.rows += batch.num_rows
         for name in batch.schema.names:
-            if name not in _WRITABLE:
+            if name not in WRITABLE:
                 continue
             column = batch.column(name)
             if pa.types.is_list(column.type):
@@ -142,12 +143,8 @@ def _int_bytes(column: Any) -> Any:
 def check_writable(schema: Any, topic: str | None) -> None:
     """Raise ConfigError unless rows of this Arrow schema can be written. `topic` is the option's."""
     for field in schema:
-        allowed = _WRITABLE.get(field.name)
-        if allowed is None:
-            raise ConfigError(
-                f"column {field.name} cannot be written; the sink takes key, value, headers, topic and partition"
-            )
-        if not any(is_kind(field.type) for is_kind in allowed):
+        allowed = WRITABLE.get(field.name)
+        if allowed is not None and not any(is_kind(field.type) for is_kind in allowed):
             raise ConfigError(f"column {field.name} has the type {field.type}, which a Kafka record cannot take")
     if "value" not in schema.names:
         raise ConfigError("the sink needs a column value (binary or string)")

@@ -13,14 +13,16 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from operator import index
 
-from ottla.base.config import ConfigKey, ConfigSet, ConfigType, between, one_of
+from ottla.base.config import ConfigKey, ConfigSet, ConfigType, Standing, between, one_of
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
-from ottla.client.config import CommonConfig, build, client_keys
+from ottla.client.config import COMMON_KEYS, CommonConfig, build, client_keys
+from ottla.client.config.consumer import CONSUMER_CONFIG
 from ottla.client.config.producer import PRODUCER_CONFIG, producer_config
 from ottla.client.config.security import Security
 from ottla.spark.bounds import EARLIEST, LATEST, AtOffsets, AtTimes, Bound
 from ottla.spark.ids import PREFIX, TOPIC_PREFIX
+from ottla.spark.patterns import topic_pattern
 from ottla.spark.plan import Offsets, offsets_from_json
 
 _TEXT, _WHOLE, _FLAG = ConfigType.STRING, ConfigType.LONG, ConfigType.BOOLEAN
@@ -30,7 +32,7 @@ SOURCE_OPTIONS = ConfigSet.of(
     "source",
     (
         ConfigKey("subscribe", _TEXT, None, "Topics, separated by commas"),
-        ConfigKey("subscribePattern", _TEXT, None, "A regular expression that a topic's whole name must match"),
+        ConfigKey("subscribePattern", _TEXT, None, "A regular expression in Java's syntax, found in a topic's name"),
         ConfigKey("assign", _TEXT, None, 'Partitions: {"topic":[0,1]}'),
         ConfigKey(
             "startingOffsets", _TEXT, None, 'earliest, latest, or {"topic":{"0":23,"1":-2}} (-2 earliest, -1 latest)'
@@ -78,7 +80,13 @@ SINK_OPTIONS = ConfigSet.of(
             "Whether slots are transactions without a time-out (KIP-939): where the broker has them, always, or never",
             one_of("auto", "required", "off"),
         ),
-        ConfigKey("includeHeaders", _FLAG, True, "Write the headers column if there is one"),
+        ConfigKey(
+            "includeHeaders",
+            _FLAG,
+            True,
+            "As in Spark's connector: a column headers is written whatever this says",
+            standing=Standing.WITHOUT_EFFECT,
+        ),
         ConfigKey("checkpointLocation", _TEXT, None, "Spark's"),
         ConfigKey("queryName", _TEXT, None, "Spark's"),
         ConfigKey(
@@ -91,35 +99,65 @@ SINK_OPTIONS = ConfigSet.of(
     ),
 )
 
+_SOURCE_KEYS = (
+    ConfigKey("group.id", _TEXT, None, "The group whose offsets show how far the query is"),
+    ConfigKey(
+        "isolation.level",
+        _TEXT,
+        "read_committed",
+        "Whether records of open and aborted transactions are read",
+        one_of("read_committed", "read_uncommitted"),
+    ),
+    ConfigKey("fetch.max.wait.ms", ConfigType.INT, 500, "Longest wait of a fetch", between(0)),
+    ConfigKey("fetch.max.bytes", ConfigType.INT, 52_428_800, "Most bytes of one fetch", between(1)),
+    ConfigKey("max.partition.fetch.bytes", ConfigType.INT, 8_388_608, "Most bytes of one partition", between(1)),
+    ConfigKey(
+        "metadata.max.age.ms",
+        ConfigType.LONG,
+        60_000,
+        "How old metadata may be; a streaming query looks for new partitions each second",
+        between(0),
+    ),
+    ConfigKey("default.api.timeout.ms", ConfigType.INT, 60_000, "Longest a request is repeated", between(0)),
+)
+#: Keys of a consumer that would contradict the source, each with what says the same here.
+_REFUSED_IN_SOURCE: Mapping[str, tuple[object, str]] = {
+    "auto.offset.reset": (None, "startingOffsets says where a query begins, its checkpoint where it goes on"),
+    "enable.auto.commit": (False, "the checkpoint has the offsets; with kafka.group.id the sink commits them, too"),
+    "key.deserializer": (None, "keys are bytes: cast them in the query"),
+    "value.deserializer": (None, "values are bytes: cast them in the query"),
+}
+
+
+def _of_the_source(key: ConfigKey) -> ConfigKey:
+    """A consumer's key that the source does not use."""
+    if key.name in _REFUSED_IN_SOURCE:
+        default, why = _REFUSED_IN_SOURCE[key.name]
+        return replace(key, default=default, doc=why, validator=None, standing=Standing.DEFAULT_ONLY)
+    if key.standing is Standing.IN_FORCE:
+        return replace(key, doc="a query has no member of a group, and reads ranges", standing=Standing.WITHOUT_EFFECT)
+    return key
+
+
+#: Every key of a consumer is known.
 SOURCE_CLIENT = client_keys(
     "kafka.",
     (
-        ConfigKey("group.id", _TEXT, None, "The group whose offsets show how far the query is"),
-        ConfigKey(
-            "isolation.level",
-            _TEXT,
-            "read_committed",
-            "Whether records of open and aborted transactions are read",
-            one_of("read_committed", "read_uncommitted"),
+        *_SOURCE_KEYS,
+        *(
+            _of_the_source(key)
+            for name, key in CONSUMER_CONFIG.keys.items()
+            if name not in {each.name for each in (*_SOURCE_KEYS, *COMMON_KEYS)}
         ),
-        ConfigKey("fetch.max.wait.ms", ConfigType.INT, 500, "Longest wait of a fetch", between(0)),
-        ConfigKey("fetch.max.bytes", ConfigType.INT, 52_428_800, "Most bytes of one fetch", between(1)),
-        ConfigKey("max.partition.fetch.bytes", ConfigType.INT, 8_388_608, "Most bytes of one partition", between(1)),
-        ConfigKey(
-            "metadata.max.age.ms", ConfigType.LONG, 60_000, "New topics and partitions are found by then", between(0)
-        ),
-        ConfigKey("default.api.timeout.ms", ConfigType.INT, 60_000, "Longest a request is repeated", between(0)),
     ),
 )
 
 #: Producer keys that the user may not set: the sink's guarantee depends on their values.
 _OURS = (
     "transactional.id",
-    "enable.idempotence",
     "key.serializer",
     "value.serializer",
     "transaction.two.phase.commit.enable",
-    "max.in.flight.requests.per.connection",
 )
 _SINK_DEFAULTS: Mapping[str, object] = {"batch.size": 524_288, "linger.ms": 20, "transaction.timeout.ms": 600_000}
 #: What a topic or a group may be called; a sink id becomes part of transactional ids.
@@ -196,7 +234,6 @@ class SinkOptions:
     sink_id: str
     ledger_topic: str
     ledger_replication: int
-    include_headers: bool
     group_id: str | None
     checkpoint: str | None
     query_name: str | None
@@ -264,8 +301,9 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     topic, ledger = _text(own["topic"]), str(own["ledger.topic"])
     if topic is not None and is_ledger(topic, ledger):
         raise ConfigError(f"the option topic: {topic} is {NO_ROWS_IN_A_LEDGER}")
-    client = {**_SINK_DEFAULTS, **kafka, "enable.idempotence": True}
-    producer_config(client)
+    client = {**_SINK_DEFAULTS, "enable.idempotence": True, **kafka}
+    if not producer_config(client).enable_idempotence:
+        raise ConfigError("kafka.enable.idempotence cannot be false: repeated requests would write rows twice")
     semantics = Semantics(own["semantics"])
     return SinkOptions(
         client=client,
@@ -275,7 +313,6 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
         sink_id=_sink_id(own) if semantics is Semantics.EXACTLY_ONCE else "",
         ledger_topic=ledger,
         ledger_replication=int(str(own["ledger.replication.factor"])),
-        include_headers=bool(own["includeHeaders"]),
         group_id=_text(group),
         checkpoint=_text(own["checkpointLocation"]),
         query_name=_text(own["queryName"]),
@@ -387,10 +424,7 @@ def _names(value: object) -> tuple[str, ...]:
 
 def _pattern(value: object) -> str | None:
     if value is not None:
-        try:
-            re.compile(str(value))
-        except re.error as error:
-            raise ConfigError(f"subscribePattern {value} is no regular expression: {error}") from None
+        topic_pattern(str(value))
     return _text(value)
 
 

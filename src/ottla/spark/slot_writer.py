@@ -14,6 +14,7 @@ from ottla.client.errors import KafkaError
 from ottla.client.producer.delivery import Delivery
 from ottla.client.producer.producer import AsyncProducer
 from ottla.spark import faults
+from ottla.spark.columns import WRITABLE
 from ottla.spark.ids import slot_id
 from ottla.spark.ledger import Handle, SlotMarker, encode
 from ottla.spark.link import KafkaLink, link
@@ -32,9 +33,7 @@ def rows_by_topic(options: SinkOptions, batch: Any) -> Iterator[tuple[str, Any]]
 
     Raises ValueError for a row without a topic, and for one that would go to a ledger.
     """
-    columns = {name: batch.column(name) for name in batch.schema.names}
-    if not options.include_headers:
-        columns.pop("headers", None)
+    columns = {name: batch.column(name) for name in batch.schema.names if name in WRITABLE}
     topics = columns.pop("topic", None)
     rows = pa.RecordBatch.from_pydict(columns)
     if options.topic is not None or topics is None:  # as in Spark's connector, the option overrides the column

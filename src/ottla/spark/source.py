@@ -31,6 +31,8 @@ log = logging.getLogger("ottla.spark")
 
 #: The shortest time between two questions to Kafka. Spark asks an idle query every 10 ms how far the topics reach.
 _ASK_AGAIN_S = 0.02
+#: New topics and partitions are found within this time.
+_LOOK_AGAIN_S = 1.0
 #: How many fetches in a row may bring nothing, although the range has records, before the range counts as lost.
 _EMPTY_FETCHES = 5
 
@@ -170,10 +172,10 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         self._topics = Topics(options)
         self._initial: dict[str, Any] | None = None
         self._available: Offsets | None = None
-        self._asked_at_s = -1.0
+        self._asked_at_s = self._looked_at_s = -1.0
         self._logs = Logs({}, {})
         self._assigned_is_there = False
-        self._waiting_since_s: float | None = None
+        self._triggered_s: float | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where the query begins. Spark asks twice; `latest` must give the same answer twice. Raises ConfigError."""
@@ -254,19 +256,22 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
     def _ask(self) -> Logs:
         now_s = time.monotonic()
         if now_s - self._asked_at_s >= _ASK_AGAIN_S:
-            self._logs = self._topics.logs(self._topics.there(as_of_now=False))
+            anew = now_s - self._looked_at_s >= _LOOK_AGAIN_S
+            self._logs = self._topics.logs(self._topics.there(as_of_now=anew))
             self._asked_at_s = now_s
+            if anew:
+                self._looked_at_s = now_s
         return self._logs
 
     def _worth_a_batch(self, start: Offsets, end: Offsets) -> bool:
-        """Whether `minOffsetsPerTrigger` are there, or `maxTriggerDelay` has passed."""
-        least, now_s = self._options.min_offsets, time.monotonic()
-        if least is None or self._available is not None or plan.backlog(start, end) >= least:
-            self._waiting_since_s = None
-            return True
-        if self._waiting_since_s is None:
-            self._waiting_since_s = now_s
-        if (now_s - self._waiting_since_s) * 1000 < self._options.max_delay_ms:
-            return False
-        self._waiting_since_s = None
+        """Whether `minOffsetsPerTrigger` are there, or `maxTriggerDelay` has passed since the batch before.
+
+        As in Spark's connector, the first batch after a start waits for nothing.
+        """
+        least, now_s, last_s = self._options.min_offsets, time.monotonic(), self._triggered_s
+        if least is not None and self._available is None and last_s is not None:
+            waited_ms = (now_s - last_s) * 1000
+            if plan.backlog(start, end) < least and waited_ms < self._options.max_delay_ms:
+                return False
+        self._triggered_s = now_s
         return True

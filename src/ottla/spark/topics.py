@@ -1,8 +1,7 @@
 """Looks up, for a query, which partitions it reads and where its offsets lie. Runs on the driver, and blocks."""
 
 import logging
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ottla.base.types import TopicPartition, topic_id_text
@@ -14,6 +13,7 @@ from ottla.spark.errors import OpenTransactionError
 from ottla.spark.ids import TOPIC_PREFIX
 from ottla.spark.link import KafkaLink, link
 from ottla.spark.options import SourceOptions
+from ottla.spark.patterns import topic_pattern
 from ottla.spark.plan import Logs, Offsets
 
 log = logging.getLogger("ottla.spark")
@@ -26,8 +26,8 @@ class There(NamedTuple):
     ids: dict[str, str]
 
 
-def _matches(pattern: re.Pattern[str], topic: str) -> bool:
-    return not topic.startswith(TOPIC_PREFIX) and pattern.fullmatch(topic) is not None
+def _but_ledgers(is_meant: Callable[[str], bool]) -> Callable[[str], bool]:
+    return lambda topic: not topic.startswith(TOPIC_PREFIX) and is_meant(topic)
 
 
 class Topics:
@@ -53,12 +53,8 @@ class Topics:
         snapshot = self.kafka.run(
             self.kafka.topics(None if options.pattern is not None else named, as_of_now=as_of_now)
         )
-        pattern = re.compile(options.pattern) if options.pattern is not None else None
-        topics = {
-            topic: info
-            for topic, info in snapshot.topics.items()
-            if (_matches(pattern, topic) if pattern is not None else topic in named) and not info.is_internal
-        }
+        is_meant = named.__contains__ if options.pattern is None else _but_ledgers(topic_pattern(options.pattern))
+        topics = {topic: info for topic, info in snapshot.topics.items() if is_meant(topic) and not info.is_internal}
         found = {TopicPartition(topic, partition) for topic, info in topics.items() for partition in info.partitions}
         ids = {topic: topic_id_text(info.topic_id) for topic, info in topics.items() if info.topic_id != NO_TOPIC_ID}
         return There(sorted(found & set(options.partitions) if options.partitions else found), ids)

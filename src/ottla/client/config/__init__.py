@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from ottla.base.config import REQUIRED, ConfigKey, ConfigSet, ConfigType, Standing, between, not_empty, one_of
 from ottla.base.digits import natural
 from ottla.base.errors import ConfigError
+from ottla.client.config import accepted
 from ottla.client.config.security import SECURITY_KEYS, Security, security_of
 
 _AT_LEAST_0 = between(0)
@@ -56,6 +57,7 @@ COMMON_KEYS: tuple[ConfigKey, ...] = (
         standing=Standing.DEFAULT_ONLY,
     ),
     *SECURITY_KEYS,
+    *accepted.COMMON,
 )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.base.config import ConfigKey, ConfigType, Standing, between
-from ottla.client.config import CommonConfig, build, client_keys
+from ottla.client.config import CommonConfig, accepted, build, client_keys
 
 ADMIN_CONFIG = client_keys(
     "admin client",
@@ -18,6 +18,7 @@ ADMIN_CONFIG = client_keys(
             between(0),
             standing=Standing.WITHOUT_EFFECT,
         ),
+        *accepted.ADMIN,
     ),
 )
 

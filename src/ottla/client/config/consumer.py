@@ -9,7 +9,7 @@ from ottla.base.config import ConfigKey, ConfigType, between, not_empty, one_of
 from ottla.base.duration import duration_ms
 from ottla.base.errors import ConfigError
 from ottla.base.topic_names import topic_name_problem
-from ottla.client.config import CommonConfig, build, client_keys
+from ottla.client.config import CommonConfig, accepted, build, client_keys
 from ottla.wire.special_timestamp import SpecialTimestamp
 
 log = logging.getLogger("ottla.consumer")
@@ -107,6 +107,7 @@ CONSUMER_CONFIG = client_keys(
             "The broker's assignor, for group.protocol=consumer; unset: the broker chooses",
             not_empty,
         ),
+        *accepted.CONSUMER,
     ),
 )
 

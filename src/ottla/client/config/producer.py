@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ottla.base.config import ConfigKey, ConfigType, between, not_empty, one_of
 from ottla.base.errors import ConfigError
-from ottla.client.config import CommonConfig, build, client_keys
+from ottla.client.config import CommonConfig, accepted, build, client_keys
 
 log = logging.getLogger("ottla.producer")
 
@@ -73,6 +73,7 @@ PRODUCER_CONFIG = client_keys(
             False,
             "Transactions never time out: another system decides them (KIP-939)",
         ),
+        *accepted.PRODUCER,
     ),
 )
 
@@ -124,6 +125,9 @@ def producer_config(given: Mapping[str, object]) -> ProducerConfig:
     """Parse and check `given`. Raises ConfigError for an unknown key, a bad value, or contradictory keys."""
     if isinstance(given.get("acks"), int):  # Kafka's type is a string, users write numbers
         given = {**given, "acks": str(given["acks"])}
+    if isinstance(given.get("partitioner.class"), str):
+        _require_kafkas_rule(str(given["partitioner.class"]))
+        given = {**given, "partitioner.class": None}
     config = _with_idempotence(build(ProducerConfig, PRODUCER_CONFIG, given), given)
     if config.transactional_id is not None and not config.enable_idempotence:
         raise ConfigError("Cannot set a transactional.id without also enabling idempotence.")
@@ -135,6 +139,21 @@ def producer_config(given: Mapping[str, object]) -> ProducerConfig:
             "will not expire with two-phase commit enabled."
         )
     return _with_delivery_timeout(config, given)
+
+
+#: Older names of Kafka's rule, which is what a producer without a partitioner follows. Apache Kafka 4 has removed them.
+_KAFKAS_RULE = frozenset(
+    f"org.apache.kafka.clients.producer.{name}" for name in ("internals.DefaultPartitioner", "UniformStickyPartitioner")
+)
+
+
+def _require_kafkas_rule(name: str) -> None:
+    """ConfigError for the name of another Java class in partitioner.class."""
+    if name.strip() and name.strip() not in _KAFKAS_RULE:
+        raise ConfigError(
+            f"Invalid value {name!r} for configuration partitioner.class: Java classes cannot be called; give a "
+            "function of topic, key and number of partitions, or leave the key out for Kafka's rule"
+        )
 
 
 def _with_idempotence(config: ProducerConfig, given: Mapping[str, object]) -> ProducerConfig:
