@@ -55,6 +55,7 @@ KAFKAS_LIMITS = {
 OURS_ALONE = {
     "allow.everyone.if.no.acl.found",
     "audit.log.allowed",
+    "audit.log.path",
     "cluster.id",
     "group.events.enable",
     "group.events.retention.bytes",

@@ -165,3 +165,6 @@ MAX_SCRAM_ITERATIONS: Final = 1_000_000
 
 #: Bytes of one SCRAM message that is read: real ones have some 200.
 MAX_SCRAM_MESSAGE_BYTES: Final = 16_384
+
+#: Lines of the audit log that wait for its file: some 15 MiB. What comes then is lost, and counted.
+MAX_WAITING_AUDIT_LINES: Final = 10_000

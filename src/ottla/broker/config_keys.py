@@ -277,7 +277,7 @@ TRANSACTION: Final = (
 
 #: The class is Kafka's name for what our authorizer does. Its two settings have no effect without it.
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-OF_THE_AUTHORIZER: Final = ("super.users", "allow.everyone.if.no.acl.found", "audit.log.allowed")
+OF_THE_AUTHORIZER: Final = ("super.users", "allow.everyone.if.no.acl.found", "audit.log.allowed", "audit.log.path")
 
 ACCESS: Final = (
     ConfigKey(
@@ -289,6 +289,9 @@ ACCESS: Final = (
     ),
     ConfigKey("super.users", STR, None, "Who may do everything: principals, with ; between them (User:a;User:b)."),
     ConfigKey("allow.everyone.if.no.acl.found", BOOL, False, "Everybody may use a resource that no ACL is about."),
+    ConfigKey(
+        "audit.log.path", STR, None, "A file for the audit log; without it goes where logs go. (Not a key of Kafka.)"
+    ),
     ConfigKey(
         "audit.log.allowed",
         BOOL,

@@ -106,12 +106,23 @@ def _check_replaceable(listeners: Sequence[Listener]) -> None:
 def run(config: BrokerConfig, make_app: MakeApp | None = None) -> None:
     """Serve until SIGTERM or SIGINT. Raises what `BrokerApp.start` raises."""
     _allow_many_files()
-    try:
-        import uvloop
-    except ImportError:
-        asyncio.run(_serve(config, make_app))
-    else:
-        uvloop.run(_serve(config, make_app))
+    with _auditing(config):
+        try:
+            import uvloop
+        except ImportError:
+            asyncio.run(_serve(config, make_app))
+        else:
+            uvloop.run(_serve(config, make_app))
+
+
+def _auditing(config: BrokerConfig) -> contextlib.AbstractContextManager[None]:
+    """Meanwhile the audit log goes where the configuration says."""
+    path = config.text("audit.log.path")
+    if path is None:
+        return contextlib.nullcontext()
+    from ottla.broker.audit_file import audit_to
+
+    return audit_to(path)
 
 
 async def _serve(config: BrokerConfig, make_app: MakeApp | None) -> None:
