@@ -9,7 +9,7 @@ from ottla.wire.acls import AclOperation, AclPermissionType, PatternType, Resour
 
 PRINCIPALS = ("User:alice", "User:bob", "User:CN=carol,O=home")
 HOSTS = ("127.0.0.1", "10.0.0.7")
-#: No character below `*`: with those Apache Kafka's own search does not end (StandardAuthorizerData.checkSection).
+#: No character below `*`: Apache Kafka's search takes another way there (StandardAuthorizerData.checkSection).
 NAMES = ("a", "ab", "abc", "abd", "b", "b-a", "ba", "hard", "hardcode")
 TYPES = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)
 OPERATIONS = tuple(each for each in AclOperation if each > AclOperation.ALL)
