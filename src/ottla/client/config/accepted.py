@@ -52,11 +52,7 @@ ssl.engine.factory.class string -
 ssl.cipher.suites list ""
 [!Kerberos (GSSAPI) is not there; SCRAM and OAUTHBEARER are]
 sasl.kerberos.service.name string -
-[!tokens come from the function oauth_cb]
-sasl.login.connect.timeout.ms int -
-sasl.login.read.timeout.ms int -
-sasl.login.retry.backoff.max.ms long 10000
-sasl.login.retry.backoff.ms long 100
+[!tokens come by client credentials (sasl.oauthbearer.token.endpoint.url), or from the function oauth_cb]
 sasl.oauthbearer.assertion.algorithm string RS256
 sasl.oauthbearer.assertion.claim.aud string -
 sasl.oauthbearer.assertion.claim.exp.seconds int 300
@@ -68,11 +64,6 @@ sasl.oauthbearer.assertion.file string -
 sasl.oauthbearer.assertion.private.key.file string -
 sasl.oauthbearer.assertion.private.key.passphrase password -
 sasl.oauthbearer.assertion.template.file string -
-sasl.oauthbearer.client.credentials.client.id string -
-sasl.oauthbearer.client.credentials.client.secret password -
-sasl.oauthbearer.header.urlencode boolean false
-sasl.oauthbearer.scope string -
-sasl.oauthbearer.token.endpoint.url string -
 [a broker uses it to check tokens]
 sasl.oauthbearer.clock.skew.seconds int 30
 sasl.oauthbearer.expected.audience list ""

@@ -12,6 +12,7 @@ from ottla.base.config import ConfigKey, ConfigType, each_of, one_of
 from ottla.base.errors import ConfigError
 from ottla.base.secret import Secret
 from ottla.client.config.jaas import read_jaas
+from ottla.client.config.oidc import OIDC_KEYS, TokenEndpoint, token_endpoint
 from ottla.wire.sasl import MECHANISMS, OAUTHBEARER
 
 log = logging.getLogger("ottla.client")
@@ -42,6 +43,7 @@ SECURITY_KEYS: tuple[ConfigKey, ...] = (
         "that begins with one. It is called in a thread, before each authentication",
     ),
     ConfigKey("sasl.oauthbearer.config", _TEXT, "", "What oauth_cb gets"),
+    *OIDC_KEYS,
     ConfigKey("ssl.ca.location", _TEXT, None, "PEM file of the authorities to trust; without it the system's"),
     ConfigKey("ssl.ca.pem", _TEXT, None, "The same, as text"),
     ConfigKey("ssl.certificate.location", _TEXT, None, "PEM file of this client's certificate and its chain"),
@@ -99,13 +101,17 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Sasl:
-    """Who the client is, and how it proves that. `token` is for OAUTHBEARER, user and password for the others."""
+    """Who the client is, and how it proves that.
+
+    `token` or `endpoint` is for OAUTHBEARER, user and password for the others.
+    """
 
     mechanism: str
     username: str = ""
     password: Secret = field(default_factory=lambda: Secret(""))
     extensions: Mapping[str, str] = field(default_factory=dict)
     token: Callable[[], Secret] | None = field(default=None, repr=False)
+    endpoint: TokenEndpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +193,17 @@ def _sasl(keys: _Keys) -> Sasl:
 
 def _oauthbearer(keys: _Keys, options: Mapping[str, str]) -> Sasl:
     callback = keys.parsed["oauth_cb"]
+    endpoint = token_endpoint(keys.parsed, options, keys.one)
+    extensions = _extensions(keys.text("sasl.oauthbearer.extensions"), options)
+    if endpoint is not None:
+        if callback is not None:
+            raise ConfigError("oauth_cb and sasl.oauthbearer.token.endpoint.url both give tokens: leave one out")
+        return Sasl(OAUTHBEARER, extensions=extensions, endpoint=endpoint)
     if not callable(callback):
-        raise ConfigError("OAUTHBEARER needs a token: set oauth_cb to a callable that returns one")
+        raise ConfigError(
+            "OAUTHBEARER needs a token: set oauth_cb to a callable that returns one, or "
+            "sasl.oauthbearer.token.endpoint.url to a server that gives them"
+        )
     config = str(keys.parsed["sasl.oauthbearer.config"])
 
     def token() -> Secret:
@@ -198,9 +213,20 @@ def _oauthbearer(keys: _Keys, options: Mapping[str, str]) -> Sasl:
             raise ConfigError(f"oauth_cb has returned {type(text).__name__}, and not a token, which is a text")
         return Secret(text)
 
-    prefix = "extension_"
-    extensions = {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}
     return Sasl(OAUTHBEARER, extensions=extensions, token=token)
+
+
+def _extensions(text: str | None, options: Mapping[str, str]) -> dict[str, str]:
+    """Java's are options of sasl.jaas.config, librdkafka's a key of their own."""
+    prefix = "extension_"
+    found = {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}
+    for pair in (text or "").split(","):
+        name, sign, value = pair.strip().partition("=")
+        if pair.strip() and not (name and sign):
+            raise ConfigError("sasl.oauthbearer.extensions: expected name=value, separated by commas")
+        if sign:
+            found[name] = value
+    return found
 
 
 # TLS

@@ -109,6 +109,10 @@ async def authenticate(connection: Connection, sasl: Sasl, timeout_ms: float) ->
 
 def _client(sasl: Sasl) -> SaslClient:
     if sasl.mechanism == OAUTHBEARER:
+        if sasl.endpoint is not None:
+            from ottla.client.net.token_endpoint import TOKENS  # here: few clients need HTTP
+
+            return OAuthBearerClient(TOKENS.token(sasl.endpoint), sasl.extensions)
         assert sasl.token is not None
         return OAuthBearerClient(sasl.token(), sasl.extensions)
     if sasl.mechanism == PLAIN:
