@@ -24,7 +24,8 @@ _ELSEWHERE: dict[str, tuple[str, ...] | str] = {
     "blocking/admin.py": ("journeys.py",),
     "blocking/exactly_once.py": ("exactly_once_journeys.py", "exactly_once/test_settings.py"),
     "blocking/producer.py": ("journeys.py", "blocking/test_unclosed.py", "blocking/test_loop_thread.py"),
-    # one table of keys, in three files
+    # one table of keys, in three files, and the keys that are not in force
+    "config/accepted.py": ("config/test_config.py",),
     "config/producer.py": ("config/test_config.py",),
     # the shell of the consumer: its calls, one file a concern
     "consumer/lookups.py": ("consumer/test_offsets_left_out.py",),

@@ -102,3 +102,20 @@ def test_p1_the_delivery_timeout_covers_linger_and_request() -> None:
     with pytest.raises(ConfigError, match=r"delivery\.timeout\.ms should be equal to or larger than"):
         producer_config({**HERE, "delivery.timeout.ms": 1_000})
     assert producer_config({**HERE, "request.timeout.ms": 200_000}).delivery_timeout_ms == 200_005
+
+
+def test_c3_a_java_client_s_other_keys_are_taken_or_refused_with_a_reason() -> None:
+    others = {
+        "receive.buffer.bytes": "65536",
+        "metric.reporters": "com.example.Reporter",
+        "enable.metrics.push": "false",
+    }
+    assert consumer_config({**HERE, **others}) == consumer_config(HERE)
+    for key, value, why in (
+        ("interceptor.classes", "com.example.Interceptor", "Java classes cannot be called"),
+        ("ssl.cipher.suites", "TLS_AES_128_GCM_SHA256", "ssl.enabled.protocols chooses the versions"),
+        ("sasl.kerberos.service.name", "kafka", "SCRAM and OAUTHBEARER are"),
+        ("receive.buffer.bytes", "-2", "must be at least -1"),
+    ):
+        with pytest.raises(ConfigError, match=f"configuration {key}: .*{why}"):
+            producer_config({**HERE, key: value})
