@@ -15,13 +15,16 @@ from ottla.wire.acls import AclOperation, AclPermissionType, PatternType, Resour
 from ottla.wire.apis import ApiKey
 from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.consumer_group_heartbeat import Assignment, ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.list_transactions import ListTransactionsRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -280,6 +283,20 @@ async def test_a_session_of_fetches_notices_that_it_may_no_longer_read(broker: A
     await allow_only(broker, ())
     again = FetchRequest(session_id=opened.session_id, session_epoch=1, max_bytes=1000, max_wait_ms=60_000)
     assert ErrorCode.TOPIC_AUTHORIZATION_FAILED in errors(await client.ask(ApiKey.FETCH, again, 12))
+
+
+async def test_a_transaction_does_not_name_topics_that_may_not_be_described(
+    broker: AsyncBroker, client: WireClient
+) -> None:
+    await make_topics(broker, client, "open", "secret")
+    await allow_only(broker, [allowed(_O.WRITE, _R.TRANSACTIONAL_ID), allowed(_O.WRITE, _R.TOPIC)])
+    made = await client.ask(ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest("x", 60_000), 5)
+    topics = tuple(AddPartitionsToTxnTopic(name, (0,)) for name in ("open", "secret"))
+    added = AddPartitionsToTxnRequest((), "x", made.producer_id, made.producer_epoch, topics)
+    assert errors(await client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, added, 3)) == {0}
+    await allow_only(broker, [allowed(_O.DESCRIBE, _R.TRANSACTIONAL_ID), allowed(_O.READ, _R.TOPIC, "open")])
+    (state,) = (await client.ask(ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(("x",)))).transaction_states
+    assert (state.error_code, [each.topic for each in state.topics]) == (0, ["open"])
 
 
 async def test_two_phase_commit_needs_an_operation_of_its_own(client: WireClient) -> None:

@@ -95,6 +95,14 @@ def test_somewhere_is_any_name_that_is_allowed(world: list[Acl], asked: Question
     assert somewhere == _allowed_somewhere(world, principal, host, _O.WRITE, resource_type)
 
 
+def test_who_may_write_to_every_topic_may_write_somewhere_although_some_beginning_is_denied() -> None:
+    write = READ_ORDERS._replace(operation=_O.WRITE, resource_name="*")
+    denied = write._replace(pattern_type=_P.PREFIXED, permission_type=_A.DENY)
+    authorizer = Authorizer(_holding(write, denied, denied._replace(resource_name="hard")))
+    assert authorizer.decide_somewhere("User:alice", "h", _O.WRITE, _T.TOPIC).rule is Rule.ALLOW_ACL
+    assert authorizer.decide_somewhere("User:bob", "h", _O.WRITE, _T.TOPIC).rule is Rule.NO_ALLOW_ACL
+
+
 @settings(max_examples=200, deadline=None)
 @given(world=worlds, name=st.sampled_from((*NAMES, "*", None)), kind=st.sampled_from(TYPES))
 def test_the_filter_match_means_what_decides_about_a_name(world: list[Acl], name: str | None, kind: int) -> None:
