@@ -274,9 +274,5 @@ def _rest() -> list[ApiQuestion]:
         ),
         ApiQuestion(_K.DESCRIBE_LOG_DIRS, describe_log_dirs.DescribeLogDirsRequest(())),
         ApiQuestion(_K.DESCRIBE_CLUSTER, describe_cluster.DescribeClusterRequest(True), ()),
-        ApiQuestion(
-            _K.DESCRIBE_CONFIGS,
-            configs.DescribeConfigsRequest((configs.DescribeConfigsResource(_BROKER, "1", ("node.id",)),)),
-            (2,),
-        ),
+        *_of_settings("1", _BROKER, 2),
     ]

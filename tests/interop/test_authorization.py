@@ -184,8 +184,9 @@ async def _answer(client: WireClient, question: ApiQuestion) -> object:
     answer = await client.ask(question.key, question.message, question.version)
     while errors(answer) & _LOADING:
         answer = await client.ask(question.key, question.message, question.version)
-    if question.key is ApiKey.DESCRIBE_LOG_DIRS or _is_creation(question):
-        # Sizes differ; Apache Kafka makes the topic behind its answer.
+    alters_broker = question.key in (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS) and question.needs == (2,)
+    if question.key is ApiKey.DESCRIBE_LOG_DIRS or _is_creation(question) or alters_broker:
+        # Sizes differ; Apache Kafka makes the topic behind its answer; our broker's settings cannot be changed.
         return sorted(errors(answer) & UNAUTHORIZED)
     return _plain(answer)
 

@@ -46,6 +46,12 @@ _ALTER_CLUSTER: Final = Need(_O.ALTER, _R.CLUSTER)
 _DESCRIBE_CLUSTER: Final = Need(_O.DESCRIBE, _R.CLUSTER)
 _SHOWN_TOPIC: Final = Need(_O.DESCRIBE, _R.TOPIC, left_out=True)
 
+_ALTER_CONFIGS: Final = (
+    Need(_O.ALTER_CONFIGS, _R.TOPIC),
+    Need(_O.ALTER_CONFIGS, _R.GROUP),
+    Need(_O.ALTER_CONFIGS, _R.CLUSTER, when="of a broker"),
+)
+
 #: By the name of the API's key. In the order in which they are asked for; the first that is missing gives the error.
 NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
     "PRODUCE": (
@@ -102,8 +108,8 @@ NEEDS: Final[Mapping[str, tuple[Need, ...]]] = {
         Need(_O.DESCRIBE_CONFIGS, _R.GROUP),
         Need(_O.DESCRIBE_CONFIGS, _R.CLUSTER, when="of a broker"),
     ),
-    "ALTER_CONFIGS": (Need(_O.ALTER_CONFIGS, _R.TOPIC), Need(_O.ALTER_CONFIGS, _R.GROUP)),
-    "INCREMENTAL_ALTER_CONFIGS": (Need(_O.ALTER_CONFIGS, _R.TOPIC), Need(_O.ALTER_CONFIGS, _R.GROUP)),
+    "ALTER_CONFIGS": _ALTER_CONFIGS,
+    "INCREMENTAL_ALTER_CONFIGS": _ALTER_CONFIGS,
     "DESCRIBE_LOG_DIRS": (_DESCRIBE_CLUSTER,),
     "CREATE_PARTITIONS": (Need(_O.ALTER, _R.TOPIC),),
     "DELETE_GROUPS": (Need(_O.DELETE, _R.GROUP),),
