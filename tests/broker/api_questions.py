@@ -276,3 +276,59 @@ def _rest() -> list[ApiQuestion]:
         ApiQuestion(_K.DESCRIBE_CLUSTER, describe_cluster.DescribeClusterRequest(True), ()),
         *_of_settings("1", _BROKER, 2),
     ]
+
+
+def by_id(topic_id: bytes, group: str) -> list[ApiQuestion]:
+    """Where newer versions name a topic by its id."""
+    data = produce_.TopicProduceData(topic_id=topic_id, partition_data=(produce_.PartitionProduceData(0, _batch()),))
+    read = fetch_.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+    offset = commit.OffsetCommitRequestPartition(0, 0)
+    fetched = committed.OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=(0,))
+    return [
+        ApiQuestion(_K.PRODUCE, produce_.ProduceRequest(None, -1, 10_000, (data,)), (1,)),
+        ApiQuestion(
+            _K.FETCH,
+            fetch_.FetchRequest(max_bytes=1000, topics=(fetch_.FetchTopic(topic_id=topic_id, partitions=(read,)),)),
+        ),
+        ApiQuestion(
+            _K.METADATA, metadata.MetadataRequest((metadata.MetadataRequestTopic(topic_id, None),), False, False, True)
+        ),
+        ApiQuestion(
+            _K.OFFSET_COMMIT,
+            commit.OffsetCommitRequest(
+                group, topics=(commit.OffsetCommitRequestTopic(topic_id=topic_id, partitions=(offset,)),)
+            ),
+            (0, 1),
+        ),
+        ApiQuestion(
+            _K.OFFSET_FETCH,
+            committed.OffsetFetchRequest((committed.OffsetFetchRequestGroup(group, topics=(fetched,)),)),
+            (0, 1),
+        ),
+    ]
+
+
+def in_older_versions(topic: str, group: str, transactional_id: str) -> list[ApiQuestion]:
+    """Where an older version says an error in another way, or asks in another."""
+    asked = (metadata.MetadataRequestTopic(name=topic),)
+    offset = offsets_.ListOffsetsPartition(partition_index=0, timestamp=-2)
+    fetched = (committed.OffsetFetchRequestTopic(topic, (0,)),)
+    return [
+        ApiQuestion(_K.METADATA, metadata.MetadataRequest(asked), version=0),
+        ApiQuestion(_K.METADATA, metadata.MetadataRequest(()), (), 0),
+        ApiQuestion(_K.METADATA, metadata.MetadataRequest(asked, False, True, True), version=8),
+        ApiQuestion(
+            _K.LIST_OFFSETS,
+            offsets_.ListOffsetsRequest(replica_id=-1, topics=(offsets_.ListOffsetsTopic(topic, (offset,)),)),
+            version=1,
+        ),
+        ApiQuestion(_K.OFFSET_FETCH, committed.OffsetFetchRequest(group_id=group, topics=fetched), (0, 1), 1),
+        ApiQuestion(_K.OFFSET_FETCH, committed.OffsetFetchRequest(group_id=group, topics=None), (0,), 7),
+        ApiQuestion(_K.FIND_COORDINATOR, find_coordinator.FindCoordinatorRequest(group, 0), (0,), 0),
+        ApiQuestion(_K.FIND_COORDINATOR, find_coordinator.FindCoordinatorRequest(transactional_id, 1), (1,), 3),
+        ApiQuestion(_K.LEAVE_GROUP, leave_group.LeaveGroupRequest(group, member_id="nobody"), version=1),
+        ApiQuestion(_K.SYNC_GROUP, sync_group.SyncGroupRequest(group, 1, "nobody"), version=0),
+        ApiQuestion(_K.DESCRIBE_GROUPS, describe_groups.DescribeGroupsRequest((group,)), version=0),
+        ApiQuestion(_K.INIT_PRODUCER_ID, init_producer_id.InitProducerIdRequest(transactional_id, 60_000), (0,), 0),
+        ApiQuestion(_K.DESCRIBE_LOG_DIRS, describe_log_dirs.DescribeLogDirsRequest(()), version=1),
+    ]
