@@ -176,7 +176,7 @@ def test_options_and_environment_must_be_keys() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("listeners", "SSL://:9092", "SSL is to speak SSL; only PLAINTEXT"),
+        ("listeners", "SASL_SSL://:9092", "SASL_SSL is to speak SASL_SSL; only PLAINTEXT and SSL"),
         ("listeners", "SASL_PLAINTEXT://:9093,PLAINTEXT://:9092", "only PLAINTEXT"),
         ("listeners", "EXTERNAL://:9092", "does not say what EXTERNAL speaks"),
         ("listeners", "CONTROLLER://:9093", "none for clients"),
@@ -186,7 +186,7 @@ def test_options_and_environment_must_be_keys() -> None:
         ("listeners", "localhost:9092", "expected NAME://host:port"),
         ("listeners", "", "must not be empty"),
         ("advertised.listeners", "PLAINTEXT://0.0.0.0:9092", "nobody can connect to"),
-        ("listeners", "SSL://h:9092,PLAINTEXT://h:9092", "SSL is to speak"),
+        ("listeners", "SSL://h:9092,PLAINTEXT://h:9092", "both on h:9092"),
         ("advertised.listeners", "OTHER://here:9092", "there is no OTHER"),
         ("advertised.listeners", "CONTROLLER://here:9092", "PLAINTEXT is missing"),
         ("listener.security.protocol.map", "PLAINTEXT", "expected NAME:PROTOCOL"),
@@ -204,8 +204,7 @@ def test_options_and_environment_must_be_keys() -> None:
         ("share.coordinator.state.topic.min.isr", "99999", "at most 32767"),
         ("remote.log.manager.task.retry.jitter", "0.6", "at most 0.5"),
         # Known, and refused because to ignore them would break a promise.
-        ("ssl.keystore.location", "/k", "TLS is not spoken"),
-        ("ssl.key.password", "hunter2", "TLS is not spoken"),
+        ("ssl.allow.dn.changes", "true", "no such choice"),
         ("sasl.enabled.mechanisms", "PLAIN", "no SASL"),
         ("authorizer.class.name", "a.B", "must be one of: , org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("max.connections.per.ip", "3", "limit is not kept"),

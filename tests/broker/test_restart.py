@@ -200,7 +200,7 @@ def test_a_port_in_use_and_a_bad_directory_are_named(tmp_path: Path) -> None:
     assert "data directory" in _refused("--data-dir", str(tmp_path / "file" / "dir"), "--port", "0")
     assert "did you mean num.partitions" in _refused("-o", "num.partition=1")
     assert "it is empty" in _refused("--data-dir", "", "--port", "0")
-    assert "only PLAINTEXT is spoken" in _refused("-o", "listeners=SSL://:0", "--port", "0")
+    assert "stand for one listener of plain text" in _refused("-o", "listeners=SSL://:0", "--port", "0")
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -1,6 +1,7 @@
 """A client that speaks exactly what a test tells it to: one connection, any version, any bytes."""
 
 import asyncio
+import ssl
 import struct
 from types import TracebackType
 from typing import Any, Protocol
@@ -23,13 +24,14 @@ class Address(Protocol):
 class WireClient:
     """`async with WireClient(broker) as client: await client.ask(ApiKey.METADATA, request)`."""
 
-    def __init__(self, broker: Address, client_id: str = "test") -> None:
+    def __init__(self, broker: Address, client_id: str = "test", tls: ssl.SSLContext | None = None) -> None:
         self.broker = broker
         self._client_id = client_id
+        self._tls = tls
         self._correlation_id = 0
 
     async def __aenter__(self) -> "WireClient":
-        self._reader, self._writer = await asyncio.open_connection(self.broker.host, self.broker.port)
+        self._reader, self._writer = await asyncio.open_connection(self.broker.host, self.broker.port, ssl=self._tls)
         return self
 
     async def __aexit__(

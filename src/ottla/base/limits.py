@@ -168,3 +168,11 @@ MAX_SCRAM_MESSAGE_BYTES: Final = 16_384
 
 #: Lines of the audit log that wait for its file: some 15 MiB. What comes then is lost, and counted.
 MAX_WAITING_AUDIT_LINES: Final = 10_000
+
+#: How long a TLS handshake may take. Meanwhile it has one of `max.connections` and some 100 KB.
+TLS_HANDSHAKE_MS: Final = 30_000
+#: Handshakes that begin in one turn of a broker's event loop: each signs, which takes 0.1 ms with a key of an elliptic
+#: curve and 1 ms with an RSA key of 2048 bits.
+HANDSHAKES_AT_ONCE: Final = 4
+#: Bytes that one connection encrypts in one turn of the event loop: a tenth of a millisecond.
+TLS_BYTES_AT_ONCE: Final = 262_144

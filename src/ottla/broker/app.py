@@ -13,6 +13,7 @@ from ottla.broker.connections import Connections
 from ottla.broker.disk import Disk
 from ottla.broker.handlers.dispatch import Dispatcher
 from ottla.broker.listeners import EVERYWHERE, Endpoint
+from ottla.broker.listeners import Listener as Configured
 from ottla.broker.node import Node, expect_coordinators, load_coordinators, make_node
 from ottla.broker.recover import Recovered, recover
 from ottla.broker.runtime.timers import Timers
@@ -86,14 +87,9 @@ class BrokerApp:
         """Open every listener, in the order of the configuration."""
         config = self._config
         dispatch = self._dispatcher = Dispatcher(node)
-        for name, endpoint, _, advertised in config.listeners:
-            listener = Listener(
-                dispatch,
-                self.clock,
-                self._connections,
-                name=name,
-                max_request_bytes=config.int("socket.request.max.bytes"),
-            )
+        for each in config.listeners:
+            name, endpoint, _, advertised = each
+            listener = self._make_listener(dispatch, each)
             self._listeners.append(listener)
             backlog = config.int("socket.listen.backlog.size")
             try:
@@ -111,6 +107,21 @@ class BrokerApp:
                     each.name,
                     each.endpoint,
                 )
+
+    def _make_listener(self, dispatch: Dispatcher, configured: Configured) -> Listener:
+        config, max_request_bytes = self._config, self._config.int("socket.request.max.bytes")
+        if configured.protocol.has_tls:
+            from ottla.broker.authentication.tls import ServerTls, tls_keys
+            from ottla.broker.tls_listener import TlsListener
+
+            tls = ServerTls(tls_keys(config, configured))
+            listener = TlsListener(
+                dispatch, self.clock, self._connections, name=configured.name, max_request_bytes=max_request_bytes
+            )
+            return listener.secure(tls)
+        return Listener(
+            dispatch, self.clock, self._connections, name=configured.name, max_request_bytes=max_request_bytes
+        )
 
     async def loaded(self) -> None:
         """Wait until every coordinator answers."""

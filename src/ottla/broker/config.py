@@ -101,7 +101,13 @@ class BrokerConfig:
 
     def asks_who_they_are(self, listener: Listener) -> bool:
         """Whether nobody can use this listener without saying who he is."""
-        return listener.protocol.has_sasl
+        return listener.protocol.has_sasl or (listener.protocol.has_tls and self.client_auth(listener) == "required")
+
+    def client_auth(self, listener: Listener) -> object:
+        """`ssl.client.auth` of a listener with TLS. With SASL only the listener's own value counts (KIP-684)."""
+        if listener.protocol.has_sasl:
+            return self._of_listeners.get(listener.name, "ssl.client.auth", "none")
+        return self.of_listener(listener, "ssl.client.auth")
 
     # One method for each type of value. A key that does not exist raises KeyError. Units are in the keys' names.
 

@@ -5,32 +5,17 @@ from typing import Final
 from ottla.base.config_table import read_table
 
 _TABLE: Final = """\
-[!TLS is not spoken yet, only PLAINTEXT]
-security.inter.broker.protocol string PLAINTEXT PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL
+[!TLS is Python's ssl, which has no such choice]
 security.providers string -
 ssl.allow.dn.changes boolean false
 ssl.allow.san.changes boolean false
-ssl.cipher.suites list ""
-ssl.client.auth string none required|requested|none
-ssl.enabled.protocols list TLSv1.2,TLSv1.3
 ssl.endpoint.identification.algorithm string https
 ssl.engine.factory.class class -
-ssl.key.password password -
 ssl.keymanager.algorithm string SunX509
-ssl.keystore.certificate.chain password -
-ssl.keystore.key password -
-ssl.keystore.location string -
-ssl.keystore.password password -
-ssl.keystore.type string JKS
-ssl.principal.mapping.rules string DEFAULT
 ssl.protocol string TLSv1.3
 ssl.provider string -
 ssl.secure.random.implementation string -
 ssl.trustmanager.algorithm string PKIX
-ssl.truststore.certificates password -
-ssl.truststore.location string -
-ssl.truststore.password password -
-ssl.truststore.type string JKS
 
 [!nobody is asked who they are yet: no SASL, no authorizer, no delegation tokens]
 connections.max.reauth.ms long 0
@@ -304,6 +289,7 @@ replica.selector.class string -
 replica.socket.receive.buffer.bytes int 65536
 replica.socket.timeout.ms int 30000
 request.timeout.ms int 30000
+security.inter.broker.protocol string PLAINTEXT PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL
 server.max.startup.time.ms long 9223372036854775807 0.. internal
 socket.connection.setup.timeout.max.ms long 30000
 socket.connection.setup.timeout.ms long 10000

@@ -11,6 +11,7 @@ from typing import Final
 from ottla.base.config import ConfigKey, ConfigSet, ConfigType, between, each_of, not_empty, one_of
 from ottla.base.limits import MAX_DESCRIBED_PARTITIONS, MAX_REQUEST_BYTES
 from ottla.broker.config_accepted import ACCEPTED
+from ottla.broker.config_security import TLS
 
 INT, LONG, DOUBLE, BOOL, STR, LIST = (
     ConfigType.INT,
@@ -308,4 +309,4 @@ FAMILIES: Final = (
     ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
 )
 
-BROKER_CONFIG: Final = ConfigSet.of("broker", (*NODE, *LOG, *GROUP, *TRANSACTION, *ACCESS, *ACCEPTED))
+BROKER_CONFIG: Final = ConfigSet.of("broker", (*NODE, *TLS, *LOG, *GROUP, *TRANSACTION, *ACCESS, *ACCEPTED))

@@ -47,6 +47,11 @@ class Connections:
             _log.warning("max.connections reached: refusing %s", connection.session.client_host)
             connection.close()
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the next connection would be one too many."""
+        return len(self._open) >= self._max_connections
+
     def closed(self, connection: Managed) -> None:
         """Forget a connection."""
         self._open.pop(connection, None)

@@ -38,7 +38,7 @@ class SecurityProtocol(Enum):
 
 
 #: What can be served as yet.
-_SPOKEN: Final = (SecurityProtocol.PLAINTEXT,)
+_SPOKEN: Final = (SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL)
 
 
 class Endpoint(NamedTuple):
@@ -112,8 +112,8 @@ def _protocol(name: str, spoken: dict[str, str]) -> SecurityProtocol:
         names = ", ".join(each.value for each in SecurityProtocol)
         raise ConfigError(f"listeners: {name} is to speak {text}; there are {names}") from None
     if protocol not in _SPOKEN:
-        names = ", ".join(each.value for each in _SPOKEN)
-        raise ConfigError(f"listeners: {name} is to speak {text}; only {names} is spoken as yet")
+        names = " and ".join(each.value for each in _SPOKEN)
+        raise ConfigError(f"listeners: {name} is to speak {text}; only {names} are spoken as yet")
     return protocol
 
 

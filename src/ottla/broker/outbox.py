@@ -1,6 +1,7 @@
 """What a connection sends: bytes, and slices of files that the kernel copies to the socket.
 
-Two ways to send: `SocketOutbox` where there is a socket, `TransportOutbox` where there is none (in the simulator).
+Three ways to send: `SocketOutbox` where there is a socket, `TlsOutbox` where what is sent is encrypted, and
+`TransportOutbox` where there is no socket (in the simulator).
 
 The event loop's transport cannot send files (uvloop has no sendfile, asyncio's needs a task). So a connection writes to
 a duplicate of its socket: at once while the socket takes bytes, and later when the loop says that it takes bytes again.
@@ -14,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from ottla.base.errors import StorageError
+from ottla.base.limits import TLS_BYTES_AT_ONCE
 from ottla.log.storage import Slice
 
 Piece: TypeAlias = bytes | memoryview | Slice
@@ -52,6 +54,8 @@ class Outbox(Protocol):
 def make_outbox(transport: asyncio.Transport, drained: Callable[[], None], lost: Callable[[Exception], None]) -> Outbox:
     """What sends over this connection. `drained` is called when a send that had to wait is complete, `lost` when one
     fails."""
+    if transport.get_extra_info("ssl_object") is not None:
+        return TlsOutbox(transport, drained, lost)
     connected = transport.get_extra_info("socket")
     if connected is None:
         return TransportOutbox(transport, drained, lost)
@@ -86,6 +90,90 @@ class TransportOutbox:
         if self.busy:
             self.busy = False
             self._drained()
+
+
+class TlsOutbox:
+    """Sends through a transport with TLS, a piece in each turn of the loop, and only while the transport takes more.
+
+    The kernel cannot send a file here, for what is sent has to be encrypted: its slices are read, piece by piece.
+    """
+
+    def __init__(
+        self, transport: asyncio.Transport, drained: Callable[[], None], lost: Callable[[Exception], None]
+    ) -> None:
+        self._transport = transport
+        self._drained = drained
+        self._lost = lost
+        self._queue: deque[Piece] = deque()
+        self._is_paused = False
+        self._next: asyncio.Handle | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether something waits here, or the transport has enough."""
+        return self._is_paused or bool(self._queue)
+
+    def send(self, pieces: Sequence[Piece]) -> None:
+        """Send `pieces` in order, after what is still waiting."""
+        self._queue.extend(pieces)
+        if not self._is_paused and self._next is None:
+            self._push()
+
+    def close(self) -> None:
+        """Forget what was not sent."""
+        self._queue.clear()
+        self._is_paused = False
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+
+    def pause(self) -> None:
+        """The transport takes no more for now."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """The transport takes more."""
+        if self._is_paused:
+            self._is_paused = False
+            if self._next is None:
+                self._turn()
+
+    def _turn(self) -> None:
+        self._next = None
+        self._push()
+        if not self.busy:
+            self._drained()
+
+    def _push(self) -> None:
+        left_bytes = TLS_BYTES_AT_ONCE
+        gathered: list[bytes | memoryview] = []
+        try:
+            while self._queue and left_bytes > 0:
+                piece = self._cut(left_bytes)
+                gathered.append(piece)
+                left_bytes -= len(piece)
+        except (OSError, StorageError) as fault:
+            self._queue.clear()
+            self._lost(fault)
+            return
+        if gathered:
+            self._transport.write(gathered[0] if len(gathered) == 1 else b"".join(gathered))
+        if self._queue and not self._is_paused:
+            self._next = asyncio.get_running_loop().call_soon(self._turn)
+
+    def _cut(self, at_most_bytes: int) -> bytes | memoryview:
+        """The next bytes; what is left of their piece stays in front."""
+        piece = self._queue.popleft()
+        if isinstance(piece, Slice):
+            file, position, left = piece
+            if left > at_most_bytes:
+                self._queue.appendleft(Slice(file, position + at_most_bytes, left - at_most_bytes))
+                piece = Slice(file, position, at_most_bytes)
+            return _whole(piece)
+        if len(piece) > at_most_bytes:
+            self._queue.appendleft(memoryview(piece)[at_most_bytes:])
+            return memoryview(piece)[:at_most_bytes]
+        return piece
 
 
 class SocketOutbox:

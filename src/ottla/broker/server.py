@@ -83,6 +83,8 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(peer, tuple):
             self.session.client_host = f"/{peer[0]}"
         self._listener.connections.opened(self)
+        if not self._listener.identify(self, transport):
+            self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -148,7 +150,7 @@ class Connection(asyncio.BufferedProtocol):
         It is idle; or its frame is not whole after as long a time, however often a byte comes; or its frame has stopped
         and others wait for the memory.
         """
-        if self._waits_for_memory:
+        if self._waits_for_memory or self._transport is None:
             return ""
         held_bytes = self._held_bytes if self._reading else 0
         if held_bytes and self._listener.memory.is_short and now_ms - self.active_ms > STALLED_FRAME_MS:
@@ -277,6 +279,10 @@ class Listener:
         self._server = await loop.create_server(lambda: Connection(self), host or None, port, backlog=backlog)
         bound = self._server.sockets[0].getsockname()
         return str(bound[0]), int(bound[1])
+
+    def identify(self, connection: Connection, transport: asyncio.BaseTransport) -> bool:
+        """Find out who is at the other end, as far as that is known before the first frame; False: it may not stay."""
+        return True
 
     def stop(self) -> None:
         """Take no more connections."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from ottla.base.config import ConfigKey, ConfigType, each_of, one_of
 from ottla.base.errors import ConfigError
+from ottla.base.pem import CONVERT_KEY, CONVERT_TRUST
 from ottla.base.secret import Secret
 from ottla.client.config.jaas import read_jaas
 from ottla.client.config.oidc import OIDC_KEYS, TokenEndpoint, token_endpoint
@@ -231,11 +232,8 @@ def _extensions(text: str | None, options: Mapping[str, str]) -> dict[str, str]:
 
 # TLS
 
-_CONVERT_TRUST = "keytool -list -rfc -keystore STORE > ca.pem, then ssl.ca.location=ca.pem"
-_CONVERT_KEY = (
-    "keytool -importkeystore -srckeystore STORE -destkeystore store.p12 -deststoretype PKCS12, "
-    "openssl pkcs12 -in store.p12 -out client.pem, then ssl.certificate.location=client.pem and ssl.key.password"
-)
+_CONVERT_TRUST = f"{CONVERT_TRUST}, then ssl.ca.location=ca.pem"
+_CONVERT_KEY = f"{CONVERT_KEY}, then ssl.certificate.location=both.pem and ssl.key.password"
 
 
 def _tls(keys: _Keys) -> Tls:

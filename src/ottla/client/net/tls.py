@@ -1,19 +1,13 @@
-"""TLS: a context from the configuration, and what went wrong in a handshake, in words.
-
-A private key that is given as text is written into a file that only this user may read, for the moment in which OpenSSL
-reads it: Python's `ssl` takes keys from files only.
-"""
+"""TLS: a context from the configuration, and what went wrong in a handshake, in words."""
 
 import ssl
-import tempfile
-from pathlib import Path
 from typing import Final
 
 from ottla.base.errors import ConfigError
+from ottla.base.pem import VERSIONS, load_authorities, load_certificate, why
 from ottla.client.config.security import Tls
 from ottla.client.errors import ClientError, DisconnectedError, SslAuthenticationError
 
-_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 #: How a TLS record of the kind "alert" begins: what a broker says that speaks TLS to a client that does not.
 ALERT: Final = b"\x15\x03"
 
@@ -25,8 +19,8 @@ _UNKNOWN_AUTHORITY = (2, 18, 19, 20, 21)
 def tls_context(tls: Tls) -> ssl.SSLContext:
     """The context of a client. Raises ConfigError for a file that cannot be read, or does not hold what it should."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = min(_VERSIONS[each] for each in tls.versions)
-    context.maximum_version = max(_VERSIONS[each] for each in tls.versions)
+    context.minimum_version = min(VERSIONS[each] for each in tls.versions)
+    context.maximum_version = max(VERSIONS[each] for each in tls.versions)
     context.check_hostname = tls.check_host
     context.verify_mode = ssl.CERT_REQUIRED if tls.verify else ssl.CERT_NONE
     _trust(context, tls)
@@ -41,58 +35,24 @@ def _trust(context: ssl.SSLContext, tls: Tls) -> None:
         return
     where = "ssl.ca.pem" if tls.ca_file is None else tls.ca_file
     try:
-        context.load_verify_locations(cafile=tls.ca_file, cadata=_unfolded(tls.ca_pem))
+        load_authorities(context, tls.ca_file, tls.ca_pem)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        raise ConfigError(f"the authorities to trust cannot be read ({where}): {_why(error)}") from None
+        raise ConfigError(f"the authorities to trust cannot be read ({where}): {why(error)}") from None
 
 
 def _show_certificate(context: ssl.SSLContext, tls: Tls) -> None:
-    with tempfile.TemporaryDirectory(prefix="ottla-") as directory:  # its mode is 0700
-        certificate, key = tls.certificate_file, tls.key_file
-        if tls.certificate_pem is not None:
-            certificate = str(Path(directory) / "certificate.pem")
-            Path(certificate).write_text(_unfolded(tls.certificate_pem) or "")
-        if tls.key_pem is not None:
-            key = str(Path(directory) / "key.pem")
-            Path(key).write_text(_unfolded(tls.key_pem.reveal()) or "")
-        # Without a password OpenSSL would ask for one at the terminal.
-        password = tls.key_password.reveal() if tls.key_password is not None else ""
-        try:
-            context.load_cert_chain(certificate or "", key, password)
-        except (OSError, ValueError) as error:
-            what = "ssl.certificate.pem" if tls.certificate_file is None else tls.certificate_file
-            raise ConfigError(
-                f"this client's certificate or key cannot be read ({what}): {_why(error, key or certificate)}"
-            ) from None
-
-
-def _unfolded(pem: str | None) -> str | None:
-    """Java's properties may hold a PEM in one line. OpenSSL wants the marks on lines of their own."""
-    if pem is None or "\n" in pem.strip():
-        return pem
-    parts = [
-        part.strip() for part in pem.replace("-----BEGIN", "\n-----BEGIN").replace("-----END", "\n-----END").split("\n")
-    ]
-    lines: list[str] = []
-    for part in parts:
-        if part.startswith("-----"):
-            end = part.index("-----", 5) + 5 if "-----" in part[5:] else len(part)
-            lines += [part[:end], *part[end:].split()]
-        else:
-            lines += part.split()
-    return "\n".join(lines) + "\n"
-
-
-def _why(error: Exception, key: str | None = None) -> str:
-    reason = getattr(error, "reason", None)
-    if reason == "KEY_VALUES_MISMATCH":
-        return "the private key does not belong to the certificate"
-    if isinstance(error, FileNotFoundError):
-        return "there is no such file"
-    # For a wrong password OpenSSL's reasons are many.
-    if key is not None and "ENCRYPTED" in Path(key).read_text(errors="replace"):
-        return f"the private key is encrypted, and ssl.key.password is missing or wrong ({error})"
-    return str(error)
+    try:
+        load_certificate(
+            context,
+            file=tls.certificate_file,
+            text=tls.certificate_pem,
+            key_file=tls.key_file,
+            key_text=tls.key_pem,
+            password=tls.key_password,
+        )
+    except ValueError as error:
+        what = "ssl.certificate.pem" if tls.certificate_file is None else tls.certificate_file
+        raise ConfigError(f"this client's certificate or key cannot be read ({what}): {error}") from None
 
 
 def handshake_failed(name: str, error: Exception) -> ClientError:

@@ -1,0 +1,1 @@
+"""Who is at the other end: by a certificate (`tls`, `names`, `mapping`)."""

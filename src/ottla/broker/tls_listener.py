@@ -1,0 +1,121 @@
+"""The listener of connections with TLS: takes a socket, does the handshake, and then makes a connection of it.
+
+Theory of operation. Sockets are accepted here and not by the loop's server, for three reasons: a connection counts in
+`max.connections` from its first byte on and not only after its handshake; each gets the certificate that is on the
+disk now; and a handshake that fails is told, with the address it came from. Handshakes run in the event loop, a step
+for each message of the client; one that is not over after `TLS_HANDSHAKE_MS` is given up.
+"""
+
+import asyncio
+import logging
+import socket
+from typing import Final
+
+from ottla.base.errors import OttlaError
+from ottla.base.limits import HANDSHAKES_AT_ONCE, TLS_HANDSHAKE_MS
+from ottla.broker.authentication.tls import ServerTls
+from ottla.broker.server import Connection, Listener
+
+_log = logging.getLogger(__name__)
+
+#: How long no socket is accepted when there are no more files: the same as asyncio's.
+_PAUSE_S: Final = 1.0
+
+
+class TlsListener(Listener):
+    """A listening socket for connections with TLS."""
+
+    def secure(self, tls: ServerTls, handshake_ms: int = TLS_HANDSHAKE_MS) -> "TlsListener":
+        """Use this TLS. To be called before `listen`."""
+        self._tls = tls
+        self._handshake_s = handshake_ms / 1000
+        self._sockets: list[socket.socket] = []
+        self._handshakes: set[asyncio.Task[None]] = set()
+        return self
+
+    async def listen(self, host: str, port: int, backlog: int) -> tuple[str, int]:
+        loop = asyncio.get_running_loop()
+        infos = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        try:
+            for family, kind, protocol, _, address in dict.fromkeys(infos):
+                bound_port = self._sockets[0].getsockname()[1] if self._sockets else port
+                listening = socket.socket(family, kind, protocol)
+                self._sockets.append(listening)
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                listening.bind((address[0], bound_port, *address[2:]))
+                listening.listen(backlog)
+                listening.setblocking(False)
+        except OSError:
+            for each in self._sockets:
+                each.close()
+            raise
+        for each in self._sockets:
+            loop.add_reader(each.fileno(), self._accept, each)
+        bound = self._sockets[0].getsockname()
+        return str(bound[0]), int(bound[1])
+
+    def stop(self) -> None:
+        loop = asyncio.get_running_loop()
+        for each in self._sockets:
+            if each.fileno() >= 0:
+                loop.remove_reader(each.fileno())
+                each.close()
+        for handshake in self._handshakes:
+            handshake.cancel()
+
+    async def stopped(self) -> None:
+        await asyncio.gather(*self._handshakes, return_exceptions=True)
+
+    def _accept(self, listening: socket.socket) -> None:
+        """Take those who wait, a few at a time."""
+        loop = asyncio.get_running_loop()
+        for _ in range(HANDSHAKES_AT_ONCE):
+            try:
+                accepted, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as fault:
+                _log.error("listener %s takes no connection for a second: %s", self.name, fault)
+                loop.remove_reader(listening.fileno())
+                loop.call_later(_PAUSE_S, self._resume, listening)
+                return
+            if self.connections.is_full:
+                _log.warning("max.connections reached: refusing /%s", address[0])
+                accepted.close()
+                continue
+            accepted.setblocking(False)
+            task = loop.create_task(self._shake_hands(accepted, f"/{address[0]}"))
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
+
+    def _resume(self, listening: socket.socket) -> None:
+        if listening.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(listening.fileno(), self._accept, listening)
+
+    async def _shake_hands(self, accepted: socket.socket, client_host: str) -> None:
+        connection = Connection(self)
+        connection.session.client_host = client_host
+        self.connections.opened(connection)
+        try:
+            context = await self._tls.context()
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection, accepted, ssl=context, ssl_handshake_timeout=self._handshake_s
+            )
+        except OSError as fault:  # ssl.SSLError and TimeoutError are of this kind
+            _log.info("the TLS handshake of %s by listener %s has failed: %s", client_host, self.name, fault)
+            self.connections.closed(connection)
+            accepted.close()
+        except BaseException:
+            self.connections.closed(connection)
+            accepted.close()
+            raise
+
+    def identify(self, connection: Connection, transport: asyncio.BaseTransport) -> bool:
+        try:
+            connection.session.principal = self._tls.principal(transport.get_extra_info("ssl_object"))
+        except OttlaError as fault:
+            _log.info("closing the connection of %s: %s", connection.session.client_host, fault)
+            return False
+        return True
