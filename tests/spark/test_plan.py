@@ -32,8 +32,15 @@ def test_equal_offsets_are_the_same_text_in_whatever_order_they_were_learned(off
 
 
 def test_an_offset_of_another_form_is_refused() -> None:
-    with pytest.raises(ValueError, match="not one of this source"):
-        SourceOffset.from_json({"lines": {"0": 5}})
+    for other in ({"path": "/data"}, {"lines": {"0": "5"}}, {"lines": {"a": 5}}, {"v": 2, "from": {}, "to": {}}):
+        with pytest.raises(ValueError, match="not one of this source"):
+            SourceOffset.from_json(other)
+
+
+def test_s1_an_offset_of_spark_s_own_connector_is_taken_up() -> None:
+    assert SourceOffset.from_json({"a": {"0": 5}, "v": {"1": 7}}) == SourceOffset(
+        {}, {A0: 5, TopicPartition("v", 1): 7}, adopted=True
+    )
 
 
 @given(OFFSETS, OFFSETS, OFFSETS)

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from ottla import Admin, Producer
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
-from ottla.spark.errors import DataLossError, OpenTransactionError
+from ottla.spark.errors import DataLossError, OpenTransactionError, PipelineError
 from ottla.spark.link import KafkaLink
 from ottla.spark.options import source_options
 from ottla.spark.plan import Range
@@ -304,6 +304,32 @@ def test_s1_a_topic_made_again_under_a_query_is_found_without_waiting_for_metada
     while after is end:
         after = world.stream(failOnDataLoss=False).latestOffset(end, ALL)
     assert values(stream, stream.partitions(end, after)) == world.rows(range(3), range(3))
+
+
+def test_s1_a_checkpoint_of_spark_s_own_connector_is_taken_up(world: World) -> None:
+    committed, planned = ({world.topic: {"0": at, "1": at + 1}} for at in (1, 3))
+    stream = world.stream(startingOffsets="latest", kafka__group__id="g")
+    assert values(stream, stream.partitions(committed, planned)) == world.rows(range(1, 3), range(2, 4))
+    end, rows = next_batch(stream, planned)
+    assert rows == world.rows(range(3, 5), range(4, 5))
+    assert (end["from"], end["to"], end["group"]) == (planned, {world.topic: {"0": 5, "1": 5}}, "g")
+    later = world.stream()
+    assert values(later, later.partitions(restored(planned), restored(end))) == rows
+
+
+def test_s1_a_partition_that_spark_s_own_connector_has_found_last_is_read_from_its_beginning(world: World) -> None:
+    stream = world.stream()
+    committed, planned = {world.topic: {"0": 1}}, {world.topic: {"0": 2, "1": 2}}
+    assert values(stream, stream.partitions(committed, planned)) == world.rows(range(1, 2), range(2))
+
+
+def test_s1_what_of_a_foreign_checkpoint_cannot_be_taken_up_is_told(world: World) -> None:
+    stream = world.stream()
+    with pytest.raises(PipelineError, match=r"first micro-batch is not committed.*format\("):
+        stream.partitions(stream.initialOffset(), {world.topic: {"0": 2, "1": 2}})
+    world.forget(4)
+    with pytest.raises(DataLossError, match="begins at 4 now; offset 1 was to be read next"):
+        stream.partitions({world.topic: {"0": 1}}, {world.topic: {"0": 5}})
 
 
 #: Least offsets and longest wait; eight records are left after the first micro-batch.

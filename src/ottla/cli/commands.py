@@ -65,6 +65,7 @@ COMMANDS: Final = (
         # Arguments after the script belong to the script, even --help and --master.
         {"context_settings": {"allow_extra_args": True, "allow_interspersed_args": False}},
     ),
+    Command("pipeline", "pipeline:app", "Look at the checkpoint of a Spark query, and hand it over."),
     Command(
         "demo",
         "demo.command:demo",

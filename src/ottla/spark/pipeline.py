@@ -50,9 +50,10 @@ def _source_offset(line: str) -> SourceOffset | None:
     if not line or line == _NO_SOURCE:
         return None
     try:
-        return SourceOffset.from_json(json.loads(line))
+        offset = SourceOffset.from_json(json.loads(line))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None  # an offset of a source that is not ours
+    return None if offset.adopted else offset
 
 
 class Planned(NamedTuple):

@@ -51,13 +51,15 @@ def offsets_from_json(value: Mapping[str, Mapping[str, int]]) -> Offsets:
 class SourceOffset(NamedTuple):
     """A micro-batch: where it begins and ends, the group whose offsets it moves, and its topics' ids.
 
-    The ids are as Kafka prints them; brokers before 2.8 have none.
+    The ids are as Kafka prints them; brokers before 2.8 have none. One that Spark's own connector has planned,
+    `{"topic":{"0":20}}`, is `adopted`: it says nothing but where the batch ends.
     """
 
     start: Offsets
     end: Offsets
     group: str | None = None
     ids: Mapping[str, str] = {}
+    adopted: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """What Spark keeps in the checkpoint."""
@@ -72,9 +74,12 @@ class SourceOffset(NamedTuple):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "SourceOffset":
-        """Read what `to_json` made. Raises ValueError for another version."""
+        """Read what `to_json` made, or Spark's own connector. Raises ValueError for anything else."""
         if value.get("v") != OFFSET_VERSION:
-            raise ValueError(f"the checkpoint's offset is not one of this source: {dict(value)}")
+            try:
+                return cls({}, offsets_from_json(value), adopted=True)
+            except (ValueError, TypeError, AttributeError):
+                raise ValueError(f"the checkpoint's offset is not one of this source: {dict(value)}") from None
         start, end = offsets_from_json(value["from"]), offsets_from_json(value["to"])
         return cls(start, end, value.get("group"), dict(value.get("ids", {})))
 

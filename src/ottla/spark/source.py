@@ -20,7 +20,7 @@ from ottla.client.core.offsets import OffsetAndMetadata
 from ottla.client.errors import OffsetOutOfRangeError
 from ottla.spark import bounds, faults, plan
 from ottla.spark.columns import Chunk
-from ottla.spark.errors import DamagedRecordsError, DataLossError
+from ottla.spark.errors import DamagedRecordsError, DataLossError, PipelineError
 from ottla.spark.link import KafkaLink, link
 from ottla.spark.options import SourceOptions
 from ottla.spark.plan import Logs, Offsets, Range, SourceOffset
@@ -228,7 +228,27 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The ranges of a micro-batch. `end` alone says what they are, so that a replay reads the same."""
         planned = SourceOffset.from_json(end)
+        if planned.adopted:
+            planned = self._taken_over(SourceOffset.from_json(start), planned)
         return _input_partitions(self._options, planned.start, planned.end, planned.ids)
+
+    def _taken_over(self, before: SourceOffset, planned: SourceOffset) -> SourceOffset:
+        """A micro-batch that Spark's own connector has planned and not committed: where it begins, too.
+
+        Raises PipelineError for the first one of its query, OpenTransactionError where it ends behind one.
+        """
+        if not before.adopted:
+            raise PipelineError(
+                "the checkpoint is of Spark's own connector, and its first micro-batch is not committed: only that "
+                'connector knows where it begins. Start the query once more with format("kafka"), until that is done'
+            )
+        topics = self._topics
+        there = topics.there(as_of_now=True)
+        topics.require_stable("the checkpoint of Spark's own connector", planned.end)
+        logs = topics.logs(there)
+        topics.losses(plan.check_no_loss(before, logs))
+        start = {tp: before.end.get(tp, logs.earliest.get(tp, 0)) for tp in planned.end}
+        return SourceOffset(start, planned.end, self._group, logs.ids)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """A task."""

@@ -1,0 +1,121 @@
+"""`ottla pipeline`: what a query's checkpoint says, and how it changes hands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ottla.cli.common import CommandError, Json, print_json
+
+if TYPE_CHECKING:
+    from ottla.spark.adoption import Checkpoint, Source
+    from ottla.spark.plan import Offsets
+
+_BACKUP = "-before-it-was-handed-back"
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Look at the checkpoint of a Spark query, and hand it over.\n\n"
+    "Example: `ottla pipeline adopt ./checkpoints/words`",
+)
+
+
+@app.callback()
+def _pipeline() -> None:
+    """Keeps `adopt` a command of its own, though it is the only one so far."""
+
+
+@app.command("adopt")
+def adopt(
+    checkpoint: Annotated[Path, typer.Argument(help="The checkpoint's directory. A remote one: copy it first.")],
+    back: Annotated[bool, typer.Option("--back", help='Hand it to Spark\'s own connector, format("kafka").')] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --back: do not ask.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Say what happens when a query of Spark's own connector goes on with format("ottla"), or hand it back.
+
+    Our source reads the other one's checkpoint as it is: nothing has to be changed. The way back rewrites one file.
+
+    Example: `ottla pipeline adopt ./checkpoints/words`, and `ottla pipeline adopt ./checkpoints/words --back`
+    """
+    from ottla.spark.adoption import Owner, read_checkpoint
+
+    found = read_checkpoint(checkpoint)
+    if as_json:
+        print_json(_as_json(found))
+    else:
+        wanted = Owner.OTTLA if back else Owner.KAFKA
+        print("\n".join(_said(found, back=back)))
+        if not any(each.owner is wanted for each in found.sources):
+            whose = "Ottla's" if back else "Spark's own Kafka connector"
+            raise CommandError(
+                f"none of its sources is {whose if back else f'of {whose}'}: there is nothing to hand over"
+            )
+    if back:
+        _hand_back(found, yes=yes)
+    elif found.committed < 0:
+        raise CommandError(
+            "its first micro-batch is not committed, and only the connector that planned it knows where it begins. "
+            'Start the query once more with format("kafka"), until that is done'
+        )
+
+
+def _said(found: Checkpoint, *, back: bool) -> list[str]:
+    name = 'format("kafka")' if back else 'format("ottla")'
+    lines = [f"Micro-batch {found.planned} is the newest; {_committed(found)}."]
+    for number, source in enumerate(found.sources):
+        before = found.committed_sources[number].end if number < len(found.committed_sources) else {}
+        lines += [f"Source {number + 1} ({source.owner.value}):", *_offsets(source, before, found)]
+    if found.planned == found.committed:
+        lines.append(f"Started with {name}, the query goes on there. Nothing is read twice or left out.")
+    elif not back and found.committed >= 0:
+        lines.append(
+            f"Started with {name}, the query reads micro-batch {found.planned} again. What the sink before has written "
+            "of it is written once more, as that sink would have done."
+        )
+    return lines
+
+
+def _committed(found: Checkpoint) -> str:
+    if found.planned == found.committed:
+        return "it is committed"
+    return f"{found.committed} is the newest that is committed" if found.committed >= 0 else "none is committed"
+
+
+def _offsets(source: Source, before: Offsets, found: Checkpoint) -> list[str]:
+    if found.planned == found.committed:
+        return [f"  {tp} is read up to {offset}" for tp, offset in sorted(source.end.items())]
+    return [f"  {tp} from {before.get(tp, 'its beginning')} to {offset}" for tp, offset in sorted(source.end.items())]
+
+
+def _as_json(found: Checkpoint) -> dict[str, object]:
+    from ottla.spark.plan import offsets_to_json
+
+    return {
+        "planned": found.planned,
+        "committed": found.committed,
+        "sources": [{"owner": each.owner.value, "offsets": offsets_to_json(each.end)} for each in found.sources],
+    }
+
+
+def _hand_back(found: Checkpoint, *, yes: bool) -> None:
+    from ottla.spark.adoption import as_kafkas
+
+    if found.planned != found.committed:
+        raise CommandError(
+            f'micro-batch {found.planned} is not committed: start the query once more with format("ottla") '
+            "until it is, and stop it between two micro-batches"
+        )
+    file = found.newest
+    backup = file.with_name(file.name + _BACKUP)
+    if not yes:
+        typer.confirm(f"Write {file} anew, and keep the old one as {backup.name}?", abort=True)
+    text = file.read_text()
+    new = file.with_name(f".{file.name}.new")
+    new.write_text(as_kafkas(text))
+    backup.write_text(text)
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)  # of the old content: Hadoop would refuse the new one
+    new.replace(file)
+    print(f'{file} has the offsets of Spark\'s own connector now. Start the query with format("kafka").')
