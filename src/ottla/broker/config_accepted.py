@@ -17,7 +17,7 @@ ssl.provider string -
 ssl.secure.random.implementation string -
 ssl.trustmanager.algorithm string PKIX
 
-[!nobody is asked who they are yet: no SASL, no authorizer, no delegation tokens]
+[!nobody is asked who they are yet: no SASL, no delegation tokens]
 connections.max.reauth.ms long 0
 delegation.token.secret.key password -
 principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
