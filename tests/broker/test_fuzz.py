@@ -13,11 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ottla.broker.handlers.table import TABLE
+from ottla.broker.session import ANONYMOUS
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import API
 from ottla.wire.codec import WireError
 from ottla.wire.frames import encode_request
 from ottla.wire.schema import Field, schema
+from tests.broker.guarded import GUARDED
 from tests.broker.wire_client import WireClient, batch
 
 _INTERESTING: dict[str, tuple[Any, ...]] = {
@@ -45,6 +47,8 @@ _INTERESTING: dict[str, tuple[Any, ...]] = {
     ),
 }
 _FRAMES = 40
+#: Everybody may do everything, nobody may do anything, or a client is asked about and may do everything.
+_CONFIGS: tuple[dict[str, str], ...] = ({}, GUARDED, {**GUARDED, "super.users": ANONYMOUS})
 
 
 def _message(cls: type[Any], version: int, rng: random.Random) -> Any:
@@ -81,8 +85,8 @@ def _frame(rng: random.Random) -> bytes:
     return bytes(frame)
 
 
-async def _send_all(frames: list[bytes]) -> None:
-    async with AsyncBroker() as broker:
+async def _send_all(frames: list[bytes], config: dict[str, str]) -> None:
+    async with AsyncBroker(config) as broker:
         await broker.node.topics.create("t", 2, {})
         for frame in frames:
             async with WireClient(broker) as client:
@@ -100,5 +104,5 @@ async def _send_all(frames: list[bytes]) -> None:
 def test_no_request_breaks_a_handler(caplog: pytest.LogCaptureFixture, seed: int) -> None:
     rng = random.Random(seed)
     caplog.clear()
-    asyncio.run(_send_all([_frame(rng) for _ in range(_FRAMES)]))
+    asyncio.run(_send_all([_frame(rng) for _ in range(_FRAMES)], rng.choice(_CONFIGS)))
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
