@@ -165,6 +165,10 @@ async def test_nobody_learns_names_that_he_may_not_describe(broker: AsyncBroker,
     await allow_only(broker, [allowed(_O.DESCRIBE, _R.TOPIC)])
     deleted = await client.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest((DeleteTopicState(None, secret_id),)))
     assert deleted.responses[0][:3] == ("secret", secret_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    deny = allowed(_O.DESCRIBE, _R.TOPIC, "secret", permission_type=AclPermissionType.DENY)
+    await allow_only(broker, [allowed(_O.DELETE, _R.TOPIC), deny])
+    deleted = await client.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest((DeleteTopicState("secret"),)))
+    assert deleted.responses[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert "secret" in broker.node.image.topics
 
 

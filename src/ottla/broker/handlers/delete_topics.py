@@ -38,7 +38,8 @@ async def _delete_all(node: _Node, request: DeleteTopicsRequest, context: Reques
     wanted = request.topics or tuple(DeleteTopicState(name) for name in request.topic_names)
     topics = node.image.topics
     refused, hidden = _refused(node, wanted, context)
-    named = {topics[each.name].topic_id for each in wanted if each.name in topics and each.name not in refused}
+    kept_from = refused | hidden
+    named = {topics[each.name].topic_id for each in wanted if each.name in topics and each.name not in kept_from}
     both_ways = named & {each.topic_id for each in wanted if each.name is None}
     responses: list[DeletableTopicResult] = []
     doomed: list[TopicImage] = []
@@ -77,7 +78,7 @@ async def _delete_all(node: _Node, request: DeleteTopicsRequest, context: Reques
 def _refused(
     node: _Node, wanted: Sequence[DeleteTopicState], context: RequestContext
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """The names of topics that may not be deleted, and those of them that may not even be described."""
+    """The names of topics that may not be deleted, and those of topics that may not be described."""
     if node.access.allows_cluster(context, AclOperation.DELETE, told=False):
         return frozenset(), frozenset()
     names = [name for name in (_name(node, each) for each in wanted) if name is not None]
@@ -95,17 +96,17 @@ def _name(node: _Node, wanted: DeleteTopicState) -> str | None:
 def _unauthorized(
     node: _Node, wanted: DeleteTopicState, refused: Collection[str], hidden: Collection[str]
 ) -> DeletableTopicResult | None:
-    """The answer for a topic that may not be deleted. A name that may not be described is not told.
+    """The answer for a topic that may not be deleted. As in Kafka, ids are no secret, and names are.
 
-    Nor is whether there is a topic of that name; ids are no secret, as in Kafka.
+    Nor is it told whether there is a topic of a name that may not be described.
     """
     name = _name(node, wanted)
-    if name not in refused:
-        return None
-    exists = name in node.image.topics
-    if wanted.name is not None and name not in hidden and not exists:
+    is_hidden = name in hidden
+    if wanted.name is not None and not is_hidden and name not in node.image.topics:
         return None  # told that it does not exist
-    shown = None if wanted.name is None and name in hidden else name
+    if name not in refused and not (is_hidden and wanted.name is not None):
+        return None
+    shown = None if wanted.name is None and is_hidden else name
     error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return DeletableTopicResult(shown, wanted.topic_id, error, "Topic authorization failed.")
 
