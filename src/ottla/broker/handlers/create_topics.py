@@ -55,7 +55,8 @@ def handle(
 async def _create_all(node: _Node, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     refused = _refused(node, request, context)
     results = [
-        CreatableTopicResult(name, error_code=_UNAUTHORIZED, error_message="Authorization failed.") for name in refused
+        CreatableTopicResult(name, error_code=_UNAUTHORIZED, error_message="Authorization failed.")
+        for name in sorted(refused)
     ]
     request = request._replace(topics=tuple(topic for topic in request.topics if topic.name not in refused))
     counts = Counter(topic.name for topic in request.topics)
