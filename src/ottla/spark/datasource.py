@@ -49,5 +49,5 @@ class OttlaDataSource(DataSource):  # type: ignore[misc]
         return OttlaWriter(sink_options(self.options), schema, overwrite)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> OttlaStreamWriter:  # noqa: N802
-        """A streaming write."""
-        return OttlaStreamWriter(sink_options(self.options), schema, overwrite, on_driver=self._made_here)
+        """A streaming write. With the output mode complete (`overwrite`), each micro-batch has the whole result."""
+        return OttlaStreamWriter(sink_options(self.options), schema, on_driver=self._made_here)

@@ -206,9 +206,7 @@ def _attempt(context: Any) -> int | None:
 class OttlaStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     """A streaming write. The batch's identity is the query's id and the batch's number, the same after a restart."""
 
-    def __init__(self, options: SinkOptions, schema: Any, overwrite: bool, *, on_driver: bool) -> None:
-        if overwrite:
-            raise ConfigError("a topic cannot be overwritten: use output mode append, or foreachBatch")
+    def __init__(self, options: SinkOptions, schema: Any, *, on_driver: bool) -> None:
         self._sink = KafkaSink(options, schema, on_driver=on_driver)
 
     def write(self, iterator: Iterator[Any]) -> SlotMessage:

@@ -1,4 +1,4 @@
-"""A query changes from Spark's own connector to ours and back, with its checkpoint: nothing twice, nothing lost."""
+"""Spark's own Kafka connector and ours, side by side: what one wrote or read, the other goes on with."""
 
 from __future__ import annotations
 
@@ -31,7 +31,13 @@ def spark(apache_jars: str) -> Iterator[Any]:
         session.stop()
 
 
-def test_s1_a_query_goes_on_with_the_other_connector(
+def _send(bootstrap: str, topic: str, *values: str) -> None:
+    with Producer({"bootstrap.servers": bootstrap}) as producer:
+        for number, value in enumerate(values):
+            producer.send(topic, value.encode(), partition=number % 2).result(30)
+
+
+def test_s1_a_query_goes_on_with_the_other_connector_and_its_checkpoint(
     spark: Any, any_broker: str, fresh: Callable[[str], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     topic, checkpoint = fresh("hands"), tmp_path / "checkpoint"
@@ -40,9 +46,7 @@ def test_s1_a_query_goes_on_with_the_other_connector(
         admin.create_topics([NewTopic(topic, 2, 1)])
 
     def run(connector: str, *values: str) -> None:
-        with Producer({"bootstrap.servers": any_broker}) as producer:
-            for number, value in enumerate(values):
-                producer.send(topic, value.encode(), partition=number % 2).result(30)
+        _send(any_broker, topic, *values)
         rows = spark.readStream.format(connector).option("kafka.bootstrap.servers", any_broker)
         rows = rows.option("subscribe", topic).option("startingOffsets", "earliest").load()
         rows = rows.selectExpr("CAST(value AS STRING) AS value")
@@ -62,3 +66,30 @@ def test_s1_a_query_goes_on_with_the_other_connector(
     run("kafka", "f", "g", "h")
     run("ottla", "i")
     assert sorted(seen) == list("abcdefghi")
+
+
+def test_s4_the_output_mode_complete_writes_the_whole_result_each_time(
+    spark: Any, any_broker: str, fresh: Callable[[str], str], tmp_path: Path
+) -> None:
+    written = {}
+    for connector in ("kafka", "ottla"):
+        source, sink = fresh(f"counted-{connector}"), fresh(f"counts-{connector}")
+        with Admin({"bootstrap.servers": any_broker}) as admin:
+            admin.create_topics([NewTopic(source, 2, 1), NewTopic(sink, 1, 1)])
+        for values in (("a", "b"), ("a",)):
+            _send(any_broker, source, *values)
+            rows = spark.readStream.format(connector).option("kafka.bootstrap.servers", any_broker)
+            rows = (
+                rows.option("subscribe", source).option("startingOffsets", "earliest").load().groupBy("value").count()
+            )
+            writer = rows.selectExpr("value AS key", "CAST(count AS STRING) AS value").writeStream.format(connector)
+            writer = writer.outputMode("complete").trigger(availableNow=True).option("topic", sink)
+            writer = writer.option("kafka.bootstrap.servers", any_broker)
+            writer.option("checkpointLocation", str(tmp_path / connector)).start().awaitTermination()
+        batch = (
+            spark.read.format("kafka").option("kafka.bootstrap.servers", any_broker).option("subscribe", sink).load()
+        )
+        written[connector] = sorted(
+            (bytes(row.key), bytes(row.value)) for row in batch.collect() if row.key is not None
+        )
+    assert written["ottla"] == written["kafka"] == [(b"a", b"1"), (b"a", b"2"), (b"b", b"1"), (b"b", b"1")]
