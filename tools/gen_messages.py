@@ -27,7 +27,8 @@ APIS = (  # noqa: SIM905
     "write_txn_markers txn_offset_commit describe_configs alter_configs incremental_alter_configs "
     "describe_log_dirs create_partitions delete_groups sasl_authenticate offset_delete describe_cluster "
     "describe_producers describe_transactions list_transactions describe_topic_partitions consumer_group_heartbeat "
-    "consumer_group_describe describe_acls create_acls delete_acls "
+    "consumer_group_describe describe_acls create_acls delete_acls describe_user_scram_credentials "
+    "alter_user_scram_credentials "
     "consumer_protocol_subscription consumer_protocol_assignment "
 ).split()
 

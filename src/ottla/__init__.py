@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         ResourceType,
         TransactionOutcome,
     )
+    from ottla.client.admin.users import DeleteScramCredential, ScramMechanism, SetScramCredential
     from ottla.client.blocking.admin import Admin
     from ottla.client.blocking.consumer import Consumer
     from ottla.client.blocking.exactly_once import Batch, ExactlyOnce, exactly_once
@@ -119,6 +120,7 @@ _EXPORTS = {
     "ConsumerGroupMetadata": "client.core.offsets",
     "ConsumerRecord": "client.core.consumer.consumer_record",
     "CorruptRecordsError": "client.errors",
+    "DeleteScramCredential": "client.admin.users",
     "Delivery": "client.producer.delivery",
     "DisconnectedError": "client.errors",
     "EventsDropped": "client.core.consumer.events",
@@ -157,7 +159,9 @@ _EXPORTS = {
     "RequestTimeoutError": "client.errors",
     "ResourceType": "client.admin.types",
     "SaslAuthenticationError": "client.errors",
+    "ScramMechanism": "client.admin.users",
     "SerializationError": "client.errors",
+    "SetScramCredential": "client.admin.users",
     "SslAuthenticationError": "client.errors",
     "SubscriptionPattern": "client.core.consumer.subscription",
     "TopicAlreadyExistsError": "client.errors",
@@ -199,6 +203,7 @@ __all__ = [
     "ConsumerGroupMetadata",
     "ConsumerRecord",
     "CorruptRecordsError",
+    "DeleteScramCredential",
     "Delivery",
     "DisconnectedError",
     "EventsDropped",
@@ -237,7 +242,9 @@ __all__ = [
     "RequestTimeoutError",
     "ResourceType",
     "SaslAuthenticationError",
+    "ScramMechanism",
     "SerializationError",
+    "SetScramCredential",
     "SslAuthenticationError",
     "SubscriptionPattern",
     "TopicAlreadyExistsError",

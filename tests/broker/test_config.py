@@ -176,8 +176,7 @@ def test_options_and_environment_must_be_keys() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("listeners", "SASL_SSL://:9092", "SASL_SSL is to speak SASL_SSL; only PLAINTEXT and SSL"),
-        ("listeners", "SASL_PLAINTEXT://:9093,PLAINTEXT://:9092", "only PLAINTEXT"),
+        ("listener.security.protocol.map", "PLAINTEXT:SSH", "PLAINTEXT is to speak SSH; there are PLAINTEXT, SSL"),
         ("listeners", "EXTERNAL://:9092", "does not say what EXTERNAL speaks"),
         ("listeners", "CONTROLLER://:9093", "none for clients"),
         ("listeners", "PLAINTEXT://:9092,PLAINTEXT://:9095", "named twice"),
@@ -205,7 +204,7 @@ def test_options_and_environment_must_be_keys() -> None:
         ("remote.log.manager.task.retry.jitter", "0.6", "at most 0.5"),
         # Known, and refused because to ignore them would break a promise.
         ("ssl.allow.dn.changes", "true", "no such choice"),
-        ("sasl.enabled.mechanisms", "PLAIN", "no SASL"),
+        ("sasl.jaas.config", "hunter2", "listener.name.<name>.plain.sasl.jaas.config"),
         ("authorizer.class.name", "a.B", "must be one of: , org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("max.connections.per.ip", "3", "limit is not kept"),
         ("remote.log.storage.system.enable", "true", "no tiered storage"),

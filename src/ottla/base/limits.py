@@ -169,6 +169,9 @@ MAX_SCRAM_MESSAGE_BYTES: Final = 16_384
 #: Lines of the audit log that wait for its file: some 15 MiB. What comes then is lost, and counted.
 MAX_WAITING_AUDIT_LINES: Final = 10_000
 
+#: How long a client may take to say who it is, on a listener with SASL. Meanwhile it is anybody.
+AUTHENTICATION_MS: Final = 60_000
+
 #: How long a TLS handshake may take. Meanwhile it has one of `max.connections` and some 100 KB.
 TLS_HANDSHAKE_MS: Final = 30_000
 #: Handshakes that begin in one turn of a broker's event loop: each signs, which takes 0.1 ms with a key of an elliptic

@@ -5,9 +5,13 @@ import logging
 import os
 import random
 import time
+from collections.abc import Mapping
+from functools import partial
+from hashlib import sha256
 
 from ottla.base.clock import Clock, SystemClock
 from ottla.base.errors import OttlaError, StorageError
+from ottla.base.secret import Secret
 from ottla.broker.config import BrokerConfig
 from ottla.broker.connections import Connections
 from ottla.broker.disk import Disk
@@ -50,6 +54,8 @@ class BrokerApp:
             max_queued_bytes=config.int("queued.max.request.bytes"),
         )
         self._listeners: list[Listener] = []
+        #: Users to be added at the start, with their passwords, if there are none of these names.
+        self.first_users: Mapping[str, Secret] = {}
         #: Where each listener listens, by its name; known after `start`.
         self.bound: dict[str, Endpoint] = {}
         self._loading: asyncio.Task[None] | None = None
@@ -109,6 +115,17 @@ class BrokerApp:
                 )
 
     def _make_listener(self, dispatch: Dispatcher, configured: Configured) -> Listener:
+        listener = self._listener_of(dispatch, configured)
+        if configured.protocol.has_sasl:
+            from ottla.broker.authentication.sasl import Gate, Sasl
+
+            assert self.node is not None
+            secret = sha256(b"ottla" + self.node.identity.directory_id).digest()
+            sasl = Sasl(self._config, configured, self.node.image, self.clock, self._rng, secret=secret)
+            listener.guard(partial(Gate, sasl), sasl.max_receive_bytes)
+        return listener
+
+    def _listener_of(self, dispatch: Dispatcher, configured: Configured) -> Listener:
         config, max_request_bytes = self._config, self._config.int("socket.request.max.bytes")
         if configured.protocol.has_tls:
             from ottla.broker.authentication.tls import ServerTls, tls_keys
@@ -176,6 +193,10 @@ class BrokerApp:
     def _recover(self) -> Node:
         config, clock = self._config, self.clock
         self._recovered = recovered = recover(config, clock, self._disk, self._rng)
+        if self.first_users:
+            from ottla.broker.authentication.users import add_users
+
+            add_users(recovered.metadata, self.first_users, self._rng)
         timers = Timers(clock, asyncio.get_running_loop())
         return make_node(
             config, recovered.properties, clock, self._rng, timers, recovered.metadata, recovered.partitions

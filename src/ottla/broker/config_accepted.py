@@ -17,12 +17,10 @@ ssl.provider string -
 ssl.secure.random.implementation string -
 ssl.trustmanager.algorithm string PKIX
 
-[!nobody is asked who they are yet: no SASL, no delegation tokens]
-connections.max.reauth.ms long 0
+[!SASL has PLAIN and SCRAM here: no Kerberos, no tokens, no Java classes; users of PLAIN are in listener.name.<name>.plain.sasl.jaas.config]
 delegation.token.secret.key password -
 principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
 sasl.client.callback.handler.class class -
-sasl.enabled.mechanisms list GSSAPI
 sasl.jaas.config password -
 sasl.kerberos.kinit.cmd string /usr/bin/kinit
 sasl.kerberos.min.time.before.relogin long 60000
@@ -41,7 +39,6 @@ sasl.login.refresh.window.jitter double 0.05
 sasl.login.retry.backoff.max.ms long 10000
 sasl.login.retry.backoff.ms long 100
 sasl.mechanism.controller.protocol string GSSAPI
-sasl.mechanism.inter.broker.protocol string GSSAPI
 sasl.oauthbearer.assertion.algorithm string RS256 ~ES256|RS256
 sasl.oauthbearer.assertion.claim.aud string -
 sasl.oauthbearer.assertion.claim.exp.seconds int 300 0..86400
@@ -69,7 +66,6 @@ sasl.oauthbearer.scope.claim.name string scope
 sasl.oauthbearer.sub.claim.name string sub
 sasl.oauthbearer.token.endpoint.url string -
 sasl.server.callback.handler.class class -
-sasl.server.max.receive.size int 524288
 
 [!Java classes cannot be run]
 alter.config.policy.class.name class -
@@ -121,8 +117,7 @@ remote.log.storage.manager.class.name string - some
 remote.log.storage.manager.class.path string -
 remote.log.storage.manager.impl.prefix string rsm.config. some
 
-[Tunes what is not there: security comes with TLS and SASL.]
-connection.failed.authentication.delay.ms int 100 0..
+[Tunes delegation tokens, which are not there.]
 delegation.token.expiry.check.interval.ms long 3600000 1..
 delegation.token.expiry.time.ms long 86400000 1..
 delegation.token.max.lifetime.ms long 604800000 1..
@@ -289,6 +284,7 @@ replica.selector.class string -
 replica.socket.receive.buffer.bytes int 65536
 replica.socket.timeout.ms int 30000
 request.timeout.ms int 30000
+sasl.mechanism.inter.broker.protocol string GSSAPI
 security.inter.broker.protocol string PLAINTEXT PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL
 server.max.startup.time.ms long 9223372036854775807 0.. internal
 socket.connection.setup.timeout.max.ms long 30000

@@ -11,7 +11,7 @@ from typing import Final
 from ottla.base.config import ConfigKey, ConfigSet, ConfigType, between, each_of, not_empty, one_of
 from ottla.base.limits import MAX_DESCRIBED_PARTITIONS, MAX_REQUEST_BYTES
 from ottla.broker.config_accepted import ACCEPTED
-from ottla.broker.config_security import TLS
+from ottla.broker.config_security import SASL, TLS
 
 INT, LONG, DOUBLE, BOOL, STR, LIST = (
     ConfigType.INT,
@@ -309,4 +309,4 @@ FAMILIES: Final = (
     ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
 )
 
-BROKER_CONFIG: Final = ConfigSet.of("broker", (*NODE, *TLS, *LOG, *GROUP, *TRANSACTION, *ACCESS, *ACCEPTED))
+BROKER_CONFIG: Final = ConfigSet.of("broker", (*NODE, *TLS, *SASL, *LOG, *GROUP, *TRANSACTION, *ACCESS, *ACCEPTED))

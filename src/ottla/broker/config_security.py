@@ -1,8 +1,11 @@
-"""The broker's keys of TLS: Kafka's names, types and defaults. Each may be set for one listener (`listener_keys`)."""
+"""The broker's keys of TLS and SASL: Kafka's names, types and defaults.
+
+A listener may have its own value of each (`listener_keys`), but of the delay.
+"""
 
 from typing import Final
 
-from ottla.base.config import ConfigKey, ConfigType, each_of, one_of
+from ottla.base.config import ConfigKey, ConfigType, between, each_of, one_of
 
 _TEXT, _PASSWORD, _LIST = ConfigType.STRING, ConfigType.PASSWORD, ConfigType.LIST
 _STORE: Final = "PEM; Java's stores (JKS, PKCS12) have to be converted (docs/security.md)."
@@ -11,6 +14,35 @@ _STORE: Final = "PEM; Java's stores (JKS, PKCS12) have to be converted (docs/sec
 def _secret(name: str, doc: str) -> ConfigKey:
     return ConfigKey(name, _PASSWORD, None, doc, sensitive=True)
 
+
+SASL: Final = (
+    ConfigKey(
+        "sasl.enabled.mechanisms",
+        _LIST,
+        ("GSSAPI",),
+        "How clients may say who they are: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. Apache Kafka's default is not there.",
+    ),
+    ConfigKey(
+        "sasl.server.max.receive.size",
+        ConfigType.INT,
+        524_288,
+        "Largest request of a client that has not said who it is.",
+        between(0),
+    ),
+    ConfigKey(
+        "connections.max.reauth.ms",
+        ConfigType.LONG,
+        0,
+        "A session ends after this, unless the client authenticates again (KIP-368); 0: never.",
+    ),
+    ConfigKey(
+        "connection.failed.authentication.delay.ms",
+        ConfigType.INT,
+        100,
+        "A client that could not authenticate is told so, and its connection is closed, after this.",
+        between(0),
+    ),
+)
 
 TLS: Final = (
     ConfigKey("ssl.keystore.type", _TEXT, "JKS", _STORE),

@@ -4,13 +4,24 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
+from ottla.base.config import ConfigKey, ConfigType
 from ottla.base.errors import ConfigError
 from ottla.broker.config_keys import BROKER_CONFIG
 from ottla.broker.listeners import Listener
+from ottla.wire.sasl import MECHANISMS
 
 PREFIX: Final = "listener.name."
 #: How the keys begin that a listener may have of its own.
 _OWN: Final = ("ssl.", "sasl.", "connections.max.reauth.ms")
+
+
+#: The users of a mechanism, or its login module; the value is never shown.
+_JAAS: Final = ConfigKey("sasl.jaas.config", ConfigType.PASSWORD, None, sensitive=True)
+#: Keys that stand behind a mechanism's name, in small letters (`listener.name.<name>.plain.sasl.jaas.config`).
+_OF_MECHANISMS: Final = {
+    _JAAS.name: _JAAS,
+    "connections.max.reauth.ms": BROKER_CONFIG.keys["connections.max.reauth.ms"],
+}
 
 
 class ListenerKeys:
@@ -39,6 +50,12 @@ class ListenerKeys:
 
 
 def _parsed(name: str, key: str, value: object) -> object:
+    for mechanism in MECHANISMS:
+        of_mechanism = key.removeprefix(f"{mechanism.lower()}.")
+        if of_mechanism != key and of_mechanism in _OF_MECHANISMS:
+            return _OF_MECHANISMS[of_mechanism].parse(value)
+    if key == _JAAS.name:
+        raise ConfigError(f"{name}: the mechanism is missing in it, as in {name.removesuffix(key)}plain.{key}")
     known = [each for each in BROKER_CONFIG.keys if each.startswith(_OWN)]
     if key not in known:
         near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)

@@ -37,10 +37,6 @@ class SecurityProtocol(Enum):
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
-#: What can be served as yet.
-_SPOKEN: Final = (SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL)
-
-
 class Endpoint(NamedTuple):
     """One address; an empty host means every interface (listeners) or the machine's name (advertised)."""
 
@@ -107,14 +103,10 @@ def _protocol(name: str, spoken: dict[str, str]) -> SecurityProtocol:
     if text is None:
         raise ConfigError(f"listeners: listener.security.protocol.map does not say what {name} speaks")
     try:
-        protocol = SecurityProtocol(text)
+        return SecurityProtocol(text)
     except ValueError:
         names = ", ".join(each.value for each in SecurityProtocol)
         raise ConfigError(f"listeners: {name} is to speak {text}; there are {names}") from None
-    if protocol not in _SPOKEN:
-        names = " and ".join(each.value for each in _SPOKEN)
-        raise ConfigError(f"listeners: {name} is to speak {text}; only {names} are spoken as yet")
-    return protocol
 
 
 def _check_addresses(listeners: Iterable[Listener]) -> None:

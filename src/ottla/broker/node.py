@@ -22,6 +22,7 @@ from ottla.broker.ports.acls import AclChanges
 from ottla.broker.ports.identity import Identity
 from ottla.broker.ports.topics import Topics
 from ottla.broker.ports.transactions import ProducerIds, Verification
+from ottla.broker.ports.users import Users
 from ottla.broker.runtime.answers import then
 from ottla.broker.runtime.assigning import Assigning, server_assignors
 from ottla.broker.runtime.changes import Changes
@@ -54,6 +55,7 @@ class Node:
     image: MetadataImage
     access: Access
     acls: AclChanges
+    users: Users
     topics: Topics
     partitions: Partitions
     groups: Coordinators[GroupShard]
@@ -109,6 +111,7 @@ def make_node(
         image=metadata.image,
         access=_access(config, metadata.image, clock),
         acls=AclChanges(metadata, changes, slices, rng, partitions.faults),
+        users=Users(metadata.image, changes, slices, partitions.faults),
         topics=topics,
         partitions=partitions,
         groups=groups,

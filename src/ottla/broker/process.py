@@ -13,11 +13,12 @@ import resource
 import signal
 import sys
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ottla.base.errors import ConfigError, OttlaError
+from ottla.base.secret import Secret
 from ottla.broker.config import BrokerConfig, from_environment, from_file, from_options
 from ottla.broker.listeners import Listener, SecurityProtocol
 
@@ -56,7 +57,12 @@ def _main(argv: Sequence[str] | None, make_app: MakeApp | None) -> int:
         print(f"ottla: {fault}", file=sys.stderr)  # noqa: T201
         return 2
     try:
-        run(config, make_app)
+        users = _first_users(arguments.add_scram)
+    except ConfigError as fault:
+        print(f"ottla: {fault}", file=sys.stderr)  # noqa: T201
+        return 2
+    try:
+        run(config, make_app, users)
     except (OttlaError, OSError) as fault:
         print(f"ottla: {_reason(fault)}", file=sys.stderr)  # noqa: T201
         return 1
@@ -103,16 +109,34 @@ def _check_replaceable(listeners: Sequence[Listener]) -> None:
         raise ConfigError(f"--host and --port stand for one listener of plain text; listeners has {told}: set it there")
 
 
-def run(config: BrokerConfig, make_app: MakeApp | None = None) -> None:
+def _first_users(given: Sequence[str]) -> dict[str, Secret]:
+    """`--add-scram NAME=FILE`: the password is the first line of the file."""
+    users = {}
+    for each in given:
+        name, _, file = each.partition("=")
+        if not name or not file:
+            raise ConfigError(f"--add-scram {each!r}: expected NAME=FILE, a file whose first line is the password")
+        try:
+            password = Path(file).read_text().partition("\n")[0].rstrip("\r")
+        except (OSError, UnicodeDecodeError) as fault:
+            reason = fault.strerror if isinstance(fault, OSError) else "it is not UTF-8"
+            raise ConfigError(f"--add-scram {name}: cannot read {file}: {reason}") from None
+        if not password:
+            raise ConfigError(f"--add-scram {name}: the first line of {file} is empty; it must be the password")
+        users[name] = Secret(password)
+    return users
+
+
+def run(config: BrokerConfig, make_app: MakeApp | None = None, first_users: Mapping[str, Secret] | None = None) -> None:
     """Serve until SIGTERM or SIGINT. Raises what `BrokerApp.start` raises."""
     _allow_many_files()
     with _auditing(config):
         try:
             import uvloop
         except ImportError:
-            asyncio.run(_serve(config, make_app))
+            asyncio.run(_serve(config, make_app, first_users))
         else:
-            uvloop.run(_serve(config, make_app))
+            uvloop.run(_serve(config, make_app, first_users))
 
 
 def _auditing(config: BrokerConfig) -> contextlib.AbstractContextManager[None]:
@@ -125,7 +149,7 @@ def _auditing(config: BrokerConfig) -> contextlib.AbstractContextManager[None]:
     return audit_to(path)
 
 
-async def _serve(config: BrokerConfig, make_app: MakeApp | None) -> None:
+async def _serve(config: BrokerConfig, make_app: MakeApp | None, first_users: Mapping[str, Secret] | None) -> None:
     from ottla.broker.app import BrokerApp
     from ottla.broker.garbage import keep_out_of_the_way
 
@@ -134,6 +158,7 @@ async def _serve(config: BrokerConfig, make_app: MakeApp | None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     app = (make_app or BrokerApp)(config)
+    app.first_users = first_users or {}
     first = await app.start()
     keep_out_of_the_way(app.clock, lambda: app.quiet_since_ms)
     others = "".join(f" {name}://{at}" for name, at in app.bound.items()) if len(app.bound) > 1 else ""
@@ -167,6 +192,9 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--host", help="address to listen on")
     parser.add_argument("--port", type=int, help="port to listen on, 0 for any free one")
     parser.add_argument("-o", "--option", action="append", default=[], metavar="KEY=VALUE", help="any Kafka key")
+    parser.add_argument(
+        "--add-scram", action="append", default=[], metavar="NAME=FILE", help="a first user; the password is in FILE"
+    )
     parser.add_argument("--log-level", default="warning", choices=("debug", "info", "warning", "error"))
     return parser
 

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeAlias, cast
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, OttlaError
 from ottla.base.limits import (
+    AUTHENTICATION_MS,
     FRAMES_AT_ONCE,
     INITIAL_BUFFER_BYTES,
     MAX_WAITING_BYTES,
@@ -45,6 +46,21 @@ class Later:
         self.encode = encode
 
 
+class Last(Later):
+    """The last answer of a connection: it is sent after a delay, and then the connection is closed."""
+
+    __slots__ = ()
+
+    def __init__(self, encoded: bytes, delay_ms: int) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(loop.create_future(), lambda result: encoded)
+        loop.call_later(delay_ms / 1000, self._due)
+
+    def _due(self) -> None:
+        if not self.future.done():
+            self.future.set_result(None)
+
+
 Answer: TypeAlias = Encoded | Later
 
 
@@ -54,12 +70,17 @@ class Dispatch(Protocol):
     def __call__(self, frame: Frame, session: Session, /) -> Answer: ...
 
 
+#: Makes what stands before a connection's dispatcher; it calls the function when it knows who the client is.
+Guard: TypeAlias = Callable[[Dispatch, Callable[[], None]], Dispatch]
+
+
 class Connection(asyncio.BufferedProtocol):
     """One client's connection."""
 
     def __init__(self, listener: "Listener") -> None:
         self._listener = listener
-        self._frames = FrameBuffer(listener.max_request_bytes)
+        self._dispatch, first_bytes = listener.guarded(self.admit)
+        self._frames = FrameBuffer(first_bytes)
         self._waiting: deque[Frame] = deque()
         self._waiting_bytes = 0
         self._turn_is_due = False
@@ -73,7 +94,9 @@ class Connection(asyncio.BufferedProtocol):
         self._outbox: Outbox | None = None
         self._transport: asyncio.Transport | None = None
         self.session = Session(listener.name, "/")
-        self.active_ms = listener.clock.monotonic_ms()
+        self.active_ms = self._since_ms = listener.clock.monotonic_ms()
+        #: Whether the client may stay for longer than it takes to say who it is.
+        self._is_admitted = not listener.is_guarded
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have the methods of asyncio.Transport but are no subclass of it.
@@ -98,6 +121,11 @@ class Connection(asyncio.BufferedProtocol):
             self._later.future.cancel()
             self._later = None
         self._listener.connections.closed(self)
+
+    def admit(self) -> None:
+        """It is known who the client is: frames may be as large as `socket.request.max.bytes` allows."""
+        self._is_admitted = True
+        self._frames.allow(self._listener.max_request_bytes)
 
     def get_buffer(self, sizehint: int) -> memoryview | bytearray:
         return self._frames.get_buffer(sizehint)
@@ -152,6 +180,8 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self._waits_for_memory or self._transport is None:
             return ""
+        if not self._is_admitted and now_ms - self._since_ms > AUTHENTICATION_MS:
+            return "it has not said in time who it is"
         held_bytes = self._held_bytes if self._reading else 0
         if held_bytes and self._listener.memory.is_short and now_ms - self.active_ms > STALLED_FRAME_MS:
             return "its frame has stopped, and others wait for its memory (queued.max.request.bytes)"
@@ -193,7 +223,7 @@ class Connection(asyncio.BufferedProtocol):
             frame = self._waiting.popleft()
             self._waiting_bytes -= len(frame)
             try:
-                answer = self._listener.dispatch(frame, self.session)
+                answer = self._dispatch(frame, self.session)
             except CorruptDataError as fault:
                 self._refuse(fault)
                 return
@@ -234,8 +264,19 @@ class Connection(asyncio.BufferedProtocol):
             self.close()
             return
         self._reply(answer)
-        if self._later is None:
+        if isinstance(later, Last):
+            self._end(later)
+        elif self._later is None:
             self._work()
+
+    def _end(self, last: Last) -> None:
+        """Close when what was sent is on its way. Nothing more is answered meanwhile."""
+        self._later = last
+        self._waiting.clear()
+        if self._outbox is None or self._outbox.busy or self._transport is None:
+            self.close()
+        else:
+            self._transport.close()
 
     def _reply(self, answer: "Answer") -> None:
         if isinstance(answer, Later):
@@ -271,6 +312,8 @@ class Listener:
         self.connections = connections
         self.memory = connections.memory
         self.max_request_bytes = max_request_bytes
+        #: Stands before the dispatcher until a client has said who it is, if clients have to.
+        self._guard: tuple[Guard, int] | None = None
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int, backlog: int) -> tuple[str, int]:
@@ -279,6 +322,22 @@ class Listener:
         self._server = await loop.create_server(lambda: Connection(self), host or None, port, backlog=backlog)
         bound = self._server.sockets[0].getsockname()
         return str(bound[0]), int(bound[1])
+
+    def guard(self, make: Guard, max_receive_bytes: int) -> None:
+        """Have every connection guarded, and its frames no larger than this, until it is known who the client is."""
+        self._guard = (make, max_receive_bytes)
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether clients have to say who they are."""
+        return self._guard is not None
+
+    def guarded(self, admit: Callable[[], None]) -> tuple[Dispatch, int]:
+        """What answers a new connection's frames, and how large they may be at first."""
+        if self._guard is None:
+            return self.dispatch, self.max_request_bytes
+        make, max_receive_bytes = self._guard
+        return make(self.dispatch, admit), min(max_receive_bytes, self.max_request_bytes)
 
     def identify(self, connection: Connection, transport: asyncio.BaseTransport) -> bool:
         """Find out who is at the other end, as far as that is known before the first frame; False: it may not stay."""

@@ -113,6 +113,8 @@ class TlsListener(Listener):
             raise
 
     def identify(self, connection: Connection, transport: asyncio.BaseTransport) -> bool:
+        if self.is_guarded:
+            return True  # SASL says who it is
         try:
             connection.session.principal = self._tls.principal(transport.get_extra_info("ssl_object"))
         except OttlaError as fault:

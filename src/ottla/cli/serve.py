@@ -21,6 +21,14 @@ def serve(
     ] = None,
     config: Annotated[Path | None, typer.Option("--config", help="A server.properties file.")] = None,
     host: Annotated[str | None, typer.Option("--host", help="Address to listen on; 127.0.0.1 by default.")] = None,
+    add_scram: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add-scram",
+            metavar="NAME=FILE",
+            help="Add this user, if there is none, with the first line of FILE as password; may be repeated.",
+        ),
+    ] = None,
     log_level: Annotated[str | None, typer.Option("--log-level", help="debug, info, warning or error.")] = None,
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM. Prints `ottla ready HOST:PORT` when it takes connections.
@@ -38,4 +46,6 @@ def serve(
         arguments += [] if value is None else [name, str(value)]
     for each in option or ():
         arguments += ["-o", each]
+    for each in add_scram or ():
+        arguments += ["--add-scram", each]
     raise typer.Exit(main(arguments))

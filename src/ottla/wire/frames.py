@@ -190,6 +190,10 @@ class FrameBuffer:
             self._make_room()
         return memoryview(self._buffer)[self._end :]
 
+    def allow(self, max_bytes: int) -> None:
+        """Frames may be so large from the next one on."""
+        self._max_bytes = max_bytes
+
     @property
     def begun(self) -> bytes:
         """What is here of the frame that comes next, eight bytes at most: for messages about it."""

@@ -12,9 +12,12 @@ from ottla.broker.metadata.records import (
     PartitionRecord,
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
 from ottla.wire.producer_ids_record import ProducerIdsRecord
+from ottla.wire.sasl.scram import ScramCredential
 
 #: ConfigResource.Type of Kafka's clients.
 TOPIC_RESOURCE, BROKER_RESOURCE, GROUP_RESOURCE = 2, 4, 32
@@ -43,13 +46,15 @@ class TopicImage:
 
 
 class MetadataImage:
-    """Topics by name and id, configurations by resource, ACLs."""
+    """Topics by name and id, configurations by resource, ACLs, users' SCRAM credentials."""
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicImage] = {}
         self.topics_by_id: dict[bytes, TopicImage] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.acls = Acls()
+        #: Users' SCRAM credentials, by Kafka's number of the mechanism and by the user's name.
+        self.scram: dict[int, dict[str, ScramCredential]] = {}
         #: How many records were applied; the same after a restart. In which version a topic was last made.
         self.version = 0
         self.created_version = 0
@@ -91,6 +96,10 @@ class MetadataImage:
                 self.configs.pop((TOPIC_RESOURCE, removed.name), None)
             case AccessControlEntryRecord():
                 self.acls.add(record.id, Acl(*record[1:]))
+            case UserScramCredentialRecord(name, mechanism):
+                self.scram.setdefault(mechanism, {})[name] = ScramCredential(*record[2:])
+            case RemoveUserScramCredentialRecord(name, mechanism):
+                self.scram.get(mechanism, {}).pop(name, None)
             case RemoveAccessControlEntryRecord(acl_id):
                 self.acls.remove(acl_id)
             case ProducerIdsRecord():

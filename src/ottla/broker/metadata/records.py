@@ -83,6 +83,24 @@ class RemoveAccessControlEntryRecord(NamedTuple):
     id: bytes = NULL_UUID
 
 
+class UserScramCredentialRecord(NamedTuple):
+    """A user's SCRAM credential; `mechanism` is Kafka's number of it."""
+
+    name: str = ""
+    mechanism: int = 0
+    salt: bytes = b""
+    stored_key: bytes = b""
+    server_key: bytes = b""
+    iterations: int = 0
+
+
+class RemoveUserScramCredentialRecord(NamedTuple):
+    """A user's SCRAM credential is gone."""
+
+    name: str = ""
+    mechanism: int = 0
+
+
 MetadataRecord: TypeAlias = (
     TopicRecord
     | PartitionRecord
@@ -92,6 +110,8 @@ MetadataRecord: TypeAlias = (
     | ProducerIdsRecord
     | AccessControlEntryRecord
     | RemoveAccessControlEntryRecord
+    | UserScramCredentialRecord
+    | RemoveUserScramCredentialRecord
 )
 
 declare(TopicRecord, (Field("name", "string"), Field("topic_id", "uuid")), flexible_from=0)
@@ -139,6 +159,19 @@ declare(
     flexible_from=0,
 )
 declare(RemoveAccessControlEntryRecord, (Field("id", "uuid"),), flexible_from=0)
+declare(
+    UserScramCredentialRecord,
+    (
+        Field("name", "string"),
+        Field("mechanism", "int8"),
+        Field("salt", "bytes"),
+        Field("stored_key", "bytes"),
+        Field("server_key", "bytes"),
+        Field("iterations", "int32"),
+    ),
+    flexible_from=0,
+)
+declare(RemoveUserScramCredentialRecord, (Field("name", "string"), Field("mechanism", "int8")), flexible_from=0)
 
 #: Api key and the version we write; every version up to it is read.
 _TYPES: Final[dict[type[MetadataRecord], tuple[int, int]]] = {
@@ -148,6 +181,8 @@ _TYPES: Final[dict[type[MetadataRecord], tuple[int, int]]] = {
     RemoveTopicRecord: (9, 0),
     FeatureLevelRecord: (12, 0),
     ProducerIdsRecord: (15, 0),
+    UserScramCredentialRecord: (11, 0),
+    RemoveUserScramCredentialRecord: (22, 0),
     AccessControlEntryRecord: (18, 0),
     RemoveAccessControlEntryRecord: (19, 0),
 }

@@ -2,10 +2,11 @@
 
 from ottla.client.admin.acls import AclCalls
 from ottla.client.admin.repair import RepairCalls
+from ottla.client.admin.users import UserCalls
 
 
-class AsyncAdmin(RepairCalls, AclCalls):
-    """Lists, describes and changes topics, records, groups, transactions and ACLs.
+class AsyncAdmin(RepairCalls, AclCalls, UserCalls):
+    """Lists, describes and changes topics, records, groups, transactions, ACLs and users.
 
     A call is repeated while its error is retriable, for `default.api.timeout.ms`; then it raises RequestTimeoutError.
     An error that is not retriable is raised as KafkaError, or as the subclass that the call names.

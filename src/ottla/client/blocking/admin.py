@@ -23,6 +23,7 @@ from ottla.client.admin.types import (
     TransactionListing,
     TransactionOutcome,
 )
+from ottla.client.admin.users import DeleteScramCredential, ScramMechanism, SetScramCredential
 from ottla.client.blocking.loop_thread import LoopThread
 from ottla.client.blocking.unclosed import Unclosed
 from ottla.client.core.offsets import OffsetAndMetadata, OffsetAndTimestamp
@@ -213,3 +214,13 @@ class Admin:
     def delete_acls(self, filters: Iterable[AclBindingFilter]) -> list[AclBinding]:
         """Delete the ACLs that any of the filters means; returns them, sorted."""
         return self._thread.run(self._admin.delete_acls(filters))
+
+    # users with SCRAM credentials
+
+    def describe_user_scram_credentials(self, users: Iterable[str] = ()) -> dict[str, dict[ScramMechanism, int]]:
+        """The iterations of each mechanism, by user; all users if none is named."""
+        return self._thread.run(self._admin.describe_user_scram_credentials(users))
+
+    def alter_user_scram_credentials(self, changes: Iterable[SetScramCredential | DeleteScramCredential]) -> None:
+        """Set and delete credentials; one change a user."""
+        self._thread.run(self._admin.alter_user_scram_credentials(changes))

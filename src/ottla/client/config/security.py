@@ -12,9 +12,9 @@ from ottla.base.config import ConfigKey, ConfigType, each_of, one_of
 from ottla.base.errors import ConfigError
 from ottla.base.pem import CONVERT_KEY, CONVERT_TRUST
 from ottla.base.secret import Secret
-from ottla.client.config.jaas import read_jaas
 from ottla.client.config.oidc import OIDC_KEYS, TokenEndpoint, token_endpoint
 from ottla.wire.sasl import MECHANISMS, OAUTHBEARER
+from ottla.wire.sasl.jaas import read_jaas
 
 log = logging.getLogger("ottla.client")
 

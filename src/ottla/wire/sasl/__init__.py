@@ -4,8 +4,8 @@ A mechanism is an automaton without I/O. It draws no random number: nonces are a
 first message. `answer` gives its next one for each answer of the broker, and None when the client is satisfied. An
 exchange serves once.
 
-These are the clients' halves. What both halves compute (SCRAM's keys, for example) stands in functions of its own. The
-broker's halves belong beside them.
+The clients' halves are `SaslClient`s, the broker's are `SaslServer`s. What both compute (SCRAM's keys, for example)
+stands in functions of its own. `jaas` reads the text in which Java has users and passwords.
 """
 
 from typing import Protocol
@@ -21,6 +21,21 @@ MECHANISMS = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
 
 class SaslError(OttlaError):
     """The other side's message breaks the mechanism's rules, or does not prove what it has to. Never holds a secret."""
+
+
+class SaslRefusedError(SaslError):
+    """A broker's reason to refuse that the client may be told. What other errors say is for the broker's log alone."""
+
+
+class SaslServer(Protocol):
+    """The broker's half of one exchange."""
+
+    @property
+    def user(self) -> str | None:
+        """Who has proven that he is it; None as long as nobody has."""
+
+    def answer(self, message: bytes) -> bytes:
+        """What follows the client's `message`. Raises SaslError if he does not prove it."""
 
 
 class SaslClient(Protocol):

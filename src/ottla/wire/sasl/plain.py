@@ -1,7 +1,9 @@
 """PLAIN (RFC 4616): user and password as they are. So use it over TLS only."""
 
+from collections.abc import Callable
+
 from ottla.base.secret import Secret
-from ottla.wire.sasl import SaslError
+from ottla.wire.sasl import SaslError, SaslRefusedError
 
 
 class PlainClient:
@@ -21,3 +23,33 @@ class PlainClient:
         if challenge:
             raise SaslError(f"the broker has answered PLAIN by {len(challenge)} bytes, where there are none")
         return None
+
+
+class PlainServer:
+    """The broker's half."""
+
+    def __init__(self, is_password: Callable[[str, Secret], bool]) -> None:
+        """`is_password` says whether a user has this password. It must take as long for a user who does not exist."""
+        self._is_password = is_password
+        self.user: str | None = None
+
+    def answer(self, message: bytes) -> bytes:
+        if self.user is not None:
+            raise SaslError("PLAIN is over after one message")
+        parts = message.split(b"\0")
+        if len(parts) != 3:
+            raise SaslError(f"PLAIN has three parts, separated by NUL; the client has sent {len(parts)}")
+        try:
+            other, user, password = (part.decode() for part in parts)
+        except UnicodeDecodeError:
+            raise SaslError("a user name or a password is not UTF-8") from None
+        if not user or not password:
+            raise SaslRefusedError("Authentication failed: username or password not specified")
+        if not self._is_password(user, Secret(password)):
+            raise SaslRefusedError("Authentication failed: Invalid username or password")
+        if other not in ("", user):
+            raise SaslRefusedError(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        self.user = user
+        return b""

@@ -14,13 +14,13 @@ import hashlib
 import hmac
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
 from ottla.base.limits import MAX_SCRAM_ITERATIONS, MAX_SCRAM_MESSAGE_BYTES
 from ottla.base.secret import Secret
-from ottla.wire.sasl import SCRAM_SHA_256, SCRAM_SHA_512, SaslError
+from ottla.wire.sasl import SCRAM_SHA_256, SCRAM_SHA_512, SaslError, SaslRefusedError
 
 #: "No channel binding, no other identity", and the same in base 64.
 _GS2_HEADER: Final = "n,,"
@@ -39,6 +39,16 @@ class Hash(NamedTuple):
 
 
 HASHES: Final[Mapping[str, Hash]] = {SCRAM_SHA_256: Hash("sha256"), SCRAM_SHA_512: Hash("sha512")}
+
+
+#: Kafka's numbers of the mechanisms, in requests and records.
+MECHANISM_NUMBERS: Final[Mapping[str, int]] = {SCRAM_SHA_256: 1, SCRAM_SHA_512: 2}
+#: Apache Kafka stores no credential with more iterations.
+MOST_STORED_ITERATIONS: Final = 16_384
+#: What our own tools store. A thief of the metadata log needs as many steps for each password that he tries.
+USUAL_ITERATIONS: Final = 8_192
+#: Bytes of a salt.
+SALT_BYTES: Final = 16
 
 
 # what both sides compute (RFC 5802, section 3)
@@ -73,6 +83,29 @@ def client_proof(hash_: Hash, client: bytes, auth_message: bytes) -> bytes:
 def sasl_name(username: str) -> str:
     """A user name as messages hold it: comma and equals sign are written in another way."""
     return username.replace("=", "=3D").replace(",", "=2C")
+
+
+class ScramCredential(NamedTuple):
+    """What a broker keeps of a password. Whoever has it can pass for the broker, but not for the user."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        return f"ScramCredential([hidden], iterations={self.iterations})"
+
+
+def credential_of(hash_: Hash, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
+    """The credential of a salted password."""
+    stored = stored_key(hash_, client_key(hash_, salted))
+    return ScramCredential(salt, stored, server_key(hash_, salted), iterations)
+
+
+def new_credential(hash_: Hash, password: Secret, salt: bytes, iterations: int) -> ScramCredential:
+    """The credential of a password. `salt` must be drawn anew."""
+    return credential_of(hash_, salted_password(hash_, password, salt, iterations), salt, iterations)
 
 
 # the client's half
@@ -165,13 +198,92 @@ class ScramClient:
             raise SaslError("the broker's signature is wrong: it does not know the password, so it is not your broker")
 
 
+# the broker's half
+
+#: The client's first message: no channel binding, perhaps another identity, the user, the nonce, extensions.
+_CLIENT_FIRST = re.compile(
+    r"(?P<header>[ny],(?:a=(?P<other>(?:[^,=]|=2C|=3D)+))?,)"
+    r"(?P<bare>n=(?P<user>(?:[^,=]|=2C|=3D)+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?P<more>(?:,[A-Za-z]=?[^,]*)*))",
+    re.DOTALL,
+)
+_CLIENT_FINAL = re.compile(
+    r"(?P<bare>c=(?P<channel>[^,]+),r=(?P<nonce>[^,]+)(?:,[^,]+)*?),p=(?P<proof>[^,]+)", re.DOTALL
+)
+
+
+class ScramServer:
+    """The broker's half of one exchange."""
+
+    def __init__(self, hash_: Hash, find: Callable[[str], tuple[ScramCredential, bool]], nonce: str) -> None:
+        """`find` gives a user's credential, and whether there is such a user. For one who does not exist it gives a
+        credential that looks like any other, so that the exchange does. `nonce` must be drawn anew."""
+        self._hash = hash_
+        self._find = find
+        self._nonce = nonce
+        self._claimed = ""
+        self._credential: ScramCredential | None = None
+        self._is_known = False
+        self._channel = self._first = ""
+        self.user: str | None = None
+
+    def answer(self, message: bytes) -> bytes:
+        if self.user is not None:
+            raise SaslError("SCRAM is over after two messages")
+        text = _text(message)
+        return self._begin(text) if self._credential is None else self._check(text, self._credential)
+
+    def _begin(self, client_first: str) -> bytes:
+        found = _CLIENT_FIRST.fullmatch(client_first)
+        if found is None:
+            raise SaslError("the client's first message is not SCRAM's")
+        user, other = _plain_name(found["user"]), _plain_name(found["other"] or "")
+        if other not in ("", user):
+            raise SaslRefusedError(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        self._claimed = user
+        self._credential, self._is_known = self._find(user)
+        if "tokenauth=true" in found["more"].split(","):
+            self._is_known = False  # delegation tokens (KIP-48) are not there
+        self._channel = b64encode(found["header"].encode()).decode()
+        self._nonce = found["nonce"] + self._nonce
+        salt = b64encode(self._credential.salt).decode()
+        server_first = f"r={self._nonce},s={salt},i={self._credential.iterations}"
+        self._first = f"{found['bare']},{server_first}"
+        return server_first.encode()
+
+    def _check(self, client_final: str, credential: ScramCredential) -> bytes:
+        found = _CLIENT_FINAL.fullmatch(client_final)
+        if found is None or found["channel"] != self._channel:
+            raise SaslError("the client's final message is not SCRAM's, or has another channel binding")
+        if found["nonce"] != self._nonce:
+            raise SaslError("the client's final message has another nonce")
+        auth_message = f"{self._first},{found['bare']}".encode()
+        signature = hmac.digest(credential.stored_key, auth_message, self._hash.name)
+        proof = _bytes(found["proof"], "proof")
+        if len(proof) != len(signature):
+            raise SaslError(f"the client's proof has {len(proof)} bytes")
+        client = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+        is_right = hmac.compare_digest(stored_key(self._hash, client), credential.stored_key)
+        if not (is_right and self._is_known):
+            raise SaslError(f"{self._claimed!a} does not exist, or has another password")
+        self.user = self._claimed
+        answer = hmac.digest(credential.server_key, auth_message, self._hash.name)
+        return f"v={b64encode(answer).decode()}".encode()
+
+
+def _plain_name(name: str) -> str:
+    """The other way round than `sasl_name`."""
+    return name.replace("=2C", ",").replace("=3D", "=")
+
+
 def _text(message: bytes) -> str:
     if len(message) > MAX_SCRAM_MESSAGE_BYTES:
         raise SaslError(f"a message of {len(message)} bytes; SCRAM's have {MAX_SCRAM_MESSAGE_BYTES} at most")
     try:
         return message.decode()
     except UnicodeDecodeError:
-        raise SaslError("the broker's message is not UTF-8") from None
+        raise SaslError("a message is not UTF-8") from None
 
 
 def _attribute(part: str, letter: str, what: str) -> str:
@@ -184,4 +296,4 @@ def _bytes(text: str, what: str) -> bytes:
     try:
         return b64decode(text.encode(), validate=True)
     except ValueError:
-        raise SaslError(f"the broker's {what} is not base 64") from None
+        raise SaslError(f"the {what} is not base 64") from None

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.base.errors import ConfigError
-from ottla.client.config.jaas import read_jaas
+from ottla.wire.sasl.jaas import read_jaas
 
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -25,7 +25,7 @@ def test_x1_any_password_can_be_quoted(password: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "login modules that this client knows"),
+        ("", "login modules that are known here"),
         ('com.sun.security.auth.module.Krb5LoginModule required password="hunter2";', "login modules"),
         (f'{_PLAIN} password="hunter2";', "semicolon"),
         (f'{_PLAIN} required password="hunter2"', "semicolon"),

@@ -2,7 +2,8 @@
 
     org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="secret";
 
-No error repeats any of the text: it holds the password.
+A broker's is the same, with options `user_<name>="password"` for PLAIN. No error repeats any of the text: it holds
+passwords.
 """
 
 import re
@@ -32,12 +33,12 @@ class Jaas(NamedTuple):
 
 
 def read_jaas(text: str) -> Jaas:
-    """The login module in `text`. Raises ConfigError if it is not one that this client knows, or is not well formed."""
+    """The login module in `text`. Raises ConfigError if it is not one that is known here, or is not well formed."""
     tokens = _tokens(text)
     module = tokens[0] if tokens else ""
     if module not in MODULES:
         names = ", ".join(name.rpartition(".")[2] for name in MODULES)
-        raise ConfigError(f"sasl.jaas.config: the login modules that this client knows are {names} of {_PACKAGE}*")
+        raise ConfigError(f"sasl.jaas.config: the login modules that are known here are {names} of {_PACKAGE}*")
     if len(tokens) < 3 or tokens[1].lower() not in _FLAGS or tokens[-1] != ";":
         raise ConfigError(
             f'sasl.jaas.config: expected {module} required name="value" ...; (a semicolon ends it). '
