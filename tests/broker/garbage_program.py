@@ -16,6 +16,8 @@ from ottla.wire.messages.init_producer_id import InitProducerIdRequest
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 from tests.broker.wire_client import WireClient, batch
 
 _OURS = ("ottla.broker.", "ottla.log.", "ottla.coordinator.", "ottla.wire.")
@@ -38,8 +40,30 @@ async def _everything(client: WireClient, group_id: str) -> None:
     await client.ask(ApiKey.DELETE_TOPICS, DeleteTopicsRequest(doomed, timeout_ms=10_000))
 
 
+class _Address:
+    """Where SASL is spoken."""
+
+    def __init__(self, broker: AsyncBroker) -> None:
+        self.host, _, port = broker.listener("SASL_PLAINTEXT").rpartition(":")
+        self.port = int(port)
+
+
+async def _say_who(client: WireClient, password: bytes) -> None:
+    """A client that is let in, or, with another password, is not."""
+    await client.ask(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest("PLAIN"))
+    await client.ask(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest(b"\0alice\0" + password))
+
+
+_JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="right";'
+_CONFIG = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": _JAAS,
+}
+
+
 async def _left() -> Counter[str]:
-    async with AsyncBroker() as broker:
+    async with AsyncBroker(_CONFIG) as broker:
         await broker.node.groups.ready()
         await broker.node.transactions.ready()
         gc.collect()
@@ -47,6 +71,9 @@ async def _left() -> Counter[str]:
         for group_id in "gh":
             async with WireClient(broker) as client:
                 await _everything(client, group_id)
+        for password in (b"right", b"wrong"):
+            async with WireClient(_Address(broker)) as client:
+                await _say_who(client, password)
         gc.set_debug(gc.DEBUG_SAVEALL)
         gc.collect()
         return Counter(f"{type(each).__module__}.{type(each).__qualname__}" for each in gc.garbage)

@@ -228,6 +228,13 @@ def test_keys_that_are_refused_may_be_given_with_their_default() -> None:
     assert BrokerConfig(given).without_effect() == ()
 
 
+def test_settings_of_tls_and_sasl_have_no_effect_without_such_a_listener() -> None:
+    given = {"ssl.client.auth": "required", "sasl.enabled.mechanisms": "PLAIN"}
+    assert BrokerConfig(given).without_effect() == ("sasl.enabled.mechanisms", "ssl.client.auth")
+    assert BrokerConfig({**given, "listeners": "SSL://:1"}).without_effect() == ("sasl.enabled.mechanisms",)
+    assert BrokerConfig({**given, "listeners": "SASL_SSL://:1"}).without_effect() == ()
+
+
 def test_settings_of_the_authorizer_have_no_effect_without_it() -> None:
     given = {"super.users": "User:CN=a,O=b;User:c", "audit.log.allowed": "true"}
     assert BrokerConfig(given).without_effect() == ("audit.log.allowed", "super.users")

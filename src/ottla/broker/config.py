@@ -9,6 +9,7 @@ from ottla.base.config import ConfigSet, Standing
 from ottla.base.errors import ConfigError
 from ottla.broker.access.authorizer import parse_super_users
 from ottla.broker.config_keys import BROKER_CONFIG, FAMILIES, OF_THE_AUTHORIZER
+from ottla.broker.config_security import SASL, TLS
 from ottla.broker.listener_keys import PREFIX, ListenerKeys
 from ottla.broker.listeners import Listener, client_listeners
 
@@ -141,7 +142,11 @@ class BrokerConfig:
 
     def without_effect(self) -> tuple[str, ...]:
         """The keys that somebody set to another value than the default although they have no effect."""
-        idle = () if self.text("authorizer.class.name") else OF_THE_AUTHORIZER
+        idle: tuple[str, ...] = () if self.text("authorizer.class.name") else OF_THE_AUTHORIZER
+        if not any(each.protocol.has_tls for each in self.listeners):
+            idle = (*idle, *(key.name for key in TLS))
+        if not any(each.protocol.has_sasl for each in self.listeners):
+            idle = (*idle, *(key.name for key in SASL))
         return tuple(
             sorted(
                 name

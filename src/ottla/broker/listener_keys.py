@@ -33,7 +33,8 @@ class ListenerKeys:
         Raises ConfigError for a listener that does not exist, and for a key that no listener can have.
         """
         self._values: dict[tuple[str, str], object] = {}
-        prefixes = {each.prefix: each.name for each in listeners}
+        served = {each.name: each for each in listeners}
+        prefixes = {each.prefix: each.name for each in served.values()}
         prefixes |= {f"{PREFIX}{name.lower()}.": "" for name in ignored}
         for name, value in given.items():
             prefix = max((each for each in prefixes if name.startswith(each)), key=len, default=None)
@@ -43,10 +44,22 @@ class ListenerKeys:
             if prefixes[prefix]:
                 key = name.removeprefix(prefix)
                 self._values[prefixes[prefix], key] = _parsed(name, key, value)
+                _check_use(name, key, served[prefixes[prefix]])
 
     def get(self, listener: str, key: str, default: object) -> object:
         """The listener's own value, or `default`, which is the broker's."""
         return self._values.get((listener, key), default)
+
+
+def _check_use(name: str, key: str, listener: Listener) -> None:
+    """Whoever sets it counts on it."""
+    has_use = listener.protocol.has_tls if key.startswith("ssl.") else listener.protocol.has_sasl
+    if not has_use:
+        missing = "TLS" if key.startswith("ssl.") else "SASL"
+        raise ConfigError(
+            f"{name}: listener {listener.name} speaks {listener.protocol.value} (listener.security.protocol.map), "
+            f"which has no {missing}"
+        )
 
 
 def _parsed(name: str, key: str, value: object) -> object:

@@ -120,6 +120,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._later is not None:
             self._later.future.cancel()
             self._later = None
+        self._dispatch = self._listener.dispatch  # what stood before it knows this connection: no cycle may stay
         self._listener.connections.closed(self)
 
     def admit(self) -> None:

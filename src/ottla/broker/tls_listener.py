@@ -7,9 +7,10 @@ for each message of the client; one that is not over after `TLS_HANDSHAKE_MS` is
 """
 
 import asyncio
+import errno
 import logging
 import socket
-from typing import Final
+from typing import Any, Final
 
 from ottla.base.errors import OttlaError
 from ottla.base.limits import HANDSHAKES_AT_ONCE, TLS_HANDSHAKE_MS
@@ -20,6 +21,8 @@ _log = logging.getLogger(__name__)
 
 #: How long no socket is accepted when there are no more files: the same as asyncio's.
 _PAUSE_S: Final = 1.0
+#: What the system says of an address that this machine does not have.
+_NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 class TlsListener(Listener):
@@ -36,17 +39,17 @@ class TlsListener(Listener):
     async def listen(self, host: str, port: int, backlog: int) -> tuple[str, int]:
         loop = asyncio.get_running_loop()
         infos = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        missing: OSError | None = None
         try:
-            for family, kind, protocol, _, address in dict.fromkeys(infos):
-                bound_port = self._sockets[0].getsockname()[1] if self._sockets else port
-                listening = socket.socket(family, kind, protocol)
-                self._sockets.append(listening)
-                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6:
-                    listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                listening.bind((address[0], bound_port, *address[2:]))
-                listening.listen(backlog)
-                listening.setblocking(False)
+            for family, _, _, _, address in dict.fromkeys(infos):
+                try:
+                    self._bind(family, address, backlog)
+                except OSError as fault:
+                    if fault.errno not in _NOT_HERE:
+                        raise
+                    missing = fault  # `localhost` may be an IPv6 address, too, on a machine that has no IPv6
+            if missing is not None and not self._sockets:
+                raise missing
         except OSError:
             for each in self._sockets:
                 each.close()
@@ -55,6 +58,22 @@ class TlsListener(Listener):
             loop.add_reader(each.fileno(), self._accept, each)
         bound = self._sockets[0].getsockname()
         return str(bound[0]), int(bound[1])
+
+    def _bind(self, family: int, address: tuple[Any, ...], backlog: int) -> None:
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            # Of a port 0 the first socket decides which one it is.
+            port = self._sockets[0].getsockname()[1] if self._sockets else address[1]
+            listening.bind((address[0], port, *address[2:]))
+            listening.listen(backlog)
+            listening.setblocking(False)
+        except OSError:
+            listening.close()
+            raise
+        self._sockets.append(listening)
 
     def stop(self) -> None:
         loop = asyncio.get_running_loop()

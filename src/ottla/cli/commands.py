@@ -52,6 +52,9 @@ COMMANDS: Final = (
         "List, describe and watch transactions; find those that hang or hold back readers; abort or commit them.",
     ),
     Command("users", "users:app", "List, set and delete users with SCRAM passwords."),
+    Command(
+        "certs", "certs:certs", "Make a test authority, and certificates of a broker and of clients, as PEM files."
+    ),
     Command("acls", "acls:app", "List, add and remove ACLs: who may do what, on a broker with an authorizer."),
     Command("storage", "storage:app", "Look at a data directory, check it, mend it. No broker may run on it."),
     Command(

@@ -170,12 +170,15 @@ def _transaction_record(key: bytes | None, value: bytes | None) -> Row:
 
 def _metadata_record(key: bytes | None, value: bytes | None) -> Row:
     from ottla.base.types import topic_id_text
-    from ottla.broker.metadata.records import decode_record
+    from ottla.broker.metadata.records import UserScramCredentialRecord, decode_record
 
     try:
         record = decode_record(value or b"")
     except CorruptDataError:  # a type that Apache Kafka writes and Ottla does not
         return _plain_record(key, value)
+    if isinstance(record, UserScramCredentialRecord):  # whoever sees the keys can try passwords against them
+        hidden = dict.fromkeys(("salt", "stored_key", "server_key"), "[hidden]")
+        return {"type": type(record).__name__, "value": {**record._asdict(), **hidden}}
     return {"type": type(record).__name__, "value": _struct(record, topic_id_text)}
 
 

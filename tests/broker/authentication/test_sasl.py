@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from collections.abc import AsyncIterator
 
@@ -17,13 +18,18 @@ from ottla import (
     SetScramCredential,
 )
 from ottla.base.clock import ManualClock
-from ottla.base.errors import ConfigError
+from ottla.base.errors import ConfigError, CorruptDataError
 from ottla.base.secret import Secret
+from ottla.broker.authentication.sasl import Gate, Sasl
+from ottla.broker.config import BrokerConfig
 from ottla.broker.config_keys import STANDARD_AUTHORIZER
+from ottla.broker.server import Frame, Last
+from ottla.broker.session import ANONYMOUS, Session
 from ottla.client.errors import KafkaError, SaslAuthenticationError
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
+from ottla.wire.frames import encode_request
 from ottla.wire.messages.api_versions import ApiVersionsRequest
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -260,6 +266,56 @@ async def test_who_does_not_say_who_it_is_is_closed_in_time() -> None:
         clock.advance(61_000)
         broker._app._connections.close_idle()
         assert await client.drained() == b""
+
+
+# frames of any kind
+
+
+def _frames() -> list[bytes]:
+    """What a client may send, right and wrong, without lengths."""
+    asked: list[tuple[ApiKey, int, tuple[object, ...]]] = [
+        (ApiKey.API_VERSIONS, 3, ApiVersionsRequest("test", "1")),
+        (ApiKey.METADATA, 12, MetadataRequest()),
+        *((ApiKey.SASL_HANDSHAKE, version, SaslHandshakeRequest(each)) for each in _MECHANISMS for version in (0, 1)),
+        *(
+            (ApiKey.SASL_AUTHENTICATE, version, SaslAuthenticateRequest(b"\0alice\0alice-secret"))
+            for version in (0, 1, 2)
+        ),
+        (ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(b"n,,n=alice,r=nonce")),
+        (ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(b"c=biws,r=nonce,p=AAAA")),
+    ]
+    return [encode_request(key, version, 7, "test", message)[4:] for key, version, message in asked]
+
+
+async def test_no_frame_gets_past_and_none_does_more_than_close(broker: AsyncBroker) -> None:
+    config = BrokerConfig({**CONFIG, "log.dirs": "x"})
+    sasl = Sasl(config, config.listeners[0], broker.node.image, ManualClock(), random.Random(1), secret=b"s")
+    known: list[str] = []
+
+    def dispatch(frame: Frame, session: Session, /) -> None:
+        if session.principal == ANONYMOUS:
+            assert int.from_bytes(frame[:2], "big") == ApiKey.API_VERSIONS, "nobody has said who this is"
+        else:
+            known.append(session.principal)
+
+    rng, frames = random.Random(13), _frames()
+    for _ in range(3_000):
+        gate, session = Gate(sasl, dispatch, lambda: None), Session("SASL_PLAINTEXT", "/x")
+        for _ in range(rng.randint(1, 5)):
+            frame = bytearray(rng.choice(frames))
+            if rng.random() < 0.4:
+                frame[rng.randrange(len(frame))] = rng.randrange(256)
+            if rng.random() < 0.1:
+                del frame[rng.randrange(len(frame)) :]
+            try:
+                answer = gate(bytes(frame), session)
+            except CorruptDataError:
+                break
+            if isinstance(answer, Last):
+                answer.future.cancel()
+                break
+    assert known, "some have said who they are, and then their requests were handed on"
+    assert set(known) == {"User:alice"}
 
 
 # keys

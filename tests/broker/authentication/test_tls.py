@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla import AsyncAdmin, AsyncConsumer, AsyncProducer, NewTopic
+from ottla import AsyncAdmin, AsyncConsumer, AsyncProducer, ConfigResource, NewTopic, ResourceType
 from ottla.base.clock import SystemClock
 from ottla.base.errors import ConfigError
 from ottla.broker.authentication.tls import ServerTls, make_context, tls_keys
@@ -287,6 +287,17 @@ def test_a_listeners_own_keys_win() -> None:
         }
     )
     assert [config.asks_who_they_are(each) for each in config.listeners] == [True, False]
+
+
+async def test_passwords_are_in_no_answer(directory: Path) -> None:
+    resource = ConfigResource(ResourceType.BROKER, "1")
+    async with (
+        AsyncBroker(_config(directory, ssl_key_password="secret-word")) as broker,
+        AsyncAdmin(_client(broker, directory)) as admin,
+    ):
+        settings = (await admin.describe_configs([resource]))[resource]
+    assert settings["ssl.key.password"].value is None
+    assert "secret-word" not in repr(settings)
 
 
 def test_passwords_are_in_no_repr(directory: Path) -> None:

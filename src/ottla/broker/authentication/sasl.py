@@ -32,7 +32,15 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import RequestHeader, decode_body, decode_request, encode_response
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
-from ottla.wire.sasl import PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, SaslError, SaslRefusedError, SaslServer
+from ottla.wire.sasl import (
+    PLAIN,
+    SCRAM_SHA_256,
+    SCRAM_SHA_512,
+    SaslError,
+    SaslRefusedError,
+    SaslServer,
+    sends_headers,
+)
 from ottla.wire.sasl.jaas import read_jaas
 from ottla.wire.sasl.plain import PlainServer
 from ottla.wire.sasl.scram import HASHES, MECHANISM_NUMBERS, ScramCredential, ScramServer
@@ -195,7 +203,7 @@ class Gate:
             return Last(_encoded(header, refusal), self._sasl.delay_ms)
         self._mechanism = mechanism
         self._exchange = self._sasl.begin(mechanism)
-        self._stage = _Stage.EXCHANGE if header.api_version > 0 else _Stage.RAW
+        self._stage = _Stage.EXCHANGE if sends_headers(header.api_version) else _Stage.RAW
         return _encoded(header, SaslHandshakeResponse(ErrorCode.NONE, offered))
 
     def _authenticate(self, header: RequestHeader, message: bytes, session: Session) -> Answer:

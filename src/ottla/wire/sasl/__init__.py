@@ -19,6 +19,11 @@ OAUTHBEARER = "OAUTHBEARER"
 MECHANISMS = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
 
 
+def sends_headers(handshake_version: int) -> bool:
+    """Whether messages come in SaslAuthenticate after a SaslHandshake of this version, or else bare (KIP-152)."""
+    return handshake_version >= 1
+
+
 class SaslError(OttlaError):
     """The other side's message breaks the mechanism's rules, or does not prove what it has to. Never holds a secret."""
 

@@ -266,7 +266,7 @@ class ScramServer:
         client = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
         is_right = hmac.compare_digest(stored_key(self._hash, client), credential.stored_key)
         if not (is_right and self._is_known):
-            raise SaslError(f"{self._claimed!a} does not exist, or has another password")
+            raise SaslError(f"{self._claimed[:_SHOWN]!a} does not exist, or has another password")
         self.user = self._claimed
         answer = hmac.digest(credential.server_key, auth_message, self._hash.name)
         return f"v={b64encode(answer).decode()}".encode()
