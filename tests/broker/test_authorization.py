@@ -1,4 +1,4 @@
-"""Every API asks for what its row of the table says, and gives the error that Kafka gives."""
+"""Every API asks for what its row of the table says, and gives the error that Kafka gives (SPEC X3)."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""The same ACLs and the same requests for Apache Kafka and for us: the answers are equal, API by API.
+"""The same ACLs and the same requests for Apache Kafka and for us: equal answers, API by API (SPEC X3).
 
 Apache Kafka's broker and controller speak to each other as `User:ANONYMOUS`, who must be a super user there. So Apache
 Kafka is asked by `User:alice`, who logs in, and we by `User:ANONYMOUS`: in the ACLs the one stands for the other.

@@ -1,4 +1,4 @@
-"""Our answers beside those of Apache Kafka's own StandardAuthorizer, in one JVM."""
+"""Our answers beside those of Apache Kafka's own StandardAuthorizer, in one JVM (SPEC X3)."""
 
 import random
 import subprocess

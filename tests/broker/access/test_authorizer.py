@@ -1,4 +1,4 @@
-"""May somebody do something? Examples, and properties against the rules read naively."""
+"""May somebody do something? Examples, and properties against the rules read naively (SPEC X3)."""
 
 from collections.abc import Iterator
 

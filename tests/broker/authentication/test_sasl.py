@@ -1,4 +1,4 @@
-"""SASL of a listener: who is let in, what is answered before, refusals of one shape, sessions that end."""
+"""SASL of a listener: who is let in, what is answered before, refusals of one shape, sessions that end (X2)."""
 
 from __future__ import annotations
 
