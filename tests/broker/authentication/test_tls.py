@@ -1,4 +1,4 @@
-"""A listener with TLS (SPEC X2): what it needs, who is let in under which name, certificates that change, handshakes."""
+"""A listener with TLS (X2): what it needs, who is let in under which name, certificates that change, handshakes."""
 
 from __future__ import annotations
 
