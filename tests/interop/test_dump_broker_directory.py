@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla import Admin, DeleteScramCredential, ScramMechanism, SetScramCredential
+from ottla.base.secret import Secret
 from ottla.testing import Broker
 from tests.interop.apache import run_tool
 from tests.interop.pipeline import run_pipeline
@@ -20,6 +22,11 @@ def data_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     path = tmp_path_factory.mktemp("data")
     with Broker({"group.initial.rebalance.delay.ms": "0"}, data_dir=path) as broker:
         run_pipeline(broker.bootstrap_servers)
+        with Admin({"bootstrap.servers": broker.bootstrap_servers}) as admin:
+            for user in ("alice", "bob"):
+                wanted = SetScramCredential(user, ScramMechanism.SCRAM_SHA_512, Secret("a password"), 4096)
+                admin.alter_user_scram_credentials([wanted])
+            admin.alter_user_scram_credentials([DeleteScramCredential("bob", ScramMechanism.SCRAM_SHA_512)])
         if request.param != "stopped":
             broker.kill()
             broker.start()
@@ -57,3 +64,10 @@ def test_transactions_are_decoded(data_dir: Path) -> None:
     dumped = _dump(_files(data_dir, "__transaction_state-*/*.log"), "--transaction-log-decoder")
     assert '"transactionalId":"pipeline"' in dumped
     assert '"transactionStatus":' in dumped
+
+
+def test_users_are_decoded(data_dir: Path) -> None:
+    dumped = _dump(_files(data_dir, "__cluster_metadata-0/*.log"), "--cluster-metadata-decoder")
+    assert '"type":"USER_SCRAM_CREDENTIAL_RECORD","version":0,"data":{"name":"alice","mechanism":2,' in dumped
+    assert '"iterations":4096' in dumped
+    assert '"type":"REMOVE_USER_SCRAM_CREDENTIAL_RECORD","version":0,"data":{"name":"bob","mechanism":2}' in dumped
