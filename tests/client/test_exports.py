@@ -5,7 +5,6 @@ import inspect
 import ottla
 from ottla.client import errors
 
-
 #: Kafka's names of kinds that both sides use under a shorter one.
 _ALSO = {"AclPatternType": "PatternType", "AclResourceType": "ResourceType"}
 
