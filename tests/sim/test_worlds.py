@@ -45,6 +45,7 @@ def test_the_short_run_shows_no_anomaly(kind: Kind) -> None:
         (Kind.BROKER_DAMAGE, 360000874),
         (Kind.BROKER_DAMAGE, 390000015),
         (Kind.BROKER_DAMAGE, 400009133),
+        (Kind.BROKER_DAMAGE, 430003629),
         (Kind.BROKER_GROUPS, 340001916),
         (Kind.BROKER_PIPELINE, 330021011),
         (Kind.BROKER_PIPELINE, 350008524),

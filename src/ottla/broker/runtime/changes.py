@@ -33,8 +33,10 @@ class Changes:
         await self._slices.run(change.encode())
         async with self._turn:
             change.append()
-            await self._sync()
-            change.apply()
+            try:
+                await self._sync()
+            finally:  # also when the broker stops meanwhile: what is in the log must not be written once more
+                change.apply()
 
     async def reserve_producer_ids(self) -> None:
         """Have the next block of producer ids on the device. StorageError when it cannot be written."""
@@ -43,9 +45,11 @@ class Changes:
             if change is not None:
                 await self._slices.run(change.encode())
                 change.append()
-            await self._sync()
-            if change is not None:
-                change.apply()
+            try:
+                await self._sync()
+            finally:
+                if change is not None:
+                    change.apply()
 
     async def _sync(self) -> None:
         loop = asyncio.get_running_loop()
