@@ -19,6 +19,7 @@ from ottla.broker.ports.settings import HasClock, HasConfig
 from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage, HasTopics
 from ottla.broker.ports.transactions import HasMarkers, HasProducerIds, HasTransactions, HasVerification
+from ottla.broker.ports.users import HasUsers
 
 #: For the broker's own work, not for requests.
 _NOT_FOR_HANDLERS = {"events", "timers"}
@@ -62,10 +63,11 @@ def every_need(
     HasSlices,
     HasTopics,
     HasTransactions,
+    HasUsers,
     HasVerification,
 ]:
     """Handlers are called by name, so mypy sees only here that a node is what each of them asks for."""
-    return node, node, node, node, node, node, node, node, node, node, node, node, node, node, node, node
+    return node, node, node, node, node, node, node, node, node, node, node, node, node, node, node, node, node
 
 
 def test_mypy_sees_that_a_node_is_all_that_handlers_ask_for() -> None:
