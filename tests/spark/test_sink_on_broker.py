@@ -294,8 +294,10 @@ def test_s3_offsets_in_a_form_that_is_not_known_are_not_passed_over_in_silence(
     for batch in range(2):
         (world.checkpoint / "offsets" / str(batch)).write_text("v3\n{}\n")
         world.committer().commit(world.batch(world.driver(), batch, "x"), batch)
-    (said,) = [record.getMessage() for record in caplog.records if record.name == "ottla.spark"]
-    assert "No offsets of a kafka.group.id are committed: the checkpoint's offset log has an unknown form" in said
+    # A busy machine may have more to say, such as that a producer was slow.
+    said = [record.getMessage() for record in caplog.records if "No offsets of a kafka.group.id" in record.getMessage()]
+    assert len(said) == 1
+    assert "are committed: the checkpoint's offset log has an unknown form" in said[0]
     with pytest.raises(PipelineError, match=r"kafka\.group\.id g: .* unknown form"):
         world.committer(**{"kafka.group.id": "g"}).commit(world.batch(world.driver(), 1, "x"), 1)
 
