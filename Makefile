@@ -48,7 +48,7 @@ chaos: setup-interop ## kill -9 of every process of the house, then the count
 
 sim: setup ## clients and broker in simulated worlds: SEED= SEEDS= HOURS= KIND= WORLD= REPORT= (docs/simulation.md)
 	@SEED="$(SEED)" SEEDS="$(or $(SEEDS),$(SIM_SHORT))" HOURS="$(HOURS)" KIND="$(KIND)" JOBS="$(JOBS)" WORLD="$(WORLD)" \
-	  REPORT="$(REPORT)" $(PY) -m sim
+	  REPORT="$(REPORT)" STOP="$(STOP)" $(PY) -m sim
 
 models: setup ## the members of a group on their whole cores: thousands of histories, HISTORIES= (5000)
 	OTTLA_GROUP_SEEDS=$(or $(HISTORIES),5000) $(PYTEST) -n 2 -q tests/client/core/consumer/group/test_group_model.py

@@ -7,7 +7,14 @@ from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
 
 #: The hot loops (DESIGN.md, idea 6): plain Python modules typed by the .pxd file beside them.
-COMPILED = ["ottla.wire.codec", "ottla.wire.hashing", "ottla.wire.record_codec", "ottla.wire.record_writer"]
+COMPILED = [
+    "ottla.wire.codec",
+    "ottla.wire.hashing",
+    "ottla.wire.record_codec",
+    "ottla.wire.record_writer",
+    "ottla.client.producer.delivery",
+    "ottla.client.producer.intake",
+]
 
 
 def extensions() -> list[Extension]:

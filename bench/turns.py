@@ -18,7 +18,8 @@ def _name(callback: Any) -> str:
     """What was called: a task by its coroutine, anything else by its own name."""
     owner = getattr(callback, "__self__", None)
     if isinstance(owner, asyncio.Task):
-        return f"task {getattr(owner.get_coro(), '__qualname__', owner.get_coro())}"
+        name = "" if owner.get_name().startswith("Task-") else f" ({owner.get_name()})"
+        return f"task {getattr(owner.get_coro(), '__qualname__', owner.get_coro())}{name}"
     return str(getattr(callback, "__qualname__", callback))[:200]
 
 

@@ -2,7 +2,8 @@
 
 Environment: SEED (the first seed; without it one is drawn), SEEDS (how many worlds; 500), HOURS (how long, instead of
 SEEDS), KIND (only worlds of one kind), JOBS (how many processes; one for each core), REPORT (a JSON file for the
-figures; a campaign that was stopped goes on from it), WORLD (run the world of this file again, and nothing else).
+figures; a campaign that was stopped goes on from it), STOP (1: stop at the first world with an anomaly), WORLD (run
+the world of this file again, and nothing else).
 A world with an anomaly prints its table of events, and the command that runs it again, and leaves a file in
 `sim-failures`. The first few are shrunk to what is needed for the anomaly.
 """
@@ -20,7 +21,7 @@ from sim.running import one
 from sim.worldfile import WorldFileError, load
 
 #: What says which worlds a campaign runs, and how. A world of a file has all of it in the file.
-_OF_A_CAMPAIGN = ("SEED", "SEEDS", "HOURS", "KIND", "JOBS", "REPORT")
+_OF_A_CAMPAIGN = ("SEED", "SEEDS", "HOURS", "KIND", "JOBS", "REPORT", "STOP")
 
 
 def main() -> int:

@@ -35,14 +35,17 @@ def campaign(environment: Mapping[str, str]) -> int:
     path = Path(environment["REPORT"]) if environment.get("REPORT") else None
     hours = _positive(environment, "HOURS")
     jobs = _jobs(environment)
+    stops = _yes(environment, "STOP")
     report = _begun(path, environment)
     found = report.total["anomalies"]
     if not report.is_complete:
         print(f"{report.asked}; {counted(jobs, 'process', 'processes')}; commit {report.commit}", flush=True)
         if report.done:
             print(f"{report.done:,} of them {'is' if report.done == 1 else 'are'} done already ({path})", flush=True)
-        _run(report, jobs, hours, path)
+        _run(report, jobs, hours, path, stops=stops)
         found = report.total["anomalies"]
+    if not report.total["worlds"]:
+        raise ValueError("no world was run: this was over before the first one ended. Give more HOURS, or SEEDS")
     print(f"\n{figures.speed(report.total, report.seconds)}\n{figures.line(report.total)}\n")
     print(figures.table(report.kinds))
     print(f"\n{figures.with_anomalies(found)}{':' if found else ''}")
@@ -75,8 +78,8 @@ def _begun(path: Path | None, environment: Mapping[str, str]) -> Report:
     return begun
 
 
-def _run(report: Report, jobs: int, hours: float | None, path: Path | None) -> None:
-    """Run the worlds that the report does not have yet."""
+def _run(report: Report, jobs: int, hours: float | None, path: Path | None, *, stops: bool) -> None:
+    """Run the worlds that the report does not have yet; with `stops` no more behind the first that has an anomaly."""
     begun_s = told_s = time.monotonic()
     before_s = report.seconds
     until_s = None if hours is None else begun_s + hours * 3_600
@@ -91,8 +94,11 @@ def _run(report: Report, jobs: int, hours: float | None, path: Path | None) -> N
                 names = list(summary.names)
                 report.failures.append(Failure(summary.kind.value, summary.seed, names, again, summary.file))
                 tell(summary, again)
+            report.seconds = before_s + time.monotonic() - begun_s
+            if summary.names and stops:
+                print(f"stopped by STOP: {'the same command goes on' if path else 'with REPORT=file it could go on'}")
+                break
             now_s = time.monotonic()
-            report.seconds = before_s + now_s - begun_s
             if now_s > told_s + _TOLD_EVERY_S:
                 told_s = now_s
                 print(f"{now_s - begun_s:7.0f} s: {figures.line(report.total)}", flush=True)
@@ -117,6 +123,8 @@ def tell(summary: Summary, again: str) -> None:
 
 def _asked(environment: Mapping[str, str]) -> Asked:
     given, count = _whole(environment, "SEED"), _count(environment, "SEEDS")
+    if given is not None and given < 0:
+        raise ValueError(f"SEED has to be a whole number, 0 or more, not {environment['SEED']!r}")
     first = random.SystemRandom().randrange(10**9) if given is None else given
     if count is None and not environment.get("HOURS"):
         count = _ORDINARY_COUNT if given is None else 1
@@ -144,6 +152,13 @@ def _count(environment: Mapping[str, str], name: str) -> int | None:
     if number is not None and number < 1:
         raise ValueError(f"{name} has to be a whole number above 0, not {environment[name]!r}")
     return number
+
+
+def _yes(environment: Mapping[str, str], name: str) -> bool:
+    text = environment.get(name, "")
+    if text not in ("", "0", "1"):
+        raise ValueError(f"{name} has to be 1 (yes) or 0 (no), not {text!r}")
+    return text == "1"
 
 
 def _jobs(environment: Mapping[str, str]) -> int:

@@ -144,6 +144,11 @@ class SimDisk:
         folders = {"": self._own, **self._folders}
         return [(folder, name) for folder in sorted(folders) for name in sorted(folders[folder].files)]
 
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The files of a folder, and how many bytes each has."""
+        files = self._folders[folder].files if folder in self._folders else {}
+        return {name: file.size_bytes for name, file in files.items()}
+
     def content(self, folder: str, name: str) -> bytes:
         """What a file holds."""
         return bytes(self._of(folder).files[name].content)
@@ -186,6 +191,7 @@ class SimDisk:
     def after_kill(self) -> "SimDisk":
         """What the next process finds when this one was killed."""
         left = SimDisk()
+        left.rng = self.rng
         copies: dict[SimFolder, SimFolder] = {}
 
         def copy(folder: SimFolder) -> SimFolder:
@@ -201,6 +207,7 @@ class SimDisk:
     def after_power_loss(self, rng: random.Random) -> "SimDisk":
         """What the next process finds when the machine has lost its power."""
         left = SimDisk()
+        left.rng = self.rng
 
         def lose(folder: SimFolder) -> SimFolder:
             return left._adopt(

@@ -15,20 +15,24 @@ from ottla.broker.app import BrokerApp
 from ottla.broker.config import BrokerConfig
 from ottla.broker.metadata.names import GROUP_TOPIC, TRANSACTION_TOPIC
 from ottla.broker.ports.topics import NewTopic
+from ottla.broker.runtime.partitions import Partition
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.txn.shard import TransactionShard
 from ottla.log.checkpoint import RECOVERY_POINT_CHECKPOINT, decode_offsets
 from ottla.log.names import LOG
+from ottla.log.partition import PartitionLog
 from ottla.wire.errors import ErrorCode
 from sim import settings
 from sim.check import Anomaly, LogRecord, Told, committed_records, records_of
+from sim.clock import MachineClock
 from sim.cluster.log import Entry
 from sim.commits import Lives, positions_in, watch
 from sim.damage import Damage, Heard, listening, sound_entries
+from sim.deletions import Deletions
 from sim.disk import SimDisk
 from sim.history import History
 from sim.loop import HOST, SimLoop
-from sim.losses import Losses, missing, new_records
+from sim.losses import Losses, missing, new_records, taken_by_power
 from sim.network import Network
 from sim.recall import Shard, forgotten, watch_loads
 from sim.repairs import Operator
@@ -38,20 +42,6 @@ MACHINE = "b1"
 _PORT = 9092
 #: Files that are changed seldom.
 _SELDOM = (".cleaned", ".swap", ".snapshot", "index", "checkpoint", "manifest", ".deleted", "acknowledged")
-
-
-class MachineClock:
-    """The clocks of a machine: its wall clock may be set, its other clock goes on whatever happens."""
-
-    def __init__(self, loop: SimLoop) -> None:
-        self._loop = loop
-        self.ahead_ms = 0
-
-    def now_ms(self) -> int:
-        return self._loop.now_ms() + self.ahead_ms
-
-    def monotonic_ms(self) -> int:
-        return self._loop.monotonic_ms()
 
 
 class House:
@@ -70,8 +60,9 @@ class House:
         self.config = settings.of_the_broker(rng, MACHINE, _PORT)
         self.app: BrokerApp | None = None
         self._dead: list[BrokerApp] = []
-        #: Records that a loss of power has taken, by value; and what must not have gone with it.
+        #: Records that a loss of power has taken, by value; and from where.
         self.lost: set[str] = set()
+        self._cut_by_power: set[TopicPartition] = set()
         self._topic_configs: dict[str, str] = {}
         self._known = Lives()
         #: The coordinators' shards that have read their logs.
@@ -87,6 +78,7 @@ class House:
         self.has_damage = False
         self.damages: list[Damage] = []
         self.losses = Losses()
+        self.deletions = Deletions(history)
         self._cluster_id: str | None = None
         self._has_refused = False
         self._operator = Operator(self.losses)
@@ -103,20 +95,28 @@ class House:
 
     def clean(self, rng: random.Random) -> None:
         """Let the coordinators' logs be cleaned, often or seldom; not where a start must find all that was there."""
-        if self.has_damage:
-            self.config["log.cleaner.enable"] = "false"
-            return
-        self.config |= settings.of_the_cleaner(rng)
+        self.config |= {"log.cleaner.enable": "false"} if self.has_damage else settings.of_the_cleaner(rng)
 
     def compact(self, rng: random.Random) -> None:
         """Let the users' topics be compacted, in some worlds; each record has a key of its own, and stays."""
         if rng.random() < 0.5:
             self._topic_configs = settings.of_a_compacted_topic(rng)
 
+    def delete(self, rng: random.Random) -> Deletions:
+        """Let users delete records, and retention in some worlds."""
+        self.config["log.retention.check.interval.ms"] = rng.choice(("500", "5000"))
+        self._topic_configs = settings.of_a_short_topic(rng)
+        return self.deletions
+
+    def deleted_below(self, tp: TopicPartition) -> int:
+        """Records below this offset may have been deleted; or a loss of power has taken a log's first file."""
+        cut = self._find(tp) if tp in self._cut_by_power else None
+        return max(self.deletions.deleted_below(tp), 0 if cut is None else cut.log.log_start_offset)
+
     @property
     def compacts(self) -> bool:
         """See `compact`."""
-        return bool(self._topic_configs)
+        return self._topic_configs.get("cleanup.policy") == "compact"
 
     @property
     def bootstrap(self) -> str:
@@ -158,6 +158,7 @@ class House:
         content = self.disk.own_files().read(RECOVERY_POINT_CHECKPOINT)
         checkpointed = decode_offsets(content) if content and not self.has_damage else {}
         await app.start()
+        self._watch_logs()
         if app.node is not None:
             watch(app.node.groups, partial(self.history.add, "broker"), self._known)
             if not (self.has_damage or self.loses_power):
@@ -166,6 +167,7 @@ class House:
         await app.loaded()
         self._is_torn = False
         self.note("ready", f"life {self.life}")
+        self.anomalies += self.deletions.check(self._logs())
         self._compare(checkpointed)
 
     def arm(self, rng: random.Random) -> None:
@@ -178,8 +180,8 @@ class House:
             self.note("died at a step", str(fuse))
             self.disarm()
             died.set_result(None)
-            (self.lose_power if dies_with_machine else self.kill)()
             self._is_torn = True
+            (self.lose_power if dies_with_machine else self.kill)()
             raise ProcessDied(str(fuse))
 
         about = rng.choice(_SELDOM) if rng.random() < 0.5 else ""
@@ -212,6 +214,7 @@ class House:
         assert self.app is not None
         assert self.app.node is not None
         await self.app.node.topics.create_all([NewTopic(name, partitions, self._topic_configs)])
+        self._watch_logs()
 
     async def add_partition(self, name: str, partitions: int) -> bool:
         """Let the topic have so many partitions. Whether it has them."""
@@ -219,6 +222,7 @@ class House:
         if node is None:
             return False
         refused = await node.topics.grow_all({name: partitions})
+        self._watch_logs()
         if not refused:
             self.note("partition added", f"{name} has {partitions}")
         return not refused
@@ -241,7 +245,6 @@ class House:
         self.note("kill")
         self._die()
         self.disk = self.disk.after_kill()
-        self.disk.rng = self.rng
 
     def lose_power(self) -> None:
         """The machine stops; what it had not synced may be gone."""
@@ -250,7 +253,6 @@ class House:
         if not self._before:  # else no start since the last loss of power has come to its end
             self._before = {tp: records_of(self._entries(tp)) for tp in self._partitions()}
         self.disk = self.disk.after_power_loss(self.rng)
-        self.disk.rng = self.rng
 
     async def stop(self) -> None:
         """Stop in order."""
@@ -262,7 +264,6 @@ class House:
                 await asyncio.create_task(self.app.stop(), context=context, name=self.host)
         self._die()
         self.disk = self.disk.after_kill()
-        self.disk.rng = self.rng
 
     async def start_damaged(self, damage: Damage) -> None:
         """Start on a damaged file. If the broker refuses, the file is put back.
@@ -289,7 +290,6 @@ class House:
             self.note("put back", ", ".join(map(str, hurt)))
             self._die()
             self.disk = saved
-            self.disk.rng = self.rng
             with listening() as heard:
                 await self._start()
             self._told(heard)
@@ -311,7 +311,6 @@ class House:
                 raise
             self._die()
             self.disk = self.disk.after_kill()
-            self.disk.rng = self.rng
             self.disk.change(damage.folder, damage.name, damage.before)
             await self._start()
 
@@ -344,7 +343,7 @@ class House:
             for record in strange:
                 text = f"{record.uid} is at {tp}@{record.offset}, where it was not before the start"
                 self.anomalies.append(Anomaly("unknown-record", text, (record.uid,)))
-            gone = missing(there, after)
+            gone = missing(self.deletions.expected(tp, there), after)
             is_told = any(str(tp) in line for line in heard.lines)
             if any("cannot be read" in line and str(tp) in line for line in heard.lines) or (gone and internal):
                 hurt.append(tp)
@@ -358,18 +357,30 @@ class House:
             self.losses.begin()
             for tp, there in before.items():
                 if tp.topic not in INTERNAL:
-                    self.losses.add(tp, there, missing(there, self._served(tp)))
-                    partition = (
-                        None if self.app is None or self.app.node is None else self.app.node.partitions.find(*tp)
-                    )
+                    self.losses.add(tp, there, missing(self.deletions.expected(tp, there), self._served(tp)))
+                    partition = self._find(tp)
                     if partition is not None and any(str(tp) in line for line in heard.lines):
                         self.losses.refuse(tp, partition.log.findings.damaged)
         return hurt
+
+    def _watch_logs(self) -> None:
+        for log in self._logs():
+            self.deletions.watch(log, self.disk)
+
+    def _find(self, tp: TopicPartition) -> Partition | None:
+        return None if self.app is None or self.app.node is None else self.app.node.partitions.find(*tp)
+
+    def _logs(self) -> list[PartitionLog]:
+        """The logs of users' partitions."""
+        return [part.log for tp in self._partitions() if (part := self._find(tp)) is not None]
 
     def _was_hurt(self, tp: TopicPartition, offset: int) -> bool:
         return any(damage.hurts(str(tp), offset) for damage in self.damages)
 
     def _die(self) -> None:
+        for tp in self._partitions():
+            self.deletions.keep(tp, partial(self._entries, tp))
+        self.deletions.dies(self._logs())
         self.loop.kill(self.host)
         self.network.drop(MACHINE)
         if self.app is not None:
@@ -400,23 +411,13 @@ class House:
     def _compare(self, checkpointed: Mapping[TopicPartition, int]) -> None:
         """After a loss of power nothing is in a log that was not there, and all that the recovery point covers."""
         for tp, before in self._before.items():
-            after = records_of(self._entries(tp))
-            there = {record.offset: record.uid for record in before}
-            strange = [record for record in after if there.get(record.offset) != record.uid]
-            if strange:
-                text = f"{tp}@{strange[0].offset}: {strange[0].uid} was not there before the power was lost"
-                self.anomalies.append(Anomaly("unknown-record", text, (strange[0].uid,)))
-            left = {record.offset for record in after}
-            gone = [record for record in before if record.offset not in left]
+            after, start = records_of(self._entries(tp)), self.deletions.began.get(tp, 0)
+            gone, anomalies = taken_by_power(tp, before, after, start=start, recovery_point=checkpointed.get(tp, 0))
+            self.anomalies += anomalies
             if not self.keeps_all:
                 self.lost |= {record.uid for record in gone}
-            covered = [record for record in gone if record.offset < checkpointed.get(tp, 0)]
-            if covered:
-                text = (
-                    f"{tp}: the recovery point is {checkpointed[tp]}, and {covered[0].uid}@{covered[0].offset} is gone"
-                )
-                self.anomalies.append(Anomaly("lost-flushed", text, (covered[0].uid,)))
             if gone:
+                self._cut_by_power.add(tp)
                 self.note("records lost", f"{tp}: {len(gone)} from {gone[0].offset} on")
         self._before = {}
 
@@ -428,10 +429,11 @@ class House:
         Sound batches between damaged ones are not served. Their records may be there once more: who had not been told
         that they were written has sent them again.
         """
-        partition = None if self.app is None or self.app.node is None else self.app.node.partitions.find(*tp)
+        partition = self._find(tp)
         if self.compacts and partition is not None:
             return committed_records(partition.log)
-        return records_of(self._served(tp))
+        self.deletions.keep(tp, partial(self._entries, tp))
+        return records_of(self.deletions.with_deleted(tp, self._served(tp)))
 
     def _entries(self, tp: TopicPartition, damage: Damage | None = None) -> list[Entry]:
         """The batches in the partition's files; or those that were there before the damage."""
@@ -454,18 +456,21 @@ class House:
         return entries
 
     def _served(self, tp: TopicPartition) -> list[Entry]:
-        """The batches that the broker lets anybody read: none in what it has told to be gone."""
-        partition = None if self.app is None or self.app.node is None else self.app.node.partitions.find(*tp)
+        """The batches that the broker lets anybody read: none that is deleted, or in what it has told to be gone."""
+        partition = self._find(tp)
         holes = () if partition is None else partition.log.findings.damaged
-        return [e for e in self._entries(tp) if not any(first <= e.base_offset < end for first, end in holes)]
+        start = 0 if partition is None else partition.log.log_start_offset
+        there = [entry for entry in self._entries(tp) if entry.last_offset >= start]
+        return [e for e in there if not any(first <= e.base_offset < end for first, end in holes)]
 
     def judge(self, facts: Sequence[Told]) -> list[Anomaly]:
         """What the checkers find, less what damaged files explain."""
+        self.anomalies += self.deletions.check(self._logs())
         return self.losses.judge(facts)
 
     def behind_loss(self, tp: TopicPartition, offset: int) -> int | None:
         """What the operator reads in the broker's log, and tells a reader."""
-        partition = None if self.app is None or self.app.node is None else self.app.node.partitions.find(*tp)
+        partition = self._find(tp)
         if tp not in self.losses.offsets:
             return None
         holes = () if partition is None else partition.log.findings.damaged
@@ -473,7 +478,7 @@ class House:
 
     def hanging(self, tp: TopicPartition) -> int | None:
         """Where a transaction is open in the end."""
-        partition = None if self.app is None or self.app.node is None else self.app.node.partitions.find(*tp)
+        partition = self._find(tp)
         if partition is None or partition.log.last_stable_offset == partition.log.end_offset:
             return None
         return partition.log.last_stable_offset

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from ottla.base.types import TopicPartition
 from ottla.log.damage import OffsetRange
-from ottla.testing.history import check_history
+from ottla.testing.history.check import anomalies_of
 from ottla.testing.history.facts import (
     Acknowledged,
     Assigned,
@@ -90,10 +90,8 @@ class Losses:
     def judge(self, facts: Sequence[Told]) -> list[Anomaly]:
         """All anomalies. The readers are judged apart from the writers once something is gone."""
         if not self.offsets:
-            return check_history(facts)
-        return check_history(list(self._of_writers(facts))) + check_history(
-            list(self._of_readers(facts)), ignore=_OF_WRITERS
-        )
+            return anomalies_of(facts)
+        return anomalies_of(self._of_writers(facts)) + anomalies_of(self._of_readers(facts), ignore=_OF_WRITERS)
 
     def _of_writers(self, facts: Sequence[Told]) -> Iterator[Told]:
         """What is gone has no place, and a transaction that lost something no end."""
@@ -164,3 +162,23 @@ def new_records(before: Sequence[Entry], after: Sequence[Entry]) -> list[LogReco
     """Records that were not there before, at their offsets."""
     known: Mapping[int, str] = {record.offset: record.uid for record in records_of(list(before))}
     return [record for record in records_of(list(after)) if known.get(record.offset) != record.uid]
+
+
+def taken_by_power(
+    tp: TopicPartition, before: Sequence[LogRecord], after: Sequence[LogRecord], *, start: int, recovery_point: int
+) -> tuple[list[LogRecord], list[Anomaly]]:
+    """What a loss of power has taken of a log, but for what was deleted; and what is wrong: a record that was not there
+    before, or one that is gone and was below the recovery point."""
+    found = []
+    there = {record.offset: record.uid for record in before}
+    strange = [record for record in after if there.get(record.offset) != record.uid]
+    if strange:
+        text = f"{tp}@{strange[0].offset}: {strange[0].uid} was not there before the power was lost"
+        found.append(Anomaly("unknown-record", text, (strange[0].uid,)))
+    left = {record.offset for record in after}
+    gone = [record for record in before if record.offset not in left and record.offset >= start]
+    covered = [record for record in gone if record.offset < recovery_point]
+    if covered:
+        text = f"{tp}: the recovery point is {recovery_point}, and {covered[0].uid}@{covered[0].offset} is gone"
+        found.append(Anomaly("lost-flushed", text, (covered[0].uid,)))
+    return gone, found

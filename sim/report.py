@@ -112,7 +112,7 @@ def load(path: Path) -> Report | None:
         raise ReportError(f"the report {path} cannot be read: {fault.strerror}") from None
     except FieldError as wrong:
         raise ReportError(f"{path} is no report: {wrong}. Name another file, or remove it") from None
-    if not isinstance(content, dict) or content.get("version") != _VERSION:
+    if not isinstance(content, dict) or type(found := content.get("version")) is not int or found != _VERSION:
         raise ReportError(f"{path} is no report of version {_VERSION}. Name another file, or remove it")
     try:
         return _report(content)

@@ -3,6 +3,7 @@
 A world may fail in every way: have an anomaly, raise, never end, or take its process with it. The others go on.
 """
 
+import ctypes
 import gc
 import logging
 import os
@@ -30,6 +31,8 @@ _LINES_OF_TABLE = 400
 LONGEST_S = 180.0
 #: A process begins with all that is imported here; and with the bugs that are put in, when a test puts in some.
 _FORK = get_context("fork")
+#: glibc's: gives free memory back to the machine. Another C library has none.
+_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 class Summary(NamedTuple):
@@ -62,6 +65,19 @@ def one(seed: int, kind: Kind, plan: Plan = ALL) -> Summary:
         return _broken(seed, kind, "never-ends", text)
     except Exception:  # noqa: BLE001 - a fault of the simulation or of a checker: told with the seed
         return _broken(seed, kind, "broken-world", format_exc())
+
+
+def _one_of_many(seed: int, kind: Kind) -> Summary:
+    """Run one world, and give back what it took.
+
+    A world is one big cycle, made while nothing is collected. What it leaves free lies between what stays in use, and
+    the next world finds room elsewhere: a process that has run thousands of them would take a gigabyte.
+    """
+    summary = one(seed, kind)
+    gc.collect()
+    if _TRIM is not None:
+        _TRIM(0)
+    return summary
 
 
 def shrunk(seed: int, kind: Kind, plan: Plan = ALL) -> str:
@@ -130,7 +146,7 @@ def run_all(wanted: Iterator[tuple[int, Kind]], jobs: int, until: float | None) 
             for seed, kind in wanted:
                 if until is not None and time.monotonic() > until:
                     return
-                yield one(seed, kind)
+                yield _one_of_many(seed, kind)
         finally:  # this process goes on, and what it has to say is said again
             logging.disable(disabled)
             gc.unfreeze()
@@ -165,7 +181,7 @@ def _in_a_pool(
                 more = following is not None and (until is None or time.monotonic() < until)
                 if more and following is not None:
                     asked.append(following)
-                    running[pool.submit(one, *following)] = following
+                    running[pool.submit(_one_of_many, *following)] = following
             if not running:
                 return
             for each in wait(running, return_when=FIRST_COMPLETED).done:

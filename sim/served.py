@@ -70,6 +70,10 @@ class Served(Protocol):
         """Where to go on behind what cannot be read at `offset`; None if no damaged file has taken any of `tp`."""
         ...
 
+    def deleted_below(self, tp: TopicPartition) -> int:
+        """Records below this offset may have been deleted."""
+        ...
+
     def generation(self, group: str) -> int | None:
         """The generation of the group that the history was told last; None where none is ever counted again."""
         ...

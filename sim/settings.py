@@ -30,6 +30,15 @@ def of_the_cleaner(rng: random.Random) -> dict[str, str]:
     }
 
 
+def of_a_short_topic(rng: random.Random) -> dict[str, str]:
+    """Its records are deleted: by users, and in some worlds by retention."""
+    return {
+        "internal.segment.bytes": rng.choice(("500", "3000", "100000")),
+        "retention.bytes": rng.choice(("-1", "-1", "2000", "20000")),
+        "retention.ms": rng.choice(("-1", "-1", "-1", "20000")),
+    }
+
+
 def of_a_compacted_topic(rng: random.Random) -> dict[str, str]:
     """Its segments are closed soon, so that there is something to clean."""
     return {

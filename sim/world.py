@@ -18,6 +18,7 @@ from ottla.wire.apis import ApiKey
 from sim.check import FinalState, told
 from sim.cluster.cluster import Cluster, Rules
 from sim.cluster_nemesis import ClusterNemesis
+from sim.deletions import DELETER, Deletions
 from sim.history import History
 from sim.house import House
 from sim.house_nemesis import HouseNemesis
@@ -28,6 +29,7 @@ from sim.network import Network, Weather
 from sim.protocols import Protocols, of_the_broker
 from sim.served import Served
 from sim.users.database import Database
+from sim.users.deleters import Deleter
 from sim.users.loops import Looper
 from sim.users.process import Process
 from sim.users.producers import PlainProducer
@@ -38,6 +40,8 @@ from sim.users.transformers import OUTPUT, Transformer
 #: How long the users work and faults come, and how long the users may take to finish after that.
 FAULTS_S = 90.0
 SETTLE_S = 150.0
+#: How long after the faults users still work as slowly as before.
+_HURRY_S = 60.0
 #: What asyncio says of the tasks of a killed process when they are collected.
 _STILL_PENDING = "Task was destroyed but it is pending!"
 #: So many requests of one kind are an anomaly: no user wanted them.
@@ -97,6 +101,11 @@ class Kind(Enum):
         """Whether transactions are in two-phase commit, with a database of the users (KIP-939)."""
         can = self.real and not self.damages_files and people in (Kind.TRANSACTIONS, Kind.GROUPS, Kind.PIPELINE)
         return can and rng.random() < 0.3
+
+    def deletes(self, people: "Kind", rng: random.Random) -> bool:
+        """Whether records are deleted. Not those of pipelines: each of them has to become another one."""
+        can = self.real and people in (Kind.PLAIN, Kind.TRANSACTIONS, Kind.GROUPS)
+        return can and rng.random() < (0.4 if self in (Kind.BROKER_DAMAGE, Kind.BROKER_POWER) else 0.25)
 
     def people(self, rng: random.Random) -> "Kind":
         """Who lives there."""
@@ -177,6 +186,8 @@ class World:
         self.network = Network(self.loop, self.stream("network"), _weather(rng))
         #: In worlds with two-phase commit, the system that decides together with Kafka.
         self.database = Database() if kind.decides_elsewhere(self.people, self.stream("two-phase")) else None
+        #: In worlds in which records are deleted.
+        self.deletions: Deletions | None = None
         self.served, self._nemesis = self._brokers(rng)
         self.topics: list[str] = []
         self.partitions: dict[str, int] = {}
@@ -191,8 +202,7 @@ class World:
         self.strategy = rng.choice(("range", "roundrobin", "range,roundrobin"))
         if (other := self.stream("strategy").choice(_OTHER_STRATEGIES)) is not None:
             self.strategy = other
-        #: How slowly users work: their pauses are so many times longer.
-        self.pace = {Kind.PLAIN: 1.0, Kind.TRANSACTIONS: 1.0, Kind.GROUPS: 2.0}.get(self.people, 4.0)
+        self._pace = {Kind.PLAIN: 1.0, Kind.TRANSACTIONS: 1.0, Kind.GROUPS: 2.0}.get(self.people, 4.0)
         #: The chance that a consumer's callback raises.
         self.mistakes = rng.choice((0.0, 0.0, 0.05))
         #: The chance that a reader, after a poll, goes back to records that it has read before.
@@ -215,6 +225,9 @@ class World:
             house.clean(self.stream("cleaner"))
             if self.kind.dies_at_steps and not self.loses_power:
                 house.compact(self.stream("compacted"))
+            deletion = self.stream("deletion")
+            if self.kind.deletes(self.people, deletion) and DELETER not in self.plan.absent and not house.compacts:
+                self.deletions = house.delete(deletion)
             if self.database is not None:
                 house.config |= _TWO_PHASE
             if self.loses_power:
@@ -224,6 +237,12 @@ class World:
             return house, lambda: HouseNemesis(self, house, self.stream("nemesis"))
         cluster = Cluster(self.loop, self.network, self.history, draw, _rules(rng))
         return cluster, lambda: ClusterNemesis(self, cluster, self.stream("nemesis"))
+
+    @property
+    def pace(self) -> float:
+        """How slowly users work: their pauses are so many times longer. Who is behind when the end is near, hurries."""
+        is_late = self.users_stopped and self.loop.time() > self.stopped_at_s + _HURRY_S
+        return 1.0 if is_late else self._pace
 
     def stream(self, name: str) -> random.Random:
         """A source of randomness of its own: it follows from the seed, whatever other parts of the world draw."""
@@ -337,6 +356,8 @@ class World:
         for make, letter, count in makers:
             self.processes += [make(self, f"{letter}{number}") for number in range(count)]
         self.static_members = frozenset(p.name for p in self.processes if self._rng.random() < 0.3)
+        if self.deletions is not None:
+            self.processes.append(Deleter(self, DELETER, self.deletions))
 
     def _told(self) -> list[Told]:
         """What the checkers read: what happened, and what there is now."""

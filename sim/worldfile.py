@@ -10,7 +10,7 @@ from ottla.testing.history import History as Facts
 from sim.fields import FieldError, count, document, field, list_of, one_of, optional, seconds, text, whole
 from sim.history import table
 from sim.report import commit
-from sim.world import FAULTS_S, Kind, Plan, Verdict
+from sim.world import ALL, FAULTS_S, Kind, Plan, Verdict
 
 #: Where these files go, in the current directory.
 FOLDER = Path("sim-failures")
@@ -36,8 +36,11 @@ class Again(NamedTuple):
 def save(verdict: Verdict, folder: Path = FOLDER) -> Path:
     """Write the file of a world, and beside it what the checkers were told (`.jsonl`). Returns its path."""
     plan = verdict.plan
+    path = folder / f"{verdict.kind.value}-{verdict.seed}.json"
+    again = f"make sim SEED={verdict.seed} KIND={verdict.kind.value}" if plan == ALL else f"make sim WORLD={path}"
     content = {
         "version": _VERSION,
+        "again": again,
         "commit": commit(),
         "seed": verdict.seed,
         "kind": verdict.kind.value,
@@ -48,7 +51,6 @@ def save(verdict: Verdict, folder: Path = FOLDER) -> Path:
         "history": table(verdict.history.events).splitlines(),
     }
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{verdict.kind.value}-{verdict.seed}.json"
     Facts(events=verdict.facts).write(path.with_suffix(".jsonl"))
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
@@ -69,9 +71,9 @@ def load(path: Path) -> Again:
         raise WorldFileError(f"{path} is no world file: {wrong}. {_OTHERWISE}") from None
     if not isinstance(content, dict) or "version" not in content:
         raise WorldFileError(f"{path} is no world file: it has no version. {_OTHERWISE}")
-    if content["version"] != _VERSION:
+    if type(content["version"]) is not int or content["version"] != _VERSION:
         raise WorldFileError(
-            f"{path} is a world file of version {content['version']}, and this simulator reads version {_VERSION}: "
+            f"{path} is a world file of version {content['version']!r}, and this simulator reads version {_VERSION}: "
             "run it with the commit that wrote it"
         )
     return _again(path, content)

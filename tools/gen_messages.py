@@ -28,7 +28,7 @@ APIS = (  # noqa: SIM905
     "describe_log_dirs create_partitions delete_groups sasl_authenticate offset_delete describe_cluster "
     "describe_producers describe_transactions list_transactions describe_topic_partitions consumer_group_heartbeat "
     "consumer_group_describe describe_acls create_acls delete_acls describe_user_scram_credentials "
-    "alter_user_scram_credentials "
+    "alter_user_scram_credentials describe_client_quotas alter_client_quotas "
     "consumer_protocol_subscription consumer_protocol_assignment "
 ).split()
 
@@ -50,6 +50,9 @@ STRICT = {
     "HeartbeatRequest": {"group_instance_id"},
     "OffsetCommitRequest": {"group_instance_id"},
 }
+
+#: Structs of an answer that have the name of another one in the request.
+SPLIT = {("alter_client_quotas", "response"): {"EntryData": "EntryResult"}}
 
 RENAMED = {"enable2_pc": "enable_2pc"}
 TIMES = {"timedelta_i32": "int32", "timedelta_i64": "int64", "datetime_i64": "int64"}
@@ -136,6 +139,10 @@ def field_facts(raw: dataclasses.Field[Any]) -> tuple[FieldFacts, bool]:
 
 def merge(into: StructFacts, cls: type[Any], version: int) -> None:
     """Add what `version` says of a struct; a new field goes behind the one it follows there."""
+    if version in into.versions and {f.name for f in into.fields if version in f.versions} != {
+        field_facts(raw)[0].name for raw in dataclasses.fields(cls)
+    }:
+        raise SystemExit(f"request and answer each have a {into.name} of their own: see SPLIT")
     into.versions.add(version)
     if cls.__flexible__:
         into.flexible.add(version)
@@ -163,9 +170,13 @@ def read(api: str) -> dict[str, StructFacts]:
         path = importlib.import_module(f"kio.schema.{api}.v{version}").__path__
         for module in sorted((m.name for m in pkgutil.iter_modules(path)), reverse=False):
             loaded = importlib.import_module(f"kio.schema.{api}.v{version}.{module}")
-            for name, cls in vars(loaded).items():
-                if dataclasses.is_dataclass(cls) and cls.__module__ == loaded.__name__:
-                    merge(found.setdefault(name, StructFacts(name)), cls, version)  # type: ignore[arg-type]
+            names = SPLIT.get((api, module), {})
+            own = [c for c in vars(loaded).values() if dataclasses.is_dataclass(c) and c.__module__ == loaded.__name__]
+            for cls in own:
+                cls.__name__ = names.get(cls.__name__, cls.__name__)  # type: ignore[union-attr]
+            for cls in own:
+                name = cls.__name__  # type: ignore[union-attr]
+                merge(found.setdefault(name, StructFacts(name)), cls, version)  # type: ignore[arg-type]
     return ordered(found)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ottla.base.types import TopicPartition
-from ottla.testing.history import check_history
+from ottla.testing.history.check import anomalies_of
 from ottla.wire.apis import API, ApiKey
 from sim.check import Anomaly, LogRecord, Told, records_of
 from sim.cluster.controller import Controller
@@ -263,11 +263,15 @@ class Cluster:
 
     def judge(self, facts: Sequence[Told]) -> list[Anomaly]:
         """What the checkers find."""
-        return check_history(facts)
+        return anomalies_of(facts)
 
     def behind_loss(self, tp: TopicPartition, offset: int) -> int | None:
         """No record is lost here."""
         return None
+
+    def deleted_below(self, tp: TopicPartition) -> int:
+        """Nothing is deleted here."""
+        return 0
 
     def generation(self, group: str) -> int | None:
         """The coordinator's log is never cut here: each generation is counted once."""

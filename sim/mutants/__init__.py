@@ -6,7 +6,7 @@ A test says which checker finds which mutant.
 from contextlib import AbstractContextManager
 from typing import Final, NamedTuple
 
-from sim.mutants import broker, cleaner, clients, cluster, damage, power, sequencing
+from sim.mutants import broker, cleaner, clients, cluster, damage, deletion, power, sequencing
 from sim.world import Kind
 
 
@@ -28,13 +28,13 @@ _TWICE: Final = frozenset({"duplicate"})
 
 def mutants() -> dict[str, Mutant]:
     """All mutants, by name. Each context may be entered once."""
-    return {**_of_clients(), **_of_the_cluster(), **_of_the_broker(), **_of_the_cleaner()}
+    return {**_of_clients(), **_of_the_cluster(), **_of_the_broker(), **_of_the_cleaner(), **_of_deletion()}
 
 
 def _of_clients() -> dict[str, Mutant]:
     """Bugs of the clients."""
     return {
-        "epoch-raised-in-doubt": Mutant(Kind.PLAIN, _TWICE, sequencing.epoch_raised_in_doubt(), first_seed=370),
+        "epoch-raised-in-doubt": Mutant(Kind.PLAIN, _TWICE, sequencing.epoch_raised_in_doubt(), first_seed=245),
         "retried-with-a-new-sequence": Mutant(Kind.PLAIN, _TWICE, sequencing.retried_with_a_new_sequence()),
         "twenty-in-flight": Mutant(Kind.PLAIN, _TWICE, sequencing.twenty_in_flight()),
         "core-stops": Mutant(Kind.PLAIN, frozenset({"unexpected-exception"}), clients.core_stops()),
@@ -164,5 +164,17 @@ def _of_the_cleaner() -> dict[str, Mutant]:
         ),
         "cleaner-gives-up-its-segments": Mutant(
             Kind.BROKER_STEPS, frozenset({"forgotten"}), cleaner.gives_up_its_segments(), first_seed=373
+        ),
+    }
+
+
+def _of_deletion() -> dict[str, Mutant]:
+    """Bugs of the broker's deletion of records."""
+    return {
+        "deletion-is-answered-before-it-is-written": Mutant(
+            Kind.BROKER_PLAIN, frozenset({"undeleted"}), deletion.answers_before_it_writes()
+        ),
+        "start-believed-too-high": Mutant(
+            Kind.BROKER_PLAIN, frozenset({"lost-write"}), deletion.believes_a_start_too_high()
         ),
     }

@@ -10,7 +10,7 @@ from ottla.broker.disk import Disk
 from ottla.broker.metadata.cluster import ClusterMetadata
 from ottla.broker.runtime import partitions
 from ottla.broker.told import Tell, Told
-from ottla.log.recovery import Findings
+from ottla.log.findings import Findings
 from ottla.log.storage import Storage
 
 

@@ -1,7 +1,6 @@
 """A simulated process. It may be killed or frozen at any step; after a kill it is started again, with a new life."""
 
 import asyncio
-import math
 import random
 from contextvars import copy_context
 from typing import TYPE_CHECKING
@@ -15,6 +14,11 @@ from sim.seam import forget
 
 if TYPE_CHECKING:
     from sim.world import World
+
+
+#: How long a user does nothing, at most. It is longer than `max.poll.interval.ms` of any consumer here. In the end the
+#: world waits for the users to finish, but not for ever.
+LONGEST_PAUSE_S = 45.0
 
 
 class Process:
@@ -102,6 +106,6 @@ class Process:
         except Exception as error:  # noqa: BLE001 - it becomes an anomaly
             self.world.unexpected(self.who, error)
 
-    async def pause(self, mean_s: float, most_s: float = math.inf) -> None:
+    async def pause(self, mean_s: float, most_s: float = LONGEST_PAUSE_S) -> None:
         """Do nothing for a while. The world's `pace` makes it longer."""
         await asyncio.sleep(min(self.rng.expovariate(1.0 / (mean_s * self.world.pace)), most_s))

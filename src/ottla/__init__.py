@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         AclResourceType,
     )
     from ottla.client.admin.admin import AsyncAdmin
+    from ottla.client.admin.quotas import ClientQuotaAlteration, ClientQuotaEntity, ClientQuotaFilter
     from ottla.client.admin.types import (
         AlterConfig,
         ConfigResource,
@@ -113,6 +114,9 @@ _EXPORTS = {
     "Batch": "client.blocking.exactly_once",
     "BufferExhaustedError": "client.errors",
     "ClientError": "client.errors",
+    "ClientQuotaAlteration": "client.admin.quotas",
+    "ClientQuotaEntity": "client.admin.quotas",
+    "ClientQuotaFilter": "client.admin.quotas",
     "CommitFailedError": "client.errors",
     "ConfigError": "base.errors",
     "ConfigResource": "client.admin.types",
@@ -196,6 +200,9 @@ __all__ = [
     "Batch",
     "BufferExhaustedError",
     "ClientError",
+    "ClientQuotaAlteration",
+    "ClientQuotaEntity",
+    "ClientQuotaFilter",
     "CommitFailedError",
     "ConfigError",
     "ConfigResource",

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ottla.wire.apis import ApiKey
 from ottla.wire.messages import add_offsets_to_txn as offsets_to_txn
 from ottla.wire.messages import add_partitions_to_txn as partitions_to_txn
+from ottla.wire.messages import alter_client_quotas as quotas
 from ottla.wire.messages import (
     alter_configs,
     delete_acls,
@@ -38,6 +39,7 @@ from ottla.wire.messages import consumer_group_heartbeat as group_heartbeat
 from ottla.wire.messages import create_acls as acls
 from ottla.wire.messages import create_partitions as grown
 from ottla.wire.messages import create_topics as topics
+from ottla.wire.messages import describe_client_quotas as described_quotas
 from ottla.wire.messages import describe_configs as configs
 from ottla.wire.messages import describe_topic_partitions as topic_pages
 from ottla.wire.messages import fetch as fetch_
@@ -263,6 +265,7 @@ def _of_transactions(topic: str, group: str, transactional_id: str) -> list[ApiQ
 
 
 def _rest() -> list[ApiQuestion]:
+    quota = quotas.EntryData((quotas.EntityData("user", "zoe"),), (quotas.OpData("request_percentage", 50.0),))
     acl = acls.AclCreation(2, "some", 3, "User:zoe", "*", 3, 3)
     return [
         ApiQuestion(_K.LIST_GROUPS, list_groups.ListGroupsRequest(), ()),
@@ -272,6 +275,8 @@ def _rest() -> list[ApiQuestion]:
             _K.DELETE_ACLS,
             delete_acls.DeleteAclsRequest((delete_acls.DeleteAclsFilter(2, "some", 3, "User:zoe", None, 1, 1),)),
         ),
+        ApiQuestion(_K.DESCRIBE_CLIENT_QUOTAS, described_quotas.DescribeClientQuotasRequest()),
+        ApiQuestion(_K.ALTER_CLIENT_QUOTAS, quotas.AlterClientQuotasRequest((quota,), True)),
         ApiQuestion(_K.DESCRIBE_LOG_DIRS, describe_log_dirs.DescribeLogDirsRequest(())),
         ApiQuestion(_K.DESCRIBE_CLUSTER, describe_cluster.DescribeClusterRequest(True), ()),
         *_of_settings("1", _BROKER, 2),

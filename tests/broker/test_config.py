@@ -206,7 +206,7 @@ def test_options_and_environment_must_be_keys() -> None:
         ("ssl.allow.dn.changes", "true", "no such choice"),
         ("sasl.jaas.config", "hunter2", "listener.name.<name>.plain.sasl.jaas.config"),
         ("authorizer.class.name", "a.B", "must be one of: , org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
-        ("max.connections.per.ip", "3", "limit is not kept"),
+        ("client.quota.callback.class", "a.B", "Java classes cannot be run"),
         ("remote.log.storage.system.enable", "true", "no tiered storage"),
         ("zookeeper.connect", "a:1", "ZooKeeper"),
         ("super.users", "User:a;b", "'b' is no principal"),

@@ -13,6 +13,7 @@ import pytest
 
 from ottla.base.clock import ManualClock
 from ottla.base.errors import StorageError
+from ottla.log.checkpoint import LOG_START_OFFSET_CHECKPOINT
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -20,6 +21,7 @@ from ottla.wire.messages import add_offsets_to_txn as aot
 from ottla.wire.messages import add_partitions_to_txn as apt
 from ottla.wire.messages import create_partitions as cp
 from ottla.wire.messages import create_topics as ct
+from ottla.wire.messages import delete_records as dr
 from ottla.wire.messages import end_txn as et
 from ottla.wire.messages import incremental_alter_configs as ac
 from ottla.wire.messages import init_producer_id as ip
@@ -240,6 +242,22 @@ async def test_a_stop_on_a_full_disk_says_so_and_lets_the_directory_go(broker: A
     await broker.start()
     async with WireClient(broker) as again:
         assert (await fetch(again, 0)).high_watermark == 1
+
+
+async def test_a_deletion_that_is_not_written_down_is_not_acknowledged(broker: AsyncBroker, client: WireClient) -> None:
+    """broker-plain 12: it was, and after kill -9 the records were there again."""
+    await client.ask(ApiKey.PRODUCE, _produce(batch(b"old")), 9)
+    topic = dr.DeleteRecordsTopic("t", (dr.DeleteRecordsPartition(0, 1), dr.DeleteRecordsPartition(0, 9)))
+    request = dr.DeleteRecordsRequest((topic,), 1_000)
+    with no_room():
+        answer = await client.ask(ApiKey.DELETE_RECORDS, request)
+    assert [(each.error_code, each.low_watermark) for each in answer.topics[0].partitions] == [
+        (ErrorCode.KAFKA_STORAGE_ERROR, -1),
+        (ErrorCode.OFFSET_OUT_OF_RANGE, -1),
+    ]
+    answer = await client.ask(ApiKey.DELETE_RECORDS, request)
+    assert (answer.topics[0].partitions[0].error_code, answer.topics[0].partitions[0].low_watermark) == (0, 1)
+    assert "t 0 1\n" in (broker.data_dir / LOG_START_OFFSET_CHECKPOINT).read_text()
 
 
 async def test_a_transaction_whose_end_found_no_room_is_ended_by_the_next_try(

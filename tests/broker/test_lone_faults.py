@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,13 +14,16 @@ from ottla.base.clock import ManualClock
 from ottla.base.errors import StorageError
 from ottla.base.types import TopicPartition
 from ottla.broker.connections import Connections
+from ottla.broker.handlers import fetch
 from ottla.broker.metadata.image import TOPIC_RESOURCE
 from ottla.broker.runtime.upkeep import Upkeep
 from ottla.log.checkpoint import CLEAN_SHUTDOWN_MARKER, RECOVERY_POINT_CHECKPOINT, decode_offsets
+from ottla.log.partition import PartitionLog
 from ottla.log.results import Origin
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import fetch as f
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.wire.messages.metadata import MetadataRequest
 from ottla.wire.records import Record, encode_batch
@@ -92,6 +96,53 @@ async def test_an_error_of_our_own_in_one_partition_keeps_nothing_from_the_other
         await broker.stop()
     written = decode_offsets((tmp_path / RECOVERY_POINT_CHECKPOINT).read_bytes())
     assert written[TopicPartition("second", 0)] == 3
+
+
+class _LostFile:
+    """A log's file that the disk does not give any more."""
+
+    def read(self, position: int, length_bytes: int) -> bytes:
+        raise StorageError("the disk refuses to read")
+
+    def fileno(self) -> int:
+        return -1
+
+
+class _LostLog:
+    """A log whose records are found, and cannot be read; everything else is the log's own."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._log = log
+
+    def read(self, offset: int, max_bytes: int, **options: Any) -> Any:
+        found = self._log.read(offset, max_bytes, **options)
+        return found._replace(slices=tuple(each._replace(file=_LostFile()) for each in found.slices))  # type: ignore[arg-type]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+
+@pytest.mark.parametrize("partitions", [2, fetch.AT_ONCE + 1])
+async def test_a_partition_that_the_disk_does_not_give_keeps_no_other_from_its_reader(
+    broker: AsyncBroker, caplog: pytest.LogCaptureFixture, partitions: int
+) -> None:
+    await broker.node.topics.create("t", partitions, {})
+    batch = encode_batch([Record(0, 1, None, b"x", ())])
+    for number in range(2):
+        broker.node.partitions.append(TopicPartition("t", number), batch, origin=Origin.CLIENT)
+    lost = broker.node.partitions.find("t", 0)
+    assert lost is not None
+    lost.log = _LostLog(lost.log)  # type: ignore[assignment]
+    wanted = tuple(f.FetchPartition(number, partition_max_bytes=1000) for number in range(partitions))
+    topics = (f.FetchTopic(topic="t", partitions=wanted),)
+    async with WireClient(broker) as client:
+        asked = f.FetchRequest(max_wait_ms=0, min_bytes=1, session_epoch=-1, topics=topics)
+        answer = await client.ask(ApiKey.FETCH, asked, 12)
+    told = [(each.error_code, bytes(each.records or b"")) for each in answer.responses[0].partitions]
+    assert told[0] == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
+    assert told[1][0] == ErrorCode.NONE
+    assert len(told[1][1]) == len(batch)
+    assert "t-0: the disk refuses to read" in caplog.text
 
 
 @pytest.fixture

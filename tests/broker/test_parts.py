@@ -19,6 +19,7 @@ from ottla.log.results import Origin
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.errors import ErrorCode
+from ottla.wire.messages import offset_fetch as of
 from ottla.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.wire.messages.end_txn import EndTxnRequest
@@ -144,6 +145,38 @@ async def _open(client: WireClient) -> tuple[int, int]:
 def _ends(broker: AsyncBroker, count: int) -> list[int]:
     found = [broker.node.partitions.find("t", number) for number in range(count)]
     return [each.log.end_offset for each in found if each is not None]
+
+
+async def test_offsets_of_many_partitions_are_fetched_in_parts(broker: AsyncBroker, client: WireClient) -> None:
+    many = 3 * PART_PARTITIONS + 7
+    await broker.node.topics.create("t", _FEW, {})
+    await broker.node.topics.create("u", 2, {})
+    await client.ask(ApiKey.OFFSET_COMMIT, _commit("g", [("t", _FEW), ("u", 2)]), 9)
+    numbers = tuple(n % (_FEW + 1) for n in range(many))
+    asked = [of.OffsetFetchRequestTopics(name="u", partition_indexes=(1,))]
+    asked += [of.OffsetFetchRequestTopics(name="t", partition_indexes=numbers)]
+    groups = (OffsetFetchRequestGroup("g", topics=tuple(asked)), OffsetFetchRequestGroup("nobody", topics=tuple(asked)))
+    answer = asyncio.create_task(client.ask(ApiKey.OFFSET_FETCH, OffsetFetchRequest(groups), 9))
+    assert len(await turns(answer, lambda: 0)) > 2 * many // PART_PARTITIONS
+    told, nothing = (await answer).groups
+    expected = [("u", [(1, 1)]), ("t", [(n, -1 if n == _FEW else n) for n in numbers])]
+    assert _offsets(told) == expected
+    assert _offsets(nothing) == [(name, [(n, -1) for n, _ in each]) for name, each in expected]
+
+
+def _offsets(group: Any) -> list[tuple[str, list[tuple[int, int]]]]:
+    return [(t.name, [(each.partition_index, each.committed_offset) for each in t.partitions]) for t in group.topics]
+
+
+async def test_all_offsets_of_a_group_with_many_are_fetched_in_parts(broker: AsyncBroker, client: WireClient) -> None:
+    many = PART_PARTITIONS + 1
+    await broker.node.topics.create("t", many, {})
+    await client.ask(ApiKey.OFFSET_COMMIT, _commit("g", [("t", many)]), 9)
+    told = (await client.ask(ApiKey.OFFSET_FETCH, _FETCH, 9)).groups[0]
+    assert _offsets(told) == [("t", [(n, n) for n in range(many)])]
+    by_id = (await client.ask(ApiKey.OFFSET_FETCH, _FETCH, 10)).groups[0]
+    assert [len(each.partitions) for each in by_id.topics] == [many]
+    assert by_id.topics[0].topic_id == broker.node.image.topics["t"].topic_id
 
 
 async def test_a_transaction_of_many_partitions_gets_its_markers_in_slices(

@@ -14,6 +14,7 @@ from ottla.broker.ports.acls import HasAcls
 from ottla.broker.ports.groups import HasGroups
 from ottla.broker.ports.identity import HasIdentity, HasRandom
 from ottla.broker.ports.partitions import HasPartitions
+from ottla.broker.ports.quotas import HasQuotas
 from ottla.broker.ports.sessions import HasSessions
 from ottla.broker.ports.settings import HasClock, HasConfig
 from ottla.broker.ports.slices import HasSlices
@@ -58,6 +59,7 @@ def every_need(
     HasMarkers,
     HasPartitions,
     HasProducerIds,
+    HasQuotas,
     HasRandom,
     HasSessions,
     HasSlices,
@@ -67,7 +69,7 @@ def every_need(
     HasVerification,
 ]:
     """Handlers are called by name, so mypy sees only here that a node is what each of them asks for."""
-    return node, node, node, node, node, node, node, node, node, node, node, node, node, node, node, node, node
+    return node, node, node, node, node, node, node, node, node, node, node, node, node, node, node, node, node, node
 
 
 def test_mypy_sees_that_a_node_is_all_that_handlers_ask_for() -> None:

@@ -142,6 +142,19 @@ def test_a_file_that_is_gone_after_the_first_checkpoint_is_missed(name: str) -> 
     assert [each.place for each in told] == [name]
 
 
+@pytest.mark.parametrize("name", [RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT])
+def test_a_file_that_is_gone_together_with_the_manifest_is_missed(name: str) -> None:
+    """After kill -9 deleted records came back: only the manifest was missed."""
+    storage = MemoryStorage()
+    checkpoints = Checkpoints(storage)
+    checkpoints.write(checkpoints.plan([PartitionOffsets(TopicPartition("orders", 0), 5, 5, 5)]))
+    left, told = storage.after_kill(), list[Told]()
+    left.delete(name)
+    left.delete("ottla-manifest")
+    assert name in Checkpoints(left, is_used=True, tell=told.append).unusable
+    assert [each.place for each in told] == ["ottla-manifest", name]
+
+
 def test_checkpoints_name_what_was_written_in_part() -> None:
     storage, tp = MemoryStorage(), TopicPartition("orders", 0)
     checkpoints = Checkpoints(storage)
@@ -153,6 +166,22 @@ def test_checkpoints_name_what_was_written_in_part() -> None:
     assert checkpoints.names(tp)
     checkpoints.write(checkpoints.plan([]))
     assert not checkpoints.names(tp)
+
+
+def test_a_checkpoint_is_not_done_when_a_newer_one_has_failed() -> None:
+    """DeleteRecords would answer for a log start that is in no file."""
+    storage, tp = MemoryStorage(), TopicPartition("orders", 0)
+    checkpoints = Checkpoints(storage)
+    older = checkpoints.plan([PartitionOffsets(tp, 5, 5, 5)])
+    newer = checkpoints.plan([PartitionOffsets(tp, 5, 5, 5)])
+    storage.refuses = lambda action, name: action == "write"
+    with pytest.raises(StorageError):
+        checkpoints.write(newer)
+    storage.refuses = None
+    with pytest.raises(StorageError, match="newer checkpoint"):
+        checkpoints.write(older)
+    checkpoints.write(checkpoints.plan([PartitionOffsets(tp, 5, 5, 5)]))
+    checkpoints.write(older)
 
 
 def test_names_that_one_thread_is_syncing_are_not_synced_yet_for_another(tmp_path: Path, synced: list[str]) -> None:

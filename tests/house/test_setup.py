@@ -53,12 +53,12 @@ def test_what_the_package_needs_is_pinned() -> None:
 
 def test_without_a_compiler_the_build_goes_on_with_nothing_compiled(tmp_path: Path) -> None:
     shutil.copy(ROOT / "setup.py", tmp_path)
-    wire = shutil.copytree(ROOT / "src/ottla/wire", tmp_path / "src/ottla/wire", ignore=shutil.ignore_patterns("*.so"))
+    source = shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("*.so"))
     command = [sys.executable, "setup.py", "build_ext", "--inplace"]
     environment = {**os.environ, "CC": "no-such-compiler"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert not list(wire.glob("*.so"))
+    assert not list(source.rglob("*.so"))
 
 
 def test_the_package_has_the_demos_pipeline_and_no_c_files(tmp_path: Path) -> None:

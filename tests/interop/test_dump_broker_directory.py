@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from ottla import Admin, DeleteScramCredential, ScramMechanism, SetScramCredential
+from ottla import (
+    Admin,
+    ClientQuotaAlteration,
+    ClientQuotaEntity,
+    DeleteScramCredential,
+    ScramMechanism,
+    SetScramCredential,
+)
 from ottla.base.secret import Secret
 from ottla.testing import Broker
 from tests.interop.apache import run_tool
@@ -27,6 +34,9 @@ def data_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
                 wanted = SetScramCredential(user, ScramMechanism.SCRAM_SHA_512, Secret("a password"), 4096)
                 admin.alter_user_scram_credentials([wanted])
             admin.alter_user_scram_credentials([DeleteScramCredential("bob", ScramMechanism.SCRAM_SHA_512)])
+            both = ClientQuotaEntity(user="alice", client_id="")
+            admin.alter_client_quotas([ClientQuotaAlteration(both, {"request_percentage": 12.5})])
+            admin.alter_client_quotas([ClientQuotaAlteration(both, {"request_percentage": None})])
         if request.param != "stopped":
             broker.kill()
             broker.start()
@@ -71,3 +81,11 @@ def test_users_are_decoded(data_dir: Path) -> None:
     assert '"type":"USER_SCRAM_CREDENTIAL_RECORD","version":0,"data":{"name":"alice","mechanism":2,' in dumped
     assert '"iterations":4096' in dumped
     assert '"type":"REMOVE_USER_SCRAM_CREDENTIAL_RECORD","version":0,"data":{"name":"bob","mechanism":2}' in dumped
+
+
+def test_quotas_are_decoded(data_dir: Path) -> None:
+    dumped = _dump(_files(data_dir, "__cluster_metadata-0/*.log"), "--cluster-metadata-decoder")
+    entity = '"entity":[{"entityType":"client-id","entityName":null},{"entityType":"user","entityName":"alice"}]'
+    assert '"type":"CLIENT_QUOTA_RECORD","version":0,"data":{' + entity in dumped
+    assert '"key":"request_percentage","value":12.5,"remove":false}' in dumped
+    assert '"key":"request_percentage","value":0.0,"remove":true}' in dumped

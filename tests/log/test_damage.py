@@ -179,7 +179,31 @@ def test_bytes_that_are_no_batch_are_an_error_and_no_endless_search() -> None:
     storage.write(names[0] + ".index", b"")
     storage.write(names[0] + ".timeindex", b"")
     found = _again(storage, log)
-    assert found.findings.damaged == (OffsetRange(2, int(names[1])),)
+    assert found.findings.damaged == (OffsetRange(2, 3),)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("segment", [0, 1, -1])
+def test_a_length_that_is_wrong_costs_its_batch_and_none_behind_it(segment: int, clean: bool) -> None:
+    """The simulator's find (broker-damage 430019043): all behind it were refused to readers, and producers had lost
+    them."""
+    storage, size = MemoryStorage(), len(batch(timestamps_ms=[0]))
+    config = LogConfig(segment_bytes=25 * size)
+    log = open_log(storage, config)
+    for _ in range(_BATCHES):
+        append(log, batch(timestamps_ms=[0]))
+    log.close()
+    base = (0, 25, 50)[segment]
+    storage.files[f"{base:020}.log"].content[2 * size + 8] ^= 64
+    lost = base + 2
+    left = storage.after_kill()
+    found = open_log(left, config, clean=clean, recovery_point=log.recovery_point)
+    assert found.findings.damaged == (OffsetRange(lost, lost + 1),)
+    found.close()
+    again = open_log(left, config, clean=True, recovery_point=found.recovery_point)
+    read = [each for each in range(_BATCHES) if again.read(each, 1).error is ErrorCode.NONE]
+    assert read == [each for each in range(_BATCHES) if each != lost]
+    _hole(again, lost, lost + 1)
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -152,6 +152,45 @@ def test_p7_damage_where_the_history_begins_keeps_nobody_from_starting() -> None
     assert append(again, idempotent(50)).base_offset == 50
 
 
+def test_p7_a_damaged_batch_hides_none_behind_it_from_its_producer() -> None:
+    """The simulator's find (broker-damage 430019043): a batch that was there was refused, and written once more."""
+    storage, log = _seven_batches()
+    log.close()
+    storage.files["00000000000000000000.log"].content[3 * len(idempotent(0)) + 8] ^= 64  # its length
+    again = open_log(storage, clean=True, recovery_point=7)
+    repeated = append(again, idempotent(4))
+    assert (repeated.error, repeated.duplicate, repeated.base_offset) == (ErrorCode.NONE, True, 4)
+    assert append(again, idempotent(7)).base_offset == 7
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_p7_a_batch_that_is_gone_with_a_damaged_file_is_a_duplicate(clean: bool) -> None:
+    """The simulator's find (broker-damage 430004021): it was out of order, and the producer wrote it, and those behind
+    it, which were there, once more."""
+    storage, log = _seven_batches()
+    log.close()
+    storage.files["00000000000000000000.log"].content[3 * len(idempotent(0)) + 8] ^= 64  # its length
+    again = open_log(storage.after_kill(), clean=clean, recovery_point=7)
+    assert again.read(3, 1).error is ErrorCode.CORRUPT_MESSAGE
+    assert append(again, idempotent(3)).error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+    assert append(again, idempotent(3, 2)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append(again, idempotent(4)).duplicate
+    assert append(again, idempotent(7)).base_offset == 7
+
+
+def test_p7_a_sequence_that_is_missing_for_another_reason_is_out_of_order() -> None:
+    """Once its producer was forgotten, any sequence could come next. The one before it was not written for that."""
+    storage = MemoryStorage()
+    log = open_log(storage, LogConfig(producer_id_expiration_ms=1_000))
+    append(log, idempotent(0))
+    log.expire_producers(NOW_MS + 1_000)
+    append(log, idempotent(2))
+    log.close()
+    again = open_log(storage, clean=True, recovery_point=2)
+    assert append(again, idempotent(0)).duplicate
+    assert append(again, idempotent(1)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 def test_p7_producers_survive_kill_9_without_a_snapshot() -> None:
     storage, log = _seven_batches()
     again = open_log(storage.after_kill())

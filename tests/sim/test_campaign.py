@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -14,6 +15,7 @@ import pytest
 
 from sim.campaign import campaign
 from sim.figures import figures, line, speed, table
+from sim.loop import SimLoop
 from sim.mutants import mutants
 from sim.mutants.worlds import end_badly
 from sim.report import Asked, Failure, Report, ReportError, load
@@ -106,6 +108,7 @@ _REPORT = {
     [
         ("[]", "is no report of version 1"),
         ('{"version": 7}', "is no report of version 1"),
+        (json.dumps(_REPORT | {"version": True}), "is no report of version 1"),
         ("[" * 200_000, "is no report: it is not JSON"),
         ('{"version": 1}', "is no report: it has no 'first'. Name another file, or remove it"),
         (json.dumps(_REPORT | {"kind": "odd"}), "is no report: 'kind' has to be a kind of world, not 'odd'"),
@@ -147,6 +150,35 @@ def test_a_world_that_fails_stops_no_other_and_leaves_its_file(capsys: pytest.Ca
     assert all(f"plain {each.seed}: broken-world x1; again: {each.again}" in printed for each in report.failures)
 
 
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_campaign_may_stop_at_the_first_world_with_an_anomaly(capsys: pytest.CaptureFixture[str], jobs: str) -> None:
+    asked = {"SEED": "0", "SEEDS": "6", "KIND": "plain", "REPORT": "report.json", "JOBS": jobs, "STOP": "1"}
+    with mutants()["breaks-the-world"].bug:
+        assert campaign(asked) == 1
+    stopped = load(Path("report.json"))
+    assert stopped is not None
+    assert [failure.seed for failure in stopped.failures] == [stopped.done - 1]
+    assert stopped.done < 6
+    assert "stopped by STOP: the same command goes on" in capsys.readouterr().out
+    assert campaign(asked) == 1  # it goes on, and no later world fails: the bug is gone
+    whole = load(Path("report.json"))
+    assert whole is not None
+    assert (whole.is_complete, whole.failures) == (True, stopped.failures)
+
+
+def test_no_world_is_kept_when_the_next_one_begins() -> None:
+    """Each is one big cycle: kept until Python thinks of it, thousands would take a gigabyte."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        for summary in run_all(worlds(1, 2, Kind.PLAIN), 1, None):
+            assert not summary.names
+            assert not [each for each in gc.get_objects() if isinstance(each, World | SimLoop)]
+    finally:
+        if was_on:
+            gc.enable()
+
+
 def test_a_world_that_dies_or_never_ends_stops_no_other() -> None:
     with end_badly():
         found = list(run_all(worlds(0, 6, Kind.PLAIN), 2, None))
@@ -167,10 +199,14 @@ def test_failures_are_kept_in_the_report() -> None:
     ("variables", "told"),
     [
         ("SEED=x", "SEED has to be a whole number, such as SEED=93, not 'x'"),
+        ("SEED=-1", "SEED has to be a whole number, 0 or more, not '-1'"),
+        ("HOURS=1e-9 JOBS=1", "no world was run: this was over before the first one ended. Give more HOURS, or SEEDS"),
         ("SEEDS=0", "SEEDS has to be a whole number above 0, not '0'"),
         ("SEEDS=1.5", "SEEDS has to be a whole number, such as SEEDS=93, not '1.5'"),
         ("JOBS=-1", "JOBS has to be a whole number above 0, not '-1'"),
         ("JOBS=1000000", f"JOBS has to be {8 * (os.cpu_count() or 1)} at most, 8 for each core of this machine"),
+        ("STOP=now", "STOP has to be 1 (yes) or 0 (no), not 'now'"),
+        ("WORLD=w.json STOP=1", "WORLD runs the one world of its file: leave out STOP, or WORLD"),
         ("HOURS=inf", "HOURS has to be a number above 0, not 'inf'"),
         ("KIND=odd", "KIND is one of plain, transactions, "),
         ("WORLD=nowhere.json", "there is no world file nowhere.json: a failing world leaves one in sim-failures/"),

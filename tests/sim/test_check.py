@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from ottla.base.types import TopicPartition
-from ottla.testing.history import check_history
+from ottla.testing.history import ANOMALIES, check_history
 from ottla.testing.history.facts import Acknowledged, Drained, Log, Positions, Sent, Unknown
 from sim.check import FinalState, LogRecord, Told, life_of, told
 from sim.history import Event
+from tests.house.tree import ROOT
 
 TP = TopicPartition("t", 0)
 _EVENTS = [
@@ -47,3 +50,12 @@ def test_an_open_transaction_is_a_last_stable_offset_below_the_end() -> None:
 
 def test_the_life_that_sent_a_record_is_in_its_uid() -> None:
     assert life_of("x0.1.2-7:p1.3.1-5") == "x0.1"
+
+
+def test_each_name_of_an_anomaly_is_in_the_tables_and_no_other() -> None:
+    page = (ROOT / "docs" / "simulation.md").read_text()
+    rows = page.partition("## What the checkers look for")[2].partition("\n## ")[0]
+    documented = set(re.findall(r"`([a-z-]+)`", " ".join(re.findall(r"^\| (`[^|]*) \|", rows, re.MULTILINE))))
+    sources = "".join(path.read_text() for path in (ROOT / "sim").rglob("*.py"))
+    given = set(re.findall(r'(?:[Aa]nomaly|_broken)\((?:seed, kind, )?"([a-z-]+)"', sources))
+    assert given - ANOMALIES.keys() == documented - {"deadlock", "livelock"}  # these are named by their exceptions

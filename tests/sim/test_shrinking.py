@@ -41,7 +41,11 @@ def test_a_failing_world_is_made_smaller_and_fails_in_the_same_way(failing: Verd
     assert steps
     assert len(smallest.history.events) < len(failing.history.events)
     assert set(smallest.faults) < set(failing.faults)
-    again = load(save(smallest, tmp_path))
+    path = save(smallest, tmp_path)
+    assert json.loads(path.read_text())["again"] == f"make sim WORLD={path}"
+    whole = json.loads(save(failing, tmp_path / "whole").read_text())
+    assert whole["again"] == f"make sim SEED={failing.seed} KIND={failing.kind.value}"
+    again = load(path)
     assert again == Again(failing.seed, failing.kind, smallest.plan, commit())
     assert World(again.seed, again.kind, again.plan).run().digest == smallest.digest
     facts = Facts.read(tmp_path / f"{failing.kind.value}-{failing.seed}.jsonl")
@@ -77,6 +81,8 @@ _WORLD = {"version": 1, "seed": 1, "kind": "plain", "only": None, "faults_s": 1,
         ("garbage", "is no world file: it is not JSON"),
         ("[]", "is no world file: it has no version"),
         ('{"version": 2}', "is a world file of version 2, and this simulator reads version 1: run it with the commit"),
+        (json.dumps(_WORLD | {"version": True}), "is a world file of version True, and this simulator reads version 1"),
+        (json.dumps(_WORLD | {"version": "1"}), "is a world file of version '1', and this simulator reads version 1"),
         ('{"version": 1, "seed": 1}', "is no world file: it has no 'only'"),
         ("[" * 200_000, "is no world file: it is not JSON"),
         (

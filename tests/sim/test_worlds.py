@@ -8,8 +8,12 @@ import sys
 
 import pytest
 
+from sim.deletions import DELETER
+from sim.loop import run
 from sim.running import one
-from sim.world import Kind, Plan, World
+from sim.users.process import LONGEST_PAUSE_S
+from sim.users.readers import Reader
+from sim.world import SETTLE_S, Kind, Plan, World
 from tests.house.tree import ROOT
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -37,6 +41,7 @@ def test_the_short_run_shows_no_anomaly(kind: Kind) -> None:
         (Kind.BROKER_CONSUMER_GROUPS, 300004185),
         (Kind.BROKER_CONSUMER_GROUPS, 320000171),
         (Kind.BROKER_CONSUMER_GROUPS, 350008500),
+        (Kind.BROKER_CONSUMER_GROUPS, 430025634),
         (Kind.BROKER_DAMAGE, 330002191),
         (Kind.BROKER_DAMAGE, 330005935),
         (Kind.BROKER_DAMAGE, 330015516),
@@ -46,15 +51,24 @@ def test_the_short_run_shows_no_anomaly(kind: Kind) -> None:
         (Kind.BROKER_DAMAGE, 390000015),
         (Kind.BROKER_DAMAGE, 400009133),
         (Kind.BROKER_DAMAGE, 430003629),
+        (Kind.BROKER_DAMAGE, 430004021),
+        (Kind.BROKER_DAMAGE, 430019043),
         (Kind.BROKER_GROUPS, 340001916),
+        (Kind.BROKER_GROUPS, 430016321),
         (Kind.BROKER_PIPELINE, 330021011),
         (Kind.BROKER_PIPELINE, 350008524),
+        (Kind.BROKER_PIPELINE, 430005262),
         (Kind.EXACTLY_ONCE, 330011270),
+        (Kind.PIPELINE, 430024479),
+        (Kind.PLAIN, 430022558),
         (Kind.TRANSACTIONS, 10882),
+        (Kind.TRANSACTIONS, 430027865),
     ],
 )
 def test_worlds_that_have_found_something(kind: Kind, seed: int) -> None:
-    """A position that moved on while a new leader was asked about it was taken for one behind the end of the log.
+    """Without deletion, which most of them did not have when they found something.
+
+    A position that moved on while a new leader was asked about it was taken for one behind the end of the log.
 
     Metadata that was out of date for longer than a request may take was believed.
     Two commits of one member came on two connections, and the model told of them in the order of its answers.
@@ -71,8 +85,42 @@ def test_worlds_that_have_found_something(kind: Kind, seed: int) -> None:
     What an attempt to make a topic had left stopped every later one.
     A user waited for more than a minute in the middle of a transaction in two-phase commit; its readers had gone home.
     A late EndTxn of the first transaction protocol committed the next transaction.
+    A consumer believed a deposed leader that an offset committed without a leader epoch was beyond the end of the log.
+    A member that was expelled while it joined kept partitions that another had had meanwhile.
+    A pipeline read 4,200 records of 174 second processes at its usual pace, and was not done in time.
+    A producer believed a deposed leader that a batch whose answer was lost was not written (twice).
+    A batch that was gone with a damaged file was out of order, and its producer wrote those behind it once more.
+    After a clean stop a changed header hid the sound batches behind it, and one of them was written once more.
+    The last reader's JoinGroup went to a connection that was cut, and the reader stopped before it could know.
+    """
+    assert one(seed, kind, Plan(absent=frozenset({DELETER}))).names == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [
+        (Kind.BROKER_GROUPS, 39),
+        (Kind.BROKER_PLAIN, 12),
+        (Kind.BROKER_STEPS, 17),
+    ],
+)
+def test_worlds_with_deletion_that_have_found_something(kind: Kind, seed: int) -> None:
+    """All records were deleted, and after a restart the broker did not know their leader epoch any more.
+
+    DeleteRecords was acknowledged though the disk had refused to write it down.
+    The simulator took half a batch that a dying process had left for damage.
     """
     assert one(seed, kind).names == ()
+
+
+def test_a_user_does_not_do_nothing_for_ever() -> None:
+    """broker-groups 430024679 at 49dec98: for 139 s, and the world did not wait for so long."""
+    world = World(1, Kind.GROUPS)
+    user = Reader(world, "r")
+    began_s = world.loop.time()
+    run(user.pause(1_000_000.0), world.loop)
+    assert world.loop.time() - began_s == LONGEST_PAUSE_S
+    assert LONGEST_PAUSE_S * 2 < SETTLE_S
 
 
 _DIGESTS = """

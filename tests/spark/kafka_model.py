@@ -15,8 +15,10 @@ from ottla.spark.protocol import (
     Append,
     Appended,
     AppendInTransaction,
+    CopyStaged,
     Ended,
     EndTransactions,
+    ForgetStaged,
     GroupOffsets,
     InitProducer,
     ListOpen,
@@ -89,6 +91,11 @@ class ModelKafka:
                     return Appended.FENCED
                 self.transactions[handle.transactional_id].offsets = offsets
                 return Appended.YES
+            case CopyStaged(handle, staged):
+                rows = [batch.data.decode() for each in staged for batch in each.inline]
+                return Appended.YES if self.write(handle, rows) else Appended.FENCED
+            case ForgetStaged():
+                return None
             case Append(record):
                 self._log(-1, -1, encode(self.sink, record))
                 self.compact()

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,9 +12,12 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from ottla import Admin, Consumer, NewTopic
 from ottla.base.types import TopicPartition
 from ottla.spark.ids import PREFIX
-from ottla.spark.ledger import BatchKey
+from ottla.spark.ledger import BatchKey, Plan
+from ottla.spark.ledger_io import LedgerKafka
+from ottla.spark.link import link
 from ottla.spark.options import sink_options
 from ottla.spark.plan import SourceOffset
+from ottla.spark.protocol import EndTransactions, commit_batch
 from ottla.spark.sink import KafkaSink, SlotMessage
 
 SCHEMA = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
@@ -134,3 +138,33 @@ class SinkWorld(NamedTuple):
         self.settle()
         with Admin({"bootstrap.servers": self.bootstrap}) as admin:
             return admin.list_group_offsets(group)[TopicPartition(self.topic, 0)].offset
+
+
+def commit_until(sink: KafkaSink, messages: list[Any], stop: Callable[[Any], bool], plan: Plan | None = None) -> None:
+    """A driver that dies in commit(), before the request for which `stop` is true."""
+
+    def dying() -> Any:
+        steps = commit_batch([message.report for message in messages], {}, plan or Plan())
+        answer = None
+        while True:
+            try:
+                request = steps.send(answer)
+            except StopIteration:
+                return
+            if stop(request):
+                return
+            answer = yield request
+
+    kafka = link(sink.options.client)
+    ledger = LedgerKafka(kafka, sink.options.sink_id, sink.options.ledger_topic, -1, 60_000)
+    kafka.run(ledger.drive(dying()))
+
+
+def ends_slots(request: Any) -> bool:
+    """Whether a driver would end the transactions of its slots."""
+    return isinstance(request, EndTransactions) and not ends_driver(request)
+
+
+def ends_driver(request: Any) -> bool:
+    """Whether a driver would end its own transaction: the decision."""
+    return isinstance(request, EndTransactions) and request.handles[0].transactional_id.endswith("/driver")

@@ -17,6 +17,7 @@ from ottla.spark.ledger import BatchKey, Handle, Plan, SlotMarker
 from ottla.spark.protocol import (
     Claim,
     InitProducer,
+    ReadLedger,
     SlotReport,
     SlotTask,
     abort_batch,
@@ -25,6 +26,7 @@ from ottla.spark.protocol import (
     commit_batch,
     slot_task,
 )
+from ottla.spark.staged import Staged, StagedBatch
 from tests.spark import former_sink
 from tests.spark.kafka_model import Busy, ModelKafka, Produce
 
@@ -101,12 +103,14 @@ class World:
         speculation: bool = False,
         former: bool = False,
         compacting: bool = False,
+        whole: bool = False,
     ) -> None:
         """With `speculation`, as Spark's setting of that name, every attempt has a transactional id of its own.
 
         With `former`, drivers and tasks are those of the former version until `upgrade`. With `compacting` the ledger
-        is compacted whenever it can be.
+        is compacted whenever it can be. With `whole` tasks stage their rows (`atomicity=batch`).
         """
+        self.whole = whole
         self.speculation = speculation
         self.former = former
         self.kafka = ModelKafka(SINK, second_protocol=second_protocol, compacting=compacting)
@@ -308,9 +312,13 @@ class World:
         digest = ",".join(sorted(rows))
         what, marker = slot_task(job.claim, key, slot, TOPIC)
         handle: Handle | None = None
+        staged: Staged | None = None
         if what is SlotTask.VERIFY:
             assert marker is not None
             check_same(job.claim, marker, len(rows), digest)
+        elif what is SlotTask.WRITE and rows and self.whole:
+            yield ReadLedger()  # it can be killed, or be slow
+            staged = Staged(tuple(StagedBatch("t", 0, 1, row.encode()) for row in rows))
         elif what is SlotTask.WRITE and rows:
             name = (former_sink.slot_id if driver.former else slot_id)(SINK, slot, attempt)
             handle = yield InitProducer(name)
@@ -321,5 +329,5 @@ class World:
                 if not written:
                     raise TaskFailedError
         if driver.request is job:
-            report = SlotReport(job.claim, key, slot, what, len(rows), digest, handle, self.speculation)
+            report = SlotReport(job.claim, key, slot, what, len(rows), digest, handle, self.speculation, staged)
             driver.reports.setdefault(slot, report)

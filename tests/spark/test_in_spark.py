@@ -9,6 +9,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ pytest.importorskip("pyarrow")
 from ottla import Admin, Consumer, NewTopic, Producer
 from ottla.base.types import TopicPartition
 from ottla.spark.pipeline import foreach_batch
+from ottla.spark.progress import Report, SinkNote, listen
 from ottla.spark.run import launch
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -104,6 +106,41 @@ def test_s1_rows_are_written_and_read_in_batch(spark: Any, bootstrap: str, fresh
     assert later.count() == 1
 
 
+def test_s5_sql_reads_and_writes_through_views_and_tables(
+    spark: Any, bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    source, target = make_topic(bootstrap, fresh_name("sql")), make_topic(bootstrap, fresh_name("sql"))
+    send_lines(bootstrap, source)
+    servers = f"'kafka.bootstrap.servers' '{bootstrap}'"
+    spark.sql(f"CREATE TEMPORARY VIEW lines USING ottla OPTIONS ({servers}, subscribe '{source}')")
+    sink = f"topic '{target}', 'sink.id' '{target}'"
+    spark.sql(f"CREATE TEMPORARY VIEW out USING ottla OPTIONS ({servers}, subscribe '{target}', {sink})")
+    rows = "SELECT key, CAST(to_json(struct(offset)) AS BINARY) AS value FROM lines WHERE offset < 10"
+    try:
+        spark.sql(f"INSERT INTO out (key, value) {rows}")
+        assert spark.sql("SELECT count(*) FROM out").first()[0] == len(read_committed(bootstrap, target)) == 20
+        with pytest.raises(Exception, match="a topic cannot be overwritten"):
+            spark.sql(f"INSERT OVERWRITE out (key, value) {rows}")
+        spark.sql(f"CREATE TABLE sql_table USING ottla LOCATION '{tmp_path}'")
+        with pytest.raises(Exception, match="Spark gives a Python data source none of a table"):
+            spark.sql("SELECT * FROM sql_table").collect()
+        said = servers.replace("' '", "' = '") + f", subscribe = '{source}'"
+        assert spark.sql(f"SELECT * FROM sql_table WITH ({said})").count() == len(LINES)
+    finally:
+        spark.sql("DROP VIEW IF EXISTS out")
+        spark.sql("DROP VIEW IF EXISTS lines")
+        spark.sql("DROP TABLE IF EXISTS sql_table")
+
+
+@pytest.mark.parametrize("mode", ["errorifexists", "ignore", "overwrite"])
+def test_s5_save_modes_but_append_are_refused(spark: Any, bootstrap: str, mode: str) -> None:
+    """Spark's own connector takes errorifexists for append; for a Python data source Spark refuses it before us."""
+    frame = spark.createDataFrame([("v",)], "value string").write.format("ottla").mode(mode)
+    writer = frame.option("kafka.bootstrap.servers", bootstrap).option("topic", "t").option("sink.id", "modes")
+    with pytest.raises(Exception, match=r"a topic cannot be overwritten|UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
+        writer.save()
+
+
 def test_s1_a_wrong_option_is_told_by_spark(spark: Any, bootstrap: str) -> None:
     with pytest.raises(Exception, match=r"did you mean startingOffsets\?"):
         spark.read.format("ottla").option("kafka.bootstrap.servers", bootstrap).option("subscribe", "x").option(
@@ -115,6 +152,22 @@ def test_s1_a_batch_read_of_nothing_is_empty(spark: Any, bootstrap: str, fresh_n
     topic = make_topic(bootstrap, fresh_name("empty"))
     reader = spark.read.format("ottla").option("kafka.bootstrap.servers", bootstrap)
     assert reader.option("subscribe", topic).load().count() == 0
+
+
+@pytest.mark.parametrize("pushed", ["true", "false"])
+def test_s5_filters_change_what_is_fetched_and_not_what_is_read(
+    spark: Any, bootstrap: str, fresh_name: Callable[[str], str], pushed: str
+) -> None:
+    topic = make_topic(bootstrap, fresh_name("filtered"))
+    send_lines(bootstrap, topic)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", pushed)
+    try:
+        frame = spark.read.format("ottla").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
+        found = frame.load().where("partition = 1 AND offset >= 190 AND timestamp > '2020-01-01' AND value IS NOT NULL")
+        assert sorted(row.offset for row in found.collect()) == list(range(190, 200))
+        assert found.rdd.getNumPartitions() == (1 if pushed == "true" else 2)
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
 
 
 def test_s1_available_now_stops_for_a_topic_made_anew(
@@ -172,6 +225,56 @@ def test_s2_a_stream_is_exact_although_a_worker_is_killed_in_its_write(
     assert {tp: at.offset for tp, at in committed.items()} == {TopicPartition(source, n): 200 for n in range(2)}
     assert any(transaction.transactional_id.endswith("/attempt-1") for transaction in transactions)
     assert {transaction.state for transaction in transactions} <= {"CompleteCommit", "CompleteAbort", "Empty"}
+
+
+def test_s2_with_whole_batches_the_driver_alone_has_transactions(
+    spark: Any, bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    source, target = make_topic(bootstrap, fresh_name("lines")), make_topic(bootstrap, fresh_name("whole"))
+    send_lines(bootstrap, source)
+    servers = {"kafka.bootstrap.servers": bootstrap}
+    lines = spark.readStream.format("ottla").options(**servers).option("subscribe", source)
+    lines = lines.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 300).load()
+    # 400 rows of some 2,000 bytes: the tasks of the first batch need the staging topic
+    rows = lines.selectExpr("to_json(struct(partition, offset, repeat(sha2(value, 512), 15) AS fill)) AS value")
+    stream = rows.writeStream.format("ottla").options(**servers).option("topic", target).option("sink.id", target)
+    stream = stream.option("atomicity", "batch").option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+    stream.start().awaitTermination()
+    found = Counter((row["partition"], row["offset"]) for row in read_committed(bootstrap, target))
+    assert found == Counter((partition, offset) for partition in range(2) for offset in range(200))
+    with Admin({"bootstrap.servers": bootstrap}) as admin:
+        ours = [each.transactional_id for each in admin.list_transactions() if f"/{target}/" in each.transactional_id]
+        topics = {each.name for each in admin.list_topics(internal=True)}
+    assert ours == [f"__ottla/{target}/driver"]
+    assert f"__ottla_staging.{target}" in topics
+
+
+def test_s5_a_listener_hears_what_spark_s_own_progress_cannot_say(
+    spark: Any, bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    source, target = make_topic(bootstrap, fresh_name("lines")), make_topic(bootstrap, fresh_name("told"))
+    send_lines(bootstrap, source)
+    reports: Queue[Report] = Queue()
+    listener = listen(spark, reports.put)
+    try:
+        lines = spark.readStream.format("ottla").option("kafka.bootstrap.servers", bootstrap)
+        lines = lines.option("subscribe", source).option("startingOffsets", "earliest")
+        rows = lines.option("maxOffsetsPerTrigger", 300).load().selectExpr("to_json(struct(offset)) AS value")
+        stream = rows.writeStream.format("ottla").option("kafka.bootstrap.servers", bootstrap).option("topic", target)
+        stream = stream.option("sink.id", target).option("checkpointLocation", str(tmp_path)).queryName("told")
+        stream.trigger(availableNow=True).start().awaitTermination()
+        first, second = reports.get(timeout=60), reports.get(timeout=60)
+    finally:
+        spark.streams.removeListener(listener)
+    assert [(each.batch, each.name, each.rows) for each in (first, second)] == [(0, "told", 300), (1, "told", 100)]
+    assert first.sources[0].end == second.sources[0].start == {source: {"0": 150, "1": 150}}
+    behind = [
+        (each.min_offsets_behind_latest, each.avg_offsets_behind_latest, each.max_offsets_behind_latest)
+        for each in (*first.sources, *second.sources)
+    ]
+    assert behind == [(50, 50.0, 50), (0, 0.0, 0)]
+    assert first.sink == SinkNote(0, 300, 3, 0, 0, False)
+    assert second.sink == SinkNote(1, 100, 3, 0, 0, False)
 
 
 def test_s2_two_writes_of_a_batch_need_two_sink_ids(
@@ -242,17 +345,30 @@ def test_s2_a_checkpoint_that_lost_its_last_batch_stops_the_query(
         assert {at.offset for at in committed.values()} == {len(LINES)}
 
 
-@pytest.mark.parametrize("semantics", ["exactly-once", "at-least-once"])
+@pytest.mark.parametrize(
+    ("semantics", "atomicity", "point"),
+    [
+        ("exactly-once", "slot", "sink.after-decision:1"),
+        ("exactly-once", "batch", "sink.mid-copy:1"),
+        ("at-least-once", "slot", "sink.flushed:1"),
+    ],
+)
 def test_s4_the_script_goes_on_after_its_driver_was_killed(
-    bootstrap: str, fresh_name: Callable[[str], str], tmp_path: Path, semantics: str, java: str
+    bootstrap: str,
+    fresh_name: Callable[[str], str],
+    tmp_path: Path,
+    semantics: str,
+    atomicity: str,
+    point: str,
+    java: str,
 ) -> None:
     exactly_once = semantics == "exactly-once"
     source, target = make_topic(bootstrap, fresh_name("lines")), make_topic(bootstrap, fresh_name("words"))
     send_lines(bootstrap, source)
     faults = tmp_path / "faults"
     faults.mkdir()
-    point = "sink.after-decision:1" if exactly_once else "sink.flushed:1"
     arguments = ["--bootstrap", bootstrap, "--input", source, "--output", target, "--semantics", semantics]
+    arguments += ["--atomicity", atomicity]
     arguments += ["--checkpoint", str(tmp_path / "checkpoint"), "--max-offsets-per-trigger", "100", "--available-now"]
     argv, env = launch(WORDCOUNT, arguments, master="local[2]", conf=[], environ=os.environ)
     env |= {"OTTLA_FAULT": f"{point}=pause", "OTTLA_FAULT_DIR": str(faults)}

@@ -11,6 +11,8 @@ pytest.importorskip("pyarrow")
 
 from ottla import AclBinding, AclBindingFilter, AclOperation, AclPatternType, AclResourceType, Admin, OttlaError
 from ottla.broker.config_keys import STANDARD_AUTHORIZER
+from ottla.spark.ids import staging_topic
+from ottla.spark.staging import INLINE_BYTES
 from ottla.testing import Broker
 from ottla.wire.acls import CLUSTER_NAME
 from tests.spark.sink_world import SinkWorld
@@ -89,6 +91,21 @@ def test_a_sink_needs_its_topic_the_ledger_and_its_transactional_ids(guarded: Gu
     guarded.only([_LOOK, *needed, AclBinding(_GROUP, "g", _ME, _READ)])
     world.committer().commit(world.batch(world.driver(), 3, "d"), 3)
     assert world.group_offset("g") == 5
+
+
+def test_a_sink_of_whole_batches_needs_its_staging_topic_too(guarded: Guarded, tmp_path: Path) -> None:
+    (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
+    world = SinkWorld.create(guarded.bootstrap, "words", tmp_path / "checkpoint")
+    whole, long = {"atomicity": "batch"}, "x" * INLINE_BYTES
+    world.committer(**whole).commit(world.batch(world.driver(**whole), 0, f"a {long}"), 0)  # makes both topics
+    staging = [AclBinding(_TOPIC, staging_topic(world.sink), _ME, right) for right in (_READ, _WRITE)]
+    for left_out in staging:
+        guarded.only([_LOOK, *_sinks_acls(world.sink), *(each for each in staging if each != left_out)])
+        with pytest.raises(OttlaError, match="AUTHORIZATION_FAILED"):
+            world.committer(**whole).commit(world.batch(world.driver(**whole), 1, f"never {long}"), 1)
+    guarded.only([_LOOK, *_sinks_acls(world.sink), *staging])  # without DELETE what was copied stays for a day
+    world.committer(**whole).commit(world.batch(world.driver(**whole), 1, f"b {long}"), 1)
+    assert world.output() == Counter({"a": 1, "b": 1, long: 2})
 
 
 def test_a_source_needs_its_topics(guarded: Guarded) -> None:

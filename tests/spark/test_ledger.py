@@ -17,8 +17,10 @@ from ottla.spark.ledger import (
     Ledger,
     LedgerBatch,
     LedgerRecord,
+    Ledgers,
     Plan,
     QueryPast,
+    ReadMark,
     SlotDecision,
     SlotMarker,
     decode,
@@ -43,6 +45,7 @@ RECORDS: st.SearchStrategy[LedgerRecord] = st.one_of(
     ),
     st.builds(Done, KEYS),
     st.builds(Forgotten, st.text(max_size=8), st.sampled_from(["slot", "decision", "done"]), st.none() | SLOTS),
+    st.just(ReadMark()),
 )
 KEY = BatchKey("q", 7)
 DRIVER = Handle("s-driver", 1, 0)
@@ -78,8 +81,8 @@ def test_a_record_is_read_as_it_was_written(sink: str, record: LedgerRecord) -> 
 
 @given(RECORDS)
 def test_the_same_thing_has_the_same_key_in_every_batch_so_that_compaction_keeps_the_last(record: LedgerRecord) -> None:
-    assume(not isinstance(record, Forgotten))
-    assert not isinstance(record, Forgotten)
+    assume(not isinstance(record, Forgotten | ReadMark))
+    assert not isinstance(record, Forgotten | ReadMark)
     later = record._replace(key=record.key._replace(batch=record.key.batch + 1))
     assert encode("s", record)[0] == encode("s", later)[0]
     assert encode("s", record) != encode("s", later)
@@ -186,6 +189,17 @@ def test_other_sinks_in_the_same_ledger_are_left_alone() -> None:
     log.control(5, commit=True)
     assert log.read("s").past() == {}
     assert set(log.read("t").past()) == {"q"}
+
+
+def test_who_reads_says_nothing_of_batches_and_who_has_only_read_is_no_sink() -> None:
+    log = Log()
+    log.data(-1, ReadMark(), sink="s")
+    log.data(-1, ReadMark(), sink="t")
+    log.data(-1, Done(KEY), sink="t")
+    assert (log.read("s").past(), log.read("s").next_offset) == ({}, 3)
+    ledgers = Ledgers()
+    ledgers.apply(log.batches)
+    assert set(ledgers.of) == {"t"}
 
 
 @given(

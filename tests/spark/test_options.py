@@ -7,6 +7,7 @@ import pytest
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.client.config.consumer import CONSUMER_CONFIG
+from ottla.client.config.producer import producer_config
 from ottla.spark.bounds import EARLIEST, LATEST, AtOffsets, AtTimes
 from ottla.spark.options import SOURCE_CLIENT, Semantics, duration_ms, sink_options, source_options
 
@@ -128,6 +129,39 @@ def test_s2_what_the_sink_sets_may_be_said() -> None:
     sink_options({**SINK, **{f"kafka.{key}": value for key, value in {**said, **more}.items()}})
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"acks": "1"},
+        {"enable.idempotence": "false"},
+        {"retries": "0"},
+        {"max.in.flight.requests.per.connection": "9", "enable.idempotence": "false"},
+    ],
+)
+def test_s1_an_at_least_once_sink_takes_what_spark_s_connector_takes(said: dict[str, str]) -> None:
+    given = {**SERVERS, "semantics": "at-least-once", **{f"kafka.{key}": value for key, value in said.items()}}
+    client = producer_config(sink_options(given).client)
+    assert not client.enable_idempotence
+    plain = producer_config(sink_options({**SERVERS, "semantics": "at-least-once"}).client)
+    assert plain.enable_idempotence
+
+
+def test_s5_a_view_may_have_the_options_of_both_sides() -> None:
+    both = {**SOURCE, **SINK, "startingOffsets": "earliest", "kafka.linger.ms": "5", "kafka.fetch.max.bytes": "1000"}
+    assert source_options(both, streaming=False).topics == source_options(SOURCE, streaming=False).topics
+    assert sink_options(both).sink_id == sink_options(SINK).sink_id
+    with pytest.raises(ConfigError, match="Unknown sink option startingOffsets"):
+        sink_options({**SINK, "startingOffsets": "earliest"})
+    with pytest.raises(ConfigError, match="did you mean startingOffsets"):
+        source_options({**both, "startingOffset": "earliest"}, streaming=False)
+
+
+def test_s5_a_table_whose_options_spark_does_not_give_us_is_told() -> None:
+    for parse in (sink_options, lambda given: source_options(given, streaming=False)):
+        with pytest.raises(ConfigError, match="Spark gives a Python data source none of a table"):
+            parse({})
+
+
 def test_s2_the_sink_is_exactly_once_unless_told_otherwise() -> None:
     assert sink_options(SINK).semantics is Semantics.EXACTLY_ONCE
     assert sink_options({**SERVERS, "semantics": "at-least-once"}).semantics is Semantics.AT_LEAST_ONCE
@@ -174,9 +208,21 @@ def test_s2_no_rows_go_to_a_ledger(given: dict[str, str], semantics: str) -> Non
         ({**SINK, "queryId": "__ottla/unnamed", "batchId": "0"}, "names that begin with __ottla/ are Ottla's own"),
         ({**SINK, "batchId": "20261121"}, "option batchId says nothing without queryId: give both"),
         ({**SINK, "kafka.transactional.id": "x"}, "is set by the sink itself"),
-        ({**SINK, "kafka.acks": "1"}, "idempoten"),
-        ({**SINK, "kafka.enable.idempotence": "false"}, "kafka.enable.idempotence cannot be false"),
-        ({**SINK, "kafka.max.in.flight.requests.per.connection": "6"}, "at most 5"),
+        (
+            {**SINK, "kafka.acks": "1"},
+            "kafka.acks=1 contradicts semantics=exactly-once: rows that one broker alone has",
+        ),
+        (
+            {**SINK, "kafka.retries": "0"},
+            "kafka.retries=0 contradicts semantics=exactly-once: rows whose request was lost",
+        ),
+        ({**SINK, "kafka.acks": "0", "semantics": "at-least-once"}, "nobody would know whether a row was written"),
+        ({**SINK, "asyncProgressTrackingEnabled": "true"}, "note a micro-batch as done before it is committed"),
+        (
+            {**SINK, "kafka.enable.idempotence": "false"},
+            "kafka.enable.idempotence=false contradicts semantics=exactly-once: a request",
+        ),
+        ({**SINK, "kafka.max.in.flight.requests.per.connection": "6"}, "keep the order of five requests"),
         (
             {**SINK, "kafka.partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner"},
             "Java classes",

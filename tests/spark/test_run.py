@@ -43,6 +43,14 @@ def test_s4_a_cluster_gets_the_same_script_by_spark_submit(environ: dict[str, st
     assert "PYSPARK_SUBMIT_ARGS" not in env
 
 
+def test_s4_with_a_live_line_the_script_runs_below_it_on_a_local_master_only(environ: dict[str, str]) -> None:
+    argv, _ = launch(SCRIPT, ["x"], master="local[1]", conf=[], environ=environ, live=True)
+    assert argv == [sys.executable, "-m", "ottla.spark.live", "pipeline.py", "x"]
+    pytest.importorskip("pyspark")
+    argv, _ = launch(SCRIPT, ["x"], master="spark://host:7077", conf=[], environ=environ, live=True)
+    assert argv[-2:] == ["pipeline.py", "x"]
+
+
 def test_s4_what_the_user_sets_wins(environ: dict[str, str]) -> None:
     own = "spark.python.unix.domain.socket.enabled=false"
     _, env = launch(SCRIPT, [], master="local[1]", conf=[own], environ={**environ, "PYSPARK_PYTHON": "python9"})

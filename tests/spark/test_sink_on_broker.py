@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -14,48 +13,18 @@ from ottla import Admin, NewTopic, Producer
 from ottla.base.errors import ConfigError
 from ottla.client.errors import ProducerFencedError
 from ottla.spark.errors import InDoubtError, PipelineError, SinkFencedError, SlotsLostError
-from ottla.spark.ledger import UNNAMED, BatchKey, Plan, SlotMarker
-from ottla.spark.ledger_io import LedgerKafka
-from ottla.spark.link import link
+from ottla.spark.ledger import UNNAMED, BatchKey, SlotMarker
 from ottla.spark.options import sink_options
 from ottla.spark.pipeline import planned
-from ottla.spark.protocol import EndTransactions, SlotTask, commit_batch
+from ottla.spark.protocol import SlotTask
 from ottla.spark.sink import KafkaSink, OttlaWriter
 from tests.spark import former_sink
 from tests.spark.brokers import on_either_broker
-from tests.spark.sink_world import QUERY, SCHEMA, SinkWorld
+from tests.spark.sink_world import QUERY, SCHEMA, SinkWorld, commit_until, ends_driver, ends_slots
 
 pytestmark = on_either_broker
 
 ABC = Counter(["a", "b", "c"])
-
-
-def commit_until(sink: KafkaSink, messages: list[Any], stop: Callable[[Any], bool]) -> None:
-    """A driver that dies in commit(), before the request for which `stop` is true."""
-
-    def dying() -> Any:
-        steps = commit_batch([message.report for message in messages], {}, Plan())
-        answer = None
-        while True:
-            try:
-                request = steps.send(answer)
-            except StopIteration:
-                return
-            if stop(request):
-                return
-            answer = yield request
-
-    kafka = link(sink.options.client)
-    ledger = LedgerKafka(kafka, sink.options.sink_id, sink.options.ledger_topic, -1, 60_000)
-    kafka.run(ledger.drive(dying()))
-
-
-def ends_slots(request: Any) -> bool:
-    return isinstance(request, EndTransactions) and not ends_driver(request)
-
-
-def ends_driver(request: Any) -> bool:
-    return isinstance(request, EndTransactions) and request.handles[0].transactional_id.endswith("/driver")
 
 
 def test_s2_nothing_is_seen_before_the_commit_and_all_after(world: SinkWorld) -> None:

@@ -6,6 +6,7 @@ only in the history as it should have been:
     p   sends a
     p   ack a 0          acknowledged at offset 0 of t-0; 1/0 is offset 0 of t-1; ? is an offset that nobody told
     c   polls 0:a 1:b    offset and record; c, c1, c2 … are members of the group g; solo has no group
+    d   deleting 2       asks for the deletion of what is below 2; then "d deleted 2"
   - log 0:a 1:x! 2:b     what t-0 holds in the end; x is not committed
   + log 0:a 2:b
 """
@@ -163,6 +164,8 @@ _CLIENT: Final[Mapping[str, Callable[[History, str, list[str]], None]]] = {
     "commits": _commits,
     "calls": _noted(lambda history, who, call: history.producer(who).called(call, "flush")),
     "returns": _noted(lambda history, who, call: history.producer(who).returned(call)),
+    "deleting": _noted(lambda history, who, place: history.deleting(who, *_place(place))),
+    "deleted": _noted(lambda history, who, place: history.deleted(who, *_place(place))),
     "killed": _noted(lambda history, who, _: history.producer(who).killed()),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from ottla.base.types import TopicPartition
 from ottla.testing import History, check_history
 from ottla.testing.history import ANOMALIES, Event, HistoryError
-from ottla.testing.history.facts import Sent
+from ottla.testing.history.facts import Acknowledged, Sent
 
 TP = TopicPartition("t", 0)
 
@@ -57,6 +58,44 @@ def test_an_event_that_is_none_is_told_with_its_number(event: Any) -> None:
         check_history([Event(0.0, "p", Sent("a")), event])
     with pytest.raises(HistoryError, match="event 1 of the history"):
         check_history(History(events=[event]))
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (Event(0.0, 5, Sent("a")), "'who' of an event has to be a text, not 5"),  # type: ignore[arg-type]
+        (Event("now", "p", Sent("a")), "'at_s' of an event has to be a number, not 'now'"),  # type: ignore[arg-type]
+        (Event(0.0, "p", Sent(5)), "'uid' of Sent has to be a text, not 5"),  # type: ignore[arg-type]
+        (Event(0.0, "p", Acknowledged("a", None, 0)), "'tp' of Acknowledged has to be"),  # type: ignore[arg-type]
+    ],
+)
+def test_an_event_with_a_wrong_field_is_told(event: Event, told: str) -> None:
+    """Some of them the checkers would pass over, and find nothing wrong."""
+    with pytest.raises(HistoryError, match=f"event 1 of the history: {told}"):
+        check_history([event])
+    with pytest.raises(HistoryError, match=f"event 1 of the history: {told}"):
+        History(events=[event])
+    with pytest.raises(HistoryError, match=told):
+        History().add(event.who, event.fact, event.at_s)
+
+
+@pytest.mark.parametrize(
+    ("note", "told"),
+    [
+        (lambda history: history.log(TP, [5]), r"record 1 is 5: it has to be \(offset, uid, or a LogRecord\)"),
+        (lambda history: history.log(TP, [(0, "a"), (1,)]), r"record 2 is \(1,\)"),
+        (lambda history: history.log(TP, [("x", "a"), (1, "b")]), "'records' of Log has to be a list of"),
+        (lambda history: history.log(TP, 5), "records have to be a list, not 5"),
+        (lambda history: history.consumer("c").polled([7]), r"record 1 is 7: it has to be \(partition, offset, uid\)"),
+        (lambda history: history.positions("g", [1]), "offsets have to be a mapping"),
+        (lambda history: history.consumer("c", group="g").committed(7), "offsets have to be a mapping of"),
+        (lambda history: history.consumer("c", group="g").assigned(7), "partitions have to be a list, not 7"),
+        (lambda history: history.drained("g", TP), "'partitions' of Drained has to be a list of"),
+    ],
+)
+def test_a_note_with_a_wrong_argument_is_told(note: Callable[[History], None], told: str) -> None:
+    with pytest.raises(HistoryError, match=told):
+        note(History())
 
 
 def test_no_history_at_all_has_no_anomaly() -> None:

@@ -49,6 +49,8 @@ def _example() -> History:
     reader.revoked([TP], lost=True)
     reader.killed()
     history.group_began("g")
+    history.deleting("d", TP, 1)
+    history.deleted("d", TP, 1)
     history.log(TP, [LogRecord(2, "z", False), (0, "a")], high_watermark=4, last_stable_offset=4)
     history.positions("g", {TP: 1})
     history.drained("g", [TP])
@@ -73,10 +75,12 @@ def test_the_events_are_as_they_were_noted() -> None:
     assert facts.Log(TP, (LogRecord(0, "a"), LogRecord(2, "z", False)), 0, 4, 4) in [event.fact for event in events]
 
 
-def test_a_uid_of_bytes_is_told_in_a_sentence(tmp_path: Path) -> None:
-    history = History(_clock(), [Event(0.0, "p", facts.Sent(b"a"))])  # type: ignore[arg-type]
+def test_a_uid_of_bytes_is_told_in_a_sentence() -> None:
+    events = [Event(0.0, "p", facts.Sent(b"a"))]  # type: ignore[arg-type]
     with pytest.raises(HistoryError, match=r"Sent of 'p' cannot be written: .*A uid is a text: decode the bytes"):
-        history.write(tmp_path / "h.jsonl")
+        list(encode(events))
+    with pytest.raises(HistoryError, match="event 1 of the history: 'uid' of Sent has to be a text, not b'a'"):
+        History(events=events)
 
 
 _OF_ANOTHER_TYPE: dict[str, Callable[[History], None]] = {

@@ -20,10 +20,12 @@ from ottla.wire.frames import (
     decode_request,
     decode_response,
     encode_request,
+    encode_request_pieces,
     encode_response,
 )
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.messages.metadata import MetadataRequest
+from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 FRAMES = st.lists(st.binary(max_size=300), max_size=8)
 
@@ -139,3 +141,19 @@ def test_every_prefix_of_a_header_is_refused() -> None:
     for end in range(header_size):
         with pytest.raises(WireError):
             decode_request(frame[:end])
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 12])
+@pytest.mark.parametrize("sizes", [(40_000,), (5,), (100_000, 5, 32_768)])
+def test_large_records_are_pieces_of_their_own_and_the_whole_is_one_frame(version: int, sizes: tuple[int, ...]) -> None:
+    records = [bytes([number]) * size for number, size in enumerate(sizes)]
+    parts = tuple(PartitionProduceData(number, data) for number, data in enumerate(records))
+    request = ProduceRequest(None, -1, 30_000, (TopicProduceData(name="topic", partition_data=parts),))
+    pieces = encode_request_pieces(ApiKey.PRODUCE, version, 7, "client", request)
+    assert all(any(piece is data for piece in pieces) for data in records if len(data) > 32_767)
+    assert b"" not in pieces
+    [frame] = feed(FrameBuffer(1_000_000), b"".join(pieces), iter(lambda: 1_000_000, 0))
+    header, at = decode_request(frame)
+    assert header == (ApiKey.PRODUCE, version, 7, "client")
+    [topic] = decode_body(ProduceRequest, version, frame, at).topic_data
+    assert [bytes(part.records) for part in topic.partition_data] == records

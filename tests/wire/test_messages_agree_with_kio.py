@@ -28,6 +28,7 @@ NUMBERS: dict[str, st.SearchStrategy[Any]] = {
     "int64": st.integers(-1, 2**40),
     "uint16": st.integers(0, 2**16 - 1),
     "uint32": st.integers(0, 2**32 - 1),
+    "float64": st.floats(allow_nan=False),
     "string": st.text(max_size=20),
     "bytes": st.binary(max_size=20),
     "records": st.binary(max_size=20),

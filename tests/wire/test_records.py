@@ -1,11 +1,13 @@
 """Records into batches and out again, in both forms of the codec."""
 
+import gc
 from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.wire import compiled
 from ottla.wire.batch import (
     HEADER_BYTES,
     Compression,
@@ -173,6 +175,24 @@ def test_an_empty_batch_left_by_compaction_has_no_records(form: Form) -> None:
     batch[8:12] = (49).to_bytes(4, "big")
     batch[57:61] = bytes(4)
     assert form.records.decode_batch(batch, check_crc=False) == []
+
+
+@both_forms
+@pytest.mark.parametrize("expected_bytes", [0, 1, 3_000, 100_000])
+def test_the_room_that_a_batch_begins_with_changes_nothing(form: Form, expected_bytes: int) -> None:
+    plain, roomy = form.records.BatchBuilder(10_000), form.records.BatchBuilder(10_000, expected_bytes)
+    while plain.try_append(NOW_MS, b"k", b"v" * 90, ()) >= 0:
+        assert roomy.try_append(NOW_MS, b"k", b"v" * 90, ()) == plain.count - 1
+    assert roomy.try_append(NOW_MS, b"k", b"v" * 90, ()) == -1
+    assert bytes(roomy.build()) == bytes(plain.build())
+
+
+def test_the_garbage_collector_does_not_look_at_the_records_of_a_consumer() -> None:
+    codec = INSTALLED.records
+    batch = codec.encode_batch([codec.Record(0, NOW_MS, b"k", b"v", (("name", b"x"),))])
+    (record,) = codec.decode_consumer_records(batch, 0, parse_header(batch), ConsumerRow, topic="t", partition=0)
+    assert gc.is_tracked(record) is not compiled()
+    assert gc.is_tracked(record._replace(value=[record])), "what a user's deserializer made may be part of a cycle"
 
 
 def test_the_forms_are_what_they_say() -> None:

@@ -169,8 +169,23 @@ MAX_SCRAM_MESSAGE_BYTES: Final = 16_384
 #: Lines of the audit log that wait for its file: some 15 MiB. What comes then is lost, and counted.
 MAX_WAITING_AUDIT_LINES: Final = 10_000
 
+#: Of that memory, what all clients together have that did not say yet who they are: a large token has some 10 KB, and
+#: fits into a connection's first buffer.
+MAX_STRANGERS_BYTES: Final = 16_777_216
+
+#: Bytes of all answers that are in memory and that clients do not take: the same as for frames that are received.
+MAX_UNREAD_BYTES: Final = 536_870_912
+
 #: How long a client may take to say who it is, on a listener with SASL. Meanwhile it is anybody.
 AUTHENTICATION_MS: Final = 60_000
+
+#: How long a new connection may wait for `max.connection.creation.rate`: clients give up after 10 or 30 s, and until
+#: then it has one of `max.connections`.
+MAX_CONNECTION_DELAY_MS: Final = 10_000
+
+#: The largest token of OAUTHBEARER, and the most keys of a JWKS: each may be tried for a token that names none.
+MAX_TOKEN_BYTES: Final = 65_536
+MAX_TOKEN_KEYS: Final = 64
 
 #: How long a TLS handshake may take. Meanwhile it has one of `max.connections` and some 100 KB.
 TLS_HANDSHAKE_MS: Final = 30_000

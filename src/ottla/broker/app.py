@@ -8,12 +8,13 @@ import time
 from collections.abc import Mapping
 from functools import partial
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 from ottla.base.clock import Clock, SystemClock
 from ottla.base.errors import OttlaError, StorageError
 from ottla.base.secret import Secret
 from ottla.broker.config import BrokerConfig
-from ottla.broker.connections import Connections
+from ottla.broker.connections import Connections, limits_of
 from ottla.broker.disk import Disk
 from ottla.broker.handlers.dispatch import Dispatcher
 from ottla.broker.listeners import EVERYWHERE, Endpoint
@@ -24,6 +25,9 @@ from ottla.broker.runtime.timers import Timers
 from ottla.broker.runtime.upkeep import Upkeep
 from ottla.broker.server import Listener
 from ottla.broker.storage import DirectoryDisk
+
+if TYPE_CHECKING:
+    from ottla.broker.authentication.sasl import Sasl
 
 _log = logging.getLogger(__name__)
 
@@ -49,11 +53,12 @@ class BrokerApp:
         self._dispatcher: Dispatcher | None = None
         self._connections = Connections(
             self.clock,
-            max_connections=config.int("max.connections"),
+            limits=limits_of(config),
             max_idle_ms=config.int("connections.max.idle.ms"),
             max_queued_bytes=config.int("queued.max.request.bytes"),
         )
         self._listeners: list[Listener] = []
+        self._sasl: list[Sasl] = []
         #: Users to be added at the start, with their passwords, if there are none of these names.
         self.first_users: Mapping[str, Secret] = {}
         #: Where each listener listens, by its name; known after `start`.
@@ -73,11 +78,14 @@ class BrokerApp:
         self._disk.lock()
         try:
             self.node = self._recover()
+            self._connections.limits.rate_of_address = self.node.image.quotas.of_address
             expect_coordinators(self.node)
             await self._listen(self.node)
         except BaseException:
             for listener in self._listeners:
                 listener.stop()
+            for sasl in self._sasl:
+                await sasl.stop()
             self._disk.unlock()
             raise
         connections = self._connections
@@ -97,6 +105,8 @@ class BrokerApp:
             name, endpoint, _, advertised = each
             listener = self._make_listener(dispatch, each)
             self._listeners.append(listener)
+            for sasl in self._sasl[-1:] if each.protocol.has_sasl else ():
+                await sasl.start()
             backlog = config.int("socket.listen.backlog.size")
             try:
                 host, port = await listener.listen(endpoint.host, endpoint.port, backlog)
@@ -122,6 +132,7 @@ class BrokerApp:
             assert self.node is not None
             secret = sha256(b"ottla" + self.node.identity.directory_id).digest()
             sasl = Sasl(self._config, configured, self.node.image, self.clock, self._rng, secret=secret)
+            self._sasl.append(sasl)
             listener.guard(partial(Gate, sasl), sasl.max_receive_bytes)
         return listener
 
@@ -166,6 +177,8 @@ class BrokerApp:
         """
         for listener in self._listeners:
             listener.stop()
+        for sasl in self._sasl:
+            await sasl.stop()
         self._connections.close()
         for listener in self._listeners:
             await listener.stopped()

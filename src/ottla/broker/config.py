@@ -100,6 +100,10 @@ class BrokerConfig:
         """A key's value for this listener: its own (`listener.name.<name>.<key>`), or the broker's."""
         return self._of_listeners.get(listener.name, name, self._values.get(name))
 
+    def own_of_listener(self, listener: Listener, name: str) -> object:
+        """A key's own value for this listener (`listener.name.<name>.<key>`), or None."""
+        return self._of_listeners.get(listener.name, name, None)
+
     def asks_who_they_are(self, listener: Listener) -> bool:
         """Whether nobody can use this listener without saying who he is."""
         return listener.protocol.has_sasl or (listener.protocol.has_tls and self.client_auth(listener) == "required")

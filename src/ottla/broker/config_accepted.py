@@ -17,7 +17,7 @@ ssl.provider string -
 ssl.secure.random.implementation string -
 ssl.trustmanager.algorithm string PKIX
 
-[!SASL has PLAIN and SCRAM here: no Kerberos, no tokens, no Java classes; users of PLAIN are in listener.name.<name>.plain.sasl.jaas.config]
+[!SASL has PLAIN, SCRAM and OAUTHBEARER here: no Kerberos, no delegation tokens, no Java classes; users of PLAIN are in listener.name.<name>.plain.sasl.jaas.config]
 delegation.token.secret.key password -
 principal.builder.class class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder
 sasl.client.callback.handler.class class -
@@ -52,31 +52,16 @@ sasl.oauthbearer.assertion.private.key.passphrase password -
 sasl.oauthbearer.assertion.template.file string -
 sasl.oauthbearer.client.credentials.client.id string -
 sasl.oauthbearer.client.credentials.client.secret password -
-sasl.oauthbearer.clock.skew.seconds int 30
-sasl.oauthbearer.expected.audience list ""
-sasl.oauthbearer.expected.issuer string -
-sasl.oauthbearer.jwks.endpoint.refresh.ms long 3600000
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms long 10000
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms long 100
-sasl.oauthbearer.jwks.endpoint.url string -
 sasl.oauthbearer.jwt.retriever.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
 sasl.oauthbearer.jwt.validator.class class org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
 sasl.oauthbearer.scope string -
-sasl.oauthbearer.scope.claim.name string scope
-sasl.oauthbearer.sub.claim.name string sub
 sasl.oauthbearer.token.endpoint.url string -
-sasl.server.callback.handler.class class -
 
 [!Java classes cannot be run]
 alter.config.policy.class.name class -
 client.quota.callback.class class -
 config.providers list ""
 create.topic.policy.class.name class -
-
-[!this limit is not kept yet]
-max.connection.creation.rate int 2147483647 0..
-max.connections.per.ip int 2147483647 0..
-max.connections.per.ip.overrides string ""
 
 [!there is one data directory, and it is in use]
 cordoned.log.dirs list ""
@@ -149,13 +134,9 @@ metrics.recording.level string INFO
 metrics.sample.window.ms long 30000 1..
 telemetry.max.bytes int 1048576 1..
 
-[Tunes quotas, which nobody can set yet.]
+[Tunes quotas of replication; there are no replicas.]
 alter.log.dirs.replication.quota.window.num int 11 1..
 alter.log.dirs.replication.quota.window.size.seconds int 1 1..
-controller.quota.window.num int 11 1..
-controller.quota.window.size.seconds int 1 1..
-quota.window.num int 11 1..
-quota.window.size.seconds int 1 1..
 replication.quota.window.num int 11 1..
 replication.quota.window.size.seconds int 1 1..
 

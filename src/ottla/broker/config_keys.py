@@ -11,7 +11,7 @@ from typing import Final
 from ottla.base.config import ConfigKey, ConfigSet, ConfigType, between, each_of, not_empty, one_of
 from ottla.base.limits import MAX_DESCRIBED_PARTITIONS, MAX_REQUEST_BYTES
 from ottla.broker.config_accepted import ACCEPTED
-from ottla.broker.config_security import SASL, TLS
+from ottla.broker.config_security import OAUTH, SASL, TLS
 
 INT, LONG, DOUBLE, BOOL, STR, LIST = (
     ConfigType.INT,
@@ -70,6 +70,13 @@ NODE: Final = (
     ConfigKey("controller.quorum.bootstrap.servers", LIST, (), "One at most, as above.", _one_node),
     ConfigKey("log.dirs", LIST, ("ottla-data",), "The data directory.", not_empty, ("log.dir",)),
     ConfigKey("max.connections", INT, _INT_MAX, "Connections at one time.", _at_least_0),
+    ConfigKey("max.connections.per.ip", INT, _INT_MAX, "Connections of one address at one time.", _at_least_0),
+    ConfigKey(
+        "max.connections.per.ip.overrides", STR, "", "Other limits for some: `10.0.0.1:100,10.0.0.2:0`, or host names."
+    ),
+    ConfigKey(
+        "max.connection.creation.rate", INT, _INT_MAX, "New connections a second; others wait for a while.", _at_least_0
+    ),
     ConfigKey("connections.max.idle.ms", LONG, 600_000, "Idle connections are closed after this time."),
     ConfigKey("socket.request.max.bytes", INT, MAX_REQUEST_BYTES, "Largest request.", _at_least_1),
     ConfigKey("queued.max.request.bytes", LONG, -1, "Most bytes of all frames being received; -1: 512 MiB."),
@@ -301,6 +308,19 @@ ACCESS: Final = (
     ),
 )
 
+QUOTA: Final = (
+    ConfigKey("quota.window.num", INT, 11, "Windows over which the use of quotas is measured.", _at_least_1),
+    ConfigKey("quota.window.size.seconds", INT, 1, "How long each of them is.", _at_least_1),
+    ConfigKey("controller.quota.window.num", INT, 11, "The same for changes of topics: with", _at_least_1),
+    ConfigKey(
+        "controller.quota.window.size.seconds",
+        INT,
+        1,
+        "this it says how many seconds' worth may be used at once.",
+        _at_least_1,
+    ),
+)
+
 #: Keys that are one setting in several units. The first one that has a value counts.
 FAMILIES: Final = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
@@ -309,4 +329,6 @@ FAMILIES: Final = (
     ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
 )
 
-BROKER_CONFIG: Final = ConfigSet.of("broker", (*NODE, *TLS, *SASL, *LOG, *GROUP, *TRANSACTION, *ACCESS, *ACCEPTED))
+BROKER_CONFIG: Final = ConfigSet.of(
+    "broker", (*NODE, *TLS, *SASL, *OAUTH, *LOG, *GROUP, *TRANSACTION, *ACCESS, *QUOTA, *ACCEPTED)
+)

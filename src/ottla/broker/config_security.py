@@ -20,7 +20,7 @@ SASL: Final = (
         "sasl.enabled.mechanisms",
         _LIST,
         ("GSSAPI",),
-        "How clients may say who they are: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. Apache Kafka's default is not there.",
+        "How clients may say who they are: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER; not Kafka's default.",
     ),
     ConfigKey(
         "sasl.server.max.receive.size",
@@ -41,6 +41,54 @@ SASL: Final = (
         100,
         "A client that could not authenticate is told so, and its connection is closed, after this.",
         between(0),
+    ),
+)
+
+#: The class that Kafka's configurations name where tokens are verified by a JWKS; also by its name before 4.0.
+TOKEN_VALIDATORS: Final = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
+    "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
+)
+
+OAUTH: Final = (
+    ConfigKey(
+        "sasl.oauthbearer.jwks.endpoint.url",
+        _TEXT,
+        None,
+        "Where the keys are by which tokens are verified: a JWKS by https:// or http://, or in a file:///path.",
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        ConfigType.LONG,
+        3_600_000,
+        "How often they are read again; sooner when a token names a key that is not there.",
+        between(1),
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        ConfigType.LONG,
+        100,
+        "The pause after they could not be read; it doubles up to",
+        between(1),
+    ),
+    ConfigKey("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", ConfigType.LONG, 10_000, "this.", between(1)),
+    ConfigKey("sasl.oauthbearer.expected.audience", _LIST, (), "A token must be for one of these; empty: for anybody."),
+    ConfigKey("sasl.oauthbearer.expected.issuer", _TEXT, None, "Who must have issued a token; empty: anybody."),
+    ConfigKey("sasl.oauthbearer.scope.claim.name", _TEXT, "scope", "The claim that has a token's scopes."),
+    ConfigKey("sasl.oauthbearer.sub.claim.name", _TEXT, "sub", "The claim that says whose a token is."),
+    ConfigKey(
+        "sasl.oauthbearer.clock.skew.seconds",
+        ConfigType.INT,
+        30,
+        "By how much the issuer's clock may differ from ours.",
+        between(0),
+    ),
+    ConfigKey(
+        "sasl.server.callback.handler.class",
+        ConfigType.CLASS,
+        None,
+        "Only Kafka's OAuthBearerValidatorCallbackHandler, which is what there is anyway.",
+        one_of(*TOKEN_VALIDATORS),
     ),
 )
 

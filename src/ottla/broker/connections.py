@@ -1,14 +1,30 @@
 """All connections of a broker, whichever listener they came by: how many there are, and which are closed in time."""
 
 import logging
+import socket
 from typing import Final, Protocol
 
 from ottla.base.clock import Clock
-from ottla.base.limits import MAX_RECEIVED_BYTES
+from ottla.base.errors import ConfigError
+from ottla.base.limits import MAX_CONNECTION_DELAY_MS, MAX_RECEIVED_BYTES, MAX_STRANGERS_BYTES, MAX_UNREAD_BYTES
+from ottla.broker.config import BrokerConfig
 from ottla.broker.frame_memory import FrameMemory
+from ottla.broker.quotas.connections import (
+    NO_LIMIT,
+    Admission,
+    ConnectionLimits,
+    Limits,
+    ListenerLimits,
+    plain_address,
+)
+from ottla.broker.quotas.rates import Windows
 from ottla.broker.session import Session
+from ottla.broker.unread import UnreadAnswers
 
 _log: Final = logging.getLogger(__name__)
+
+#: The shortest time between two lines about refused connections: whoever makes thousands must not fill the log.
+_QUIET_MS: Final = 10_000
 
 
 class Managed(Protocol):
@@ -29,33 +45,64 @@ class Managed(Protocol):
 class Connections:
     """The connections of all listeners, and the memory that their frames share."""
 
-    def __init__(self, clock: Clock, *, max_connections: int, max_idle_ms: int, max_queued_bytes: int = -1) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        max_connections: int = NO_LIMIT,
+        max_idle_ms: int,
+        max_queued_bytes: int = -1,
+        limits: Limits | None = None,
+    ) -> None:
         """The limits are `max.connections`, `connections.max.idle.ms` and `queued.max.request.bytes`; where the last is
-        -1, MAX_RECEIVED_BYTES."""
+        -1, MAX_RECEIVED_BYTES. `limits` has all about the number of connections, and comes before `max_connections`."""
         self.memory = FrameMemory(max_queued_bytes if max_queued_bytes > 0 else MAX_RECEIVED_BYTES)
+        #: The same for those who have not said who they are: they must not take it from the others.
+        self.strangers_memory = FrameMemory(MAX_STRANGERS_BYTES)
+        self.unread = UnreadAnswers(MAX_UNREAD_BYTES)
         self._clock = clock
-        self._max_connections = max_connections
+        self.limits = ConnectionLimits(limits or Limits(max_connections))
         self._max_idle_ms = max_idle_ms
-        self._open: dict[Managed, None] = {}
+        #: With the listener and address by which each is counted.
+        self._open: dict[Managed, tuple[str, str]] = {}
+        #: Since when a reason for a refusal was not told, and how many there were since.
+        self._untold: dict[str, tuple[int, int]] = {}
         #: When one that is closed was active last.
         self._active_ms = clock.monotonic_ms()
 
-    def opened(self, connection: Managed) -> None:
-        """Take a new connection, or close it when there are too many."""
-        self._open[connection] = None
-        if len(self._open) > self._max_connections:
-            _log.warning("max.connections reached: refusing %s", connection.session.client_host)
-            connection.close()
+    def opened(self, connection: Managed) -> Admission:
+        """Take a new connection. Whoever calls serves it, or closes it if it is refused, after the delay."""
+        session = connection.session
+        at = session.listener, plain_address(session.client_host.removeprefix("/"))
+        admission = self.limits.admit(*at, self._clock.monotonic_ms())
+        if admission.refused:
+            self.tell_refused(admission.refused, session.client_host)
+        else:
+            self._open[connection] = at
+        return admission
 
     @property
     def is_full(self) -> bool:
         """Whether the next connection would be one too many."""
-        return len(self._open) >= self._max_connections
+        return self.limits.is_full
 
     def closed(self, connection: Managed) -> None:
-        """Forget a connection."""
-        self._open.pop(connection, None)
+        """Forget a connection. No-op for one that was refused."""
+        at = self._open.pop(connection, None)
+        if at is not None:
+            self.limits.gone(*at)
         self._active_ms = max(self._active_ms, connection.active_ms)
+
+    def tell_refused(self, why: str, client_host: str) -> None:
+        """A line at the first refusal for this reason, and then at most one in a while."""
+        now_ms = self._clock.monotonic_ms()
+        told_ms, count = self._untold.get(why, (now_ms - _QUIET_MS, 0))
+        if now_ms - told_ms < _QUIET_MS:
+            self._untold[why] = told_ms, count + 1
+            return
+        more = f" ({count} more since the last such line)" if count else ""
+        _log.warning("%s: refusing %s%s", why, client_host, more)
+        self._untold[why] = now_ms, 0
 
     def close(self) -> None:
         """Close every connection."""
@@ -78,3 +125,42 @@ class Connections:
             if why:
                 _log.info("closing the connection of %s: %s", connection.session.client_host, why)
                 connection.close()
+
+
+def limits_of(config: BrokerConfig) -> Limits:
+    """What the configuration says about the number of connections. ConfigError for what makes no sense."""
+    listeners = {}
+    for each in config.listeners:
+        own = [config.own_of_listener(each, key) for key in ("max.connections", "max.connection.creation.rate")]
+        listeners[each.name] = ListenerLimits(*(value if isinstance(value, int) else NO_LIMIT for value in own))
+    overrides = _overrides(config.text("max.connections.per.ip.overrides") or "")
+    per_ip = config.int("max.connections.per.ip")
+    if not per_ip and not overrides:
+        raise ConfigError("max.connections.per.ip is 0, so nobody could connect but max.connections.per.ip.overrides")
+    return Limits(
+        max_connections=config.int("max.connections"),
+        max_connections_per_ip=per_ip,
+        per_ip_overrides=overrides,
+        creation_rate=config.int("max.connection.creation.rate"),
+        listeners=listeners,
+        windows=Windows(config.int("quota.window.num"), config.int("quota.window.size.seconds") * 1000),
+        max_delay_ms=MAX_CONNECTION_DELAY_MS,
+    )
+
+
+def _overrides(text: str) -> dict[str, int]:
+    """`address:number`, separated by commas. As in Kafka, a host name counts for the address that it has now."""
+    found = {}
+    for part in text.split(","):
+        if not part.strip():
+            continue
+        host, colon, number = part.strip().rpartition(":")
+        if not (colon and host and number.strip().isascii() and number.strip().isdigit()):
+            raise ConfigError(f"max.connections.per.ip.overrides: {part.strip()!r} is not address:number")
+        name = host.strip().strip("[]")
+        try:
+            address = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)[0][4][0]
+        except OSError as fault:
+            raise ConfigError(f"max.connections.per.ip.overrides: there is no {name}: {fault.strerror}") from None
+        found[plain_address(str(address))] = int(number)
+    return found

@@ -63,14 +63,14 @@ class FetchContext:
     def __init__(self, session: Session | None, partitions: Iterable[tuple[PartitionKey, Cached]], full: bool) -> None:
         self._session = session
         self.partitions = list(partitions)
-        self._full = full
+        self.full = full
         self.session_id = session.session_id if session is not None else NO_SESSION
 
     def is_news(self, cached: Cached, high_watermark: int, log_start_offset: int) -> bool:
         """Whether the response must name a partition that has no records and no error. Remembers what it says."""
         if self._session is None:
             return True
-        news = self._full or cached.high_watermark != high_watermark or cached.log_start_offset != log_start_offset
+        news = self.full or cached.high_watermark != high_watermark or cached.log_start_offset != log_start_offset
         cached.high_watermark, cached.log_start_offset = high_watermark, log_start_offset
         return news
 
@@ -112,6 +112,13 @@ class FetchSessions:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         self._update(session, request)
         return FetchContext(session, session.partitions.items(), full=False)
+
+    def unanswered(self, context: FetchContext) -> int:
+        """The client is throttled, and its answer empty. The id of its session; one that would be new is none."""
+        if not context.full:
+            return context.session_id
+        self._sessions.pop(context.session_id, None)
+        return NO_SESSION
 
     def _update(self, session: Session, request: FetchRequest) -> None:
         for key, partition in _named(request):

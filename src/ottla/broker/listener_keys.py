@@ -7,12 +7,15 @@ from typing import Final
 from ottla.base.config import ConfigKey, ConfigType
 from ottla.base.errors import ConfigError
 from ottla.broker.config_keys import BROKER_CONFIG
+from ottla.broker.config_security import OAUTH
 from ottla.broker.listeners import Listener
 from ottla.wire.sasl import MECHANISMS
 
 PREFIX: Final = "listener.name."
 #: How the keys begin that a listener may have of its own.
 _OWN: Final = ("ssl.", "sasl.", "connections.max.reauth.ms")
+#: Other keys of this kind; without an own value a listener has no limit but the broker's.
+_LIMITS: Final = ("max.connections", "max.connection.creation.rate")
 
 
 #: The users of a mechanism, or its login module; the value is never shown.
@@ -21,6 +24,7 @@ _JAAS: Final = ConfigKey("sasl.jaas.config", ConfigType.PASSWORD, None, sensitiv
 _OF_MECHANISMS: Final = {
     _JAAS.name: _JAAS,
     "connections.max.reauth.ms": BROKER_CONFIG.keys["connections.max.reauth.ms"],
+    **{each.name: each for each in OAUTH},
 }
 
 
@@ -53,6 +57,8 @@ class ListenerKeys:
 
 def _check_use(name: str, key: str, listener: Listener) -> None:
     """Whoever sets it counts on it."""
+    if key in _LIMITS:
+        return
     has_use = listener.protocol.has_tls if key.startswith("ssl.") else listener.protocol.has_sasl
     if not has_use:
         missing = "TLS" if key.startswith("ssl.") else "SASL"
@@ -69,7 +75,7 @@ def _parsed(name: str, key: str, value: object) -> object:
             return _OF_MECHANISMS[of_mechanism].parse(value)
     if key == _JAAS.name:
         raise ConfigError(f"{name}: the mechanism is missing in it, as in {name.removesuffix(key)}plain.{key}")
-    known = [each for each in BROKER_CONFIG.keys if each.startswith(_OWN)]
+    known = [each for each in BROKER_CONFIG.keys if each.startswith(_OWN) or each in _LIMITS]
     if key not in known:
         near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]}?" if near else ""

@@ -20,13 +20,14 @@ from ottla.broker.metadata.properties import MetaProperties
 from ottla.broker.ports.access import Access
 from ottla.broker.ports.acls import AclChanges
 from ottla.broker.ports.identity import Identity
+from ottla.broker.ports.quotas import Quotas
 from ottla.broker.ports.topics import Topics
 from ottla.broker.ports.transactions import ProducerIds, Verification
-from ottla.broker.ports.users import Users
 from ottla.broker.runtime.answers import then
 from ottla.broker.runtime.assigning import Assigning, server_assignors
 from ottla.broker.runtime.changes import Changes
 from ottla.broker.runtime.coordinators import Coordinators, apply_to_group, apply_to_transactions
+from ottla.broker.runtime.decided import DecidedChanges
 from ottla.broker.runtime.group_events import GroupEvents
 from ottla.broker.runtime.group_topics import GroupTopics
 from ottla.broker.runtime.markers import Marker, Markers
@@ -55,7 +56,8 @@ class Node:
     image: MetadataImage
     access: Access
     acls: AclChanges
-    users: Users
+    users: DecidedChanges
+    quotas: Quotas
     topics: Topics
     partitions: Partitions
     groups: Coordinators[GroupShard]
@@ -111,7 +113,10 @@ def make_node(
         image=metadata.image,
         access=_access(config, metadata.image, clock),
         acls=AclChanges(metadata, changes, slices, rng, partitions.faults),
-        users=Users(metadata.image, changes, slices, partitions.faults),
+        users=DecidedChanges("users", changes, slices, partitions.faults),
+        quotas=Quotas(
+            metadata.image.quotas, config, clock, DecidedChanges("quotas", changes, slices, partitions.faults)
+        ),
         topics=topics,
         partitions=partitions,
         groups=groups,

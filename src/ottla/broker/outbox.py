@@ -51,15 +51,20 @@ class Outbox(Protocol):
         ...
 
 
-def make_outbox(transport: asyncio.Transport, drained: Callable[[], None], lost: Callable[[Exception], None]) -> Outbox:
+def make_outbox(
+    transport: asyncio.Transport,
+    drained: Callable[[], None],
+    lost: Callable[[Exception], None],
+    unread: Callable[[int], None],
+) -> Outbox:
     """What sends over this connection. `drained` is called when a send that had to wait is complete, `lost` when one
-    fails."""
+    fails; `unread` when one has to wait, with the bytes that it has in memory, and with 0 when it waits no more."""
     if transport.get_extra_info("ssl_object") is not None:
-        return TlsOutbox(transport, drained, lost)
+        return TlsOutbox(transport, drained, lost, unread)
     connected = transport.get_extra_info("socket")
     if connected is None:
         return TransportOutbox(transport, drained, lost)
-    return SocketOutbox(connected.fileno(), drained, lost)
+    return SocketOutbox(connected.fileno(), drained, lost, unread)
 
 
 class TransportOutbox:
@@ -99,11 +104,16 @@ class TlsOutbox:
     """
 
     def __init__(
-        self, transport: asyncio.Transport, drained: Callable[[], None], lost: Callable[[Exception], None]
+        self,
+        transport: asyncio.Transport,
+        drained: Callable[[], None],
+        lost: Callable[[Exception], None],
+        unread: Callable[[int], None],
     ) -> None:
         self._transport = transport
         self._drained = drained
         self._lost = lost
+        self._unread = unread
         self._queue: deque[Piece] = deque()
         self._is_paused = False
         self._next: asyncio.Handle | None = None
@@ -123,6 +133,7 @@ class TlsOutbox:
         """Forget what was not sent."""
         self._queue.clear()
         self._is_paused = False
+        self._unread(0)
         if self._next is not None:
             self._next.cancel()
             self._next = None
@@ -130,11 +141,13 @@ class TlsOutbox:
     def pause(self) -> None:
         """The transport takes no more for now."""
         self._is_paused = True
+        self._unread(_in_memory(self._queue))
 
     def resume(self) -> None:
         """The transport takes more."""
         if self._is_paused:
             self._is_paused = False
+            self._unread(0)
             if self._next is None:
                 self._turn()
 
@@ -179,12 +192,19 @@ class TlsOutbox:
 class SocketOutbox:
     """Sends over the connection's own socket."""
 
-    def __init__(self, descriptor: int, drained: Callable[[], None], lost: Callable[[Exception], None]) -> None:
+    def __init__(
+        self,
+        descriptor: int,
+        drained: Callable[[], None],
+        lost: Callable[[Exception], None],
+        unread: Callable[[int], None],
+    ) -> None:
         self._socket = socket.socket(fileno=os.dup(descriptor))
         self._socket.setblocking(False)
         self._loop = asyncio.get_running_loop()
         self._drained = drained
         self._lost = lost
+        self._unread = unread
         self._queue: deque[Piece] = deque()
         self._waiting = False
 
@@ -264,6 +284,7 @@ class SocketOutbox:
     def _wait(self, wanted: bool) -> None:
         if wanted is not self._waiting:
             self._waiting = wanted
+            self._unread(_in_memory(self._queue) if wanted else 0)
             if wanted:
                 self._loop.add_writer(self._socket.fileno(), self._ready)
             else:
@@ -273,6 +294,11 @@ class SocketOutbox:
         self._queue.clear()
         self._wait(False)
         self._lost(fault)
+
+
+def _in_memory(pieces: Sequence[Piece]) -> int:
+    """The bytes of what is not in a file."""
+    return sum(len(piece) for piece in pieces if not isinstance(piece, Slice))
 
 
 def sendable(piece: Slice, at_least_bytes: int) -> Piece:

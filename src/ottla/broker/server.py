@@ -26,6 +26,7 @@ from ottla.base.limits import (
 )
 from ottla.broker.connections import Connections
 from ottla.broker.outbox import Outbox, Piece, make_outbox
+from ottla.broker.quotas.connections import Admission
 from ottla.broker.session import Session
 from ottla.wire.frames import FrameBuffer
 
@@ -61,6 +62,19 @@ class Last(Later):
             self.future.set_result(None)
 
 
+class Throttled(Later):
+    """An answer that is sent at once; after it nothing of the connection is served for a while (KIP-219)."""
+
+    __slots__ = ("encoded",)
+
+    def __init__(self, encoded: Encoded, throttle_ms: int) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(loop.create_future(), lambda result: None)
+        self.encoded = encoded
+        due = loop.call_later(throttle_ms / 1000, self.future.set_result, None)
+        self.future.add_done_callback(lambda future: due.cancel())
+
+
 Answer: TypeAlias = Encoded | Later
 
 
@@ -89,30 +103,57 @@ class Connection(asyncio.BufferedProtocol):
         #: What the frame that is being received has of the listener's memory; and whether it waits for that.
         self._held_bytes = 0
         self._waits_for_memory = False
+        connections = listener.connections
+        self._memory = connections.strangers_memory if listener.is_guarded else connections.memory
         #: Since when a frame is being received, by the monotonic clock; None when none is.
         self._frame_since_ms: int | None = None
         self._outbox: Outbox | None = None
         self._transport: asyncio.Transport | None = None
         self.session = Session(listener.name, "/")
         self.active_ms = self._since_ms = listener.clock.monotonic_ms()
+        #: Whether it may stay, where that was asked before the handshake.
+        self._admission: Admission | None = None
+        #: It is not its turn yet, or it is refused and will be closed: its socket is not read.
+        self._is_held = False
         #: Whether the client may stay for longer than it takes to say who it is.
-        self._is_admitted = not listener.is_guarded
+        self._is_admitted = self.session.is_known = not listener.is_guarded
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have the methods of asyncio.Transport but are no subclass of it.
         self._transport = cast(asyncio.Transport, transport)
-        self._outbox = make_outbox(self._transport, self._work, self._lost)
+        self._outbox = make_outbox(self._transport, self._work, self._lost, self._unread)
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.session.client_host = f"/{peer[0]}"
-        self._listener.connections.opened(self)
+        admission = self._admission or self._listener.connections.opened(self)
         if not self._listener.identify(self, transport):
             self.close()
+        elif admission.delay_ms and self._admission is None:
+            self._wait(admission)
+        elif admission.refused:
+            self.close()
+
+    def opened(self) -> Admission:
+        """Count it, before its handshake. Whoever calls keeps to what is said."""
+        self._admission = self._listener.connections.opened(self)
+        return self._admission
+
+    def _wait(self, admission: Admission) -> None:
+        self._is_held = True
+        self._regulate()
+        asyncio.get_running_loop().call_later(admission.delay_ms / 1000, self._waited, bool(admission.refused))
+
+    def _waited(self, is_refused: bool) -> None:
+        self._is_held = False
+        if is_refused:
+            self.close()
+        else:
+            self._regulate()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._waiting.clear()
-        self._listener.memory.forget(self)
+        self._memory.forget(self)
         self._give_memory_back()
         if self._outbox is not None:
             self._outbox.close()
@@ -125,7 +166,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def admit(self) -> None:
         """It is known who the client is: frames may be as large as `socket.request.max.bytes` allows."""
-        self._is_admitted = True
+        self._is_admitted = self.session.is_known = True
         self._frames.allow(self._listener.max_request_bytes)
 
     def get_buffer(self, sizehint: int) -> memoryview | bytearray:
@@ -162,7 +203,9 @@ class Connection(asyncio.BufferedProtocol):
             self._frame_since_ms = self.active_ms
         if begun_bytes <= INITIAL_BUFFER_BYTES or self._held_bytes or self._waits_for_memory:
             return
-        if self._listener.memory.take(self, begun_bytes):
+        if self._is_admitted:  # what it holds or waits for now is of the strangers' memory, if it was one until now
+            self._memory = self._listener.connections.memory
+        if self._memory.take(self, begun_bytes):
             self._held_bytes = begun_bytes
         else:
             self._waits_for_memory = True
@@ -171,7 +214,7 @@ class Connection(asyncio.BufferedProtocol):
     def _give_memory_back(self) -> None:
         if self._held_bytes:
             given, self._held_bytes = self._held_bytes, 0
-            self._listener.memory.give_back(given)
+            self._memory.give_back(given)
 
     def overdue(self, now_ms: int, max_idle_ms: int) -> str:
         """Why it is time to close this connection; empty if it is not. A `max_idle_ms` below 0 is no limit.
@@ -179,12 +222,14 @@ class Connection(asyncio.BufferedProtocol):
         It is idle; or its frame is not whole after as long a time, however often a byte comes; or its frame has stopped
         and others wait for the memory.
         """
-        if self._waits_for_memory or self._transport is None:
+        if self._transport is None:
             return ""
         if not self._is_admitted and now_ms - self._since_ms > AUTHENTICATION_MS:
             return "it has not said in time who it is"
+        if self._waits_for_memory:
+            return ""
         held_bytes = self._held_bytes if self._reading else 0
-        if held_bytes and self._listener.memory.is_short and now_ms - self.active_ms > STALLED_FRAME_MS:
+        if held_bytes and self._memory.is_short and now_ms - self.active_ms > STALLED_FRAME_MS:
             return "its frame has stopped, and others wait for its memory (queued.max.request.bytes)"
         if max_idle_ms < 0:
             return ""
@@ -238,7 +283,7 @@ class Connection(asyncio.BufferedProtocol):
     def _regulate(self) -> None:
         """Read the socket, unless too much waits here or there is no memory for what comes."""
         crowded = len(self._waiting) > MAX_WAITING_FRAMES or self._waiting_bytes > MAX_WAITING_BYTES
-        stops = crowded or self._waits_for_memory
+        stops = crowded or self._waits_for_memory or self._is_held
         if self._transport is not None and stops is self._reading and not self._transport.is_closing():
             self._reading = not stops
             if stops:
@@ -281,6 +326,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _reply(self, answer: "Answer") -> None:
         if isinstance(answer, Later):
+            if isinstance(answer, Throttled):
+                self._send(answer.encoded)
             self._later = answer
             answer.future.add_done_callback(self._answered)
         else:
@@ -290,6 +337,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._outbox is not None and encoded is not None:
             self.active_ms = self._listener.clock.monotonic_ms()
             self._outbox.send(encoded if isinstance(encoded, list) else (encoded,))
+
+    def _unread(self, size_bytes: int) -> None:
+        """The client does not take so much of an answer; 0: it has."""
+        if size_bytes:
+            self._listener.connections.unread.waits(self, size_bytes)
+        else:
+            self._listener.connections.unread.taken(self)
 
     def _lost(self, fault: Exception) -> None:
         _log.info("the connection of %s is lost: %s", self.session.client_host, fault)

@@ -100,8 +100,8 @@ class TlsListener(Listener):
                 loop.remove_reader(listening.fileno())
                 loop.call_later(_PAUSE_S, self._resume, listening)
                 return
-            if self.connections.is_full:
-                _log.warning("max.connections reached: refusing /%s", address[0])
+            if self.connections.is_full:  # nothing is made for those who cannot stay
+                self.connections.tell_refused("max.connections reached", f"/{address[0]}")
                 accepted.close()
                 continue
             accepted.setblocking(False)
@@ -116,8 +116,13 @@ class TlsListener(Listener):
     async def _shake_hands(self, accepted: socket.socket, client_host: str) -> None:
         connection = Connection(self)
         connection.session.client_host = client_host
-        self.connections.opened(connection)
+        admission = connection.opened()
         try:
+            if admission.delay_ms:
+                await asyncio.sleep(admission.delay_ms / 1000)
+            if admission.refused:
+                accepted.close()
+                return
             context = await self._tls.context()
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection, accepted, ssl=context, ssl_handshake_timeout=self._handshake_s

@@ -56,11 +56,17 @@ COMMANDS: Final = (
         "certs", "certs:certs", "Make a test authority, and certificates of a broker and of clients, as PEM files."
     ),
     Command("acls", "acls:app", "List, add and remove ACLs: who may do what, on a broker with an authorizer."),
+    Command("quotas", "quotas:app", "List, set and remove quotas of users, client ids and addresses."),
     Command("storage", "storage:app", "Look at a data directory, check it, mend it. No broker may run on it."),
     Command(
         "dump-log",
         "dump_log:dump_log",
         "Print segments (.log), indexes (.index, .timeindex, .txnindex) and producer snapshots (.snapshot).",
+    ),
+    Command(
+        "doctor",
+        "doctor.command:doctor",
+        "Look for what stands in the way of a broker or a Spark pipeline on this machine, and say what to do about it.",
     ),
     Command(
         "run",
@@ -69,7 +75,11 @@ COMMANDS: Final = (
         # Arguments after the script belong to the script, even --help and --master.
         {"context_settings": {"allow_extra_args": True, "allow_interspersed_args": False}},
     ),
-    Command("pipeline", "pipeline:app", "Look at the checkpoint of a Spark query, and hand it over."),
+    Command(
+        "pipeline",
+        "pipeline:app",
+        "Look at the sinks of Spark pipelines, settle what they have left, and hand over a query's checkpoint.",
+    ),
     Command(
         "demo",
         "demo.command:demo",

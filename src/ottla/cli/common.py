@@ -93,6 +93,11 @@ def use_config_file(path: Path | None) -> None:
             _file[name] = value
 
 
+def bootstrap_is_named() -> bool:
+    """Whether the command line, the environment or the file of `--config` says which broker."""
+    return not _bootstrap_is_default or "bootstrap.servers" in _file
+
+
 def _from_file(known: ConfigSet) -> dict[str, object]:
     """The file's settings for this kind of client. The file's brokers count unless the command line names some."""
     settings = only(_file, known)
@@ -242,3 +247,18 @@ def utc(timestamp_ms: int) -> str | None:
 def say(message: str) -> None:
     """Print a sentence for a person. It goes to standard error, so that standard output holds only data."""
     print(message, file=sys.stderr, flush=True)
+
+
+def agreed_to(*, yes: bool, dry_run: bool) -> bool:
+    """Whether to do what was said; says so if not. A person is asked; without an answer it is not done."""
+    if yes:
+        return True
+    if not dry_run:
+        print("Type yes to go on: ", end="", file=sys.stderr, flush=True)
+        answer = sys.stdin.readline()
+        if answer.strip().lower() in ("y", "yes"):
+            return True
+        if not answer:
+            raise CommandError("nobody answered; nothing was written. A script says --yes")
+    say("Nothing was written.")
+    return False

@@ -23,6 +23,13 @@ def run(
     script: Annotated[Path, typer.Argument(help="The pipeline, an ordinary PySpark script.")],
     master: Annotated[str | None, typer.Option("--master", help="Spark master; local[*] when nobody says.")] = None,
     conf: Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting.")] = None,
+    progress: Annotated[
+        bool | None,
+        typer.Option(
+            "--progress/--no-progress",
+            help="One line that says how far the queries are, on a local master; at a terminal unless told otherwise.",
+        ),
+    ] = None,
 ) -> None:
     """Run a PySpark pipeline locally or on a cluster. What follows the script is the script's own.
 
@@ -35,4 +42,4 @@ def run(
         raise CommandError("PySpark is not installed; `pip install 'ottla[spark]'` adds it")
     from ottla.spark.run import run_script
 
-    raise typer.Exit(run_script(script, context.args, master=master, conf=conf or []))
+    raise typer.Exit(run_script(script, context.args, master=master, conf=conf or [], progress=progress))

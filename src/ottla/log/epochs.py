@@ -76,6 +76,14 @@ class LeaderEpochs:
         # An epoch before the first known one has no records left: it ends where the first known one begins.
         return EpochEndOffset(self._entries[slot - 1][0] if slot else epoch, end_offset)
 
+    def truncate(self, start_offset: int, end_offset: int) -> None:
+        """The log lies between these offsets.
+
+        When all records were deleted, their last epoch stays: a consumer that has read it asks where it ended.
+        """
+        self.truncate_from_end(end_offset + 1 if 0 < start_offset == end_offset else end_offset)
+        self.truncate_from_start(start_offset)
+
     def truncate_from_end(self, end_offset: int) -> None:
         """The log was cut to `end_offset`."""
         kept = [entry for entry in self._entries if entry[1] < end_offset]

@@ -21,10 +21,11 @@ from ottla.log.cleaner.compaction import Compaction
 from ottla.log.config import LogConfig, TimestampType
 from ottla.log.damage import drop_unreadable
 from ottla.log.epochs import LeaderEpochs
+from ottla.log.findings import Findings
 from ottla.log.flush import FlushPlan, Synced
 from ottla.log.producers import ProducerState, Refusal
 from ottla.log.record_checks import Looked
-from ottla.log.recovery import Findings, load
+from ottla.log.recovery import load
 from ottla.log.results import (
     NO_GUARD,
     AbortedTransaction,

@@ -9,13 +9,18 @@ the coordinator epoch of its last marker, and when it was last heard of. The fir
 first, give the last stable offset (T8).
 
 Differences from Kafka 4.3: whether an entry expires depends on when it was last written and not only on its records'
-timestamps, so a producer that writes old timestamps keeps its state. And nothing expires during recovery.
+timestamps, so a producer that writes old timestamps keeps its state. And nothing expires during recovery. A batch that
+is sent again, and that has gone with a damaged file from between the remembered ones, is a duplicate and not out of
+order: after the latter a producer writes those that follow once more, too, and they are there.
 """
 
 from collections import deque
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from ottla.base.require import require
+from ottla.log.damage import OffsetRange
 from ottla.log.results import NO_GUARD, ActiveProducer, Origin, RecordError, VerificationGuard
 from ottla.wire.batch import BatchHeader
 from ottla.wire.errors import ErrorCode
@@ -133,6 +138,8 @@ class ProducerState:
         #: By first offset; a transaction that opens later has a higher one, so the dict is in order.
         self.ongoing: dict[int, OngoingTransaction] = {}
         self.end_offset = end_offset
+        #: What the files have lost (`damage`).
+        self.holes: tuple[OffsetRange, ...] = ()
         self._verifications: dict[int, Verification] = {}
         self._next_guard = NO_GUARD + 1
 
@@ -247,7 +254,22 @@ class ProducerState:
         last = entry.last_sequence
         if first == last + 1 or (first == 0 and last == _SEQUENCE_MAX):
             return None
+        if self._is_lost(header, entry.batches):
+            return Refusal(
+                ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+                f"Producer {header.producer_id} has written the sequences from {first} to {header.last_sequence} "
+                "before, and their records are gone with a damaged file",
+            )
         return _out_of_order(header, str(0 if last == _SEQUENCE_MAX else last + 1))
+
+    def _is_lost(self, header: BatchHeader, batches: Iterable[BatchMetadata]) -> bool:
+        """Whether its sequences are missing between two batches, and a hole is there: it was written, and is gone."""
+        first, last = header.base_sequence, header.last_sequence
+        return any(
+            one.last_sequence < first <= last < following.first_sequence
+            and any(one.last_offset < hole.end_offset <= following.first_offset for hole in self.holes)
+            for one, following in pairwise(batches)
+        )
 
     def check_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int

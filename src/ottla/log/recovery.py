@@ -8,9 +8,9 @@ over the segments, oldest first, and does one of two things with each:
   the first bad batch the log is cut, and later segments are removed. The indexes are made again on the way. But when
   a batch below the recovery point is missing, nothing is cut: the sound batches after it stay (`salvage`).
 - Inspect, when the segment was flushed. This is a look at its ends (`inspection`). A flushed segment is never cut.
-  Where batches are missing there is a hole: it is remembered (`damage`), and reading there is an error. The end of
-  the log may be a hole, too, and so may a segment whose log file is gone while its indexes are still there. No offset
-  below the recovery point is used twice.
+  Where batches are missing there is a hole: it is remembered (`damage`), and reading there is an error. Sound batches
+  behind it stay, as above. The end of the log may be a hole, too, and so may a segment whose log file is gone while
+  its indexes are still there. No offset below the recovery point is used twice.
 
 The pass also brings the producers' state up to date. It begins with the newest snapshot that can be trusted; then each
 later batch header is applied. The entries of transactions that were aborted after the snapshot are made again.
@@ -33,6 +33,7 @@ from ottla.log.checking import ANY_OFFSET
 from ottla.log.config import LogConfig
 from ottla.log.damage import Cut, OffsetRange, read_damage, write_damage
 from ottla.log.epochs import LeaderEpochs
+from ottla.log.findings import Findings
 from ottla.log.history import add_history
 from ottla.log.inspection import Inspection, has_fitting_indexes, inspect, load_txn_index
 from ottla.log.leftovers import tidy, without_failed_rolls
@@ -45,31 +46,6 @@ from ottla.log.storage import Storage
 from ottla.log.txn_index import AbortedTxn
 from ottla.log.witnesses import Outside, Seen, look, losses, mended, start_of
 from ottla.wire.batch import BatchHeader, check_integrity, is_emptied, parse_end_txn_marker
-
-
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """What was not as it should be."""
-
-    #: Ends of log files, and whole ones, that were cut because what came before was not whole.
-    cuts: tuple[Cut, ...] = ()
-    #: Base offsets of the segments whose indexes were made again.
-    rebuilt: tuple[int, ...] = ()
-    #: Flushed offsets that are gone.
-    damaged: tuple[OffsetRange, ...] = ()
-    #: For each of these ranges, the log file that held its first record; where no file is left, the one there was once.
-    files: tuple[str, ...] = ()
-    #: Offsets missing between two sound segments: compacted once, or left out by another broker's recovery.
-    unexplained: tuple[OffsetRange, ...] = ()
-    #: Sentences on records that are gone although nothing says that they were on the device.
-    losses: tuple[str, ...] = ()
-    #: Sentences on files that are made again from others, without a loss.
-    mended: tuple[str, ...] = ()
-
-    @property
-    def truncated_bytes(self) -> int:
-        """How many bytes were cut."""
-        return sum(cut.size_bytes for cut in self.cuts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +79,10 @@ class _Known(NamedTuple):
     #: Holes (`damage`) that an earlier start has found.
     recorded: tuple[OffsetRange, ...]
 
+    def has_recorded(self, end_offset: int) -> bool:
+        """Whether a recorded hole ends here. Where one begins moves with the log's start."""
+        return any(hole.end_offset == end_offset for hole in self.recorded)
+
 
 def load(
     storage: Storage,
@@ -133,35 +113,35 @@ def load(
     snapshots = Snapshots(storage)
     unflushed = None if clean else segments
     seen = look(found.bases, found.orphans, epochs, snapshots, unflushed, recovery_point, plan.indexed_offset)
-    producers = _load_producers(snapshots, segments, first_offset, plan.trusted_offset, now_ms)
+    producers = _load_producers(snapshots, first_offset, plan.trusted_offset, now_ms)
     # After a clean stop the last snapshot was taken at the end of the log.
-    flushed_offset = max(recovery_point, producers.end_offset) if clean else recovery_point
-    trusted_offset = flushed_offset
+    flushed_offset = trusted_offset = max(recovery_point, producers.end_offset) if clean else recovery_point
     if outside.flush_is_unknown and not clean:
         flushed_offset = max(flushed_offset, reached_offset(segments))
     lost = frozenset(each for each in found.orphans if each < flushed_offset and not config.compacts)
     known = _Known(log_start_offset, known_start, flushed_offset, trusted_offset, lost, recorded)
     walked = _Walk(storage, config, now_ms, plan, known, producers, epochs).run(segments)
-    if not walked.segments or walked.end_offset < log_start_offset:
-        # The files are gone. Offsets that are known to be deleted must not be used again.
+    if not walked.segments or walked.end_offset < log_start_offset >= flushed_offset:
+        # The files are gone, or hold nothing that is wanted. Offsets that are known to be deleted are not used again.
         began = log_start_offset if walked.segments else min(found.orphans, default=log_start_offset)
-        known = known._replace(known_start=began)
+        # An index of what was never flushed may be all that is left: the log does not begin behind its end.
+        known = known._replace(known_start=min(began, max(known.log_start_offset, known.flushed_offset)))
         walked = _begin_again(storage, config, now_ms, walked, known)
         if producers.end_offset < log_start_offset:
             producers = ProducerState(log_start_offset)
     elif walked.end_offset < flushed_offset:
-        walked = _go_on_behind_loss(storage, config, now_ms, walked, flushed_offset)
+        walked = _go_on_behind_loss(storage, config, now_ms, walked, known)
     start_offset = _start(walked.segments[0].base_offset, known)
     findings = _findings(walked, plan, known, start_offset, compacts=config.compacts)
     findings = _witnessed(findings, outside, seen, epochs, snapshots, plan, walked, start_offset)
+    producers.holes = findings.damaged
     if findings.damaged != recorded:
         write_damage(storage, findings.damaged)
     for segment in walked.segments[:-1]:
         segment.unload()
     walked.segments[-1].load_indexes()
     end_offset = producers.end_offset = walked.end_offset
-    epochs.truncate_from_end(end_offset)
-    epochs.truncate_from_start(start_offset)
+    epochs.truncate(start_offset, end_offset)
     recovery_point = end_offset if clean else min(recovery_point, end_offset)
     return Loaded(walked.segments, producers, start_offset, end_offset, recovery_point, findings)
 
@@ -173,15 +153,12 @@ def _new(storage: Storage, config: LogConfig, now_ms: int, start_offset: int, ou
     return Loaded((segment,), ProducerState(start_offset), start_offset, start_offset, start_offset, findings)
 
 
-def _load_producers(
-    snapshots: Snapshots, segments: Sequence[Segment], first_offset: int, trusted_offset: int, now_ms: int
-) -> ProducerState:
+def _load_producers(snapshots: Snapshots, first_offset: int, trusted_offset: int, now_ms: int) -> ProducerState:
     """The producers' state, from the newest snapshot that can be trusted."""
     # A snapshot at the log's very beginning says nothing about the records that are still here, so it can be trusted.
     # Records that were deleted but are still in the first segment are replayed too: their producers are still known.
     producers = snapshots.load_newest(first_offset, max(trusted_offset, first_offset))
     producers = producers or ProducerState(first_offset)
-    add_history(producers, segments, producers.end_offset)
     for entry in producers.producers.values():
         entry.last_seen_ms = now_ms
     return producers
@@ -192,25 +169,20 @@ def _begin_again(storage: Storage, config: LogConfig, now_ms: int, walked: "_Wal
     delete_segments(storage, list(walked.segments))
     end_offset = max(known.log_start_offset, known.flushed_offset)
     Snapshots(storage).delete_before(known.log_start_offset)
-    segments = (Segment.create(storage, end_offset, config, now_ms),)
-    if not walked.segments or end_offset > known.log_start_offset:
-        return walked._replace(segments=segments, end_offset=end_offset)  # told as a hole, or by `witnesses`
-    told = (
-        f"the log's files end at offset {walked.end_offset}, before its start, {end_offset}: "
-        "if there were records from there on, they are gone"
-    )
-    return walked._replace(segments=segments, end_offset=end_offset, losses=(told,))
+    begun = walked._replace(segments=(Segment.create(storage, end_offset, config, now_ms),), end_offset=end_offset)
+    if not walked.segments:
+        return begun  # told as a hole, or by `witnesses`
+    told = f"the log's files end at offset {walked.end_offset}, before its start, {end_offset}"
+    return begun._replace(losses=(f"{told}: if there were records from there on, they are gone",))
 
 
-def _go_on_behind_loss(
-    storage: Storage, config: LogConfig, now_ms: int, walked: "_Walked", flushed_offset: int
-) -> "_Walked":
+def _go_on_behind_loss(storage: Storage, config: LogConfig, now_ms: int, walked: "_Walked", known: _Known) -> "_Walked":
     """Flushed batches are missing at the end of the log: it goes on after them, in a new segment."""
     return _Walked(
-        (*walked.segments, Segment.create(storage, flushed_offset, config, now_ms)),
-        flushed_offset,
+        (*walked.segments, Segment.create(storage, known.flushed_offset, config, now_ms)),
+        known.flushed_offset,
         walked.cuts,
-        (*walked.damaged, OffsetRange(walked.end_offset, flushed_offset)),
+        (*walked.damaged, OffsetRange(max(walked.end_offset, known.log_start_offset), known.flushed_offset)),
         walked.gaps,
         walked.unreadable,
     )
@@ -235,11 +207,11 @@ def _findings(walked: "_Walked", plan: "_Plan", known: _Known, start_offset: int
     unexplained = list(walked.gaps)
     for segment, following in pairwise(walked.segments):
         seen = plan.inspected.get(segment.base_offset)
-        if seen is None or seen.end_offset == following.base_offset:
+        if seen is None or max(seen.end_offset, start_offset) >= following.base_offset:
             continue
-        gap = OffsetRange(seen.end_offset, following.base_offset)
+        gap = OffsetRange(max(seen.end_offset, start_offset), following.base_offset)
         lost = any(gap.first_offset <= each < gap.end_offset for each in known.lost)
-        if lost or seen.lacks_batches or gap in known.recorded:
+        if lost or seen.lacks_batches or known.has_recorded(gap.end_offset):
             holes.add(gap)
         elif not compacts:
             unexplained.append(gap)
@@ -372,6 +344,7 @@ class _Walk:
         """Go over `segments`. Returns those that remain, where the log ends, and what was found."""
         waiting, kept, steps = deque(segments), [], []
         end_offset = segments[0].base_offset if segments else 0
+        snapshot_offset = self._producers.end_offset
         removed: list[Cut] = []
         while waiting:
             segment = waiting.popleft()
@@ -386,6 +359,7 @@ class _Walk:
                 removed = [each.cut_from(0, end_offset) for each in waiting if each.size_bytes]
                 delete_segments(self._storage, list(waiting))
                 waiting.clear()
+        add_history(self._producers, kept, snapshot_offset)
         cuts = (*(cut for segment in kept for cut in segment.cuts), *removed)
         damaged = tuple(hole for step in steps for hole in step.damaged)
         return _Walked(tuple(kept), end_offset, cuts, damaged, tuple(self._gaps), tuple(self._unreadable))
@@ -396,14 +370,23 @@ class _Walk:
         seen = self._plan.inspected.get(segment.base_offset)
         if seen is None:
             return self._scan(segment, limit_offset)
-        is_active = limit_offset == ANY_OFFSET
+        is_active, rest = limit_offset == ANY_OFFSET, None
         if is_active and seen.junk_bytes and seen.end_offset >= self._known.flushed_offset:
             segment.size_bytes += seen.junk_bytes
             segment.cut(segment.size_bytes - seen.junk_bytes, seen.end_offset)
+        elif seen.junk_bytes and seen.lacks_batches:
+            rest = self._saved_behind(segment, OffsetRange(seen.end_offset, limit_offset))
         end_offset = seen.end_offset if is_active else limit_offset
         if end_offset > self._producers.end_offset:
             self._replay(segment, segment.size_bytes)
-        return _Step(end_offset)
+        return _Step(end_offset, rest=rest)
+
+    def _saved_behind(self, segment: Segment, missing: OffsetRange) -> Segment | None:
+        """The sound batches of a flushed segment behind a damaged one, unless an earlier start has found the hole."""
+        if self._known.has_recorded(missing.end_offset):
+            return None
+        first_offset, end_offset = missing.first_offset, min(missing.end_offset, self._known.flushed_offset)
+        return split_behind_damage(self._storage, segment, first_offset, end_offset, self._config, self._now_ms)
 
     def _scan(self, segment: Segment, limit_offset: int) -> _Step:
         """Check one segment from the recovery point on."""
@@ -431,7 +414,7 @@ class _Walk:
         if end_offset < flushed_offset:
             return self._step_over_loss(segment, end_offset, limit_offset, damaged=gone_bytes > 0)
         hole = OffsetRange(end_offset, limit_offset)
-        if hole in self._known.recorded:
+        if end_offset < limit_offset and self._known.has_recorded(limit_offset):
             return _Step(end_offset, (hole,))
         # A file may have lost its end between two batches. Then later segments must be removed too. But after a
         # compaction it is right that a segment ends before the next one begins.

@@ -8,8 +8,9 @@
 that another process can kill the whole session meanwhile. Without the variables a point costs one comparison.
 
 The sink's points, in the order in which a batch reaches them: sink.claimed (driver), sink.write-begun, sink.mid-write,
-sink.flushed (tasks), sink.before-decision, sink.after-decision, sink.between-slots, sink.after-slots, sink.after-done
-(driver). The source has one point: source.read (tasks; a task of the source does not know its batch's number).
+sink.flushed (tasks), sink.mid-copy, sink.before-decision, sink.after-decision, sink.between-slots, sink.after-slots,
+sink.after-done (driver). The source has one point: source.read (tasks; a task of the source does not know its batch's
+number).
 """
 
 import os
@@ -26,6 +27,7 @@ POINTS = (
     "sink.write-begun",
     "sink.mid-write",
     "sink.flushed",
+    "sink.mid-copy",
     "sink.before-decision",
     "sink.after-decision",
     "sink.between-slots",

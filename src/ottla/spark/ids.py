@@ -31,6 +31,11 @@ def slot_id(sink: str, slot: int, attempt: int = 0) -> str:
     return f"{PREFIX}{sink}/slot-{slot}" + (f"/attempt-{attempt}" if attempt else "")
 
 
+def staging_topic(sink: str) -> str:
+    """The topic where tasks of `sink` put rows aside, with `atomicity=batch`."""
+    return f"{TOPIC_PREFIX}staging.{sink}"
+
+
 def slot_pattern(sink: str) -> str:
     """A regular expression for all slot ids of `sink` and no other id. re2 and Python understand it alike."""
     return f"^{PREFIX}{_quoted(sink)}/slot-[0-9]+(/attempt-[0-9]+)?$"

@@ -100,9 +100,14 @@ class Decision(NamedTuple):
 
 
 class Done(NamedTuple):
-    """Every slot of the batch is committed."""
+    """Every slot of the batch is committed.
+
+    `driver` is that of the decision. A driver that was stopped may write its done very late, when the batch was given
+    up (`ottla pipeline resolve`) and decided anew; then it says nothing. Records of before have no driver, and count.
+    """
 
     key: BatchKey
+    driver: Handle | None = None
 
 
 class Forgotten(NamedTuple):
@@ -113,7 +118,16 @@ class Forgotten(NamedTuple):
     slot: int | None = None
 
 
-LedgerRecord = SlotMarker | Decision | Done | Forgotten
+class ReadMark(NamedTuple):
+    """Somebody reads the ledger: whoever finds this record has found all that was there before it.
+
+    Otherwise it says nothing, and it is a tombstone: compaction removes it.
+    """
+
+
+LedgerRecord = SlotMarker | Decision | Done | Forgotten | ReadMark
+#: The kind of a `ReadMark` in its key. Its query is "", for readers of before, who take it for a `Forgotten`.
+_READ_MARK = "read"
 
 
 class Leftover(NamedTuple):
@@ -171,6 +185,8 @@ def _json(value: object) -> bytes:
 
 def encode(sink: str, record: LedgerRecord) -> tuple[bytes, bytes | None]:
     """The key and value of `record` in the ledger topic, for the sink with id `sink`."""
+    if isinstance(record, ReadMark):
+        return _json({"sink": sink, "query": "", "kind": _READ_MARK}), None
     if isinstance(record, Forgotten):
         slot_of = {} if record.slot is None else {"slot": record.slot}
         return _json({"sink": sink, "query": record.query, "kind": record.kind, **slot_of}), None
@@ -183,8 +199,9 @@ def encode(sink: str, record: LedgerRecord) -> tuple[bytes, bytes | None]:
         case Decision(_, driver, slots, plan):
             key |= {"kind": "decision"}
             value |= {"driver": driver, "slots": slots, "plan": plan}
-        case Done():
+        case Done(_, driver):
             key |= {"kind": "done"}
+            value |= {} if driver is None else {"driver": driver}
     return _json(key), _json(value)
 
 
@@ -193,6 +210,8 @@ def decode(key: bytes | None, value: bytes | None) -> Entry:
     try:
         name = json.loads(key or b"null")
         sink: str = name["sink"]
+        if value is None and name["kind"] == _READ_MARK:
+            return Entry(sink, ReadMark())
         if value is None:
             return Entry(sink, Forgotten(name["query"], name["kind"], name.get("slot")))
         body = json.loads(value)
@@ -212,7 +231,7 @@ def _record(name: dict[str, Any], body: dict[str, Any]) -> LedgerRecord:
             slots = tuple(map(_slot, body["slots"]))
             return Decision(batch, Handle(*body["driver"]), slots, Plan(*body.get("plan", ())))
         case "done":
-            return Done(batch)
+            return Done(batch, Handle(*body["driver"]) if "driver" in body else None)
         case kind:
             raise LedgerFormatError(f"ledger record of an unknown kind {kind!r}")
 
@@ -239,8 +258,18 @@ class QueryPast:
 @dataclass(slots=True)
 class _QueryLedger:
     decision: Decision | None = None
-    done: int = -1
+    last_done: Done | None = None
     markers: dict[int, SlotMarker] = field(default_factory=dict)
+
+    @property
+    def done(self) -> int:
+        """The last batch that is done; -1 if none. A done stands beside a decision of its query, or it is too late."""
+        done, decision = self.last_done, self.decision
+        if done is None or decision is None:
+            return -1
+        if done.key == decision.key and done.driver not in (None, decision.driver):
+            return -1
+        return done.key.batch
 
     def is_complete(self, decision: Decision) -> bool:
         if self.done >= decision.key.batch:
@@ -257,14 +286,16 @@ class _QueryLedger:
             case "decision":
                 self.decision = None
             case "done":
-                self.done = -1
+                self.last_done = None
 
     def leftover(self) -> Leftover | None:
         """What nobody needs any more, if the query is complete and its decision alone can prove that."""
         past, decision = self.past(), self.decision
         if decision is None or not decision.key.batch == past.complete == past.latest:
             return None
-        return Leftover(decision._replace(slots=()), bool(decision.slots), self.done >= 0, tuple(sorted(self.markers)))
+        return Leftover(
+            decision._replace(slots=()), bool(decision.slots), self.last_done is not None, tuple(sorted(self.markers))
+        )
 
     def past(self) -> QueryPast:
         complete, latest, plan = self.done, max((m.key.batch for m in self.markers.values()), default=-1), NO_PLAN
@@ -296,6 +327,10 @@ class Ledger:
         #: What is in a transaction that has not ended yet: producer id → epoch and records.
         self._pending: dict[int, tuple[int, list[Entry]]] = {}
 
+    def anew(self) -> "Ledger":
+        """One of the same sink that has read nothing."""
+        return Ledger(self.sink)
+
     def apply(self, batches: Iterable[LedgerBatch]) -> None:
         """Take in batches of the topic, in order. Batches below `next_offset` are known already and are skipped."""
         for batch in batches:
@@ -325,6 +360,8 @@ class Ledger:
 
     def _commit(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
+            if isinstance(entry.record, ReadMark):
+                continue
             name = entry.record.query if isinstance(entry.record, Forgotten) else entry.record.key.query
             query = self._queries.setdefault(name, _QueryLedger())
             match entry.record:
@@ -334,8 +371,9 @@ class Ledger:
                     query.decision = decision
                     if decision.slots:
                         self._last, self.has_former_ids = name, entry.former_ids
-                case Done(key):
-                    query.done = max(query.done, key.batch)
+                case Done(key) as done:
+                    if query.last_done is None or key.batch >= query.last_done.key.batch:
+                        query.last_done = done
                 case Forgotten(_, kind, slot):
                     query.forget(kind, slot)
 
@@ -372,6 +410,45 @@ class Ledger:
         found = self._queries.get(query)
         return found.decision if found else None
 
+    def decisions(self) -> dict[str, Decision]:
+        """The last committed decision of each query."""
+        return {name: query.decision for name, query in self._queries.items() if query.decision is not None}
+
+    def kept(self, query: str) -> tuple[LedgerRecord, ...]:
+        """Every record of `query` that counts."""
+        found = self._queries.get(query, _QueryLedger())
+        records: list[LedgerRecord] = [marker for _, marker in sorted(found.markers.items())]
+        records += [each for each in (found.decision, found.last_done) if each is not None]
+        return tuple(records)
+
     def past(self) -> dict[str, QueryPast]:
         """What the ledger proves about every query that has written through this sink."""
         return {name: query.past() for name, query in self._queries.items()}
+
+
+def _writers(batch: LedgerBatch) -> set[str]:
+    """The sinks that have written in `batch`; who has only read is none."""
+    entries = (decode(key, value) for key, value in batch.records)
+    return {entry.sink for entry in entries if not isinstance(entry.record, ReadMark)}
+
+
+class Ledgers:
+    """The ledger topic as all of its sinks see it, for those who look at it."""
+
+    def __init__(self) -> None:
+        self.next_offset = 0
+        self.of: dict[str, Ledger] = {}
+
+    def anew(self) -> "Ledgers":
+        """One that has read nothing."""
+        return Ledgers()
+
+    def apply(self, batches: Iterable[LedgerBatch]) -> None:
+        """Take in batches of the topic, in order. Raises LedgerFormatError."""
+        for batch in batches:
+            if batch.last_offset >= self.next_offset:
+                # A control record may end a transaction of any sink; whoever has nothing pending passes over it.
+                sinks = _writers(batch) if batch.commit is None else self.of
+                for sink in sinks:
+                    self.of.setdefault(sink, Ledger(sink)).apply([batch])
+                self.next_offset = batch.last_offset + 1

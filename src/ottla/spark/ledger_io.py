@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
@@ -24,14 +24,16 @@ from ottla.spark import faults
 from ottla.spark.bounds import EARLIEST, LATEST
 from ottla.spark.errors import PipelineError
 from ottla.spark.ids import driver_id
-from ottla.spark.ledger import Handle, Ledger, LedgerBatch, LedgerRecord, encode
-from ottla.spark.link import KafkaLink
+from ottla.spark.ledger import Handle, Ledger, LedgerBatch, LedgerRecord, Ledgers, ReadMark, encode
+from ottla.spark.link import GONE, KafkaLink
 from ottla.spark.protocol import (
     Append,
     Appended,
     AppendInTransaction,
+    CopyStaged,
     Ended,
     EndTransactions,
+    ForgetStaged,
     InitProducer,
     ListOpen,
     ReadLedger,
@@ -43,16 +45,8 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from ottla.wire.records import Record, decode_batch, encode_batch
 
-#: Errors that say: this handle can no longer end its transaction or write to it.
-_GONE = frozenset(
-    {
-        ErrorCode.PRODUCER_FENCED,
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        ErrorCode.INVALID_TXN_STATE,
-        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
-    }
-)
+LedgerT = TypeVar("LedgerT", Ledger, Ledgers)
+
 _WRITTEN = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
 #: States of a transaction that holds back readers of committed records.
 _OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
@@ -101,6 +95,14 @@ class LedgerKafka:
             case AppendInTransaction(handle, records, offsets):
                 faults.reach("sink.before-decision", batch)
                 return await self._append_in_transaction(handle, records, offsets)
+            case CopyStaged(handle, staged):
+                from ottla.spark.staging import Copier  # here: others have no rows to copy, and perhaps no pyarrow
+
+                return Appended.YES if await Copier(self._link, handle, batch).copy(staged) else Appended.FENCED
+            case ForgetStaged(staged):
+                from ottla.spark.staging import forget_staged
+
+                return await forget_staged(self._link, staged)
             case EndTransactions(handles, commit):
                 return await self._end_all(handles, commit, batch)
             case Append(record):
@@ -140,7 +142,7 @@ class LedgerKafka:
         code, _ = await self._link.ask_coordinator(
             handle.transactional_id, ApiKey.END_TXN, message, lambda a: int(a.error_code)
         )
-        if code in _GONE:
+        if code in GONE:
             return Ended.GONE
         raise_for(code, f"the end of transaction {handle.transactional_id}")
         return Ended.YES
@@ -160,7 +162,8 @@ class LedgerKafka:
             codes.append(await self._code(name, ApiKey.ADD_PARTITIONS_TO_TXN, add, _worst_partition_error))
         if not set(codes) - _WRITTEN:
             sealed = self._batch(ledger_records, identity)
-            codes.append(await self._link.produce(self._tp, sealed, name))
+            code, _ = await self._link.produce(self._tp, sealed, name)
+            codes.append(code)
         for group, topics in offsets.items():
             if set(codes) - _WRITTEN:
                 break
@@ -175,7 +178,7 @@ class LedgerKafka:
             commit = requests.commit_offsets(name, identity, ConsumerGroupMetadata(group), by_partition)
             codes.append(await self._code(name, ApiKey.TXN_OFFSET_COMMIT, commit, _worst_offset_error, group))
         for code in set(codes) - _WRITTEN:
-            if code in _GONE:
+            if code in GONE:
                 return Appended.FENCED
             raise_for(code, f"the decision of sink {self._sink}")
         return Appended.YES
@@ -197,33 +200,53 @@ class LedgerKafka:
             lines, producer_id=identity.producer_id, producer_epoch=identity.epoch, base_sequence=0, transactional=True
         )
 
-    async def _append(self, record: LedgerRecord) -> None:
-        raise_for(await self._link.produce(self._tp, self._batch((record,), None), None), f"ledger {self._tp}")
+    async def _append(self, record: LedgerRecord) -> int:
+        """Write the record, in no transaction; its offset."""
+        code, offset = await self._link.produce(self._tp, self._batch((record,), None), None)
+        raise_for(code, f"ledger {self._tp}")
+        return offset
 
     async def _read(self) -> Ledger:
-        """The ledger up to its present end. What was read a short time ago is not read again."""
+        """The ledger with all that is in it now. What was read a short time ago is not read again.
+
+        The end does not come from the leader's word: one that was deposed, and does not know it, would hide decisions.
+        It comes from a record of our own. When all replicas in sync have it, they have all records before it.
+        """
         key, now_s = ("ledger", self._tp, self._sink), asyncio.get_running_loop().time()
-        ledger, read_at_s = self._link.memory.get(key, (Ledger(self._sink), now_s))
+        kept: tuple[Ledger, float] = self._link.memory.get(key, (Ledger(self._sink), now_s))
+        ledger, read_at_s = kept
         if now_s - read_at_s >= self.forget_after_s:
-            ledger = await self._from_the_beginning()
-        ledger = await self._read_on(ledger)
+            ledger = await self._from_the_beginning(ledger)
+        mark = await self._append(ReadMark())
+        if mark < 0:
+            raise PipelineError(f"the broker does not say at which offset of {self._tp} it has written a record")
+        ledger = await self._read_on(ledger, mark + 1)
         self._link.memory[key] = ledger, now_s
         return ledger
 
-    async def _read_on(self, ledger: Ledger) -> Ledger:
-        """`ledger` up to its present end, or another one if it cannot be continued."""
+    async def read_all(self) -> Ledgers:
+        """The ledger topic up to its end, as its leader tells it and all of its sinks see it.
+
+        For those who only look: it writes nothing, and a leader that was deposed may tell less. Raises
+        UnknownTopicOrPartitionError.
+        """
+        await self._link.admin.describe_topics([self._tp.topic])
         # The end comes from ListOffsets and not from a fetch. A new leader may answer fetches with a high watermark
         # below what was committed; ListOffsets waits until the leader knows better (KIP-207).
         end = await self._offset_at(LATEST)
+        return await self._read_on(await self._from_the_beginning(Ledgers()), end)
+
+    async def _read_on(self, ledger: LedgerT, end: int) -> LedgerT:
+        """`ledger` up to `end`, or another one if it cannot be continued. Who leads the partition has that much."""
         if ledger.next_offset > end:  # the topic was deleted and made again, or has lost its end
-            ledger = await self._from_the_beginning()
+            ledger = await self._from_the_beginning(ledger)
         while ledger.next_offset < end:
             try:
                 records = await self._link.certain(
                     partial(self._fetch, ledger.next_offset, end), f"a read of {self._tp} up to {end}"
                 )
             except OffsetOutOfRangeError:
-                ledger = await self._from_the_beginning()
+                ledger = await self._from_the_beginning(ledger)
                 continue
             if records is None:
                 continue
@@ -236,16 +259,25 @@ class LedgerKafka:
         return ledger
 
     async def _fetch(self, offset: int, end: int) -> Any:
-        """The batches from `offset` on; empty when compaction has left none up to `end`, None when throttled."""
-        data = await self._link.fetch(self._tp, offset, committed=False, max_bytes=_READ_BYTES, max_wait_ms=0)
+        """The batches from `offset` on; empty when compaction has left none up to `end`, None when throttled.
+
+        Raises OffsetOutOfRangeError when `offset` is before the beginning of the log. Who has it not yet is asked
+        again: a new leader, or one that was deposed.
+        """
+        try:
+            data = await self._link.fetch(self._tp, offset, committed=False, max_bytes=_READ_BYTES, max_wait_ms=0)
+        except OffsetOutOfRangeError as error:
+            if await self._offset_at(EARLIEST) > offset:
+                raise
+            raise KafkaError.of(ErrorCode.OFFSET_NOT_AVAILABLE, f"{self._tp} ends before {offset} for now") from error
         if data is None:
             return None
         if not data.records and data.high_watermark < end:
             raise KafkaError.of(ErrorCode.OFFSET_NOT_AVAILABLE, f"{self._tp} ends at {data.high_watermark} for now")
         return data.records or b""
 
-    async def _from_the_beginning(self) -> Ledger:
-        ledger = Ledger(self._sink)
+    async def _from_the_beginning(self, before: LedgerT) -> LedgerT:
+        ledger = before.anew()
         ledger.next_offset = await self._offset_at(EARLIEST)
         return ledger
 

@@ -21,21 +21,33 @@ from ottla.client.blocking.loop_thread import LoopThread, Running
 from ottla.client.config.admin import ADMIN_CONFIG, admin_config
 from ottla.client.config.producer import producer_config
 from ottla.client.core.intents import COORDINATOR_MOVED, CoordinatorKind
-from ottla.client.core.metadata import ClusterSnapshot
+from ottla.client.core.metadata import ClusterSnapshot, old_metadata_s
 from ottla.client.core.negotiation import CAPS_OF_FIRST_TRANSACTIONS, BrokerVersions
-from ottla.client.errors import IllegalStateError, KafkaError, RequestTimeoutError, raise_for
+from ottla.client.errors import IllegalStateError, KafkaError, OffsetOutOfRangeError, RequestTimeoutError, raise_for
 from ottla.client.net.cluster import Cluster
 from ottla.client.net.log_offsets import list_offsets
 from ottla.client.net.requests import Requests, only
+from ottla.spark.doubt import Doubt
 from ottla.spark.errors import DamagedRecordsError, DataLossError, UnknownOutcomeError
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ottla.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.wire.special_timestamp import SpecialTimestamp
 
 T = TypeVar("T")
 #: How long a topic may be unknown to the brokers before it counts as gone.
 UNKNOWN_TOPIC_S = 3.0
+#: Errors that say: this handle can no longer end its transaction or write to it.
+GONE = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+    }
+)
 _UNKNOWN_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
@@ -58,6 +70,8 @@ class KafkaLink:
         self._has_all_topics = False
         #: Values that the link's users keep from one call to the next, under keys of their own.
         self.memory: dict[Any, Any] = {}
+        #: For how long brokers that say that records are gone are asked again: as long as metadata may be out of date.
+        self.doubt_s = old_metadata_s(self.config.request_timeout_ms)
         self._thread = LoopThread("ottla-spark")
 
     # its thread
@@ -152,22 +166,47 @@ class KafkaLink:
         committed: bool,
         max_bytes: int,
         max_wait_ms: int,
+        end: int | None = None,
     ) -> PartitionData | None:
         """One fetch of one partition, repeated until it succeeds; None when a quota kept the broker from reading.
 
         After None the caller asks again: the connection itself waits as long as the broker wants (KIP-219). Raises
-        OffsetOutOfRangeError; DataLossError if the topic is gone, or has another id than `topic_id`.
+        OffsetOutOfRangeError; DataLossError if the topic is gone, or has another id than `topic_id`. Of a log that has
+        been there up to `end`, whoever says that it is not is doubted for `doubt_s`.
         """
+        doubt = self.doubt()
 
         async def attempt() -> PartitionData | None:
-            await self._require_id(tp.topic, topic_id)
-            return await self._fetch(tp, offset, int(committed), max_bytes, max_wait_ms)
+            try:
+                await self._require_id(tp.topic, topic_id)
+                data = await self._fetch(tp, offset, int(committed), max_bytes, max_wait_ms)
+            except (DataLossError, OffsetOutOfRangeError) as error:
+                if end is None or await self._begins_behind(tp, offset) or not doubt.holds([tp]):
+                    raise
+                raise KafkaError.of(ErrorCode.OFFSET_NOT_AVAILABLE, f"{error}, says {tp}'s leader") from error
+            has_end = data is None or (data.last_stable_offset if committed else data.high_watermark) >= (end or 0)
+            if not has_end and data is not None and not data.records and doubt.holds([tp]):
+                raise KafkaError.of(ErrorCode.OFFSET_NOT_AVAILABLE, f"{tp} ends before {end}, says its leader")
+            return data
 
         gone = DataLossError(f"topic {tp.topic} is gone")
-        return await self._unless_unknown(attempt, f"a fetch of {tp} at {offset}", gone)
+        patient = end is not None and len(self.cluster.snapshot.nodes) > 1
+        after_s = self.doubt_s if patient else UNKNOWN_TOPIC_S
+        return await self._unless_unknown(attempt, f"a fetch of {tp} at {offset}", gone, after_s)
 
-    async def _unless_unknown(self, attempt: Callable[[], Awaitable[T]], what: str, error: Exception) -> T:
-        """Repeat `attempt`; raise `error` when the topic stays unknown. Not every broker knows a new topic at once."""
+    def doubt(self) -> Doubt:
+        """One that begins with the first bad news."""
+        return Doubt(self.cluster, self.doubt_s)
+
+    async def _begins_behind(self, tp: TopicPartition, offset: int) -> bool:
+        """Whether the log begins after `offset`. That is so for good, whoever says it."""
+        return (await self.offsets_at({tp: SpecialTimestamp.EARLIEST}, committed=False)).get(tp, -1) > offset
+
+    async def _unless_unknown(
+        self, attempt: Callable[[], Awaitable[T]], what: str, error: Exception, after_s: float = UNKNOWN_TOPIC_S
+    ) -> T:
+        """Repeat `attempt`; raise `error` when the topic stays unknown for so long. Not every broker knows a new topic
+        at once."""
         unknown_since: float | None = None
 
         async def timed() -> T:
@@ -178,7 +217,7 @@ class KafkaLink:
                 if answer.code in _UNKNOWN_TOPIC:
                     now_s = asyncio.get_running_loop().time()
                     unknown_since = now_s if unknown_since is None else unknown_since
-                    if now_s - unknown_since >= UNKNOWN_TOPIC_S:
+                    if now_s - unknown_since >= after_s:
                         raise error from answer
                 raise
 
@@ -220,10 +259,10 @@ class KafkaLink:
         raise_for(data.error_code, f"{tp} at {offset}")
         return data
 
-    async def produce(self, tp: TopicPartition, batch: bytes, transactional_id: str | None) -> int:
-        """Write one record batch with acks=all; the final error code, NONE when the batch is written."""
+    async def produce(self, tp: TopicPartition, batch: bytes, transactional_id: str | None) -> tuple[int, int]:
+        """Write one record batch with acks=all: the final error code, NONE when it is written, and its offset."""
 
-        async def attempt() -> int:
+        async def attempt() -> tuple[int, int]:
             leader = await self._requests.leader(tp)
             data = TopicProduceData(
                 self.cluster.snapshot.topic_id(tp.topic), tp.topic, (PartitionProduceData(tp.partition, batch),)
@@ -232,7 +271,7 @@ class KafkaLink:
             cap = await self.cap(ApiKey.PRODUCE) if transactional_id is not None else None
             answer: ProduceResponse = await self.cluster.request(leader, ApiKey.PRODUCE, request, cap=cap)
             answered = only(only(answer.responses, str(tp)).partition_responses, str(tp))
-            return _final(answered.error_code, str(tp))
+            return _final(answered.error_code, str(tp)), answered.base_offset
 
         return await self.certain(attempt, f"a write to {tp}")
 

@@ -5,7 +5,6 @@ by the same tables as the client's own; an unknown option or key is an error tha
 """
 
 import difflib
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -18,12 +17,13 @@ from ottla.base.errors import ConfigError
 from ottla.base.types import TopicPartition
 from ottla.client.config import COMMON_KEYS, CommonConfig, build, client_keys
 from ottla.client.config.consumer import CONSUMER_CONFIG
-from ottla.client.config.producer import PRODUCER_CONFIG, producer_config
+from ottla.client.config.producer import PRODUCER_CONFIG
 from ottla.client.config.security import Security
 from ottla.spark.bounds import EARLIEST, LATEST, AtOffsets, AtTimes, Bound
 from ottla.spark.ids import PREFIX, TOPIC_PREFIX
 from ottla.spark.patterns import topic_pattern
 from ottla.spark.plan import Offsets, offsets_from_json
+from ottla.spark.sink_client import sink_client, sink_id
 
 _TEXT, _WHOLE, _FLAG = ConfigType.STRING, ConfigType.LONG, ConfigType.BOOLEAN
 _POSITIVE = between(1)
@@ -68,6 +68,13 @@ SINK_OPTIONS = ConfigSet.of(
     (
         ConfigKey("topic", _TEXT, None, "Where rows go, unless they have a topic column"),
         ConfigKey("semantics", _TEXT, "exactly-once", "What a crash may do", one_of("exactly-once", "at-least-once")),
+        ConfigKey(
+            "atomicity",
+            _TEXT,
+            "slot",
+            "What becomes visible at one moment: what one task has written, or the batch, which the driver copies",
+            one_of("slot", "batch"),
+        ),
         ConfigKey("sink.id", _TEXT, None, "Names the sink over restarts; default: from the query's name or checkpoint"),
         ConfigKey("ledger.topic", _TEXT, f"{TOPIC_PREFIX}ledger", "Where sinks note what they have committed"),
         ConfigKey(
@@ -152,17 +159,6 @@ SOURCE_CLIENT = client_keys(
     ),
 )
 
-#: Producer keys that the user may not set: the sink's guarantee depends on their values.
-_OURS = (
-    "transactional.id",
-    "key.serializer",
-    "value.serializer",
-    "transaction.two.phase.commit.enable",
-)
-_SINK_DEFAULTS: Mapping[str, object] = {"batch.size": 524_288, "linger.ms": 20, "transaction.timeout.ms": 600_000}
-#: What a topic or a group may be called; a sink id becomes part of transactional ids.
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
-
 
 #: Ends a sentence about a topic that rows must not go to.
 NO_ROWS_IN_A_LEDGER = "a ledger: no sink could read it any more if rows were in it"
@@ -215,6 +211,13 @@ class SourceOptions:
     commit_here: bool
 
 
+class Atomicity(Enum):
+    """What is committed at one moment."""
+
+    SLOT = "slot"
+    BATCH = "batch"
+
+
 class TwoPhaseCommit(Enum):
     """Whether the transactions of slots have no time-out (KIP-939)."""
 
@@ -230,6 +233,7 @@ class SinkOptions:
     client: Mapping[str, object] = field(repr=False)
     topic: str | None
     semantics: Semantics
+    atomicity: Atomicity
     two_phase: TwoPhaseCommit
     sink_id: str
     ledger_topic: str
@@ -283,10 +287,6 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     names = [*PRODUCER_CONFIG.keys, "group.id"]
     own, kafka = _parse(SINK_OPTIONS, given, names)
     group = kafka.pop("group.id", None)
-    for name in _OURS:
-        if name in kafka:
-            instead = ": see the option two.phase.commit" if "two.phase" in name else ""
-            raise ConfigError(f"kafka.{name} is set by the sink itself{instead}")
     if (own["queryId"] is None) != (own["batchId"] is None):
         alone, other = ("queryId", "batchId") if own["batchId"] is None else ("batchId", "queryId")
         raise ConfigError(
@@ -301,16 +301,14 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     topic, ledger = _text(own["topic"]), str(own["ledger.topic"])
     if topic is not None and is_ledger(topic, ledger):
         raise ConfigError(f"the option topic: {topic} is {NO_ROWS_IN_A_LEDGER}")
-    client = {**_SINK_DEFAULTS, "enable.idempotence": True, **kafka}
-    if not producer_config(client).enable_idempotence:
-        raise ConfigError("kafka.enable.idempotence cannot be false: repeated requests would write rows twice")
     semantics = Semantics(own["semantics"])
     return SinkOptions(
-        client=client,
+        client=sink_client(kafka, exactly_once=semantics is Semantics.EXACTLY_ONCE),
         topic=topic,
         semantics=semantics,
+        atomicity=_atomicity(own, semantics),
         two_phase=TwoPhaseCommit(own["two.phase.commit"]),
-        sink_id=_sink_id(own) if semantics is Semantics.EXACTLY_ONCE else "",
+        sink_id=sink_id(own) if semantics is Semantics.EXACTLY_ONCE else "",
         ledger_topic=ledger,
         ledger_replication=int(str(own["ledger.replication.factor"])),
         group_id=_text(group),
@@ -321,11 +319,43 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     )
 
 
+def _atomicity(own: Mapping[str, object], semantics: Semantics) -> Atomicity:
+    """Raises ConfigError if the options contradict each other."""
+    chosen = Atomicity(own["atomicity"])
+    if chosen is Atomicity.BATCH and semantics is Semantics.AT_LEAST_ONCE:
+        raise ConfigError("atomicity=batch needs semantics=exactly-once: without transactions rows are seen one by one")
+    if chosen is Atomicity.BATCH and own["two.phase.commit"] == "required":
+        raise ConfigError(
+            "two.phase.commit=required is for transactions that wait for others; with atomicity=batch there is one, "
+            "which waits for none: leave the option out"
+        )
+    return chosen
+
+
+def _names_of_both(given: Mapping[str, str]) -> frozenset[str]:
+    """The options of source and sink, for a view that names a topic to read and one to write; else none."""
+    lower = {name.lower() for name in given}
+    if not {"subscribe", "subscribepattern", "assign"} & lower or not {"topic", "sink.id"} & lower:
+        return frozenset()
+    own = {name.lower() for side in (SOURCE_OPTIONS, SINK_OPTIONS) for name in side.keys}
+    return frozenset(own | {f"kafka.{name}".lower() for name in (*SOURCE_CLIENT.keys, *PRODUCER_CONFIG.keys)})
+
+
+#: What Spark adds of itself, or a script sets for Spark: `path` of tables, and intervals of what is refused below.
+_FROM_SPARK = ("path", "paths", "asyncprogresstrackingcheckpointintervalms")
+_REFUSED_EVERYWHERE = {
+    "asyncprogresstrackingenabled": "Spark would note a micro-batch as done before it is committed, and plan others "
+    "meanwhile; an exactly-once sink needs each plan in the checkpoint before its batch. Leave it out. Spark has it "
+    "for its own Kafka sink alone"
+}
+
+
 def _parse(
     options: ConfigSet, given: Mapping[str, str], kafka_names: list[str]
 ) -> tuple[dict[str, object], dict[str, object]]:
     """The options' values with defaults, and the `kafka.` keys as given."""
     known = {name.lower(): name for name in options.keys}
+    of_both = _names_of_both(given)
     kafka_known = {f"kafka.{name}".lower(): name for name in kafka_names}
     own: dict[str, object] = {}
     kafka: dict[str, object] = {}
@@ -335,39 +365,22 @@ def _parse(
             own[known[lower]] = value
         elif lower in kafka_known:
             kafka[kafka_known[lower]] = value
-        elif lower not in ("path", "paths"):
+        elif lower in _REFUSED_EVERYWHERE:
+            if str(value).lower() != "false":
+                raise ConfigError(f"{name}: {_REFUSED_EVERYWHERE[lower]}")
+        elif lower not in _FROM_SPARK and not (of_both and lower in of_both):
             near = difflib.get_close_matches(lower, [*known, *kafka_known], n=1, cutoff=0.5)
             best = known.get(near[0]) or f"kafka.{kafka_known[near[0]]}" if near else None
             raise ConfigError(f"Unknown {options.what} option {name}" + (f"; did you mean {best}?" if best else ""))
+    if not given:
+        raise ConfigError(
+            f"the {options.what} got no options: Spark gives a Python data source none of a table (CREATE TABLE … "
+            "USING ottla OPTIONS …). Make a view of it (CREATE TEMPORARY VIEW … USING ottla OPTIONS …), or say them "
+            "where it is read: FROM table WITH (…)"
+        )
     if "bootstrap.servers" not in kafka:
         raise ConfigError(f"the {options.what} needs the option kafka.bootstrap.servers")
     return options.parse(own), kafka
-
-
-def _sink_id(own: Mapping[str, object]) -> str:
-    """`sink.id`, or one that stays the same as long as the query does."""
-    given = _text(own["sink.id"])
-    if given is None:
-        # The query's id would not do: a foreachBatch function may write twice, and the sink would take the second write
-        # for a replay of the first.
-        stable = own["queryName"] or own["checkpointLocation"]
-        if stable is None:
-            raise ConfigError(
-                "the exactly-once sink needs a name that is the same after a restart: set the option sink.id "
-                "(or queryName, or checkpointLocation on the writer), or semantics to at-least-once"
-            )
-        given = f"ottla-{_letters_for_an_id(str(stable))}"
-    if not _NAME.fullmatch(given):
-        raise ConfigError(f"sink.id {given!r}: letters, digits, '.', '_' and '-' are allowed, at most 200")
-    return given
-
-
-def _letters_for_an_id(name: str) -> str:
-    """`name` in the letters that a sink's id may have. A name in another alphabet gets a digest: else all are alike."""
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("_")[-150:]
-    if plain and name.isascii():
-        return plain
-    return f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:16]}".lstrip("-")
 
 
 def _start(own: Mapping[str, object], *, streaming: bool) -> Bound:

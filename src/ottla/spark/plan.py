@@ -123,6 +123,14 @@ def check_no_loss(read: SourceOffset, logs: Logs) -> list[str]:
     return losses
 
 
+def doubtful(offsets: Offsets, ids: Mapping[str, str], logs: Logs) -> set[TopicPartition]:
+    """Partitions of which a broker that is out of date could say what `logs` says: they are gone, they are others, or
+    they end before these offsets. That a log begins later is none of it: it stays so."""
+    read = SourceOffset({}, offsets, None, ids)
+    ended = {tp for tp, offset in offsets.items() if logs.latest.get(tp, -1) < offset}
+    return ended | made_anew(read, logs)
+
+
 def next_target(read: SourceOffset, logs: Logs) -> tuple[Offsets, Offsets]:
     """Where the next batch begins and could end, for the partitions that exist.
 

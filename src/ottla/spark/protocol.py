@@ -26,7 +26,14 @@ What makes it right:
 * The number of a batch alone does not make it a replay. Spark writes `offsets/N` into the checkpoint once, before batch
   N runs, and replays from that file; so the decision holds the file's digest. If batch N was planned anew, the file is
   another one, and the batch is no replay.
+* The ledger that is read has every record that was written before, whoever answers. No request of Kafka promises that:
+  a leader that was deposed, and does not know it, tells of a log that ends before the last decision. But it cannot have
+  a record acknowledged by all replicas in sync. So who reads writes a record first, and reads until it is there.
 * An unknown outcome is an error. The next claim finds out.
+
+With `atomicity=batch` a task opens no transaction: it stages its rows, where no reader sees them. The driver's
+transaction, with the decision and the offsets, takes them in, and done with it. So a batch is committed whole or not at
+all, and there are no slots to end. What an attempt has staged that nobody names is never read (ADR 0019).
 
 The functions are generators: they yield a request, are sent its answer, and return their result. The shell
 (`ledger_io`) runs them against Kafka; the tests run them against a model of Kafka, with every crash and every order of
@@ -59,6 +66,7 @@ from ottla.spark.ledger import (
     SlotMarker,
     encode,
 )
+from ottla.spark.staged import Staged
 
 #: When a claim has found so many records that can go, it looks for no more: it carries them to every task and back. It
 #: takes in the last query with all of its records, so a ledger gets shorter however many slots its queries have.
@@ -77,7 +85,7 @@ class InitProducer(NamedTuple):
 
 
 class ReadLedger(NamedTuple):
-    """Read the ledger up to its present high watermark. Answer: Ledger."""
+    """Read the ledger: all that was in it when this was asked, whoever leads its partition. Answer: Ledger."""
 
 
 class ListOpen(NamedTuple):
@@ -94,11 +102,27 @@ class EndTransactions(NamedTuple):
 
 
 class AppendInTransaction(NamedTuple):
-    """Begin `handle`'s transaction: write the records to the ledger, the offsets to their groups. Answer: Appended."""
+    """In `handle`'s transaction write the records to the ledger, the offsets to their groups. Answer: Appended.
+
+    It is the first write to the ledger under this handle. The transaction begins here, or with CopyStaged before.
+    """
 
     handle: Handle
     records: tuple[LedgerRecord, ...]
     offsets: GroupOffsets
+
+
+class CopyStaged(NamedTuple):
+    """Begin `handle`'s transaction: write what tasks have staged to where it belongs. Answer: Appended."""
+
+    handle: Handle
+    staged: tuple[Staged, ...]
+
+
+class ForgetStaged(NamedTuple):
+    """What was staged is committed: it can be deleted. What prevents that is no error. Answer: None."""
+
+    staged: tuple[Staged, ...]
 
 
 class Append(NamedTuple):
@@ -121,7 +145,9 @@ class Appended(Enum):
     FENCED = "a newer producer holds the transactional id"
 
 
-Request = InitProducer | ReadLedger | ListOpen | EndTransactions | AppendInTransaction | Append
+Request = (
+    InitProducer | ReadLedger | ListOpen | EndTransactions | AppendInTransaction | CopyStaged | ForgetStaged | Append
+)
 #: Answers are untyped here: each request's docstring names its own.
 Steps = Generator[Request, Any, Any]
 
@@ -171,7 +197,7 @@ def claim_sink(sink: str) -> Steps:
         ledger = yield ReadLedger()
     finished = [d for d in ledger.undone() if ledger.past()[d.key.query].complete >= d.key.batch]
     for decision in finished:
-        yield Append(Done(decision.key))
+        yield Append(Done(decision.key, decision.driver))
     aborted = len(left_open - {handle.transactional_id for handle in handles})
     return Claim(sink, driver, ledger.past(), len(committed), aborted, ledger.leftovers(_ENOUGH_TO_FORGET))
 
@@ -269,6 +295,8 @@ class SlotReport(NamedTuple):
     handle: Handle | None
     #: Whether Spark may run other attempts at the same slots.
     speculation: bool = False
+    #: With `atomicity=batch`, instead of a handle: the rows, if there are any.
+    staged: Staged | None = None
 
 
 def commit_batch(reports: Sequence[SlotReport], offsets: GroupOffsets, plan: Plan) -> Steps:
@@ -285,12 +313,17 @@ def commit_batch(reports: Sequence[SlotReport], offsets: GroupOffsets, plan: Pla
         return
     _check_no_slot_is_missing(claim, key, reports)
     handles = tuple(report.handle for report in reports if report.handle is not None)
+    staged = tuple(report.staged for report in reports if report.staged is not None)
+    require(not (handles and staged), "all tasks of a batch are of one atomicity")
     is_decided = claim.past.get(key.query, QueryPast()).latest == key.batch  # and lost slots: it has to be decided anew
-    if not handles and not offsets and not is_decided:
+    if not handles and not staged and not offsets and not is_decided:
         return
     slots = tuple(SlotDecision(r.slot, r.rows, r.digest, r.handle) for r in sorted(reports, key=lambda r: r.slot))
     decision = Decision(key, claim.driver, slots, plan)
-    yield from _decide(claim, decision, offsets)
+    yield from _decide(claim, decision, offsets, staged)
+    if staged:
+        yield ForgetStaged(staged)
+        return
     if handles:
         outcomes: Sequence[Ended] = yield EndTransactions(handles, commit=True)
         lost = [h.transactional_id for h, outcome in zip(handles, outcomes, strict=True) if outcome is Ended.GONE]
@@ -302,7 +335,7 @@ def commit_batch(reports: Sequence[SlotReport], offsets: GroupOffsets, plan: Pla
             )
         if any(report.speculation for report in reports):
             yield from _abort_losers(claim, handles)
-    yield Append(Done(key))
+    yield Append(Done(key, claim.driver))
 
 
 def _abort_losers(claim: Claim, decided: tuple[Handle, ...]) -> Steps:
@@ -360,31 +393,44 @@ def _check_no_slot_is_missing(claim: Claim, key: BatchKey, reports: Sequence[Slo
         raise InDoubtError(claim.sink, key.query, key.batch, why)
 
 
-def _decide(claim: Claim, decision: Decision, offsets: GroupOffsets) -> Steps:
-    appended: Appended = yield AppendInTransaction(claim.driver, _with_leftovers(claim, decision), offsets)
+def _decide(claim: Claim, decision: Decision, offsets: GroupOffsets, staged: tuple[Staged, ...]) -> Steps:
+    appended = Appended.YES
+    records: list[LedgerRecord] = [decision]
+    if staged:
+        records.append(Done(decision.key, claim.driver))
+        if _stands((yield ReadLedger()), decision):
+            return  # commit() runs twice
+        appended = yield CopyStaged(claim.driver, staged)
+    if appended is Appended.YES:
+        appended = yield AppendInTransaction(claim.driver, _with_leftovers(claim, decision.key, records), offsets)
     if appended is Appended.YES:
         outcomes: Sequence[Ended] = yield EndTransactions((claim.driver,), commit=True)
         if outcomes[0] is Ended.YES:
             return
     # We are fenced, by a newer driver or by ourselves: commit() may run twice, and then the first decision holds.
-    ledger: Ledger = yield ReadLedger()
-    standing = ledger.decision(decision.key.query)
-    if standing is None or (standing.key, standing.driver) != (decision.key, decision.driver):
+    if not _stands((yield ReadLedger()), decision):
         # Abort nothing here: the open transactions belong to the newer driver now.
         raise SinkFencedError(
             f"sink {claim.sink}: another query or driver has taken over while batch {decision.key.batch} was written; "
             "this one stops. Give each query a sink.id of its own"
+            + ("; or the copy of the rows took longer than kafka.transaction.timeout.ms" if staged else "")
         )
 
 
-def _with_leftovers(claim: Claim, decision: Decision) -> tuple[LedgerRecord, ...]:
-    """The decision, and after it the records that make other queries short; in all `_DECISION_BYTES` at most."""
-    others = (left for left in claim.forget if left.query != decision.key.query)
+def _stands(ledger: Ledger, decision: Decision) -> bool:
+    """Whether this decision, or the same one of another call of commit(), is the last one of its query."""
+    standing = ledger.decision(decision.key.query)
+    return standing is not None and (standing.key, standing.driver) == (decision.key, decision.driver)
+
+
+def _with_leftovers(claim: Claim, key: BatchKey, first: Sequence[LedgerRecord]) -> tuple[LedgerRecord, ...]:
+    """These records, and after them those that make other queries short; in all `_DECISION_BYTES` at most."""
+    others = (left for left in claim.forget if left.query != key.query)
     room = _DECISION_BYTES
     records: list[LedgerRecord] = []
-    for record in chain((decision,), *(left.records() for left in others)):
+    for record in chain(first, *(left.records() for left in others)):
         room -= sum(len(part or b"") for part in encode(claim.sink, record))
-        if records and room < 0:
+        if len(records) >= len(first) and room < 0:
             break
         records.append(record)
     return tuple(records)
@@ -396,7 +442,7 @@ def abort_batch(reports: Sequence[SlotReport]) -> Steps:
     A fenced driver may call this too: a handle's epoch protects every later transaction of the same id.
     """
     handles = tuple(report.handle for report in reports if report.handle is not None)
-    if not handles:
+    if not handles and all(report.staged is None for report in reports):
         return
     claim, key = reports[0].claim, reports[0].key
     ledger: Ledger = yield ReadLedger()
@@ -405,5 +451,5 @@ def abort_batch(reports: Sequence[SlotReport]) -> Steps:
         return  # the batch is decided: the next driver commits it
     # Our own decision may still be on its way, because its outcome was unknown. Aborting now could tear the batch.
     outcomes: Sequence[Ended] = yield EndTransactions((claim.driver,), commit=False)
-    if outcomes[0] is Ended.YES:
+    if outcomes[0] is Ended.YES and handles:
         yield EndTransactions(handles, commit=False)

@@ -22,6 +22,8 @@ _DEFAULTS: Mapping[str, str] = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     # takes 40 ms off every micro-batch
     "spark.python.unix.domain.socket.enabled": "true",
+    # batch reads fetch only what the query's filters can pass
+    "spark.sql.python.filterPushdown.enabled": "true",
 }
 #: Settings for a local master: its checkpoint is on a local disk, where a rename is atomic.
 _LOCAL_DEFAULTS: Mapping[str, str] = {
@@ -40,11 +42,18 @@ class Launch(NamedTuple):
 
 
 def launch(
-    script: Path, arguments: Sequence[str], *, master: str | None, conf: Sequence[str], environ: Mapping[str, str]
+    script: Path,
+    arguments: Sequence[str],
+    *,
+    master: str | None,
+    conf: Sequence[str],
+    environ: Mapping[str, str],
+    live: bool = False,
 ) -> Launch:
     """How to run `script` with its `arguments`: as a Python program on a local master, else by spark-submit.
 
-    `conf` are KEY=VALUE. Raises ConfigError when Java or PySpark is missing, or a setting is not KEY=VALUE.
+    `conf` are KEY=VALUE. With `live`, a line says how far the script's queries are, on a local master. Raises
+    ConfigError when Java or PySpark is missing, or a setting is not KEY=VALUE.
     """
     find_java(environ)
     chosen = master or environ.get("MASTER") or "local[*]"
@@ -57,14 +66,21 @@ def launch(
     if local:
         env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         env["PYSPARK_SUBMIT_ARGS"] = " ".join(map(_quoted, [*options, "pyspark-shell"]))
-        return Launch([sys.executable, str(script), *arguments], env)
+        program = ["-m", "ottla.spark.live", str(script)] if live else [str(script)]
+        return Launch([sys.executable, *program, *arguments], env)
     env["PYSPARK_DRIVER_PYTHON"] = sys.executable
     return Launch([str(_spark_home() / "bin" / "spark-submit"), *options, str(script), *arguments], env)
 
 
-def run_script(script: Path, arguments: Sequence[str], *, master: str | None, conf: Sequence[str]) -> int:
-    """Replace this process by the script, which then gets the signals and gives the exit code. Raises ConfigError."""
-    argv, env = launch(script, arguments, master=master, conf=conf, environ=os.environ)
+def run_script(
+    script: Path, arguments: Sequence[str], *, master: str | None, conf: Sequence[str], progress: bool | None = None
+) -> int:
+    """Replace this process by the script, which then gets the signals and gives the exit code. Raises ConfigError.
+
+    `progress` says whether there is a line of progress; None: if somebody watches.
+    """
+    live = sys.stderr.isatty() if progress is None else progress
+    argv, env = launch(script, arguments, master=master, conf=conf, environ=os.environ, live=live)
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(argv[0], argv, env)
@@ -100,6 +116,12 @@ def _path(environ: Mapping[str, str]) -> str:
     given = [part for part in environ.get("PYTHONPATH", "").split(os.pathsep) if part]
     installed = root in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
     return os.pathsep.join(given if installed or root in given else [root, *given])
+
+
+def workers_path(environ: Mapping[str, str]) -> str:
+    """PYTHONPATH of a worker: the driver's, and behind it PySpark, which Spark brings along. Raises ConfigError."""
+    libraries = sorted((_spark_home() / "python" / "lib").glob("*.zip"))
+    return os.pathsep.join(filter(None, [_path(environ), *map(str, libraries)]))
 
 
 def _quoted(argument: str) -> str:

@@ -20,11 +20,12 @@ from ottla.base.require import require
 from ottla.spark import faults
 from ottla.spark.columns import RowDigest, check_writable
 from ottla.spark.errors import PipelineError
-from ottla.spark.ledger import UNNAMED, BatchKey, Plan, SlotMarker
+from ottla.spark.ledger import UNNAMED, BatchKey, Handle, Plan, SlotMarker
 from ottla.spark.ledger_io import LedgerKafka
 from ottla.spark.link import link
-from ottla.spark.options import Semantics, SinkOptions
+from ottla.spark.options import Atomicity, Semantics, SinkOptions
 from ottla.spark.pipeline import Planned, checkpoint_of, planned
+from ottla.spark.progress import SinkNote, leave_note
 from ottla.spark.protocol import (
     Claim,
     SlotReport,
@@ -38,6 +39,8 @@ from ottla.spark.protocol import (
     unnamed_batch,
 )
 from ottla.spark.slot_writer import PlainWriter, SlotWriter
+from ottla.spark.staged import Staged
+from ottla.spark.staging import StagingWriter
 
 log = logging.getLogger("ottla.spark")
 #: Sinks and checkpoints of which the log has already said, in this process, that the checkpoint cannot be read.
@@ -100,27 +103,39 @@ class KafkaSink:
         self, claim: Claim, key: BatchKey, slot: int, batches: Iterator[Any], attempt: int | None
     ) -> SlotMessage:
         digest = RowDigest()
-        writer: SlotWriter | None = None
+        writer: SlotWriter | StagingWriter | None = None
         try:
             for batch in batches:
                 if not batch.num_rows:
                     continue
                 if writer is None:
-                    writer = SlotWriter(self.options, slot, attempt or 0)
+                    writer = (
+                        StagingWriter(self.options, slot)
+                        if self.options.atomicity is Atomicity.BATCH
+                        else SlotWriter(self.options, slot, attempt or 0)
+                    )
                     faults.reach("sink.write-begun", key.batch)
                 digest.update(batch)
                 writer.send(batch)
                 faults.reach("sink.mid-write", key.batch)
-            handle = None
+            written: Handle | Staged | None = None
             if writer is not None:
-                handle = writer.finish(SlotMarker(key, slot, digest.rows, digest.hex()))
+                written = writer.finish(SlotMarker(key, slot, digest.rows, digest.hex()))
                 faults.reach("sink.flushed", key.batch)
         except BaseException:
             if writer is not None:
                 writer.give_up()
             raise
         report = SlotReport(
-            claim, key, slot, SlotTask.WRITE, digest.rows, digest.hex(), handle, speculation=attempt is not None
+            claim,
+            key,
+            slot,
+            SlotTask.WRITE,
+            digest.rows,
+            digest.hex(),
+            written if isinstance(written, Handle) else None,
+            speculation=attempt is not None,
+            staged=written if isinstance(written, Staged) else None,
         )
         return SlotMessage(report, digest.rows)
 
@@ -135,6 +150,7 @@ class KafkaSink:
             reports, found.offsets if batch is not None else {}, Plan(found.digest, self.options.topic)
         )
         self._drive(steps, reports[0].key.batch)
+        leave_note(reports[0].key.query, _note(reports))
 
     def _planned(self, checkpoint: str | None, batch: int | None, reports: Sequence[SlotReport]) -> Planned:
         """What the checkpoint says of the batch. Raises PipelineError if the batch needs that and it cannot be read."""
@@ -195,6 +211,20 @@ class KafkaSink:
 
 def _reports(messages: Sequence[Any]) -> list[SlotReport]:
     return [message.report for message in messages if message is not None and message.report is not None]
+
+
+def _note(reports: Sequence[SlotReport]) -> SinkNote:
+    claim, written = reports[0].claim, [report for report in reports if report.task is SlotTask.WRITE]
+    skipped = all(report.task is SlotTask.SKIP for report in reports)
+    handles = sum(report.handle is not None for report in reports)
+    return SinkNote(
+        reports[0].key.batch,
+        sum(report.rows for report in written),
+        handles if skipped else handles + 1,
+        claim.recovered,
+        claim.aborted,
+        skipped,
+    )
 
 
 def _attempt(context: Any) -> int | None:

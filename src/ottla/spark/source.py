@@ -7,7 +7,7 @@ committed records, up to the last stable offset, so a range holds the same recor
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +21,7 @@ from ottla.client.errors import OffsetOutOfRangeError
 from ottla.spark import bounds, faults, plan
 from ottla.spark.columns import Chunk
 from ottla.spark.errors import DamagedRecordsError, DataLossError, PipelineError
+from ottla.spark.filters import Narrowed, narrowed
 from ottla.spark.link import KafkaLink, link
 from ottla.spark.options import SourceOptions
 from ottla.spark.plan import Logs, Offsets, Range, SourceOffset
@@ -53,7 +54,7 @@ def read_range(
     arrow_schema = to_arrow_schema(schema, timezone="UTC")
     committed = options.client.isolation_level == "read_committed"
     at, empty = wanted.start, 0
-    fetched = kafka.submit(_fetch(kafka, options, wanted.tp, topic_id, at))
+    fetched = kafka.submit(_fetch(kafka, options, wanted, topic_id, at))
     while at < wanted.end:
         try:
             data = fetched.result()
@@ -62,10 +63,10 @@ def read_range(
             return
         except OffsetOutOfRangeError:
             at = _after_loss(kafka, options, wanted, at)
-            fetched = kafka.submit(_fetch(kafka, options, wanted.tp, topic_id, at))
+            fetched = kafka.submit(_fetch(kafka, options, wanted, topic_id, at))
             continue
         if data is None:
-            fetched = kafka.submit(_fetch(kafka, options, wanted.tp, topic_id, at))
+            fetched = kafka.submit(_fetch(kafka, options, wanted, topic_id, at))
             continue
         aborted = [(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()]
         with _named(wanted.tp, at):
@@ -76,11 +77,11 @@ def read_range(
             if empty >= _EMPTY_FETCHES:
                 _lost(options, f"{wanted.tp} has nothing at offset {at}, though offsets up to {wanted.end} were there")
                 return
-            fetched = kafka.submit(_fetch(kafka, options, wanted.tp, topic_id, at))
+            fetched = kafka.submit(_fetch(kafka, options, wanted, topic_id, at))
             continue
         at, empty = following, 0
         if at < wanted.end:
-            fetched = kafka.submit(_fetch(kafka, options, wanted.tp, topic_id, at))
+            fetched = kafka.submit(_fetch(kafka, options, wanted, topic_id, at))
         faults.reach("source.read")
         with _named(wanted.tp, begin):
             rows = chunk.rows(wanted.tp, begin, wanted.end, arrow_schema)
@@ -97,16 +98,17 @@ def _named(tp: TopicPartition, offset: int) -> Iterator[None]:
 
 
 async def _fetch(
-    kafka: KafkaLink, options: SourceOptions, tp: TopicPartition, topic_id: str | None, offset: int
+    kafka: KafkaLink, options: SourceOptions, wanted: Range, topic_id: str | None, offset: int
 ) -> PartitionData | None:
     client = options.client
     return await kafka.fetch(
-        tp,
+        wanted.tp,
         offset,
         topic_id=topic_id,
         committed=client.isolation_level == "read_committed",
         max_bytes=min(client.max_partition_fetch_bytes, client.fetch_max_bytes),
         max_wait_ms=client.fetch_max_wait_ms,
+        end=wanted.end,
     )
 
 
@@ -123,28 +125,69 @@ def _lost(options: SourceOptions, loss: str) -> None:
     log.warning("failOnDataLoss is false, going on although %s", loss)
 
 
-class OttlaReader(DataSourceReader):  # type: ignore[misc]
-    """A batch read: fixed bounds."""
+class _Pushing:
+    """`pushFilters` of a reader, which says that it is Spark's own as long as it is not called.
 
-    def __init__(self, options: SourceOptions, schema: Any) -> None:
+    Spark refuses a reader that has one while `spark.sql.python.filterPushdown.enabled` is false, its default, instead
+    of not calling it. Our reader gives the same rows with and without it.
+    """
+
+    def __init__(self, reader: "OttlaReader") -> None:
+        self._reader = reader
+        self.__func__ = DataSourceReader.pushFilters  # what Spark compares
+
+    def __call__(self, filters: Iterable[Any]) -> list[Any]:
+        """All filters come back: Spark applies them to the rows again."""
+        told = list(filters)
+        self._reader.narrowed = narrowed(told)
+        return told
+
+
+class OttlaReader(DataSourceReader):  # type: ignore[misc]
+    """A batch read: fixed bounds, and no more of what is between them than the query's filters can pass."""
+
+    def __init__(self, options: SourceOptions, schema: Any, topics: Topics | None = None) -> None:
+        """`topics` is for tests."""
         self._options, self._schema = options, schema
+        self._topics = topics or Topics(options)
+        #: What the filters say that Spark has told.
+        self.narrowed = Narrowed()
+
+    @property
+    def pushFilters(self) -> _Pushing:  # noqa: N802
+        """Spark calls it with the query's filters, if that is switched on."""
+        return _Pushing(self)
 
     def partitions(self) -> list[InputPartition]:
         """Resolve the bounds, once, and cut the ranges. Raises ConfigError, DataLossError, OpenTransactionError."""
-        options, topics = self._options, Topics(self._options)
+        options, topics = self._options, self._topics
         there = topics.there(as_of_now=True)
         bounds.require_assigned(options.partitions, there.partitions)
         start, end = topics.resolve(options.start, there.partitions), topics.resolve(options.end, there.partitions)
         topics.require_stable(options.start.option, start)
         topics.require_stable(options.end.option, end)
         bounds.require_order(start, end)
-        earliest, latest, ids = topics.logs(there)
+        furthest = {tp: max(start.get(tp, 0), at) for tp, at in end.items()}
+        earliest, latest, ids = topics.confirmed(topics.logs(there), furthest, there.ids)
         topics.losses(
             bounds.outside(options.start.option, start, earliest, latest)
             + bounds.outside(options.end.option, end, earliest, latest)
         )
         start, end = bounds.inside(start, earliest, latest), bounds.inside(end, earliest, latest)
+        start, end = self._since(*self.narrowed.bounds(start, end))
         return _input_partitions(options, start, end, ids)
+
+    def _since(self, start: Offsets, end: Offsets) -> tuple[Offsets, Offsets]:
+        """Without the records before the first one at or after the filters' time, where there is one."""
+        since_ms = self.narrowed.since_ms
+        if since_ms is None or not start:
+            return start, end
+        # Asked when the ends are known: what is before an end now cannot come later.
+        found = self._topics.at(dict.fromkeys(start, since_ms))
+        # Who says that there is none may have been deposed, and not have the newest records.
+        snapshot = self._topics.kafka.cluster.snapshot
+        none = {tp for tp, at in found.items() if at < 0 and not snapshot.may_have_another_leader(tp)}
+        return {tp: end[tp] if tp in none else max(at, found.get(tp, at)) for tp, at in start.items()}, end
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """A task."""
@@ -167,9 +210,10 @@ def _read(options: SourceOptions, schema: Any, partition: InputPartition) -> Ite
 class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """A streaming read. While the query lives, the driver makes all its calls on one object in one process."""
 
-    def __init__(self, options: SourceOptions, schema: Any) -> None:
+    def __init__(self, options: SourceOptions, schema: Any, topics: Topics | None = None) -> None:
+        """`topics` is for tests."""
         self._options, self._schema = options, schema
-        self._topics = Topics(options)
+        self._topics = topics or Topics(options)
         self._initial: dict[str, Any] | None = None
         self._available: Offsets | None = None
         self._asked_at_s = self._looked_at_s = -1.0
@@ -185,7 +229,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             bounds.require_assigned(self._options.partitions, there.partitions)
             start = topics.resolve(bound, there.partitions)
             topics.require_stable(bound.option, start)
-            earliest, latest, ids = topics.logs(there)
+            earliest, latest, ids = topics.confirmed(topics.logs(there), start, there.ids)
             topics.losses(bounds.outside(bound.option, start, earliest, latest))
             start = bounds.inside(start, earliest, latest)
             self._initial = SourceOffset({}, start, self._group, ids).to_json()
@@ -202,7 +246,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The next micro-batch; `start` itself when there is nothing new. Raises DataLossError, ConfigError."""
         read = SourceOffset.from_json(start)
-        logs = self._ask()
+        logs = self._logs = self._topics.confirmed(self._ask(), read.end, read.ids)
         self._require_assigned(read, logs)
         self._topics.losses(plan.check_no_loss(read, logs))
         begin, end = plan.next_target(read, logs)
@@ -245,7 +289,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         topics = self._topics
         there = topics.there(as_of_now=True)
         topics.require_stable("the checkpoint of Spark's own connector", planned.end)
-        logs = topics.logs(there)
+        logs = topics.confirmed(topics.logs(there), before.end, before.ids)
         topics.losses(plan.check_no_loss(before, logs))
         start = {tp: before.end.get(tp, logs.earliest.get(tp, 0)) for tp in planned.end}
         return SourceOffset(start, planned.end, self._group, logs.ids)

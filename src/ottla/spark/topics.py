@@ -33,14 +33,18 @@ def _but_ledgers(is_meant: Callable[[str], bool]) -> Callable[[str], bool]:
 class Topics:
     """Asks the cluster about the topics and partitions that the options name."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, kafka: Callable[[], KafkaLink] | None = None) -> None:
+        """`kafka` is for tests: the link, if not the process's own."""
         self._options = options
         self._said: set[str] = set()
+        #: Partitions of which bad news was doubted, and stayed.
+        self._believed: set[TopicPartition] = set()
+        self._kafka = kafka
 
     @property
     def kafka(self) -> KafkaLink:
         """This process's link to Kafka."""
-        return link(self._options.kafka)
+        return link(self._options.kafka) if self._kafka is None else self._kafka()
 
     def there(self, *, as_of_now: bool) -> There:
         """Every partition that exists. Raises ConfigError if the options name a topic that never existed.
@@ -63,6 +67,21 @@ class Topics:
         """The earliest offset and the end of each partition, and the topics' ids."""
         tps, ids = there
         return Logs(self.at(dict.fromkeys(tps, EARLIEST)), self.at(dict.fromkeys(tps, LATEST)), ids)
+
+    def confirmed(self, logs: Logs, offsets: Offsets, ids: Mapping[str, str]) -> Logs:
+        """`logs` if they have `offsets`, of topics with these ids. If not, brokers are asked again for as long as their
+        word is to be doubted; what is still so after that is believed."""
+        doubt = self.kafka.doubt()
+        doubtful = plan.doubtful(offsets, ids, logs)
+        self._believed &= doubtful
+        while new := doubtful - self._believed:
+            holds: bool = self.kafka.run(doubt.holds_after_a_pause(new))
+            if not holds:
+                break
+            logs = self.logs(self.there(as_of_now=True))
+            doubtful = plan.doubtful(offsets, ids, logs)
+        self._believed |= doubtful
+        return logs
 
     def at(self, times: Mapping[TopicPartition, int]) -> Offsets:
         """For each partition the offset at its time; the time may be EARLIEST, or LATEST for the end of what this query

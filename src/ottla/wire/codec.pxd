@@ -4,6 +4,7 @@ cimport cython
 cdef int BOOL, INT8, INT16, INT32, INT64, UINT16, UINT32, FLOAT64, UUID, STRING, BYTES, RECORDS, STRUCT, ARRAY
 cdef Py_ssize_t _MAX_ARRAY_ELEMENTS
 cdef Py_ssize_t _MAX_TAGGED_FIELDS
+cdef Py_ssize_t _OWN_PIECE_BYTES
 
 @cython.final
 cdef class FieldPlan:
@@ -70,7 +71,9 @@ cdef class Writer:
     cdef Py_ssize_t capacity
     cdef public Py_ssize_t pos
     cdef int room(self, Py_ssize_t n) except -1
+    cdef list pieces
     cdef bytes finish(self)
+    cdef list finish_pieces(self)
     cdef int int8(self, int v) except -1
     cdef int int16(self, int v) except -1
     cdef int int32(self, Py_ssize_t v) except -1
@@ -89,13 +92,14 @@ cdef class Writer:
     cdef int struct(self, StructPlan plan, object value) except -1
     @cython.locals(f=FieldPlan)
     cdef int end(self, StructPlan plan, object value) except -1
-    @cython.locals(f=FieldPlan, inner=Writer)
+    @cython.locals(f=FieldPlan, inner=Writer, packed=bytes)
     cdef int tags(self, StructPlan plan, object value) except -1
 
 @cython.locals(reader=Reader)
 cpdef tuple read_struct(StructPlan plan, object data, Py_ssize_t pos, Py_ssize_t max_elements=*)
-@cython.locals(writer=Writer)
 cpdef bytes write_struct(StructPlan plan, object value)
+@cython.locals(writer=Writer)
+cpdef list write_pieces(StructPlan plan, object value)
 @cython.locals(writer=Writer)
 cpdef bytes write_field(FieldPlan plan, object value)
 @cython.locals(writer=Writer)

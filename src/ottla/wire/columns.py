@@ -215,7 +215,7 @@ def encode_in_batches(batch: Any, limit_bytes: int, *, now_ms: int = NO_TIMESTAM
     source = column_source(batch, now_ms=now_ms)
     done = 0
     while done < source.rows:
-        builder = BatchBuilder(limit_bytes)
+        builder = BatchBuilder(limit_bytes, expected_bytes=batch.nbytes)
         done += source.append_to(builder, done)
         yield builder
 

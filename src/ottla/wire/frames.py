@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from ottla.base.limits import INITIAL_BUFFER_BYTES, LARGE_FRAME_BYTES, MAX_TAGGED_FIELDS, RECEIVED_AT_ONCE_BYTES
 from ottla.wire.apis import API, Api, ApiKey
 from ottla.wire.codec import Buffer, WireError
-from ottla.wire.schema import decode, encode, encode_steps
+from ottla.wire.schema import decode, encode, encode_pieces, encode_steps
 
 _HEAD: Final = struct.Struct(">hhi")
 _SIZE: Final = struct.Struct(">i")
@@ -76,6 +76,13 @@ def encode_request(
     api_key: int, version: int, correlation_id: int, client_id: str | None, message: tuple[Any, ...]
 ) -> bytes:
     """A whole request frame, with its length."""
+    return b"".join(encode_request_pieces(api_key, version, correlation_id, client_id, message))
+
+
+def encode_request_pieces(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, message: tuple[Any, ...]
+) -> list[Buffer]:
+    """The same in pieces: large fields, a batch's records, are not copied. The first piece has the header, whole."""
     head = _HEAD.pack(api_key, version, correlation_id)
     if client_id is None:
         name = b"\xff\xff"
@@ -83,8 +90,9 @@ def encode_request(
         data = client_id.encode()
         name = _INT16.pack(len(data)) + data
     tags = b"\0" if version >= API[api_key].flexible_from else b""
-    body = encode(message, version)
-    return b"".join((_SIZE.pack(len(head) + len(name) + len(tags) + len(body)), head, name, tags, body))
+    first, *others = encode_pieces(message, version)
+    first = b"".join((head, name, tags, first))
+    return [_SIZE.pack(len(first) + sum(map(len, others))) + first, *filter(len, others)]
 
 
 def response_header(api_key: int, version: int, correlation_id: int) -> bytes:

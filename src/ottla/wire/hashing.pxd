@@ -2,7 +2,7 @@
 # one of them 31.
 cimport cython
 
-@cython.locals(m=Py_ssize_t, length=Py_ssize_t, h=Py_ssize_t, k=Py_ssize_t, i=Py_ssize_t)
+@cython.locals(m=Py_ssize_t, mask=Py_ssize_t, seed=Py_ssize_t, length=Py_ssize_t, h=Py_ssize_t, k=Py_ssize_t, i=Py_ssize_t)
 cpdef Py_ssize_t murmur2(bytes data) except? -1
 
 cpdef Py_ssize_t partition_for_key(bytes key, Py_ssize_t partitions) except? -1

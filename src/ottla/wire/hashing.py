@@ -25,14 +25,16 @@ def coordinator_partition(name: str, partitions: int) -> int:
 def murmur2(data: bytes) -> int:
     """Kafka's 32-bit murmur2 with its seed, as a signed number."""
     m = 0x5BD1E995
+    mask = 0xFFFFFFFF  # compiled, these are numbers of C; written where they are used, they would be Python's
+    seed = 0x9747B28C
     length = len(data)
-    h = (0x9747B28C ^ length) & 0xFFFFFFFF
+    h = (seed ^ length) & mask
     i = 0
     while i + 4 <= length:
         k = data[i] | data[i + 1] << 8 | data[i + 2] << 16
-        k = (k + data[i + 3] * 0x1000000) * m & 0xFFFFFFFF
-        k = (k ^ k >> 24) * m & 0xFFFFFFFF
-        h = (h * m & 0xFFFFFFFF) ^ k
+        k = (k + data[i + 3] * 0x1000000) * m & mask
+        k = (k ^ k >> 24) * m & mask
+        h = (h * m & mask) ^ k
         i += 4
     if i < length:
         k = data[i]
@@ -40,10 +42,10 @@ def murmur2(data: bytes) -> int:
             k |= data[i + 1] << 8
         if i + 2 < length:
             k |= data[i + 2] << 16
-        h = (h ^ k) * m & 0xFFFFFFFF
-    h = (h ^ h >> 13) * m & 0xFFFFFFFF
+        h = (h ^ k) * m & mask
+    h = (h ^ h >> 13) * m & mask
     h ^= h >> 15
-    return h - 0x100000000 if h >= 0x80000000 else h
+    return h if h <= mask >> 1 else h - mask - 1
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:

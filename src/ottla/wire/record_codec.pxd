@@ -27,9 +27,9 @@ cdef class RecordCursor:
     cdef int finish(self) except -1
     @cython.locals(base=cython.longlong)
     cdef int set_timestamp(self, long long delta) except -1
-    @cython.locals(pos=Py_ssize_t, byte=int)
+    @cython.locals(pos=Py_ssize_t, byte=int, bits=int)
     cdef int varint(self) except? -2
-    @cython.locals(pos=Py_ssize_t, byte=int)
+    @cython.locals(pos=Py_ssize_t, byte=int, bits=int)
     cdef long long varlong(self) except *
     @cython.locals(pos=Py_ssize_t, byte=int, value=cython.ulonglong, bits=cython.ulonglong, half=cython.longlong, sign=cython.longlong, shift=int, i=int)
     cdef long long long_varint(self, int max_bytes, int last_max) except *
@@ -40,6 +40,11 @@ cdef class RecordCursor:
     cdef bytes value(self)
     @cython.locals(after=Py_ssize_t, size=Py_ssize_t, found=list, name=bytes, _=Py_ssize_t)
     cdef tuple headers(self)
+
+cdef extern from "Python.h":
+    void PyObject_GC_UnTrack(object record)
+
+cdef void _untrack(object record)
 
 @cython.locals(records=list, fields=tuple, _=Py_ssize_t)
 cpdef list read_records(RecordCursor cursor, object record_class, long long start_offset)

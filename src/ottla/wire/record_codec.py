@@ -141,6 +141,10 @@ class RecordCursor:
             if byte < 0x80:
                 self.at = pos + 1
                 return (byte >> 1) ^ -(byte & 1)
+            if pos + 1 < self.limit and self.data[pos + 1] < 0x80:  # two bytes, as most numbers of a record take
+                self.at = pos + 2
+                bits = (byte & 0x7F) | (self.data[pos + 1] << 7)
+                return (bits >> 1) ^ -(bits & 1)
         return self.long_varint(_VARINT_BYTES, 0x0F)
 
     def varlong(self) -> int:
@@ -151,6 +155,10 @@ class RecordCursor:
             if byte < 0x80:
                 self.at = pos + 1
                 return (byte >> 1) ^ -(byte & 1)
+            if pos + 1 < self.limit and self.data[pos + 1] < 0x80:  # two bytes, as most numbers of a record take
+                self.at = pos + 2
+                bits = (byte & 0x7F) | (self.data[pos + 1] << 7)
+                return (bits >> 1) ^ -(bits & 1)
         return self.long_varint(_VARLONG_BYTES, 0x01)
 
     def long_varint(self, max_bytes: int, last_max: int) -> int:
@@ -226,6 +234,16 @@ class RecordCursor:
         return tuple(found)
 
 
+def _untrack(record: Any) -> None:
+    """Take a tuple of numbers, texts and bytes out of the sight of Python's garbage collector.
+
+    CPython does the same with plain tuples when it first meets them: no cycle can go through them, for ever, because
+    they do not change. It does not do it with subclasses of tuple, and looked at each record three times and more.
+    """
+    if COMPILED:
+        PyObject_GC_UnTrack(record)  # type: ignore[name-defined]  # noqa: F821  declared in the .pxd
+
+
 def read_records(cursor: RecordCursor, record_class: Any, start_offset: int) -> list[Any]:
     """Every record at `start_offset` or later as `record_class` (offset, timestamp_ms, key, value, headers)."""
     new = tuple.__new__
@@ -266,7 +284,9 @@ def read_consumer_records(
                 cursor.headers(),
                 leader_epoch,
             )
-            records.append(new(record_class, fields))
+            record = new(record_class, fields)
+            _untrack(record)
+            records.append(record)
     cursor.finish()
     return records
 

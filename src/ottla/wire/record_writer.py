@@ -46,17 +46,18 @@ def _copy_bytes(target: Any, at: int, source: bytes, size: int) -> None:
 class RecordWriter:
     """Records of one batch being built, uncompressed, in one growing buffer.
 
-    `limit_bytes` bounds the records' bytes, but a first record always fits, however large.
+    `limit_bytes` bounds the records' bytes, but a first record always fits, however large. A buffer that begins with
+    room for `expected_bytes` need not grow, which is copying.
     """
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, expected_bytes: int = 0) -> None:
         self.limit_bytes = limit_bytes
         self.used = 0
         self.count = 0
         self.last_offset_delta = -1
         self.base_timestamp_ms = -1
         self.max_timestamp_ms = -1
-        self.capacity = _FIRST_CAPACITY_BYTES
+        self.capacity = max(min(expected_bytes, limit_bytes), _FIRST_CAPACITY_BYTES)
         self.data = bytearray(self.capacity)
         self.view = self.data
 
@@ -181,9 +182,9 @@ class RecordWriter:
         return 0
 
     def grow(self, needed: int) -> int:
-        self.capacity = max(self.capacity * 2, needed)
+        self.capacity = max(min(self.capacity * 2, self.limit_bytes), needed)
         larger = bytearray(self.capacity)
-        larger[: self.used] = self.data[: self.used]
+        larger[: self.used] = self.body()
         self.data = larger
         self.view = larger
         return 0

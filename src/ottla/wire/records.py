@@ -168,11 +168,11 @@ class BatchBuilder(RecordWriter):
     """A batch that the producer builds: `try_append` (or `append_rows`) until it is full, then `build`.
 
     `limit_bytes` bounds the batch before compression, its header included (`batch.size`); a first record is taken
-    however large it is. Not safe for two threads at once.
+    however large it is. It begins with room for `expected_bytes`. Not safe for two threads at once.
     """
 
-    def __init__(self, limit_bytes: int) -> None:
-        super().__init__(max(limit_bytes - HEADER_BYTES, 0))
+    def __init__(self, limit_bytes: int, expected_bytes: int = 0) -> None:
+        super().__init__(max(limit_bytes - HEADER_BYTES, 0), expected_bytes)
 
     @property
     def record_count(self) -> int:

@@ -137,6 +137,14 @@ def encode(message: tuple[Any, ...], version: int) -> bytes:
         raise WireError(f"{type(message).__name__} v{version}: {error}") from None
 
 
+def encode_pieces(message: tuple[Any, ...], version: int) -> list[codec.Buffer]:
+    """The bytes of `encode` in pieces, because large fields are not copied: for a message that is sent at once."""
+    try:
+        return codec.write_pieces(plan(type(message), version), message)
+    except WireError as error:
+        raise WireError(f"{type(message).__name__} v{version}: {error}") from None
+
+
 def encode_steps(message: tuple[Any, ...], version: int) -> Iterator[bytes]:
     """The bytes of `encode` in pieces, an element of the message's own arrays in each: for one that takes long."""
     made = plan(type(message), version)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ottla import AsyncAdmin, AsyncConsumer, AsyncProducer, ConfigResource, NewTopic, ResourceType
-from ottla.base.clock import SystemClock
+from ottla.base.clock import ManualClock, SystemClock
 from ottla.base.errors import ConfigError
 from ottla.broker.authentication.tls import ServerTls, make_context, tls_keys
 from ottla.broker.config import BrokerConfig
@@ -194,6 +194,22 @@ async def test_a_handshake_that_has_not_ended_counts_as_a_connection(directory: 
     listener.stop()
     await listener.stopped()
     assert not connections.is_full
+
+
+async def test_who_is_refused_gets_no_handshake_and_who_has_to_wait_gets_it_later(directory: Path) -> None:
+    config = _config(directory) | {
+        "max.connections.per.ip": 2,
+        "max.connection.creation.rate": 1,
+        "quota.window.num": 2,
+    }
+    async with AsyncBroker(config, clock=ManualClock()) as broker:
+        tls = _context(directory)
+        async with WireClient(broker, tls=tls) as first, WireClient(broker, tls=tls) as second:
+            assert await first.ask_api_versions()
+            assert await second.ask_api_versions()
+            with pytest.raises((ConnectionError, ssl.SSLError)):
+                async with WireClient(broker, tls=tls):
+                    pass
 
 
 @pytest.mark.parametrize(

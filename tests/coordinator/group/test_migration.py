@@ -16,6 +16,7 @@ from ottla.wire.consumer_protocol import encode_assignment, encode_subscription
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
 from ottla.wire.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from ottla.wire.messages.consumer_protocol_subscription import TopicPartition as OwnedTopic
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -25,9 +26,12 @@ from tests.coordinator.group.consumer.rig import CLIENT, CONFIG, GROUP, FakeMemb
 _CONFIG = replace(CONFIG, group_initial_rebalance_delay_ms=0)
 
 
-def _join(rig: Rig, member_id: str = "", *, instance_id: str | None = None) -> int:
+def _join(
+    rig: Rig, member_id: str = "", *, instance_id: str | None = None, owned: tuple[int, ...] = (), generation: int = -1
+) -> int:
     token = rig.token()
-    metadata = encode_subscription(ConsumerProtocolSubscription(("words",)))
+    has = (OwnedTopic("words", owned),) if owned else ()
+    metadata = encode_subscription(ConsumerProtocolSubscription(("words",), None, has, generation))
     request = JoinGroupRequest(
         *(GROUP, 45_000, 60_000, member_id, instance_id, "consumer"), (JoinGroupRequestProtocol("range", metadata),)
     )
@@ -200,6 +204,25 @@ def test_a_member_that_does_not_fetch_its_assignment_is_expelled() -> None:
         rig.advance(5_000)
         first.beat()
     assert set(rig.group.members) == {"m1"}
+
+
+def test_a_member_that_was_expelled_gives_up_what_it_has_before_it_joins_again() -> None:
+    """World 430025634 of broker-consumer-groups: it kept partitions through a generation in which another had them."""
+    rig = Rig(config=_CONFIG)
+    first, member_id = _mixed(rig)
+    generation = 3
+    settle(first)
+    assert not _synced(rig, member_id, generation)
+    for _ in range(9):  # the member of the classic protocol is silent, and expelled
+        rig.advance(5_000)
+        first.beat()
+    assert (set(rig.group.members), first.partitions) == ({"m1"}, [0, 1, 2, 3])
+    stale = rig.answers[_join(rig, member_id, owned=(2, 3), generation=generation)]
+    assert stale.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert set(rig.group.members) == {"m1"}
+    assert not rig.answers[_join(rig, member_id)].error_code  # any id will do for one that has nothing
+    again = rig.answers[_join(rig, member_id, owned=(2,), generation=generation)]
+    assert (again.error_code, again.member_id) == (ErrorCode.NONE, member_id)  # it is a member
 
 
 def _synced(rig: Rig, member_id: str, generation: int) -> int:

@@ -3,8 +3,8 @@
 import pytest
 
 from ottla.base.secret import Secret
-from ottla.wire.sasl import SaslError
-from ottla.wire.sasl.oauthbearer import OAuthBearerClient
+from ottla.wire.sasl import SaslError, SaslRefusedError
+from ottla.wire.sasl.oauthbearer import Accepted, OAuthBearerClient, OAuthBearerServer
 from ottla.wire.sasl.plain import PlainClient
 
 
@@ -55,3 +55,72 @@ def test_a_token_that_cannot_be_sent(token: str) -> None:
 def test_an_extension_that_cannot_be_sent(extension: tuple[str, str]) -> None:
     with pytest.raises(SaslError):
         OAuthBearerClient(Secret("t"), dict([extension]))
+
+
+def _server(user: str = "alice") -> OAuthBearerServer:
+    def check(token: str) -> Accepted:
+        if token != "good":
+            raise SaslError("it is not the good one")
+        return Accepted(user, 7_000)
+
+    return OAuthBearerServer(check)
+
+
+def test_our_halves_of_oauthbearer_understand_each_other() -> None:
+    server, client = _server(), OAuthBearerClient(Secret("good"), {"traceId": "a=b c"})
+    assert client.answer(server.answer(client.start())) is None
+    assert (server.user, server.expires_ms) == ("alice", 7_000)
+
+
+def test_a_refused_token_is_told_as_json_and_then_as_an_error() -> None:
+    server, client = _server(), OAuthBearerClient(Secret("bad"))
+    challenge = server.answer(client.start())
+    assert challenge == b'{"status":"invalid_token"}'
+    word = client.answer(challenge)
+    assert word == b"\x01"
+    with pytest.raises(SaslRefusedError, match="invalid_token") as refused:
+        server.answer(word)
+    assert "the good one" not in str(refused.value)
+    assert str(refused.value.__cause__) == "it is not the good one"
+    assert server.user is None
+
+
+@pytest.mark.parametrize(
+    ("name", "is_good"),
+    [(b"", True), (b"a=al=2Cice=3D", True), (b"a=bob", False), (b"a=", False), (b"a=al,ice=", False)],
+)
+def test_a_name_beside_the_token_must_be_the_tokens(name: bytes, is_good: bool) -> None:
+    server = _server("al,ice=")
+    message = b"n," + name + b",\x01auth=bearer good\x01\x01"
+    if is_good:
+        assert server.answer(message) == b""
+    else:
+        with pytest.raises(SaslError):
+            server.answer(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"\x01",
+        b"good",
+        b"n,,\x01\x01",
+        b"n,,\x01auth=Basic good\x01\x01",
+        b"n,,\x01auth=Bearer go od\x01\x01",
+        b"n,,\x01auth=Bearer good\x01",
+        b"n,,\x01host=x\x01\x01",
+        b"y,,\x01auth=Bearer good\x01\x01",
+        b"n,,\x01auth=Bearer g\xff\x01\x01",
+    ],
+)
+def test_what_is_no_message_of_oauthbearer_is_refused(message: bytes) -> None:
+    with pytest.raises(SaslError):
+        _server().answer(message)
+
+
+def test_oauthbearer_is_over_after_the_token() -> None:
+    server = _server()
+    server.answer(b"n,,\x01auth=Bearer good\x01\x01")
+    with pytest.raises(SaslError, match="is over"):
+        server.answer(b"n,,\x01auth=Bearer good\x01\x01")

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
 from hashlib import sha256
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.base.clock import Clock
 from ottla.base.errors import ConfigError, CorruptDataError
@@ -33,6 +33,7 @@ from ottla.wire.frames import RequestHeader, decode_body, decode_request, encode
 from ottla.wire.messages.sasl_authenticate import SaslAuthenticateResponse
 from ottla.wire.messages.sasl_handshake import SaslHandshakeResponse
 from ottla.wire.sasl import (
+    OAUTHBEARER,
     PLAIN,
     SCRAM_SHA_256,
     SCRAM_SHA_512,
@@ -42,14 +43,18 @@ from ottla.wire.sasl import (
     sends_headers,
 )
 from ottla.wire.sasl.jaas import read_jaas
+from ottla.wire.sasl.oauthbearer import OAuthBearerServer
 from ottla.wire.sasl.plain import PlainServer
 from ottla.wire.sasl.scram import HASHES, MECHANISM_NUMBERS, ScramCredential, ScramServer
+
+if TYPE_CHECKING:
+    from ottla.broker.authentication.listener_tokens import Tokens
 
 _log = logging.getLogger(__name__)
 
 _KEY: Final = struct.Struct(">h")
 _SIZE: Final = struct.Struct(">i")
-_OFFERED: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512)
+_OFFERED: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
 _USER: Final = "user_"
 _NONCE_BITS: Final = 144
 
@@ -91,6 +96,7 @@ class Sasl:
             self._reauth_ms[mechanism] = reauth
             jaas = config.of_listener(listener, f"{mechanism.lower()}.sasl.jaas.config")
             self._read_jaas(listener, mechanism, None if jaas is None else str(jaas))
+        self._tokens = None if OAUTHBEARER not in mechanisms else _tokens(config, listener)
         self.delay_ms = config.int("connection.failed.authentication.delay.ms")
         received = config.of_listener(listener, "sasl.server.max.receive.size")
         assert isinstance(received, int)
@@ -113,14 +119,32 @@ class Sasl:
             users = {name.removeprefix(_USER): value for name, value in jaas.options.items() if name.startswith(_USER)}
             self._passwords = {name: Secret(value) for name, value in users.items()}
 
-    def lifetime_ms(self, mechanism: str) -> int:
-        """How long a session lasts; 0 for ever (`connections.max.reauth.ms`)."""
-        return max(self._reauth_ms[mechanism], 0)
+    async def start(self) -> None:
+        """Read the keys of tokens, if tokens are accepted. KeysError where they must be there and are not."""
+        if self._tokens is not None:
+            await self._tokens.jwks.start()
+
+    async def stop(self) -> None:
+        """Read them no more."""
+        if self._tokens is not None:
+            await self._tokens.jwks.stop()
+
+    def lifetime_ms(self, mechanism: str, expires_ms: int | None) -> int | None:
+        """How long a session lasts: until its token expires (UTC milliseconds), and no longer than
+        `connections.max.reauth.ms`; None for ever."""
+        longest_ms = self._reauth_ms[mechanism] if self._reauth_ms[mechanism] > 0 else None
+        if expires_ms is None:
+            return longest_ms
+        left_ms = max(expires_ms - self.clock.now_ms(), 0)
+        return left_ms if longest_ms is None else min(left_ms, longest_ms)
 
     def begin(self, mechanism: str) -> SaslServer:
         """The broker's half of a new exchange."""
         if mechanism == PLAIN:
             return PlainServer(self._is_password)
+        if mechanism == OAUTHBEARER:
+            assert self._tokens is not None
+            return OAuthBearerServer(partial(self._tokens.check, clock=self.clock))
         nonce = f"{self._rng.getrandbits(_NONCE_BITS):x}"
         return ScramServer(HASHES[mechanism], partial(self._credential, mechanism), nonce)
 
@@ -149,6 +173,15 @@ class Sasl:
         return ScramCredential(salt[:size], key, key, iterations), False
 
 
+def _tokens(config: BrokerConfig, listener: Listener) -> "Tokens":
+    """What a listener asks of tokens. ConfigError where PyJWT or a setting is missing."""
+    try:
+        from ottla.broker.authentication.listener_tokens import Tokens
+    except ImportError as fault:
+        raise ConfigError(f"OAUTHBEARER needs PyJWT and cryptography ({fault}): pip install 'ottla[oauth]'") from None
+    return Tokens(config, listener)
+
+
 class _Stage(Enum):
     NEW = "new"
     EXCHANGE = "exchange"
@@ -172,6 +205,8 @@ class Gate:
         self._before: tuple[str, str] | None = None
         #: When the session ends, by the clock that never steps; None: never.
         self._ends_ms: int | None = None
+        #: How long it lasts, for the client to be told; 0: for ever, or it is over already.
+        self._lifetime_ms = 0
 
     def __call__(self, frame: Frame, session: Session) -> Answer:
         if self._stage is _Stage.KNOWN:
@@ -210,10 +245,10 @@ class Gate:
         try:
             said = self._step(bytes(message), session)
         except SaslError as fault:
-            self._log_failure(session, str(fault))
+            self._log_failure(session, str(fault.__cause__ or fault))
             refusal = SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, self._told(fault))
             return Last(_encoded(header, refusal), self._sasl.delay_ms)
-        lifetime_ms = self._sasl.lifetime_ms(self._mechanism) if self._stage is _Stage.KNOWN else 0
+        lifetime_ms = self._lifetime_ms if self._stage is _Stage.KNOWN else 0
         return _encoded(header, SaslAuthenticateResponse(ErrorCode.NONE, None, said, lifetime_ms))
 
     def _told(self, fault: SaslError) -> str:
@@ -227,7 +262,7 @@ class Gate:
         try:
             said = self._step(message, session)
         except SaslError as fault:
-            self._log_failure(session, str(fault))
+            self._log_failure(session, str(fault.__cause__ or fault))
             return Last(b"", self._sasl.delay_ms)
         return _SIZE.pack(len(said)) + said
 
@@ -237,10 +272,10 @@ class Gate:
         assert exchange is not None
         said = exchange.answer(message)
         if exchange.user is not None:
-            self._known(f"User:{exchange.user}", session)
+            self._known(f"User:{exchange.user}", getattr(exchange, "expires_ms", None), session)
         return said
 
-    def _known(self, principal: str, session: Session) -> None:
+    def _known(self, principal: str, expires_ms: int | None, session: Session) -> None:
         if self._before is not None:
             before, mechanism = self._before
             if principal != before:
@@ -254,8 +289,9 @@ class Gate:
                     f"mechanism '{mechanism}'"
                 )
         session.principal = principal
-        lifetime_ms = self._sasl.lifetime_ms(self._mechanism)
-        self._ends_ms = self._sasl.clock.monotonic_ms() + lifetime_ms if lifetime_ms else None
+        lifetime_ms = self._sasl.lifetime_ms(self._mechanism, expires_ms)
+        self._ends_ms = None if lifetime_ms is None else self._sasl.clock.monotonic_ms() + lifetime_ms
+        self._lifetime_ms = lifetime_ms or 0
         self._stage = _Stage.KNOWN
         self._exchange = None
         self._admit()

@@ -1,13 +1,15 @@
 """AddPartitionsToTxn, versions 0–5: one transaction up to version 3, several from version 4 on (KIP-890)."""
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 from ottla.broker.handlers.fencing import fenced_as
+from ottla.broker.handlers.parts import PART_PARTITIONS
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.names import INTERNAL_TOPICS
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.partitions import HasPartitions
+from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.transactions import HasTransactions
 from ottla.broker.runtime.answers import gather, ready
 from ottla.coordinator.txn.states import TransactionVersion
@@ -22,25 +24,25 @@ from ottla.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
+#: A partition by topic and number.
+_Place: TypeAlias = tuple[str, int]
+
 _MANY_FROM = 4
 _KIP_890_FROM = 5
 #: From here on a client knows PRODUCER_FENCED (KIP-588).
 _KNOWS_FENCED_FROM = 2
 
 
-class _Node(HasAccess, HasPartitions, HasTransactions, Protocol):
+class _Node(HasAccess, HasPartitions, HasSlices, HasTransactions, Protocol):
     """What this handler touches."""
 
 
 def handle(node: _Node, request: AddPartitionsToTxnRequest, context: RequestContext) -> Any:
     """All partitions of a transaction are added, or none."""
-    if context.api_version >= _MANY_FROM:
+    many = context.api_version >= _MANY_FROM
+    if many and not node.access.allows_cluster(context, AclOperation.CLUSTER_ACTION):
         # These versions are for other brokers: Apache Kafka asks them for what it asks of brokers.
-        if not node.access.allows_cluster(context, AclOperation.CLUSTER_ACTION):
-            return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        version = TransactionVersion.V2 if context.api_version >= _KIP_890_FROM else TransactionVersion.V0
-        asked = [_ask(node, each, version) for each in request.transactions]
-        return gather(asked, lambda results: AddPartitionsToTxnResponse(results_by_transaction=tuple(results)))
+        return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     one = AddPartitionsToTxnTransaction(
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,
@@ -48,22 +50,38 @@ def handle(node: _Node, request: AddPartitionsToTxnRequest, context: RequestCont
         False,
         request.v3_and_below_topics,
     )
+    transactions = request.transactions if many else (one,)
+    if sum(len(topic.partitions) for each in transactions for topic in each.topics) > PART_PARTITIONS:
+        return node.slices.start(_slowly(node, transactions, context), "adding many partitions to a transaction")
+    asked = [_ask(node, each, context, _all_missing(node, each)) for each in transactions]
+    return gather(asked, lambda results: _response(results, context))
+
+
+async def _slowly(
+    node: _Node, transactions: Sequence[AddPartitionsToTxnTransaction], context: RequestContext
+) -> AddPartitionsToTxnResponse:
+    """The partitions are looked for while others are served; what is there is added in one decision."""
+    results: list[AddPartitionsToTxnResult] = []
+    for each in transactions:
+        missing: list[_Place] = []
+        await node.slices.run(_look(node, each, missing))
+        results.append(await _ask(node, each, context, missing))
+    return _response(results, context)
+
+
+def _response(results: Sequence[AddPartitionsToTxnResult], context: RequestContext) -> AddPartitionsToTxnResponse:
+    if context.api_version >= _MANY_FROM:
+        return AddPartitionsToTxnResponse(results_by_transaction=tuple(results))
     knows = context.api_version >= _KNOWS_FENCED_FROM
-    refused = _refused(node, one, context)
-    asked_one = _ask(node, one, TransactionVersion.V0) if refused is None else ready(refused)
-    return gather(
-        [asked_one],
-        lambda results: AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=tuple(_told(topic, knows) for topic in results[0].topic_results)
-        ),
-    )
+    told = tuple(_told(topic, knows) for topic in results[0].topic_results)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=told)
 
 
 def _refused(
-    node: _Node, one: AddPartitionsToTxnTransaction, context: RequestContext
+    node: _Node, one: AddPartitionsToTxnTransaction, context: RequestContext, missing: Sequence[_Place]
 ) -> AddPartitionsToTxnResult | None:
     """The answer for who may not write in this transaction, or not to all of the topics. None is added then."""
-    if not node.access.is_on:
+    if context.api_version >= _MANY_FROM or not node.access.is_on:
         return None
     if not node.access.allows(context, AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, one.transactional_id):
         return _refuse_all(one, {}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -77,8 +95,8 @@ def _refused(
     }
     if not errors:
         return None
-    missing = dict.fromkeys(_missing(node, one), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return _refuse_all(one, missing | errors, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    unknown = dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return _refuse_all(one, unknown | errors, ErrorCode.OPERATION_NOT_ATTEMPTED)
 
 
 def _told(topic: AddPartitionsToTxnTopicResult, knows_fenced: bool) -> AddPartitionsToTxnTopicResult:
@@ -91,32 +109,44 @@ def _told(topic: AddPartitionsToTxnTopicResult, knows_fenced: bool) -> AddPartit
     )
 
 
-def _ask(node: _Node, transaction: AddPartitionsToTxnTransaction, version: TransactionVersion) -> Any:
-    unknown = _missing(node, transaction)
+def _ask(
+    node: _Node, transaction: AddPartitionsToTxnTransaction, context: RequestContext, missing: Sequence[_Place]
+) -> Any:
+    """A future of one transaction's answer; `missing` are those of its partitions that do not exist."""
+    refused = _refused(node, transaction, context, missing)
+    if refused is not None:
+        return ready(refused)
     runner = node.transactions.find(transaction.transactional_id)
     error: ErrorCode | None = runner if isinstance(runner, ErrorCode) else None
-    if unknown and error is None:
+    if missing and error is None:
         # As in Kafka: if one partition does not exist, none is added.
         error = ErrorCode.OPERATION_NOT_ATTEMPTED
     if error is not None or isinstance(runner, ErrorCode):
-        missing = dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return ready(_refuse_all(transaction, missing, error or ErrorCode.NONE))
+        unknown = dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return ready(_refuse_all(transaction, unknown, error or ErrorCode.NONE))
     shard = runner.shard
+    version = TransactionVersion.V2 if context.api_version >= _KIP_890_FROM else TransactionVersion.V0
     return runner.submit(lambda token, now_ms: shard.add_partitions_to_txn(token, transaction, version, now_ms))
 
 
-def _missing(node: _Node, transaction: AddPartitionsToTxnTransaction) -> list[tuple[str, int]]:
-    """The partitions that do not exist."""
-    return [
-        (topic.name, index)
-        for topic in transaction.topics
-        for index in topic.partitions
-        if node.partitions.find(topic.name, index) is None
-    ]
+def _look(node: _Node, transaction: AddPartitionsToTxnTransaction, missing: list[_Place]) -> Iterator[None]:
+    """Find the partitions that do not exist, in steps."""
+    for topic in transaction.topics:
+        for index in topic.partitions:
+            if node.partitions.find(topic.name, index) is None:
+                missing.append((topic.name, index))
+            yield
+
+
+def _all_missing(node: _Node, transaction: AddPartitionsToTxnTransaction) -> list[_Place]:
+    missing: list[_Place] = []
+    for _ in _look(node, transaction, missing):
+        pass
+    return missing
 
 
 def _refuse_all(
-    transaction: AddPartitionsToTxnTransaction, errors: Mapping[tuple[str, int], ErrorCode], other: ErrorCode
+    transaction: AddPartitionsToTxnTransaction, errors: Mapping[_Place, ErrorCode], other: ErrorCode
 ) -> AddPartitionsToTxnResult:
     """Some partitions have errors of their own; the others are not added for `other`."""
     return AddPartitionsToTxnResult(

@@ -52,6 +52,8 @@ def handle(node: HasConfig, frame: Frame, offset: int, context: RequestContext) 
         # Before version 4 the answer cannot hold a feature whose lowest version is 0 (KAFKA-17011).
         told = tuple(each for each in response.supported_features if each.min_version > 0)
         response = response._replace(supported_features=told)
+    if context.charge is not None:
+        response = response._replace(throttle_time_ms=context.charge.requested())
     return encode_response(context.api_key, version, context.correlation_id, response)
 
 

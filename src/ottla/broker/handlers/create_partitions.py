@@ -5,6 +5,7 @@ from collections import Counter
 from functools import partial
 from typing import Protocol
 
+from ottla.broker.handlers.mutations import count_change
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.rules import RefusedError, check_total_partitions
 from ottla.broker.ports.access import HasAccess
@@ -18,6 +19,9 @@ from ottla.wire.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+
+#: From here on a client knows THROTTLING_QUOTA_EXCEEDED.
+_KNOWS_QUOTAS_FROM = 3
 
 
 class _Node(HasAccess, HasIdentity, HasImage, HasTopics, Protocol):
@@ -43,7 +47,8 @@ async def _grow_all(node: _Node, request: CreatePartitionsRequest, context: Requ
             if topic.name in unauthorized:
                 results.append(CreatePartitionsTopicResult(topic.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
                 continue
-            _check(node, topic)
+            more = _check(node, topic)
+            count_change(context, more, strict_from=_KNOWS_QUOTAS_FROM)
             results.append(CreatePartitionsTopicResult(topic.name))
             wanted[topic.name] = topic.count
         except RefusedError as refused:
@@ -67,7 +72,8 @@ async def _grow_all(node: _Node, request: CreatePartitionsRequest, context: Requ
     )
 
 
-def _check(node: _Node, wanted: CreatePartitionsTopic) -> None:
+def _check(node: _Node, wanted: CreatePartitionsTopic) -> int:
+    """How many partitions are to be added."""
     topic = node.image.topics.get(wanted.name)
     if topic is None:
         raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
@@ -90,3 +96,4 @@ def _check(node: _Node, wanted: CreatePartitionsTopic) -> None:
             )
         if any(each.broker_ids != (node.identity.node_id,) for each in wanted.assignments):
             raise RefusedError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the only broker is {node.identity.node_id}")
+    return want - have

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from ottla.base.errors import StorageError
 from ottla.broker.handlers.configs import topic_entries
+from ottla.broker.handlers.mutations import count_change
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import TopicImage
 from ottla.broker.metadata.names import METADATA_TOPIC
@@ -38,6 +39,8 @@ from ottla.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
+#: From here on a client knows THROTTLING_QUOTA_EXCEEDED.
+_KNOWS_QUOTAS_FROM = 6
 _UNAUTHORIZED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -68,7 +71,7 @@ async def _create_all(node: _Node, request: CreateTopicsRequest, context: Reques
     wanted: dict[str, NewTopic] = {}
     hidden = node.access.refused(context, AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, counts, told=False)
     with node.topics.occupied(counts):
-        await node.slices.run(_check_all(node, request, counts, hidden, wanted, results))
+        await node.slices.run(_check_all(node, request, counts, hidden, context, wanted, results))
         made = {} if request.validate_only else await node.topics.create_all(tuple(wanted.values()))
     return CreateTopicsResponse(topics=tuple(_told(result, made.get(result.name)) for result in results))
 
@@ -87,6 +90,7 @@ def _check_all(
     request: CreateTopicsRequest,
     counts: Mapping[str, int],
     hidden: Collection[str],
+    context: RequestContext,
     wanted: dict[str, NewTopic],
     results: list[CreatableTopicResult],
 ) -> Iterator[None]:
@@ -95,7 +99,9 @@ def _check_all(
         try:
             if counts[topic.name] > 1:
                 raise RefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            wanted[topic.name] = _check(node, topic, wanted)
+            new = _check(node, topic, wanted)
+            count_change(context, new.partitions, strict_from=_KNOWS_QUOTAS_FROM)
+            wanted[topic.name] = new
             results.append(_good(node, wanted[topic.name], hidden))
         except RefusedError as refused:
             results.append(CreatableTopicResult(topic.name, error_code=refused.error, error_message=str(refused)))

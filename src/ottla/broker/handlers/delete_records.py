@@ -43,8 +43,18 @@ async def _delete_all(node: _Node, request: DeleteRecordsRequest, refused: Colle
     try:
         await asyncio.get_running_loop().run_in_executor(None, plan)
     except StorageError as fault:
-        node.partitions.faults.report("the new log starts are not written down yet", fault)
+        error = node.partitions.faults.report("the new log starts are not written down yet", fault)
+        results = [
+            topic._replace(partitions=tuple(_failed(each, error) for each in topic.partitions)) for topic in results
+        ]
     return DeleteRecordsResponse(topics=tuple(results))
+
+
+def _failed(result: DeleteRecordsPartitionResult, error: ErrorCode) -> DeleteRecordsPartitionResult:
+    """The records are not served any more, but after a crash they would be there again: the client has to ask again."""
+    if result.error_code is not ErrorCode.NONE:
+        return result
+    return DeleteRecordsPartitionResult(result.partition_index, _NO_OFFSET, error)
 
 
 def _steps(

@@ -7,8 +7,10 @@ from functools import partial
 from typing import Protocol
 
 from ottla.base.errors import StorageError
+from ottla.broker.handlers.mutations import count_change
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.image import TopicImage
+from ottla.broker.metadata.rules import RefusedError
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.settings import HasConfig
 from ottla.broker.ports.topics import HasImage, HasTopics
@@ -21,6 +23,9 @@ from ottla.wire.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+
+#: From here on a client knows THROTTLING_QUOTA_EXCEEDED.
+_KNOWS_QUOTAS_FROM = 5
 
 
 class _Node(HasAccess, HasConfig, HasImage, HasTopics, Protocol):
@@ -57,11 +62,10 @@ async def _delete_all(node: _Node, request: DeleteTopicsRequest, context: Reques
             responses.append(_refuse(asked, "The provided topic name maps to an ID that was already supplied."))
         else:
             found = _find(node, each)
-            if isinstance(found, TopicImage):
+            answer = found if isinstance(found, DeletableTopicResult) else _counted(context, found)
+            responses.append(answer)
+            if isinstance(found, TopicImage) and answer.error_code == ErrorCode.NONE:
                 doomed.append(found)
-                responses.append(DeletableTopicResult(found.name, found.topic_id))
-            else:
-                responses.append(found)
     try:
         await node.topics.delete_all(doomed)
     except StorageError as fault:
@@ -84,6 +88,15 @@ def _refused(
     names = [name for name in (_name(node, each) for each in wanted) if name is not None]
     refused = node.access.refused(context, AclOperation.DELETE, ResourceType.TOPIC, names)
     return refused, node.access.refused(context, AclOperation.DESCRIBE, ResourceType.TOPIC, names, told=False)
+
+
+def _counted(context: RequestContext, topic: TopicImage) -> DeletableTopicResult:
+    """The answer for a topic that can be deleted, if the client's quota has room for it."""
+    try:
+        count_change(context, len(topic.partitions), strict_from=_KNOWS_QUOTAS_FROM)
+    except RefusedError as refused:
+        return DeletableTopicResult(topic.name, topic.topic_id, refused.error, str(refused))
+    return DeletableTopicResult(topic.name, topic.topic_id)
 
 
 def _name(node: _Node, wanted: DeleteTopicState) -> str | None:

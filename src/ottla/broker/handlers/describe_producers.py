@@ -1,12 +1,14 @@
 """DescribeProducers, version 0 (KIP-664): who writes to a partition, and whose transaction is open there."""
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Collection, Iterator
 from typing import Protocol
 
 from ottla.base.topic_names import topic_name_problem
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.partitions import HasPartitions
+from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage
 from ottla.wire.acls import AclOperation, ResourceType
 from ottla.wire.errors import ErrorCode
@@ -19,22 +21,37 @@ from ottla.wire.messages.describe_producers import (
 )
 
 
-class _Node(HasAccess, HasImage, HasPartitions, Protocol):
+class _Node(HasAccess, HasImage, HasPartitions, HasSlices, Protocol):
     """What this handler touches."""
 
 
-def handle(node: _Node, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+def handle(
+    node: _Node, request: DescribeProducersRequest, context: RequestContext
+) -> "DescribeProducersResponse | asyncio.Future[DescribeProducersResponse]":
     """The producers that each partition remembers."""
     names = (topic.name for topic in request.topics if topic_name_problem(topic.name) is None)
     refused = node.access.refused(context, AclOperation.READ, ResourceType.TOPIC, names)
-    return DescribeProducersResponse(
-        topics=tuple(
-            TopicResponse(
-                topic.name, tuple(_describe(node, topic.name, index, refused) for index in topic.partition_indexes)
-            )
-            for topic in request.topics
-        )
-    )
+    return node.slices.start(_slowly(node, request, refused), "producers of many partitions")
+
+
+async def _slowly(
+    node: _Node, request: DescribeProducersRequest, refused: Collection[str]
+) -> DescribeProducersResponse:
+    """A partition may remember any number of producers."""
+    topics: list[TopicResponse] = []
+    await node.slices.run(_steps(node, request, refused, topics))
+    return DescribeProducersResponse(topics=tuple(topics))
+
+
+def _steps(
+    node: _Node, request: DescribeProducersRequest, refused: Collection[str], topics: list[TopicResponse]
+) -> Iterator[None]:
+    for topic in request.topics:
+        described = []
+        for index in topic.partition_indexes:
+            described.append(_describe(node, topic.name, index, refused))
+            yield
+        topics.append(TopicResponse(topic.name, tuple(described)))
 
 
 def _describe(node: _Node, topic: str, index: int, refused: Collection[str]) -> PartitionResponse:

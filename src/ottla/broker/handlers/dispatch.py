@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ottla.base.errors import CorruptDataError
 from ottla.broker.handlers.parts import Part, joined, parts_of
-from ottla.broker.handlers.table import TABLE, UNSTABLE_VERSIONS, RequestContext, decode_message
+from ottla.broker.handlers.table import TABLE, UNSTABLE_VERSIONS, Entry, RequestContext, decode_message
 from ottla.broker.node import Node
 from ottla.broker.server import Answer, Frame, Later
 from ottla.broker.session import Session
@@ -26,6 +26,7 @@ class Dispatcher:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._quotas = node.quotas
         self._handlers: dict[int, Callable[..., Any]] = {}
         unstable = node.config.flag(UNSTABLE_VERSIONS)
         self._newest = {key: entry.newest(unstable=unstable) for key, entry in TABLE.items()}
@@ -55,30 +56,41 @@ class Dispatcher:
         handle = self._handlers.get(key)
         if handle is None:
             handle = self._handlers[key] = entry.load()
-        context = RequestContext(key, version, correlation_id, client_id or "", session)
+        client, charge = client_id or "", None
+        if self._quotas.is_on and key != ApiKey.WRITE_TXN_MARKERS:
+            charge = self._quotas.charge(session, client)
+        context = RequestContext(key, version, correlation_id, client, session, charge)
+        answer: Answer
         if entry.raw:
-            answer: Answer = handle(self._node, frame, offset, context)
-            return answer
+            answer = handle(self._node, frame, offset, context)
+        else:
+            answer = self._carry_out(entry, handle, decode_message(context, frame, offset), len(frame), context)
+        return answer if charge is None else charge.carried(answer)
 
-        message = decode_message(context, frame, offset)
+    def _carry_out(
+        self, entry: Entry, handle: Callable[..., Any], message: Any, size_bytes: int, context: RequestContext
+    ) -> Answer:
         if entry.in_parts:
-            parts = parts_of(message, len(frame))
+            parts = parts_of(message, size_bytes)
             if parts:
-                whole = self._node.slices.start(self._in_parts(handle, parts, context), f"a large {API[key].name}")
-                return Later(whole, partial(self._encode, key, version, correlation_id))
+                whole = self._node.slices.start(
+                    self._in_parts(handle, parts, context), f"a large {API[entry.key].name}"
+                )
+                return Later(whole, partial(self._encode, context))
         response = handle(self._node, message, context)
         if isinstance(response, asyncio.Future):
             if not response.done():
-                return Later(response, partial(self._encode, key, version, correlation_id))
+                return Later(response, partial(self._encode, context))
             response = response.result()
-        return self._encode(key, version, correlation_id, response)
+        return self._encode(context, response)
 
     async def _in_parts(self, handle: Callable[..., Any], parts: Sequence[Part], context: RequestContext) -> Any:
         """While others are served. A part begins when the one before is answered."""
         answers: list[Any] = []
 
         def step(part: Part) -> Iterator[None]:
-            answers.append(handle(self._node, part.request, context))
+            work = partial(handle, self._node, part.request, context)
+            answers.append(work() if context.charge is None else context.charge.busy(work))
             yield
 
         for part in parts:
@@ -87,7 +99,10 @@ class Dispatcher:
                 answers[-1] = await answers[-1]
         return joined(parts, answers)
 
-    def _encode(self, key: int, version: int, correlation_id: int, message: tuple[Any, ...]) -> Answer:
+    def _encode(self, context: RequestContext, message: tuple[Any, ...]) -> Answer:
+        key, version, correlation_id = context[:3]
+        if context.charge is not None:
+            message = context.charge.charged(message)
         if not _is_long(message):
             return encode_response(key, version, correlation_id, message)
         slowly = self._encode_slowly(key, version, correlation_id, message)

@@ -2,22 +2,26 @@
 
 KIP-74: `max_bytes` bounds the response and `partition_max_bytes` a partition, but the first batch of the first
 partition that has one is always sent, so a reader never gets stuck. KIP-227 sessions, KIP-320 leader epochs, KIP-516
-topic ids. A fetch that finds fewer than `min_bytes` waits for appends up to `max_wait_ms`.
+topic ids. A fetch that finds fewer than `min_bytes` waits for appends up to `max_wait_ms`. One of very many partitions
+is read and encoded in slices, while others are served.
 """
 
 import asyncio
-from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple, Protocol
 
 from ottla.base.errors import CorruptDataError, StorageError
+from ottla.base.types import TopicPartition
 from ottla.broker.fetch_sessions import Cached, FetchContext, PartitionKey
-from ottla.broker.handlers.fetch_response import PartitionResult, encode_fetch
-from ottla.broker.handlers.table import RequestContext, decode_message
+from ottla.broker.handlers.fetch_response import PartitionResult, encode_fetch, encode_fetch_steps, response_bytes
+from ottla.broker.handlers.table import RequestContext, counted, decode_message
+from ottla.broker.outbox import Piece
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.identity import HasIdentity
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.sessions import HasSessions
 from ottla.broker.ports.settings import HasConfig
+from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage
 from ottla.broker.runtime.partitions import Partition
 from ottla.broker.runtime.purgatory import DelayedFetch
@@ -28,9 +32,11 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest
 
 _TOPIC_IDS_FROM = 13
+#: A fetch of more partitions is read in slices: a partition takes some ten microseconds of the event loop.
+AT_ONCE: Final = 200
 
 
-class _Node(HasAccess, HasConfig, HasIdentity, HasImage, HasPartitions, HasSessions, Protocol):
+class _Node(HasAccess, HasConfig, HasIdentity, HasImage, HasPartitions, HasSessions, HasSlices, Protocol):
     """What this handler touches."""
 
 
@@ -48,12 +54,17 @@ def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> A
     version = context.api_version
     request: FetchRequest = decode_message(context, frame, offset)
     if request.isolation_level not in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED):
-        return encode_fetch(version, context.correlation_id, ErrorCode.UNKNOWN_SERVER_ERROR, 0, ())
+        return _refuse(context, ErrorCode.UNKNOWN_SERVER_ERROR)
     fetch_context = node.sessions.open(request, uses_topic_ids=version >= _TOPIC_IDS_FROM)
     if isinstance(fetch_context, ErrorCode):
-        return encode_fetch(version, context.correlation_id, fetch_context, 0, ())
+        return _refuse(context, fetch_context)
     fetch = _Fetch(node, request, context, fetch_context)
-    return fetch.start()
+    return fetch.start_slowly() if len(fetch_context.partitions) > AT_ONCE else fetch.start()
+
+
+def _refuse(context: RequestContext, error: ErrorCode) -> Encoded:
+    throttle_ms = 0 if context.charge is None else context.charge.requested()
+    return encode_fetch(context.api_version, context.correlation_id, error, 0, (), throttle_ms)
 
 
 class _Fetch:
@@ -68,6 +79,10 @@ class _Fetch:
         self._from_replica = max(request.replica_id, request.replica_state.replica_id) >= 0
         self._isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
         self._max_bytes = min(request.max_bytes, node.config.int("fetch.max.bytes"))
+        #: What sessions knew of the partitions before this answer, where quotas may take it back.
+        self._before: list[tuple[Cached, int, int]] = []
+        if context.charge is not None:
+            self._max_bytes = min(self._max_bytes, context.charge.most_fetch_bytes)
         #: The response cannot hold more than this, so, as in Kafka, nobody waits for more.
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._outcome = _Outcome([], 0, urgent=False)
@@ -75,6 +90,9 @@ class _Fetch:
         self._refused: frozenset[str] = self._find_refused() if node.access.is_on else frozenset()
         #: While the request waits: where each partition's results are. A request may name a partition twice.
         self._places: dict[Partition, list[int]] = {}
+        #: Whether it is read in slices; then what changed while it waited, None for "perhaps all".
+        self._is_slow = False
+        self._changed: Iterable[Partition] | None = None
 
     def _find_refused(self) -> frozenset[str]:
         names = {name for name in (self._topic(key) for key, _ in self._fetch.partitions) if name is not None}
@@ -84,27 +102,70 @@ class _Fetch:
         return frozenset() if may_follow else frozenset(names)
 
     def start(self) -> Answer:
+        """Read all partitions at once."""
         missing = self.read_again(None)
         if missing <= 0 or self._request.max_wait_ms <= 0 or not self._fetch.partitions:
             return self._encode()
-        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        for at, (key, _) in enumerate(self._fetch.partitions):
-            found = self._find(key)
-            if isinstance(found, Partition):
-                self._places.setdefault(found, []).append(at)
-        committed = self._isolation is Isolation.READ_COMMITTED
-        DelayedFetch(future, self, self._places, missing, self._request.max_wait_ms, committed=committed)
+        delayed, future = self._delayed()
+        for at in range(len(self._fetch.partitions)):
+            self._place(at, delayed)
+        delayed.wait(missing, self._request.max_wait_ms)
         return Later(future, lambda _: self._encode())
 
+    def start_slowly(self) -> Answer:
+        """Read them in slices."""
+        self._is_slow = True
+        return Later(self._node.slices.start(self._slowly(), "a fetch of many partitions"), self._charged)
+
+    async def _slowly(self) -> list[Piece]:
+        slices, max_wait_ms, pieces = self._node.slices, self._request.max_wait_ms, list[Piece]()
+        delayed, future = self._delayed()
+        try:
+            await slices.run(counted(self._context, self._read_steps(delayed)))
+            if self._missing_bytes > 0 and max_wait_ms > 0:
+                delayed.wait(self._missing_bytes, max_wait_ms)
+                await future
+                again = self._read_steps(None) if self._changed is None else self._changed_steps(self._changed)
+                await slices.run(counted(self._context, again))
+        finally:
+            future.cancel()
+        await slices.run(counted(self._context, self._encode_steps(pieces)))
+        return pieces
+
+    def _delayed(self) -> tuple[DelayedFetch, asyncio.Future[object]]:
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        return DelayedFetch(future, self, committed=self._isolation is Isolation.READ_COMMITTED), future
+
+    def _place(self, at: int, delayed: DelayedFetch) -> None:
+        """Note where a partition's results are, and watch it."""
+        found = self._find(self._fetch.partitions[at][0])
+        if isinstance(found, Partition):
+            places = self._places.setdefault(found, [])
+            if not places:
+                delayed.watch(found)
+            places.append(at)
+
     def read_again(self, changed: Iterable[Partition] | None) -> int:
-        """Read these partitions, or all (None). Returns how many bytes are missing; 0 when the answer must go out."""
-        if changed is None:
-            self._outcome = self._read()
-        else:
-            for partition in changed:
-                for at in self._places[partition]:
-                    self._replace(at)
+        """Read these partitions, or all (None). Returns how many bytes are missing; 0 when the answer must go out.
+
+        A slow fetch is not read here, but after it.
+        """
+        if self._is_slow:
+            self._changed = changed
+            return 0
+        for _ in self._read_steps(None) if changed is None else self._changed_steps(changed):
+            pass
+        return self._missing_bytes
+
+    @property
+    def _missing_bytes(self) -> int:
         return 0 if self._outcome.urgent else self._min_bytes - self._outcome.size_bytes
+
+    def _changed_steps(self, changed: Iterable[Partition]) -> Iterator[None]:
+        for partition in changed:
+            for at in self._places[partition]:
+                self._replace(at)
+                yield
 
     def _replace(self, at: int) -> None:
         """Read one partition again. The others keep their results and their share of the response's size."""
@@ -116,28 +177,67 @@ class _Fetch:
         self._outcome = _Outcome(results, others + result.read.size_bytes, urgent or _is_urgent(result))
 
     def _encode(self) -> Encoded:
-        told = []
+        version, correlation_id = self._context.api_version, self._context.correlation_id
+        session_id, told = self._fetch.session_id, list(self._told())
+        encoded = encode_fetch(version, correlation_id, ErrorCode.NONE, session_id, told, report=self._report)
+        return encoded if self._context.charge is None else self._charged(encoded)
+
+    def _charged(self, encoded: list[Piece]) -> Encoded:
+        """An answer that the client's quota has no room for is not sent, but an empty one: it has to ask again."""
+        context = self._context
+        if context.charge is None:
+            return encoded
+        throttle_ms = context.charge.fetched(response_bytes(encoded, context.api_version))
+        if not throttle_ms:
+            return encoded
+        for cached, high_watermark, log_start_offset in self._before:
+            cached.high_watermark, cached.log_start_offset = high_watermark, log_start_offset
+        session_id = self._node.sessions.unanswered(self._fetch)
+        return encode_fetch(context.api_version, context.correlation_id, ErrorCode.NONE, session_id, (), throttle_ms)
+
+    def _encode_steps(self, pieces: list[Piece]) -> Iterator[None]:
+        version, correlation_id = self._context.api_version, self._context.correlation_id
+        session_id, told = self._fetch.session_id, list[PartitionResult]()
+        for result in self._told():
+            told.append(result)
+            yield
+        yield from encode_fetch_steps(
+            version, correlation_id, ErrorCode.NONE, session_id, told, pieces, report=self._report
+        )
+
+    def _report(self, result: PartitionResult, fault: StorageError) -> ErrorCode:
+        """The disk does not give the records that were found."""
+        topic = self._topic(PartitionKey(result.topic_id, result.topic, result.partition))
+        return self._node.partitions.faults.report(TopicPartition(topic or "", result.partition), fault)
+
+    def _told(self) -> Iterator[PartitionResult]:
+        """The results that the answer carries."""
+        if self._context.charge is not None:
+            cached_ones = (cached for _, cached, _ in self._outcome.results)
+            self._before = [(each, each.high_watermark, each.log_start_offset) for each in cached_ones]
         for key, cached, result in self._outcome.results:
             read = result.read
             news = self._fetch.is_news(cached, read.high_watermark, read.log_start_offset)
-            if news or read.slices or read.error is not ErrorCode.NONE or result.diverging is not None:
-                told.append(result)
             if read.slices:
                 self._fetch.served(key)
-        context = self._context
-        return encode_fetch(context.api_version, context.correlation_id, ErrorCode.NONE, self._fetch.session_id, told)
+            if news or read.slices or read.error is not ErrorCode.NONE or result.diverging is not None:
+                yield result
 
-    def _read(self) -> _Outcome:
-        results = []
+    def _read_steps(self, watching: DelayedFetch | None) -> Iterator[None]:
+        """Read all partitions; have them watched from then on."""
+        results: list[tuple[PartitionKey, Cached, PartitionResult]] = []
         left, total, urgent = self._max_bytes, 0, False
-        for key, cached in self._fetch.partitions:
+        for at, (key, cached) in enumerate(self._fetch.partitions):
+            if watching is not None:
+                self._place(at, watching)
             result = self._read_one(key, cached.request, left, first=total == 0)
             size = result.read.size_bytes
             total += size
             left = max(left - size, 0)
             urgent = urgent or _is_urgent(result)
             results.append((key, cached, result))
-        return _Outcome(results, total, urgent)
+            yield
+        self._outcome = _Outcome(results, total, urgent)
 
     def _read_one(self, key: PartitionKey, asked: FetchPartition, left: int, *, first: bool) -> PartitionResult:
         partition = self._find(key)

@@ -1,9 +1,10 @@
 """Fetch responses packed by hand: a few header bytes around records that are never looked at (idea 6)."""
 
 import struct
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
 
+from ottla.base.errors import StorageError
 from ottla.broker.outbox import Piece, sendable
 from ottla.log.results import Read
 from ottla.log.storage import Slice
@@ -40,18 +41,52 @@ class PartitionResult(NamedTuple):
     leader: tuple[int, int] | None = None
 
 
+#: Writes down that a partition cannot be read, and says what its answer is.
+Report: TypeAlias = Callable[[PartitionResult, StorageError], ErrorCode]
+
+
+def _storage_error(result: PartitionResult, fault: StorageError) -> ErrorCode:
+    return ErrorCode.KAFKA_STORAGE_ERROR
+
+
 def encode_fetch(
-    version: int, correlation_id: int, error: ErrorCode, session_id: int, results: Sequence[PartitionResult]
+    version: int,
+    correlation_id: int,
+    error: ErrorCode,
+    session_id: int,
+    results: Sequence[PartitionResult],
+    throttle_ms: int = 0,
+    report: Report = _storage_error,
 ) -> list[Piece]:
-    """A whole response frame in pieces: header bytes and, between them, slices of files."""
+    """A whole response frame in pieces: header bytes and, between them, slices of files.
+
+    Small slices are read here; `report` hears of one that the disk does not give.
+    """
+    pieces: list[Piece] = []
+    for _ in encode_fetch_steps(version, correlation_id, error, session_id, results, pieces, throttle_ms, report):
+        pass
+    return pieces
+
+
+def encode_fetch_steps(
+    version: int,
+    correlation_id: int,
+    error: ErrorCode,
+    session_id: int,
+    results: Sequence[PartitionResult],
+    pieces: list[Piece],
+    throttle_ms: int = 0,
+    report: Report = _storage_error,
+) -> Iterator[None]:
+    """The same in steps, one for each partition; all pieces are there at the end."""
     flexible = version >= _FLEXIBLE_FROM
     head = bytearray(_HEAD.pack(correlation_id))
     if flexible:
         head.append(0)
-    head += _BODY.pack(0, error, session_id) if version >= 7 else _OLD_BODY.pack(0)
-    pieces: list[Piece] = []
+    head += _BODY.pack(throttle_ms, error, session_id) if version >= 7 else _OLD_BODY.pack(throttle_ms)
     topics = _by_topic(results)
     _count(head, len(topics), flexible)
+    body: list[Piece] = []
     for group in topics:
         if version >= _TOPIC_IDS_FROM:
             head += group[0].topic_id
@@ -59,19 +94,33 @@ def encode_fetch(
             _name(head, group[0].topic, flexible)
         _count(head, len(group), flexible)
         for result in group:
-            head = _partition(pieces, head, version, result)
+            head = _partition(body, head, version, result, report)
+            yield
         if flexible:
             head.append(0)
     if flexible:
         head.append(0)
-    pieces.append(bytes(head))
-    size = sum(piece.length_bytes if isinstance(piece, Slice) else len(piece) for piece in pieces)
-    return [_SIZE.pack(size), *pieces]
+    body.append(bytes(head))
+    size = sum(piece.length_bytes if isinstance(piece, Slice) else len(piece) for piece in body)
+    pieces.append(_SIZE.pack(size))
+    pieces.extend(body)
 
 
-def _partition(pieces: list[Piece], head: bytearray, version: int, result: PartitionResult) -> bytearray:
+def response_bytes(encoded: Sequence[Piece], version: int) -> int:
+    """How large Kafka says that an answer is (`FetchResponse.sizeOf`): its body and four bytes."""
+    size = sum(piece.length_bytes if isinstance(piece, Slice) else len(piece) for piece in encoded)
+    return size - _SIZE.size - (1 if version >= _FLEXIBLE_FROM else 0)
+
+
+def _partition(
+    pieces: list[Piece], head: bytearray, version: int, result: PartitionResult, report: Report
+) -> bytearray:
     """Write one partition; the records go into `pieces` as they are. Returns the buffer to go on with."""
     read, flexible = result.read, version >= _FLEXIBLE_FROM
+    try:
+        records = [sendable(piece, _SENDFILE_FROM_BYTES) for piece in read.slices]
+    except StorageError as fault:
+        read, records = Read(report(result, fault), (), -1, -1, -1), []
     if version >= 5:
         head += _PARTITION.pack(
             result.partition, read.error, read.high_watermark, read.last_stable_offset, read.log_start_offset
@@ -88,7 +137,7 @@ def _partition(pieces: list[Piece], head: bytearray, version: int, result: Parti
         head += _SIZE.pack(size)
     if size:
         pieces.append(bytes(head))
-        pieces.extend(sendable(piece, _SENDFILE_FROM_BYTES) for piece in read.slices)
+        pieces.extend(records)
         head = bytearray()
     if flexible:
         _tags(head, result)

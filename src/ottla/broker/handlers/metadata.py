@@ -47,6 +47,10 @@ def handle(
         uncreatable = node.access.refused(context, AclOperation.CREATE, ResourceType.TOPIC, missing)
         missing = [name for name in missing if name not in uncreatable]
         refused |= uncreatable
+    charge = context.charge
+    if missing and charge is not None:  # what there is no room for is told to be missing, and asked for again
+        partitions = node.topics.auto_created_partitions
+        missing = [name for name in missing if charge.changes(partitions, strict=True, is_told=False)]
     if not missing:
         return _answer(node, request, context, refused)
     making = node.topics.change(partial(node.topics.auto_create_all, missing))

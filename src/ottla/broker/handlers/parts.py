@@ -29,7 +29,7 @@ def parts_of(request: Any, size_bytes: int) -> Sequence[Part]:
         return ()
     if sum(len(topic.partitions) for topic in request.topics) <= PART_PARTITIONS:
         return ()
-    return [Part(request._replace(topics=topics), goes_on) for topics, goes_on in _cut(request.topics)]
+    return [Part(request._replace(topics=topics), goes_on) for topics, goes_on in cut(request.topics, "partitions")]
 
 
 def joined(parts: Sequence[Part], answers: Sequence[Any]) -> Any:
@@ -51,16 +51,20 @@ def _name(topic: Any) -> Any:
     return topic._replace(partitions=())
 
 
-def _cut(topics: Sequence[Any]) -> Iterator[tuple[tuple[Any, ...], bool]]:
+def cut(topics: Sequence[Any], field: str) -> Iterator[tuple[tuple[Any, ...], bool]]:
+    """Topics in parts, and whether a part's first topic is the last one of the part before, gone on with.
+
+    `field` is the one that has a topic's partitions.
+    """
     part: list[Any] = []
     room, goes_on = PART_PARTITIONS, False
     for topic in topics:
-        rest = topic.partitions
+        rest = getattr(topic, field)
         while len(rest) > room:
             if room:
-                part.append(topic._replace(partitions=rest[:room]))
+                part.append(topic._replace(**{field: rest[:room]}))
             yield tuple(part), goes_on
             part, rest, room, goes_on = [], rest[room:], PART_PARTITIONS, room > 0
-        part.append(topic._replace(partitions=rest))
+        part.append(topic._replace(**{field: rest}))
         room -= len(rest)
     yield tuple(part), goes_on

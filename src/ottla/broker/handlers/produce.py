@@ -3,19 +3,22 @@
 Transactional batches (KIP-98, KIP-890): if the partition has no open transaction of the producer, the transaction
 coordinator is asked first. It adds the partition to the transaction (version 12 on), or verifies that it is in it
 (older clients); the log demands the guard of that verification. Topic ids instead of names from version 13 on
-(KIP-516). KIP-467: refused records are named.
+(KIP-516). KIP-467: refused records are named. A request for very many partitions is carried out in slices, while others
+are served; as in Kafka what it writes to one partition does not depend on the others.
 """
 
 import asyncio
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple, Protocol
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import TopicPartition
-from ottla.broker.handlers.table import RequestContext, decode_message
+from ottla.broker.handlers.table import RequestContext, counted, decode_message
 from ottla.broker.metadata.names import INTERNAL_TOPICS
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.partitions import HasPartitions
 from ottla.broker.ports.settings import HasClock, HasConfig
+from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage
 from ottla.broker.ports.transactions import HasVerification
 from ottla.broker.runtime.answers import gather, then
@@ -41,6 +44,8 @@ from ottla.wire.messages.produce import (
     TopicProduceResponse,
 )
 
+#: A produce to more partitions is carried out in slices: an append takes some twenty microseconds of the event loop.
+AT_ONCE: Final = 50
 _TOPIC_IDS_FROM = 13
 #: From here on a produce adds its partitions to the transaction (KIP-890's protocol).
 _ADDS_PARTITIONS_FROM = 12
@@ -59,7 +64,7 @@ _WITHOUT_LOG_START = (
 )
 
 
-class _Node(HasAccess, HasClock, HasConfig, HasImage, HasPartitions, HasVerification, Protocol):
+class _Node(HasAccess, HasClock, HasConfig, HasImage, HasPartitions, HasSlices, HasVerification, Protocol):
     """What this handler touches."""
 
 
@@ -74,69 +79,56 @@ class _Unverified(NamedTuple):
 
 def handle(node: _Node, frame: Frame, offset: int, context: RequestContext) -> Answer:
     """Append; before that, batches are looked at, and compressed as their topics want it (`compression.type`)."""
-    version = context.api_version
     request: ProduceRequest = decode_message(context, frame, offset)
-    produce = _Produce(node, request, context)
-    if node.access.is_on and not produce.authorize():
-        return _answer(produce.append({}, {}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+    produce = _Produce(node, request, context, len(frame))
+    if not produce.authorize():
+        # The request's transactional id says for which transaction its batches may be written.
+        return produce.encode(produce.refuse_all(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+    if sum(len(topic.partition_data) for topic in request.topic_data) > AT_ONCE:
+        return Later(node.slices.start(_slowly(node, produce, context), "a produce to many partitions"), produce.encode)
+    _all(produce.look())
+    preparing = produce.prepare()
+    answer = _proceed(produce) if preparing is None else then(preparing, lambda _: _proceed(produce))
+    return Later(answer, produce.encode) if isinstance(answer, asyncio.Future) else produce.encode(answer)
+
+
+def _proceed(produce: "_Produce") -> Any:
+    """Append now, or once the transaction coordinator has said yes. A response, or a future of it."""
+    _all(produce.find_unverified())
+    if not produce.unverified:
+        return _append(produce, {})
+    return then(produce.verify(), lambda errors: _append(produce, errors))
+
+
+def _append(produce: "_Produce", errors: dict[TopicPartition, ErrorCode]) -> Any:
+    _all(produce.append(errors))
+    return produce.response()
+
+
+async def _slowly(node: _Node, produce: "_Produce", context: RequestContext) -> ProduceResponse:
+    """The same, step by step."""
+    await node.slices.run(counted(context, produce.look()))
     preparing = produce.prepare()
     if preparing is not None:
-        return _answer(then(preparing, lambda _: _proceed(node, produce, request, version)))
-    return _answer(_proceed(node, produce, request, version))
+        await preparing
+    await node.slices.run(counted(context, produce.find_unverified()))
+    errors = await produce.verify() if produce.unverified else {}
+    await node.slices.run(counted(context, produce.append(errors)))
+    response: ProduceResponse | asyncio.Future[ProduceResponse] = produce.response()
+    return await response if isinstance(response, asyncio.Future) else response
 
 
-def _proceed(
-    node: _Node, produce: "_Produce", request: ProduceRequest, version: int
-) -> "Encoded | asyncio.Future[Encoded]":
-    """Append now, or once the transaction coordinator has said yes."""
-    if request.transactional_id is None and produce.has_transactional_batch():
-        # The request's transactional id says for which transaction its batches may be written.
-        return produce.append({}, {}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if request.transactional_id is None or request.acks not in _ACKS:
-        return produce.append({}, {})
-    adds = version >= _ADDS_PARTITIONS_FROM
-    verify = node.config.flag("transaction.partition.verification.enable")
-    unverified = produce.unverified() if adds or verify else []
-    if not unverified:
-        return produce.append({}, {})
-    guards = {each.tp: each.guard for each in unverified}
-    first = unverified[0]
-    asked = node.verification.ask(
-        request.transactional_id,
-        first.producer_id,
-        first.producer_epoch,
-        [each.tp for each in unverified],
-        verify_only=not adds,
-    )
-
-    def verified(errors: dict[TopicPartition, ErrorCode]) -> dict[TopicPartition, ErrorCode]:
-        knows = version >= _KNOWS_ABORTABLE_FROM
-        return {
-            tp: produce_error(error, adds_partitions=adds, knows_abortable=knows)
-            for tp, error in errors.items()
-            if error is not ErrorCode.NONE
-        }
-
-    answer: Encoded | asyncio.Future[Encoded] = then(asked, lambda errors: produce.append(guards, verified(errors)))
-    return answer
-
-
-def _answer(answer: "Encoded | asyncio.Future[Encoded]") -> Answer:
-    if isinstance(answer, asyncio.Future):
-        return Later(answer, _as_encoded)
-    return _as_encoded(answer)
-
-
-def _as_encoded(answer: object) -> Encoded:
-    assert answer is None or isinstance(answer, bytes)
-    return answer
+def _all(steps: Iterator[None]) -> None:
+    for _ in steps:
+        pass
 
 
 class _Produce:
     """One request."""
 
-    def __init__(self, node: _Node, request: ProduceRequest, context: RequestContext) -> None:
+    def __init__(self, node: _Node, request: ProduceRequest, context: RequestContext, size_bytes: int) -> None:
         self._node = node
+        self._size_bytes = size_bytes
         self._request = request
         self._context = context
         #: Partitions whose last records have to be on the device before they are acknowledged.
@@ -145,11 +137,20 @@ class _Produce:
         self._refused: frozenset[str] = frozenset()
         self._recompression = Recompression()
         self._opening = Opening()
+        #: The partitions with transactional batches whose transaction is not open in the partition yet.
+        self.unverified: list[_Unverified] = []
+        self._guards: dict[TopicPartition, int] = {}
+        self._topics: list[TopicProduceResponse] = []
 
     def authorize(self) -> bool:
-        """Ask which topics may be written to. False if nothing may: the transaction is somebody else's."""
+        """Ask which topics may be written to. False if nothing may: the transaction is nobody's, or somebody else's."""
         access, context, request = self._node.access, self._context, self._request
-        if request.transactional_id is not None and self.has_transactional_batch():
+        transactional = (request.transactional_id is None or access.is_on) and self._has_transactional_batch()
+        if transactional and request.transactional_id is None:
+            return False
+        if not access.is_on:
+            return True
+        if transactional and request.transactional_id is not None:
             kind = ResourceType.TRANSACTIONAL_ID
             if not access.allows(context, AclOperation.WRITE, kind, request.transactional_id):
                 return False
@@ -157,8 +158,8 @@ class _Produce:
         self._refused = access.refused(context, AclOperation.WRITE, ResourceType.TOPIC, names)
         return True
 
-    def prepare(self) -> "asyncio.Future[Any] | None":
-        """Look at batches, and compress them as their topics want it; None when nothing has to be waited for."""
+    def look(self) -> Iterator[None]:
+        """Look at each partition's batch: whether it has to be compressed, or opened in a thread."""
         now_ms = self._node.clock.now_ms()
         for topic in self._request.topic_data:
             for data in topic.partition_data:
@@ -166,11 +167,15 @@ class _Produce:
                 if isinstance(partition, Partition) and data.records is not None:
                     self._recompression.add(data.records, partition.log.config)
                     self._opening.add(data.records, partition.tp, partition.log.config, now_ms)
+                yield
+
+    def prepare(self) -> "asyncio.Future[Any] | None":
+        """Compress batches as their topics want it, open some; None when nothing has to be waited for."""
         both = self._recompression.run(), self._opening.run()
         waiting = [each for each in both if each is not None]
         return asyncio.gather(*waiting) if waiting else None
 
-    def has_transactional_batch(self) -> bool:
+    def _has_transactional_batch(self) -> bool:
         """Whether any partition's batch says that it belongs to a transaction."""
         for topic in self._request.topic_data:
             for data in topic.partition_data:
@@ -178,10 +183,13 @@ class _Produce:
                     return True
         return False
 
-    def unverified(self) -> list[_Unverified]:
-        """The partitions with transactional batches whose transaction is not open in the partition yet."""
-        found = []
+    def find_unverified(self) -> Iterator[None]:
+        """Find the partitions for which the transaction coordinator has to be asked."""
+        if self._request.transactional_id is None or self._request.acks not in _ACKS:
+            return
         bumps = self._context.api_version >= _ADDS_PARTITIONS_FROM
+        if not bumps and not self._node.config.flag("transaction.partition.verification.enable"):
+            return
         now_ms = self._node.clock.now_ms()
         for topic in self._request.topic_data:
             for data in topic.partition_data:
@@ -196,47 +204,73 @@ class _Produce:
                     producer_id, sequence, epoch, supports_epoch_bump=bumps, now_ms=now_ms
                 )
                 if verification.needed:
-                    found.append(_Unverified(partition.tp, verification.guard, producer_id, epoch))
-        return found
+                    self.unverified.append(_Unverified(partition.tp, verification.guard, producer_id, epoch))
+                yield
 
-    def append(
-        self,
-        guards: dict[TopicPartition, int],
-        refused: dict[TopicPartition, ErrorCode],
-        all_refused: ErrorCode = ErrorCode.NONE,
-    ) -> "Encoded | asyncio.Future[Encoded]":
-        """Append each partition's batch unless it is refused. Returns the encoded answer, or None for acks=0.
+    def verify(self) -> "asyncio.Future[dict[TopicPartition, ErrorCode]]":
+        """Ask the transaction coordinator about them."""
+        first = self.unverified[0]
+        self._guards = {each.tp: each.guard for each in self.unverified}
+        assert self._request.transactional_id is not None
+        return self._node.verification.ask(
+            self._request.transactional_id,
+            first.producer_id,
+            first.producer_epoch,
+            [each.tp for each in self.unverified],
+            verify_only=self._context.api_version < _ADDS_PARTITIONS_FROM,
+        )
 
-        Where the device has to have records first, it is a future of the answer (`flush.messages`).
-        """
-        topics = []
-        failed = False
+    def append(self, errors: dict[TopicPartition, ErrorCode]) -> Iterator[None]:
+        """Append each partition's batch unless it is refused; `errors` are what the transaction coordinator says."""
+        version = self._context.api_version
+        adds, knows = version >= _ADDS_PARTITIONS_FROM, version >= _KNOWS_ABORTABLE_FROM
+        refused = {
+            tp: produce_error(error, adds_partitions=adds, knows_abortable=knows)
+            for tp, error in errors.items()
+            if error is not ErrorCode.NONE
+        }
         for topic in self._request.topic_data:
             answers = []
             for data in topic.partition_data:
-                if all_refused is ErrorCode.NONE:
-                    answer = self._append_one(topic, data.index, data.records, guards, refused)
-                else:
-                    answer = _error(data.index, all_refused)
-                failed = failed or answer.error_code != ErrorCode.NONE
-                answers.append(answer)
-            topics.append(TopicProduceResponse(topic.topic_id, topic.name, tuple(answers)))
-        if self._request.acks == 0:
-            if failed:
-                # With acks=0 there is no answer. As in Kafka, the connection is closed, so that the client notices.
-                raise CorruptDataError("a produce with acks=0 was refused")
-            return None
-        syncs, response = self._syncs, ProduceResponse(tuple(topics))
+                answers.append(self._append_one(topic, data.index, data.records, refused))
+                yield
+            self._topics.append(TopicProduceResponse(topic.topic_id, topic.name, tuple(answers)))
+
+    def refuse_all(self, error: ErrorCode) -> ProduceResponse:
+        """The answer that appends nothing."""
+        return ProduceResponse(
+            tuple(
+                TopicProduceResponse(
+                    topic.topic_id, topic.name, tuple(_error(data.index, error) for data in topic.partition_data)
+                )
+                for topic in self._request.topic_data
+            )
+        )
+
+    def response(self) -> "ProduceResponse | asyncio.Future[ProduceResponse]":
+        """What became of it. Where the device has to have records first, a future of it (`flush.messages`)."""
+        syncs, response = self._syncs, ProduceResponse(tuple(self._topics))
         if not syncs:
-            return self._encode(response)
-        synced: Encoded | asyncio.Future[Encoded] = gather(
+            return response
+        synced: ProduceResponse | asyncio.Future[ProduceResponse] = gather(
             list(syncs.values()),
-            lambda errors: self._encode(self._refuse_unsynced(response, dict(zip(syncs, errors, strict=True)))),
+            lambda errors: self._refuse_unsynced(response, dict(zip(syncs, errors, strict=True))),
         )
         return synced
 
-    def _encode(self, response: ProduceResponse) -> bytes:
+    def encode(self, response: ProduceResponse) -> Encoded:
+        """The answer; None for acks=0."""
+        if self._request.acks == 0:
+            if any(each.error_code for topic in response.responses for each in topic.partition_responses):
+                # With acks=0 there is no answer. As in Kafka the connection is closed, so that the client notices.
+                raise CorruptDataError("a produce with acks=0 was refused")
+            if self._context.charge is not None:
+                self._context.charge.produced(self._size_bytes, is_answered=False)
+            return None
         context = self._context
+        if context.charge is not None:
+            throttle_ms = context.charge.produced(self._size_bytes, is_answered=True)
+            response = response._replace(throttle_time_ms=throttle_ms)
         return encode_response(context.api_key, context.api_version, context.correlation_id, response)
 
     def _refuse_unsynced(self, response: ProduceResponse, errors: dict[TopicPartition, ErrorCode]) -> ProduceResponse:
@@ -258,7 +292,6 @@ class _Produce:
         topic: TopicProduceData,
         index: int,
         records: Buffer | None,
-        guards: dict[TopicPartition, int],
         refused: dict[TopicPartition, ErrorCode],
     ) -> PartitionProduceResponse:
         partition = self._find(topic, index)
@@ -283,7 +316,7 @@ class _Produce:
                 batch,
                 now_ms=self._node.clock.now_ms(),
                 leader_epoch=partition.leader_epoch,
-                verification_guard=guards.get(partition.tp, NO_GUARD),
+                verification_guard=self._guards.get(partition.tp, NO_GUARD),
                 looked=self._opening.looked(records),
             )
         except StorageError as fault:

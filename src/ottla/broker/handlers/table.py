@@ -6,11 +6,12 @@ because it answers an unknown version in another version (KIP-511). Modules are 
 their first request, so that a broker starts fast.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from ottla.base.limits import MAX_REQUEST_ELEMENTS
+from ottla.broker.ports.quotas import Charge
 from ottla.broker.server import Frame
 from ottla.broker.session import Session
 from ottla.wire.apis import API, ApiKey
@@ -29,6 +30,13 @@ class RequestContext(NamedTuple):
     correlation_id: int
     client_id: str
     session: Session
+    #: What it uses of its client's quotas; None where there are none.
+    charge: Charge | None = None
+
+
+def counted(context: RequestContext, steps: Iterator[Any]) -> Iterator[Any]:
+    """Steps of a request that is carried out in slices: their time counts where there are quotas."""
+    return steps if context.charge is None else context.charge.timed(steps)
 
 
 def decode_message(context: RequestContext, frame: Frame, offset: int) -> Any:
@@ -123,6 +131,8 @@ TABLE: Final[dict[int, Entry]] = {
         _api(_K.OFFSET_DELETE, "Delete a group's offsets.", in_parts=True),
         _api(_K.CONSUMER_GROUP_HEARTBEAT, "A member of a consumer group joins, stays or leaves (KIP-848)."),
         _api(_K.CONSUMER_GROUP_DESCRIBE, "Consumer groups with epochs, members and assignments (KIP-848)."),
+        _api(_K.DESCRIBE_CLIENT_QUOTAS, "Quotas of users, client ids and addresses (KIP-546, KIP-612)."),
+        _api(_K.ALTER_CLIENT_QUOTAS, "Set and remove such quotas."),
         _api(_K.DESCRIBE_USER_SCRAM_CREDENTIALS, "Users with SCRAM credentials (KIP-554)."),
         _api(_K.ALTER_USER_SCRAM_CREDENTIALS, "Set or delete the SCRAM credentials of users (KIP-554)."),
         _api(_K.DESCRIBE_CLUSTER, "Cluster id, controller, brokers."),

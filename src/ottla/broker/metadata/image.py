@@ -7,6 +7,7 @@ from ottla.broker.access.acls import Acl, Acls
 from ottla.broker.metadata.names import INTERNAL_TOPICS
 from ottla.broker.metadata.records import (
     AccessControlEntryRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
@@ -16,6 +17,7 @@ from ottla.broker.metadata.records import (
     TopicRecord,
     UserScramCredentialRecord,
 )
+from ottla.broker.quotas.table import QuotaTable, entity
 from ottla.wire.producer_ids_record import ProducerIdsRecord
 from ottla.wire.sasl.scram import ScramCredential
 
@@ -46,7 +48,7 @@ class TopicImage:
 
 
 class MetadataImage:
-    """Topics by name and id, configurations by resource, ACLs, users' SCRAM credentials."""
+    """Topics by name and id, configurations by resource, ACLs, users' SCRAM credentials, quotas."""
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicImage] = {}
@@ -55,6 +57,7 @@ class MetadataImage:
         self.acls = Acls()
         #: Users' SCRAM credentials, by Kafka's number of the mechanism and by the user's name.
         self.scram: dict[int, dict[str, ScramCredential]] = {}
+        self.quotas = QuotaTable()
         #: How many records were applied; the same after a restart. In which version a topic was last made.
         self.version = 0
         self.created_version = 0
@@ -100,6 +103,8 @@ class MetadataImage:
                 self.scram.setdefault(mechanism, {})[name] = ScramCredential(*record[2:])
             case RemoveUserScramCredentialRecord(name, mechanism):
                 self.scram.get(mechanism, {}).pop(name, None)
+            case ClientQuotaRecord(parts, key, value, remove):
+                self.quotas.set(entity(parts), key, None if remove else value)
             case RemoveAccessControlEntryRecord(acl_id):
                 self.acls.remove(acl_id)
             case ProducerIdsRecord():

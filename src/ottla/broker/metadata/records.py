@@ -101,6 +101,22 @@ class RemoveUserScramCredentialRecord(NamedTuple):
     mechanism: int = 0
 
 
+class QuotaEntityData(NamedTuple):
+    """A part of a quota's entity: its type and its name, None for the default."""
+
+    entity_type: str = ""
+    entity_name: str | None = None
+
+
+class ClientQuotaRecord(NamedTuple):
+    """A quota of an entity is set, or removed."""
+
+    entity: tuple[QuotaEntityData, ...] = ()
+    key: str = ""
+    value: float = 0.0
+    remove: bool = False
+
+
 MetadataRecord: TypeAlias = (
     TopicRecord
     | PartitionRecord
@@ -112,6 +128,7 @@ MetadataRecord: TypeAlias = (
     | RemoveAccessControlEntryRecord
     | UserScramCredentialRecord
     | RemoveUserScramCredentialRecord
+    | ClientQuotaRecord
 )
 
 declare(TopicRecord, (Field("name", "string"), Field("topic_id", "uuid")), flexible_from=0)
@@ -172,6 +189,16 @@ declare(
     flexible_from=0,
 )
 declare(RemoveUserScramCredentialRecord, (Field("name", "string"), Field("mechanism", "int8")), flexible_from=0)
+declare(
+    QuotaEntityData,
+    (Field("entity_type", "string"), Field("entity_name", "string", null_first=0, null_last=LATEST)),
+    flexible_from=0,
+)
+declare(
+    ClientQuotaRecord,
+    (Field("entity", [QuotaEntityData]), Field("key", "string"), Field("value", "float64"), Field("remove", "bool")),
+    flexible_from=0,
+)
 
 #: Api key and the version we write; every version up to it is read.
 _TYPES: Final[dict[type[MetadataRecord], tuple[int, int]]] = {
@@ -185,6 +212,7 @@ _TYPES: Final[dict[type[MetadataRecord], tuple[int, int]]] = {
     RemoveUserScramCredentialRecord: (22, 0),
     AccessControlEntryRecord: (18, 0),
     RemoveAccessControlEntryRecord: (19, 0),
+    ClientQuotaRecord: (14, 0),
 }
 _CLASSES: Final = {key: (cls, version) for cls, (key, version) in _TYPES.items()}
 

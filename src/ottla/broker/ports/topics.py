@@ -212,6 +212,11 @@ class Topics:
         """Whether a client that names this topic has it made: an internal one always, others where it is allowed."""
         return name in _INTERNAL or self.auto_creates
 
+    @property
+    def auto_created_partitions(self) -> int:
+        """How many partitions such a topic gets."""
+        return self._config.int("num.partitions")
+
     async def auto_create_all(self, names: Iterable[str]) -> None:
         """Make the topics that a client asks for, with one batch of metadata.
 
@@ -252,7 +257,7 @@ class Topics:
         except RefusedError as fault:
             _log.warning("topic %s was not made: %s", name, fault)
             return None
-        return NewTopic(name, self._config.int("num.partitions"), {})
+        return NewTopic(name, self.auto_created_partitions, {})
 
     async def delete_all(self, topics: Sequence[TopicImage]) -> None:
         """Forget topics, their records and the offsets committed for them: all, or none with StorageError.

@@ -1,43 +1,12 @@
-"""Users with SCRAM credentials: who there is, and changes, one after the other, each as one batch of metadata."""
+"""Users with SCRAM credentials: changes, one after the other, each as one batch of metadata."""
 
-import asyncio
-from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ottla.base.errors import StorageError
-from ottla.broker.metadata.image import MetadataImage
-from ottla.broker.metadata.records import MetadataRecord
-from ottla.broker.runtime.changes import Changes
-from ottla.broker.runtime.faults import DiskFaults
-from ottla.broker.runtime.slices import Slices
-
-
-class Users:
-    """Changes credentials. A change is carried out whole, although its client may go."""
-
-    def __init__(self, image: MetadataImage, changes: Changes, slices: Slices, faults: DiskFaults) -> None:
-        self.image = image
-        self._changes = changes
-        self._slices = slices
-        self._faults = faults
-        self._changing = asyncio.Lock()
-
-    def change(self, records: Callable[[], Sequence[MetadataRecord]]) -> "asyncio.Future[StorageError | None]":
-        """Write what `records` decides when it is its turn. None of it counts if the disk refuses, and then why."""
-        return asyncio.shield(self._slices.start(self._change(records), "changing users"))
-
-    async def _change(self, records: Callable[[], Sequence[MetadataRecord]]) -> StorageError | None:
-        async with self._changing:
-            try:
-                await self._changes.write(self._changes.change(records()))
-            except StorageError as fault:
-                self._faults.report("users cannot be changed", fault)
-                return fault
-        return None
+from ottla.broker.runtime.decided import DecidedChanges
 
 
 class HasUsers(Protocol):
     """Needs to change users."""
 
     @property
-    def users(self) -> Users: ...
+    def users(self) -> DecidedChanges: ...

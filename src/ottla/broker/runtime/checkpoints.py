@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ottla.base.errors import CorruptDataError
+from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import TopicPartition
 from ottla.broker.metadata.names import META_PROPERTIES
 from ottla.broker.runtime.manifest import (
@@ -98,7 +98,8 @@ class Checkpoints:
         #: The partitions of the plans that another thread may still write, by the plan's number.
         self._coming: dict[int, frozenset[TopicPartition]] = {}
         self._writing = threading.Lock()
-        self._planned = self._written = 0
+        #: The last plan made, the last one begun to be written, and the last one written to its end.
+        self._planned = self._written = self._complete = 0
 
     def names(self, tp: TopicPartition) -> bool:
         """Whether the files name `tp`, or will when a plan is written that is still to be written.
@@ -125,7 +126,8 @@ class Checkpoints:
         return CheckpointPlan(self._planned, offsets, named)
 
     def write(self, plan: CheckpointPlan) -> None:
-        """Replace the files, each atomically and synced. StorageError when one cannot be replaced.
+        """Replace the files, each atomically and synced. StorageError when one cannot be replaced, by this plan or by a
+        newer one that was written before.
 
         A file that is replaced without a sync may be empty after a loss of power. Then everything would be gone that an
         earlier checkpoint had brought to the device.
@@ -134,6 +136,8 @@ class Checkpoints:
             try:
                 if plan.number > self._written:
                     self._replace(plan)
+                elif plan.number > self._complete:
+                    raise StorageError("a newer checkpoint than this one could not be written")
             finally:
                 for number in [each for each in tuple(self._coming) if each <= plan.number]:
                     del self._coming[number]  # an earlier plan comes too late to be written
@@ -153,6 +157,7 @@ class Checkpoints:
         # What the files held before is no longer right. It may be that there were none: nobody would miss one.
         self._write_manifest(Manifest({name: (each,) for name, each in now.items()}, aborts, properties))
         self._named = plan.named
+        self._complete = plan.number
 
     def _write_manifest(self, manifest: Manifest) -> None:
         self._storage.write(MANIFEST, encode_manifest(manifest))
@@ -184,8 +189,11 @@ class Checkpoints:
                 return decode_offsets(content)
             except CorruptDataError as damage:
                 fault = f"is damaged ({damage})"
-        if fault is None and content is None and self.clean and name != CLEANER_OFFSET_CHECKPOINT:
-            fault = "is gone"  # a clean stop leaves all of them; Apache Kafka makes that one at its first cleaning
+        # A clean stop leaves all of them, and so does whoever has made a manifest, which is gone as well. Apache Kafka
+        # makes the cleaner's at its first cleaning.
+        is_left = self.clean or self.lacks_manifest
+        if fault is None and content is None and is_left and name != CLEANER_OFFSET_CHECKPOINT:
+            fault = "is gone"
         if fault is not None:
             self.unusable.add(name)
             self._tell(Told(Kind.MADE_AGAIN, name, f"{name} {fault}: {_INSTEAD[name]}"))

@@ -5,8 +5,8 @@ from typing import Final
 
 from ottla.base.types import TopicPartition
 from ottla.broker.told import Kind, Told
+from ottla.log.findings import Findings
 from ottla.log.names import OFFSET_INDEX, file_name
-from ottla.log.recovery import Findings
 
 #: How many files a sentence names.
 _MOST_NAMES: Final = 10

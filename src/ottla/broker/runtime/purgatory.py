@@ -26,29 +26,32 @@ class DelayedFetch:
 
     __slots__ = ("_changed", "_fetch", "_future", "_missing_bytes", "_partitions", "_scheduled", "_stable", "_timeout")
 
-    def __init__(
-        self,
-        future: asyncio.Future[object],
-        fetch: Waiting,
-        partitions: Iterable[Partition],
-        missing_bytes: int,
-        max_wait_ms: int,
-        *,
-        committed: bool,
-    ) -> None:
+    def __init__(self, future: asyncio.Future[object], fetch: Waiting, *, committed: bool) -> None:
         self._future = future
         self._fetch = fetch
-        self._partitions = tuple(partitions)
-        self._missing_bytes = missing_bytes
+        self._partitions: list[Partition] = []
+        #: None as long as the fetch is being read for the first time.
+        self._missing_bytes: int | None = None
         #: In the order of the changes.
         self._changed: dict[Partition, None] = {}
         #: The last stable offsets that have been read, for a read_committed fetch.
-        self._stable = {each: each.log.last_stable_offset for each in self._partitions} if committed else None
+        self._stable: dict[Partition, int] | None = {} if committed else None
         self._scheduled = False
-        for partition in self._partitions:
-            partition.watch(self)
-        self._timeout = asyncio.get_running_loop().call_later(max_wait_ms / 1000, self._expired)
+        self._timeout: asyncio.TimerHandle | None = None
         future.add_done_callback(self._forget)
+
+    def watch(self, partition: Partition) -> None:
+        """From now on its changes count. It is read in the same turn of the loop."""
+        self._partitions.append(partition)
+        if self._stable is not None:
+            self._stable[partition] = partition.log.last_stable_offset
+        partition.watch(self)
+
+    def wait(self, missing_bytes: int, max_wait_ms: int) -> None:
+        """All partitions were read, and so much is missing: wait for it, and no longer than `max_wait_ms`."""
+        self._missing_bytes = 0 if self._changed else missing_bytes
+        self._timeout = self._future.get_loop().call_later(max_wait_ms / 1000, self._expired)
+        self._wake()
 
     def appended(self, partition: Partition, size_bytes: int) -> None:
         """For the partition: a batch was appended, or a transaction has ended."""
@@ -58,19 +61,23 @@ class DelayedFetch:
                 return
             # A marker may make any number of bytes readable. Only reading shows how many.
             self._stable[partition] = stable
-            self._missing_bytes = 0
-        self._changed[partition] = None
-        self._missing_bytes -= size_bytes
-        self._wake()
+            self._change(partition, None)
+        else:
+            self._change(partition, size_bytes)
 
     def gone(self, partition: Partition) -> None:
         """For the partition: it was deleted, and the client must be told."""
+        self._change(partition, None)
+
+    def _change(self, partition: Partition, size_bytes: int | None) -> None:
+        """So many bytes came; None if only reading shows how many."""
         self._changed[partition] = None
-        self._missing_bytes = 0
-        self._wake()
+        if self._missing_bytes is not None:
+            self._missing_bytes = 0 if size_bytes is None else self._missing_bytes - size_bytes
+            self._wake()
 
     def _wake(self) -> None:
-        if self._missing_bytes <= 0 and not self._scheduled:
+        if self._missing_bytes is not None and self._missing_bytes <= 0 and not self._scheduled:
             self._scheduled = True
             self._future.get_loop().call_soon(self._try)
 
@@ -95,6 +102,7 @@ class DelayedFetch:
 
     def _forget(self, future: asyncio.Future[object]) -> None:
         """Stop watching: the fetch is answered, or its client has gone."""
-        self._timeout.cancel()
+        if self._timeout is not None:
+            self._timeout.cancel()
         for partition in self._partitions:
             partition.unwatch(self)

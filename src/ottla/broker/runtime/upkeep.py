@@ -118,10 +118,12 @@ class Upkeep:
         Bytes in the page cache survive the end of the process, but not a loss of power. Flushing them also shortens the
         next recovery.
         """
-        loop = asyncio.get_running_loop()
-        partitions = self._partitions
-        for partition in partitions.all():
-            log, end_offset = partition.log, partition.log.end_offset
+        loop, partitions = asyncio.get_running_loop(), self._partitions
+        unflushed: list[tuple[Partition, int]] = []
+        await self._slices.run(self._find_unflushed(unflushed))
+        for partition, end_offset in unflushed:
+            await asyncio.sleep(0)  # also where the disk refuses at once
+            log = partition.log
             with self._alone(partition, "flush"):
                 # In each pause this partition may be deleted, and a new topic may get its names.
                 while log.recovery_point < end_offset and partitions.find(*partition.tp) is partition:
@@ -133,6 +135,13 @@ class Upkeep:
             await loop.run_in_executor(None, partitions.checkpoint_plan())
         except StorageError as fault:
             partitions.faults.report("no checkpoint", fault)
+
+    def _find_unflushed(self, found: list[tuple[Partition, int]]) -> Iterator[None]:
+        """The logs that are not whole on the device, and where each ends now."""
+        for partition in self._partitions.all():
+            if partition.log.recovery_point < partition.log.end_offset:
+                found.append((partition, partition.log.end_offset))
+            yield
 
     async def sync_old(self) -> None:
         """Bring to the device what has waited for it as long as `flush.ms` allows."""
@@ -163,7 +172,7 @@ class Upkeep:
     def _begin(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         running = self._running.get(name)
         if running is None or running.done():
-            self._running[name] = asyncio.get_running_loop().create_task(self._do(name, work))
+            self._running[name] = asyncio.get_running_loop().create_task(self._do(name, work), name=name)
 
     async def _do(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:

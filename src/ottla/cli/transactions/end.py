@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -16,6 +15,7 @@ from ottla.cli.common import (
     Config,
     Json,
     admin_config,
+    agreed_to,
     existing_partitions,
     print_rows,
     say,
@@ -139,21 +139,6 @@ def _checked(how: _How) -> _How:
     return how
 
 
-def _agreed(how: _How) -> bool:
-    """Whether to do it; says so if not. A person is asked; without an answer it is not done."""
-    if how.yes:
-        return True
-    if not how.dry_run:
-        print("Type yes to go on: ", end="", file=sys.stderr, flush=True)
-        answer = sys.stdin.readline()
-        if answer.strip().lower() in ("y", "yes"):
-            return True
-        if not answer:
-            raise CommandError("nobody answered; nothing was written. A script says --yes")
-    say("Nothing was written.")
-    return False
-
-
 # -- by its id
 
 
@@ -167,7 +152,7 @@ def _abort_by_id(admin: Admin, transactional_id: str, how: _How) -> None:
         say(f"Its coordinator will abort it: {_ABORTS}. Its producer is fenced: it can write nothing more.")
         if found.timeout_ms == NEVER_MS:
             say(NO_TIMEOUT)
-    agreed = _agreed(how)
+    agreed = agreed_to(yes=how.yes, dry_run=how.dry_run)
     if agreed:
         admin.fence_producers([transactional_id])
         say(f"{transactional_id}: aborted, and its producer fenced.")
@@ -184,7 +169,7 @@ def _end_hanging(admin: Admin, which: _Which, how: _How) -> None:
         print_rows([row_of(each) for each in targets], _COLUMNS, as_json=False, none="")
         say(_what_will_happen(targets, how))
     rows, failures = [], []
-    agreed = _agreed(how)
+    agreed = agreed_to(yes=how.yes, dry_run=how.dry_run)
     for each in targets:
         error = _end(admin, each, how) if agreed else None
         rows.append({**row_of(each), "ended": agreed and error is None, "error": error})

@@ -54,13 +54,16 @@ class TopicCalls(AdminBase):
         """Create topics. Returns name → topic id. Raises KafkaError of the first topic that is refused, for example
         TopicAlreadyExistsError."""
         wanted = tuple(_creatable(topic) for topic in topics)
+        made: dict[str, bytes] = {}
 
         async def attempt() -> dict[str, bytes]:
-            request = CreateTopicsRequest(wanted, self.config.request_timeout_ms, validate_only)
+            left = tuple(topic for topic in wanted if topic.name not in made)
+            request = CreateTopicsRequest(left, self.config.request_timeout_ms, validate_only)
             answer: CreateTopicsResponse = await self._requests.ask_controller(ApiKey.CREATE_TOPICS, request)
+            made.update({topic.name: topic.topic_id for topic in answer.topics if topic.error_code == ErrorCode.NONE})
             for topic in answer.topics:
                 raise_for(topic.error_code, f"topic {topic.name}: {topic.error_message}")
-            return {topic.name: topic.topic_id for topic in answer.topics}
+            return made
 
         return await self._requests.repeat(attempt, "create_topics", timeout_ms)
 
@@ -68,10 +71,13 @@ class TopicCalls(AdminBase):
         """Delete topics by name. Raises KafkaError of the first topic that is refused, for example
         UnknownTopicOrPartitionError."""
         states = tuple(DeleteTopicState(name=checked_topic(name)) for name in names)
+        gone: set[str | None] = set()
 
         async def attempt() -> None:
-            request = DeleteTopicsRequest(topics=states, timeout_ms=self.config.request_timeout_ms)
+            left = tuple(state for state in states if state.name not in gone)
+            request = DeleteTopicsRequest(topics=left, timeout_ms=self.config.request_timeout_ms)
             answer: DeleteTopicsResponse = await self._requests.ask_controller(ApiKey.DELETE_TOPICS, request)
+            gone.update(topic.name for topic in answer.responses if topic.error_code == ErrorCode.NONE)
             for topic in answer.responses:
                 raise_final(topic.error_code, f"topic {topic.name}: {topic.error_message or 'not deleted'}")
 
@@ -80,10 +86,13 @@ class TopicCalls(AdminBase):
     async def create_partitions(self, counts: Mapping[str, int], *, timeout_ms: int | None = None) -> None:
         """Give topics more partitions: name → new total. Raises KafkaError of the first topic that is refused."""
         wanted = tuple(CreatePartitionsTopic(checked_topic(name), count, None) for name, count in counts.items())
+        grown: set[str] = set()
 
         async def attempt() -> None:
-            request = CreatePartitionsRequest(wanted, self.config.request_timeout_ms, False)
+            left = tuple(topic for topic in wanted if topic.name not in grown)
+            request = CreatePartitionsRequest(left, self.config.request_timeout_ms, False)
             answer: CreatePartitionsResponse = await self._requests.ask_controller(ApiKey.CREATE_PARTITIONS, request)
+            grown.update(topic.name for topic in answer.results if topic.error_code == ErrorCode.NONE)
             for topic in answer.results:
                 raise_final(topic.error_code, f"topic {topic.name}: {topic.error_message or 'not changed'}")
 

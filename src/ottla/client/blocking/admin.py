@@ -7,6 +7,7 @@ from ottla.base.types import TopicPartition
 from ottla.client.admin.acls import AclBinding, AclBindingFilter
 from ottla.client.admin.admin import AsyncAdmin
 from ottla.client.admin.open_transactions import OpenTransaction, PartitionHold
+from ottla.client.admin.quotas import ClientQuotaAlteration, ClientQuotaEntity, ClientQuotaFilter
 from ottla.client.admin.types import (
     AlterConfig,
     ClusterDescription,
@@ -224,3 +225,16 @@ class Admin:
     def alter_user_scram_credentials(self, changes: Iterable[SetScramCredential | DeleteScramCredential]) -> None:
         """Set and delete credentials; one change a user."""
         self._thread.run(self._admin.alter_user_scram_credentials(changes))
+
+    # quotas
+
+    def describe_client_quotas(
+        self,
+        wanted: ClientQuotaFilter = ClientQuotaFilter(),  # noqa: B008
+    ) -> dict[ClientQuotaEntity, dict[str, float]]:
+        """The quotas of the entities that the filter means."""
+        return self._thread.run(self._admin.describe_client_quotas(wanted))
+
+    def alter_client_quotas(self, alterations: Iterable[ClientQuotaAlteration], *, validate_only: bool = False) -> None:
+        """Set and remove quotas."""
+        self._thread.run(self._admin.alter_client_quotas(alterations, validate_only=validate_only))

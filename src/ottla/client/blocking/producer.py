@@ -43,7 +43,7 @@ class Producer:
         """Raises ConfigError. Does not wait for a broker."""
         self._producer = AsyncProducer(config)
         self._thread = LoopThread("ottla-producer", on_end=self._producer.loop_ended)
-        self._try_send = self._producer.try_send
+        self._take = self._producer.take
         self._thread.run(self._producer.start())
         self._unclosed = Unclosed(self, self._producer, self._thread)
 
@@ -61,22 +61,24 @@ class Producer:
         """Queue a record and return at once with its Delivery; see `AsyncProducer.send` for what it may wait for."""
         if self._thread.forked:
             raise IllegalStateError(FORKED)
-        if headers.__class__ is not tuple:
-            headers = tuple(headers)  # they are read more than once, which a generator does not allow
-        delivery = self._try_send(topic, value, key, partition, timestamp_ms, headers, on_delivery)
-        if delivery is None:
-            return self._thread.run(
-                self._producer.send(
-                    topic,
-                    value,
-                    key=key,
-                    partition=partition,
-                    timestamp_ms=timestamp_ms,
-                    headers=headers,
-                    on_delivery=on_delivery,
-                )
+        delivery = self._take(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        if delivery is not None:
+            return delivery
+        headers = tuple(headers)  # they are read more than once, which a generator does not allow
+        delivery = self._producer.try_send(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        if delivery is not None:
+            return delivery
+        return self._thread.run(
+            self._producer.send(
+                topic,
+                value,
+                key=key,
+                partition=partition,
+                timestamp_ms=timestamp_ms,
+                headers=headers,
+                on_delivery=on_delivery,
             )
-        return delivery
+        )
 
     def send_arrow(
         self, topic: str, record_batch: "pyarrow.RecordBatch", *, partition: int | None = None

@@ -5,7 +5,7 @@ snapshot, the snapshot keeps what it has. The exception is a new topic id: then 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.base.topic_names import MAX_TOPIC_NAME_LENGTH, topic_name_problem
 from ottla.base.types import TopicPartition
@@ -61,6 +61,16 @@ class TopicInfo(NamedTuple):
     is_internal: bool = False
 
 
+#: How long metadata may be out of date, at least. A broker that is cut off from its controller goes on telling what it
+#: knows; three times `broker.session.timeout.ms` (9 s) and some more.
+_OLD_METADATA_S: Final = 30.0
+
+
+def old_metadata_s(request_timeout_ms: float) -> float:
+    """For how long metadata may be out of date, and a leader that was deposed may not know of it."""
+    return max(request_timeout_ms / 1000, _OLD_METADATA_S)
+
+
 class ClusterSnapshot(NamedTuple):
     """All that is known at one moment. `topic_errors` has the error codes of topics that brokers did not describe."""
 
@@ -87,6 +97,12 @@ class ClusterSnapshot(NamedTuple):
         topic = self.topics.get(tp.topic)
         info = topic.partitions.get(tp.partition) if topic is not None else None
         return info.leader_epoch if info is not None else UNKNOWN_EPOCH
+
+    def may_have_another_leader(self, tp: TopicPartition) -> bool:
+        """Whether the partition has more than one replica, so that its leader may have been deposed."""
+        topic = self.topics.get(tp.topic)
+        info = topic.partitions.get(tp.partition) if topic is not None else None
+        return info is not None and len(info.replicas) > 1
 
     def topic_id(self, topic: str) -> bytes:
         """The topic's id; zeros if it is not known."""

@@ -23,7 +23,7 @@ from ottla.client.net.tls import ALERT, handshake_failed, speaks_tls
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.codec import Buffer, WireError
 from ottla.wire.errors import ErrorCode
-from ottla.wire.frames import FrameBuffer, decode_response, encode_request
+from ottla.wire.frames import FrameBuffer, decode_response, encode_request_pieces
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 log = logging.getLogger("ottla.client")
@@ -69,7 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._throttle = Throttle()
         #: Frames that wait until the broker's throttle time, or an authentication, is over.
-        self._held: list[bytes] = []
+        self._held: list[list[Buffer]] = []
         self._authenticating = False
         #: The request that is written now belongs to the authentication, and does not wait for its end.
         self._ahead = False
@@ -146,7 +146,7 @@ class Connection(asyncio.BufferedProtocol):
             future.set_exception(self._lost or DisconnectedError(f"not connected to {self.name}"))
             return future
         correlation_id = self._next_correlation_id()
-        wait_s = self._write(encode_request(api, version, correlation_id, self._client_id, message))
+        wait_s = self._write(encode_request_pieces(api, version, correlation_id, self._client_id, message))
         deadline_s = self.last_used_s + wait_s + timeout_ms / 1000
         timer = self._loop.call_at(deadline_s, self._timed_out, correlation_id)
         self._waiting.append(_Waiting(api, version, correlation_id, future, timer, deadline_s, timeout_ms))
@@ -156,7 +156,7 @@ class Connection(asyncio.BufferedProtocol):
         self, api: ApiKey, version: int, message: tuple[Any, ...], timeout_ms: float
     ) -> "asyncio.Future[Any]":
         """Like `send`, but before the requests that are held: for the authentication itself."""
-        held = {int.from_bytes(frame[_CORRELATION_ID_AT]) for frame in self._held if frame}
+        held = {int.from_bytes(frame[0][_CORRELATION_ID_AT]) for frame in self._held if frame}
         self._ahead = True
         try:
             future = self.send(api, version, message, timeout_ms)
@@ -171,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
     def held(self) -> Iterator[None]:
         """A block in which requests wait here: during an authentication a broker accepts no other requests."""
         self._authenticating = True
-        self._held.append(b"")  # whoever writes sees that something waits
+        self._held.append([])  # whoever writes sees that something waits
         self._writable.clear()
         try:
             yield
@@ -184,7 +184,7 @@ class Connection(asyncio.BufferedProtocol):
         """Send a request that the broker does not answer (Produce with acks=0)."""
         if self._transport is None or self._lost is not None:
             raise self._lost or DisconnectedError(f"not connected to {self.name}")
-        self._write(encode_request(api, version, self._next_correlation_id(), self._client_id, message))
+        self._write(encode_request_pieces(api, version, self._next_correlation_id(), self._client_id, message))
 
     async def drained(self) -> None:
         """Wait until `is_writable`, or until the connection is lost."""
@@ -219,13 +219,13 @@ class Connection(asyncio.BufferedProtocol):
 
     # inside
 
-    def _write(self, frame: bytes) -> float:
-        """Write `frame`, or hold it while a throttle time runs. Returns in how many seconds it will be written."""
+    def _write(self, frame: list[Buffer]) -> float:
+        """Write the pieces of a frame, or hold them while a throttle time runs. Returns for how many seconds."""
         assert self._transport is not None
         self.last_used_s = self._loop.time()
         wait_s = self._throttle.left_s(self.last_used_s)
         if (wait_s == 0.0 and not self._held) or self._ahead:
-            self._transport.write(frame)
+            self._transport.writelines(frame)
             return 0.0
         self._held.append(frame)
         self._writable.clear()
@@ -245,7 +245,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         frames, self._held = self._held, []
         if self._transport is not None and self._lost is None:
-            self._transport.writelines([frame for frame in frames if frame])
+            self._transport.writelines([piece for frame in frames for piece in frame])
         if not self._paused:
             self._writable.set()
 

@@ -22,6 +22,25 @@ from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
 
 T = TypeVar("T")
+#: Errors that say: metadata may name the wrong leader.
+_LED_ELSEWHERE = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        # with acks=all, also from a leader that was deposed and does not know it: nobody copies from it
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    }
+)
 
 
 class Requests:
@@ -119,7 +138,9 @@ class Requests:
     # inside
 
     def _look_again(self, error: ClientError) -> None:
-        if not isinstance(error, KafkaError):  # no broker has answered: perhaps the cluster has changed
+        # No broker has answered, or one that does not lead the partition, whether it knows that or not: perhaps the
+        # cluster has changed. Coordinators are looked up elsewhere.
+        if not isinstance(error, KafkaError) or error.code in _LED_ELSEWHERE:
             self.cluster.request_update()
 
 

@@ -72,6 +72,15 @@ class Delivery:
         return RecordMetadata(outcome.tp.topic, outcome.tp.partition, offset, timestamp_ms)
 
 
+def delivery_of(outcome: Outcome, index: int, timestamp_ms: int) -> Delivery:
+    """`Delivery(outcome, index, timestamp_ms)` for compiled code, which thus makes no Python numbers."""
+    made: Delivery = Delivery.__new__(Delivery)
+    made._outcome = outcome
+    made._index = index
+    made._timestamp_ms = timestamp_ms
+    return made
+
+
 async def wait(outcome: Outcome) -> None:
     """Wait in the running loop until the outcome is known, which takes `delivery.timeout.ms` at most."""
     if outcome.done:

@@ -24,6 +24,7 @@ from ottla.client.net.cluster import Cluster
 from ottla.client.net.retry import Deadline
 from ottla.client.net.supervisor import Supervisor
 from ottla.client.producer.delivery import Delivery, wait
+from ottla.client.producer.intake import Intake
 from ottla.client.producer.refused import refused
 from ottla.client.producer.transactional import Transactional
 from ottla.client.serdes import serialize, serializer
@@ -40,6 +41,8 @@ log = logging.getLogger("ottla.producer")
 #: Called with the record's Delivery when its fate is known.
 OnDelivery = Callable[[Delivery], object]
 _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
+_Headers = Iterable[tuple[str, bytes | None]]
+_Take = Callable[[str, Any, Any, int | None, int | None, _Headers, OnDelivery | None], Delivery | None]
 
 
 class AsyncProducer(Transactional):
@@ -84,6 +87,9 @@ class AsyncProducer(Transactional):
         self._records = self._core.accumulator
         self._append = self._records.append
         self._chooses = self.config.partitioner_class is not None
+        intake = Intake(self._records.topics, self._lock, self._time_ns, self._records.hashes_keys)
+        #: The short way of `try_send`, which most records can go. None: this record must go the long way.
+        self.take: _Take = _declined if self._chooses or not self._bytes_only else intake.take
         self._room_waiters: list[asyncio.Future[None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake_requested = False
@@ -211,6 +217,9 @@ class AsyncProducer(Transactional):
         Raises BufferExhaustedError, RequestTimeoutError, RecordTooLargeError, SerializationError,
         UnknownTopicOrPartitionError, and what a transactional producer's state demands.
         """
+        delivery = self.take(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        if delivery is not None:
+            return delivery
         if headers.__class__ is not tuple:
             headers = tuple(headers)  # they are read more than once, which a generator does not allow
         delivery = self.try_send(topic, value, key, partition, timestamp_ms, headers, on_delivery)
@@ -231,6 +240,9 @@ class AsyncProducer(Transactional):
         on_delivery: OnDelivery | None,
     ) -> Delivery | None:
         """Queue a record without waiting, from any thread. None: await `make_way` first, then call this again."""
+        taken = self.take(topic, value, key, partition, timestamp_ms, headers, on_delivery)
+        if taken is not None:
+            return taken
         if self._bytes_only:
             if key is not None and key.__class__ is not bytes:
                 key = serialize(None, topic, "key", key)
@@ -397,12 +409,12 @@ def _settle(fate: Settle) -> None:
     if batch.outcome.done:  # `_fail_at_once` has settled it already
         return
     batch.outcome.settle(fate.base_offset, fate.log_append_time_ms, fate.error)
-    for delivery, callback in batch.callbacks:
-        _call(callback, delivery)
+    for delivery, callback in batch.to_call():
+        try:
+            callback(delivery)
+        except BaseException:  # also SystemExit: here it would end the loop, and all other records would fail
+            log.exception("on_delivery raised")
 
 
-def _call(callback: Callable[[Any], object], delivery: object) -> None:
-    try:
-        callback(delivery)
-    except BaseException:  # also SystemExit: here it would end the loop, and all other records would fail
-        log.exception("on_delivery raised")
+def _declined(*_: object) -> None:
+    """`take` of a producer that has a serializer or a partitioner of the user: every record goes the long way."""

@@ -143,7 +143,7 @@ def _join(
     subscription = _subscription(request)
     replaced = group.static_member(request.group_instance_id)
     downgrade = may_downgrade_by(draft, replaced)
-    member = _joining(draft, request, member_id)
+    member = _joining(draft, request, member_id, subscription)
     updated = _updated(member, request, context, subscription)
     draft.joined(updated)
     names_changed = write_member(draft, member, updated)
@@ -187,8 +187,18 @@ def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, str(fault)) from None
 
 
-def _joining(draft: Draft, request: JoinGroupRequest, member_id: str) -> Member:
+def _joining(
+    draft: Draft, request: JoinGroupRequest, member_id: str, subscription: ConsumerProtocolSubscription
+) -> Member:
+    """The member that joins; RefusedError (UNKNOWN_MEMBER_ID) for one that must give up what it has first.
+
+    Who was expelled while it waited for the answer to its JoinGroup has not heard of it, and says that it still has
+    partitions, from a generation. Others may have them, so it is not taken in: it would keep them, and go on in them
+    where it was. Apache Kafka takes in every member id, because those that it has given away (KIP-394) are not kept.
+    """
     if request.group_instance_id is None:
+        if request.member_id and subscription.owned_partitions and subscription.generation_id >= 0:
+            return known_member(draft.group, member_id)
         return draft.group.members.get(member_id, Member(member_id))
     if not request.member_id:
         return static_member(draft, member_id, request.group_instance_id, is_classic=True)

@@ -51,7 +51,11 @@ from ottla.wire.messages.leave_group import LeaveGroupRequest
 from ottla.wire.messages.list_groups import ListedGroup
 from ottla.wire.messages.offset_commit import OffsetCommitRequest
 from ottla.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from ottla.wire.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from ottla.wire.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+)
 from ottla.wire.messages.sync_group import SyncGroupRequest
 from ottla.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.wire.offsets_records import OffsetCommitKey, decode_key, decode_offset_commit_value, record_type
@@ -115,6 +119,14 @@ class GroupShard:
         if error is not ErrorCode.NONE:
             return fetch.refuse(request, error)
         return fetch.fetch(self._offsets, request, require_stable=require_stable, topic_id=self._topic_id)
+
+    def topics_of(self, group_id: str) -> list[OffsetFetchRequestTopics]:
+        """The partitions for which a group has committed an offset, as OffsetFetch names them."""
+        return fetch.all_topics(self._offsets, group_id, self._topic_id)
+
+    def count_offsets(self, group_id: str) -> int:
+        """For how many partitions a group has committed an offset."""
+        return len(self._offsets.of_group(group_id))
 
     def group(self, group_id: str) -> Group | None:
         """The classic group itself, for tests and tools."""

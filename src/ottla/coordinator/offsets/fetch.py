@@ -44,7 +44,7 @@ def fetch(
     offsets of the older topic do not count (KIP-848), although their tombstones may not be written yet.
     """
     group_id = request.group_id
-    topics = _all_topics(store, group_id, topic_id) if request.topics is None else request.topics
+    topics = all_topics(store, group_id, topic_id) if request.topics is None else request.topics
     return OffsetFetchResponseGroup(
         group_id=group_id,
         topics=tuple(
@@ -54,9 +54,10 @@ def fetch(
     )
 
 
-def _all_topics(
+def all_topics(
     store: OffsetStore, group_id: str, topic_id: Callable[[str], bytes | None]
 ) -> list[OffsetFetchRequestTopics]:
+    """The partitions for which a group has committed an offset, as a request for all of them names them."""
     by_topic: defaultdict[str, list[int]] = defaultdict(list)
     for partition, committed in store.of_group(group_id).items():
         if not are_different(committed.value.topic_id, topic_id(partition.topic) or NULL_UUID):

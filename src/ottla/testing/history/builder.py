@@ -3,8 +3,9 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, TypeVar
 
 from ottla.base.types import TopicPartition
 from ottla.testing.history.facts import (
@@ -14,6 +15,8 @@ from ottla.testing.history.facts import (
     Called,
     CommitOutcome,
     Committed,
+    Deleted,
+    Deleting,
     Drained,
     Ended,
     Ending,
@@ -35,7 +38,9 @@ from ottla.testing.history.facts import (
     TransactionOutcome,
     Unknown,
 )
-from ottla.testing.history.lines import HistoryError, check_fact, decode, encode
+from ottla.testing.history.lines import HistoryError, check_event, check_events, decode, encode
+
+_Row = TypeVar("_Row")
 
 #: Whose events the final state is.
 FINAL_STATE = "final state"
@@ -60,6 +65,7 @@ class History:
         self._clock = clock
         self._lock = threading.Lock()
         self._events = list(events)
+        check_events(self._events)
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -72,9 +78,10 @@ class History:
 
         HistoryError when one of its fields has another type than it should: a uid of bytes, say.
         """
-        check_fact(fact)
         with self._lock:
-            self._events.append(Event(self._clock() if at_s is None else at_s, who, fact))
+            now_s = self._clock() if at_s is None else at_s
+            check_event(now_s, who, fact)
+            self._events.append(Event(now_s, who, fact))
 
     def producer(self, who: str) -> "ProducerNotes":
         """A notebook for one producer. Its name is its own: give a new producer a new one."""
@@ -101,7 +108,7 @@ class History:
 
         `visible` tells those that a read_committed consumer returns; a record without it is visible.
         """
-        found = tuple(sorted(LogRecord(*record) for record in records))
+        found = _sorted(_rows(LogRecord, records, "offset, uid, or a LogRecord"))
         self.add(
             FINAL_STATE,
             Log(tp, found, start_offset, high_watermark, last_stable_offset, committed_only, compacted),
@@ -109,7 +116,7 @@ class History:
 
     def positions(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """A group's committed offsets in the end."""
-        self.add(FINAL_STATE, Positions(group, dict(offsets)))
+        self.add(FINAL_STATE, Positions(group, _offsets(offsets)))
 
     def drained(
         self,
@@ -120,11 +127,21 @@ class History:
         transforms: bool = False,
     ) -> None:
         """The group has read these partitions from their beginning to their end (see `Drained`)."""
-        self.add(FINAL_STATE, Drained(group, tuple(sorted(partitions)), read_committed, transforms))
+        self.add(FINAL_STATE, Drained(group, _sorted(_partitions(partitions)), read_committed, transforms))
 
     def group_began(self, group: str) -> None:
         """The group begins again with its first generation: it was deleted, or an empty one got another protocol."""
         self.add(_BROKER, GroupBegan(group))
+
+    # deletion
+
+    def deleting(self, who: str, tp: TopicPartition, offset: int) -> None:
+        """Somebody is about to ask for DeleteRecords up to this offset; or retention may retire what is below it."""
+        self.add(who, Deleting(tp, offset))
+
+    def deleted(self, who: str, tp: TopicPartition, offset: int) -> None:
+        """DeleteRecords up to this offset was answered: nobody who begins to read now is given a record below it."""
+        self.add(who, Deleted(tp, offset))
 
     # files
 
@@ -224,7 +241,7 @@ class ProducerNotes(_Notes):
         generation: int = -1,
     ) -> None:
         """`send_offsets_to_transaction` returned."""
-        self.note(OffsetsSent(txn, group, dict(offsets), member_id, generation))
+        self.note(OffsetsSent(txn, group, _offsets(offsets), member_id, generation))
 
     def ending(self, txn: str, *, commit: bool) -> None:
         """The user is about to commit the transaction, or to abort it."""
@@ -245,7 +262,7 @@ class ConsumerNotes(_Notes):
 
     def polled(self, records: Iterable[Read | tuple[TopicPartition, int, str]]) -> None:
         """A poll returned these records: partition, offset, uid."""
-        found = tuple(Read(*record) for record in records)
+        found = tuple(_rows(Read, records, "partition, offset, uid"))
         if found:
             self.note(Polled(self.group, found, self.read_committed))
 
@@ -256,15 +273,15 @@ class ConsumerNotes(_Notes):
 
         Without the generation (librdkafka does not tell it), nobody looks for two owners.
         """
-        self.note(Assigned(self._group(), generation, tuple(partitions), instance_id))
+        self.note(Assigned(self._group(), generation, _partitions(partitions), instance_id))
 
     def revoked(self, partitions: Iterable[TopicPartition], *, generation: int = -1, lost: bool = False) -> None:
         """Partitions were taken from the member."""
-        self.note(Revoked(self._group(), generation, tuple(partitions), lost))
+        self.note(Revoked(self._group(), generation, _partitions(partitions), lost))
 
     def sought(self, positions: Mapping[TopicPartition, int]) -> None:
         """The position was changed: by a seek, or by `auto.offset.reset`. -1 is an offset that you do not know."""
-        self.note(Sought(dict(positions)))
+        self.note(Sought(_offsets(positions)))
 
     def committed(
         self,
@@ -276,12 +293,47 @@ class ConsumerNotes(_Notes):
         call: str | None = None,
     ) -> None:
         """The answer to a commit is there. `call` names the `called` from before it."""
-        self.note(Committed(self._group(), dict(offsets), member_id, generation, outcome, call))
+        self.note(Committed(self._group(), _offsets(offsets), member_id, generation, outcome, call))
 
     def _group(self) -> str:
         if self.group is None:
             raise HistoryError(f"{self.who} is in no group: give history.consumer() its group")
         return self.group
+
+
+def _rows(kind: Callable[..., _Row], records: Iterable[tuple[Any, ...]], form: str) -> list[_Row]:
+    """The records of a call. HistoryError for what is none: their fields are looked at with the fact."""
+    found = []
+    for number, record in enumerate(_each(records, "records"), 1):
+        try:
+            found.append(kind(*record))
+        except TypeError:
+            raise HistoryError(f"record {number} is {record!r:.80}: it has to be ({form})") from None
+    return found
+
+
+def _partitions(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+    return tuple(_each(partitions, "partitions"))
+
+
+def _sorted(values: Iterable[_Row]) -> tuple[_Row, ...]:
+    found = list(values)
+    with suppress(TypeError):  # some are none: the fact that has them is refused
+        found.sort()
+    return tuple(found)
+
+
+def _offsets(offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    if not isinstance(offsets, Mapping):
+        raise HistoryError(f"offsets have to be a mapping of TopicPartitions to offsets, not {offsets!r:.80}")
+    return dict(offsets)
+
+
+def _each(values: Iterable[_Row], name: str) -> Iterator[_Row]:
+    try:
+        return iter(values)
+    except TypeError:
+        raise HistoryError(f"{name} have to be a list, not {values!r:.80}") from None
 
 
 def _told(error: object) -> str:

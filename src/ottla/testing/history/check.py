@@ -1,15 +1,16 @@
 """`check_history`: all checkers, and the names of what they find."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
 from ottla.testing.history.anomaly import Anomaly
 from ottla.testing.history.builder import History
 from ottla.testing.history.commits import commit_ahead, commit_regression, unfenced_commit
+from ottla.testing.history.deletions import deleted_read
 from ottla.testing.history.evidence import Evidence
-from ottla.testing.history.facts import Event, Fact
-from ottla.testing.history.lines import HistoryError
+from ottla.testing.history.facts import Event
+from ottla.testing.history.lines import HistoryError, check_events
 from ottla.testing.history.mentions import Mentions
 from ottla.testing.history.offsets import inconsistent_offsets
 from ottla.testing.history.owners import two_owners
@@ -41,6 +42,7 @@ ANOMALIES: Final[Mapping[str, str]] = {
     "precommitted-read": "a read_committed consumer was given a record before anybody asked for the commit",
     "intermediate-read": "read_committed readers were given a part of a transaction, and read past the rest (G1b)",
     "vanished-read": "a consumer was given a record that is not in the log",
+    "deleted-read": "a consumer was given a record that had been deleted before it began to read",
     "nonmonotonic-poll": "a consumer that kept its partition went back",
     "poll-skip": "a consumer that kept its partition left out records",
     "unseen": "a group has read to the end, and none of its members was given a record",
@@ -67,6 +69,7 @@ _CHECKERS: Final[tuple[Callable[[Evidence], Iterator[Anomaly]], ...]] = (
     aborted_read,
     precommitted_read,
     intermediate_read,
+    deleted_read,
     polled_in_order,
     unseen,
     two_owners,
@@ -87,7 +90,12 @@ def check_history(history: History | Collection[Event], *, ignore: Collection[st
     strange = sorted(set(ignore) - ANOMALIES.keys())
     if strange:
         raise ValueError(f"ignore has {strange[0]!r}, which is no anomaly; there are {', '.join(ANOMALIES)}")
-    evidence = Evidence(_events(history))
+    return anomalies_of(_events(history), ignore=ignore)
+
+
+def anomalies_of(events: Iterable[Event], *, ignore: Collection[str] = ()) -> list[Anomaly]:
+    """`check_history`, of events that are known to be right."""
+    evidence = Evidence(tuple(events))
     found = [anomaly for checker in _CHECKERS for anomaly in checker(evidence) if anomaly.name not in ignore]
     mentions = Mentions(evidence.events, found)
     return [replace(anomaly, events=mentions.of(anomaly)) for anomaly in found]
@@ -104,10 +112,6 @@ def _events(history: History | Collection[Event]) -> tuple[Event, ...]:
             f"{history!r:.80} is no history: check_history takes a History, or its events; History.read(path) has "
             "those of a file"
         )
-    for number, event in enumerate(events, 1):
-        if not isinstance(event, Event) or not isinstance(event.fact, Fact):
-            raise HistoryError(
-                f"event {number} of the history is {event!r:.80}: it has to be an Event with a fact, as the notebooks "
-                "of a History make them"
-            )
+    if not isinstance(history, History):  # which has looked at each of its own
+        check_events(events)
     return events

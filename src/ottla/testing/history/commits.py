@@ -19,13 +19,13 @@ def commit_ahead(evidence: Evidence) -> Iterator[Anomaly]:
 
     Counted from where the group began to read: the beginning if it is `Drained`, else the lowest offset that it was
     given. What is committed in the end counts, too: clients that commit by themselves are not noted. Excused: a commit
-    that failed, and offsets of an aborted transaction.
+    that failed, offsets of an aborted transaction, and records that may have been deleted by then.
     """
     start = _starts(evidence)
     given: defaultdict[str, set[tuple[TopicPartition, int]]] = defaultdict(set)
     checked: dict[_Place, int] = {}
     committed_only = {drained.group: drained.read_committed for drained in evidence.drained}
-    for event in evidence.events:
+    for index, event in enumerate(evidence.events):
         match event.fact:
             case Polled(group=str(group), records=records):
                 given[group].update((tp, offset) for tp, offset, _ in records)
@@ -44,7 +44,8 @@ def commit_ahead(evidence: Evidence) -> Iterator[Anomaly]:
             if tp in evidence.logs and since < offset:
                 log = evidence.logs[tp]
                 for record in log.between(since - 1, offset, committed_only=committed_only.get(group, True)):
-                    if (tp, record.offset) not in given[group]:
+                    is_gone = record.offset < evidence.deleting(tp, index)
+                    if (tp, record.offset) not in given[group] and not is_gone:
                         text = f"{who or event.who} committed {tp}@{offset}, and nobody of {group} had been given"
                         about = (record.uid, who or event.who)
                         yield Anomaly("commit-ahead", f"{text} {record.uid} at {tp}@{record.offset}", about)

@@ -10,6 +10,8 @@ from ottla.base.types import TopicPartition
 from ottla.testing.history.facts import (
     Acknowledged,
     Assigned,
+    Deleted,
+    Deleting,
     Drained,
     Ended,
     Event,
@@ -83,6 +85,8 @@ class Evidence:
         #: Where in the history a group began again with its first generation.
         self.began_again: Final[defaultdict[str, list[int]]] = defaultdict(list)
         self.logs: Final[dict[TopicPartition, PartitionLog]] = {}
+        #: Where in the history the records below which offset may go; each is higher than the one before.
+        self._deleting: Final[defaultdict[TopicPartition, list[tuple[int, int]]]] = defaultdict(list)
         self._read()
         self._told_logs()
 
@@ -111,10 +115,23 @@ class Evidence:
                     self.positions[positions.group] = positions
                 case Drained() as drained:
                     self.drained.append(drained)
+                case Deleting(tp=tp, offset=offset) | Deleted(tp=tp, offset=offset):
+                    if tp not in self._deleting or offset > self.deleting(tp):
+                        self._deleting[tp].append((index, offset))
                 case Log() as log:
                     self.logs[log.tp] = PartitionLog(log.tp, log, sorted(log.records))
                 case _:
                     pass
+
+    def deleting(self, tp: TopicPartition, index: int = NEVER) -> int:
+        """The offset below which records may have been deleted at this moment of the history."""
+        asked = self._deleting.get(tp, [])
+        at = bisect_left(asked, (index, 0))
+        return asked[at - 1][1] if at else 0
+
+    def may_be_gone(self, log: Log, offset: int) -> bool:
+        """Whether what is at an offset may have been deleted: by those who told of it, else below the log's start."""
+        return offset < (self.deleting(log.tp) if log.tp in self._deleting else log.start_offset)
 
     def before_generation_0(self, group: str, index: int) -> int:
         """What to add to a generation that a group had at this moment, so that all of its generations are in order."""

@@ -184,6 +184,29 @@ class GroupBegan:
     group: str
 
 
+# of who deletes records
+
+
+@dataclass(frozen=True, slots=True)
+class Deleting:
+    """The records below this offset may be gone from now on: DeleteRecords is asked for, or retention may retire them.
+
+    Noted before the call. Where one is noted for a partition, no other record of it may be gone, whatever
+    `Log.start_offset` says.
+    """
+
+    tp: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """DeleteRecords was answered: nobody who begins to read from now on is given a record below this offset."""
+
+    tp: TopicPartition
+    offset: int
+
+
 # of any client
 
 
@@ -217,7 +240,8 @@ class Log:
 
     `committed_only`: it was read with `isolation.level=read_committed`, so that aborted records are not in it.
     `compacted`: records may be missing because a later one has their key.
-    Offsets that are not known are None; records below `start_offset` were deleted (retention, DeleteRecords).
+    Offsets that are not known are None; records below `start_offset` were deleted (retention, DeleteRecords), and may
+    be told all the same by a test that knows them.
     """
 
     tp: TopicPartition
@@ -265,6 +289,8 @@ Fact = (
     | Sought
     | Committed
     | GroupBegan
+    | Deleting
+    | Deleted
     | Called
     | Returned
     | Killed

@@ -68,6 +68,33 @@ def check_fact(fact: Fact) -> None:
             raise HistoryError(f"{name!r} of {kind} has to be {wrong}, not {value!r:.80}") from None
 
 
+def check_event(at_s: float, who: str, fact: Fact) -> None:
+    """HistoryError for an event with a time, a client or a fact of another type."""
+    try:
+        _number(at_s)
+    except _WrongError as wrong:
+        raise HistoryError(f"'at_s' of an event has to be {wrong}, not {at_s!r:.80}") from None
+    try:
+        _text(who)
+    except _WrongError as wrong:
+        raise HistoryError(f"'who' of an event has to be {wrong}, not {who!r:.80}") from None
+    check_fact(fact)
+
+
+def check_events(events: Iterable[Event]) -> None:
+    """HistoryError, with its number, for the first that is no event."""
+    for number, event in enumerate(events, 1):
+        if not isinstance(event, Event) or not isinstance(event.fact, Fact):
+            raise HistoryError(
+                f"event {number} of the history is {event!r:.80}: it has to be an Event with a fact, as the notebooks "
+                "of a History make them"
+            )
+        try:
+            check_event(event.at_s, event.who, event.fact)
+        except HistoryError as wrong:
+            raise HistoryError(f"event {number} of the history: {wrong}") from None
+
+
 def _line(content: dict[str, Any]) -> str:
     """An event as JSON. HistoryError for what its line cannot hold."""
     try:

@@ -13,7 +13,7 @@ def exactly_once(evidence: Evidence) -> Iterator[Anomaly]:
     """Each committed input of a pipeline (`Drained.transforms`) has one committed output, and its offset is committed.
 
     Two outputs: duplicate. None, and the group's position is beyond it: lost-write. Otherwise: unprocessed. Without
-    `Positions` only the outputs are looked at.
+    `Positions` only the outputs are looked at. Excused: an input that may have been deleted before it was read.
     """
     pipelines = [drained for drained in evidence.drained if drained.transforms]
     if not pipelines:
@@ -39,6 +39,8 @@ def _judged(
     told = evidence.positions.get(drained.group)
     position = None if told is None else told.offsets.get(tp, 0)
     if len(outputs) == 1 and (position is None or record.offset < position):
+        return
+    if not outputs and record.offset < evidence.deleting(tp):
         return
     passed = position is not None and record.offset < position
     name = "duplicate" if len(outputs) > 1 else "lost-write" if passed else "unprocessed"

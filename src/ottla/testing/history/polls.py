@@ -22,10 +22,10 @@ def polled_in_order(evidence: Evidence) -> Iterator[Anomaly]:
 
     Within one poll and between two, as Jepsen's int- and external cases. After a seek to an offset that is known,
     the next record is the first one from there on. Excused: an assignment that changed in between; gaps in the log
-    (control records, compaction, retention); what a read_committed consumer must not return.
+    (control records, compaction, what was deleted by then); what a read_committed consumer must not return.
     """
     last: dict[tuple[str, TopicPartition], _Last] = {}
-    for event in evidence.events:
+    for index, event in enumerate(evidence.events):
         match event.fact:
             case Assigned(partitions=partitions) | Revoked(partitions=partitions):
                 for tp in partitions:
@@ -41,7 +41,8 @@ def polled_in_order(evidence: Evidence) -> Iterator[Anomaly]:
                     if before is not None and offset <= before.offset:
                         yield _back(event.who, tp, before, _Last(offset, uid))
                     elif before is not None and offset > before.offset + 1:
-                        yield from _skipped(evidence, event.who, tp, before, offset, polled)
+                        since = _Last(max(before.offset, evidence.deleting(tp, index) - 1), before.uid)
+                        yield from _skipped(evidence, event.who, tp, since, offset, polled)
                     last[event.who, tp] = _Last(offset, uid)
             case _:
                 pass
@@ -80,7 +81,9 @@ def unseen(evidence: Evidence) -> Iterator[Anomaly]:
         for tp in drained.partitions:
             log = evidence.logs.get(tp)
             for record in () if log is None else log.records:
-                if (record.visible or not drained.read_committed) and (tp, record.offset) not in seen[drained.group]:
+                wanted = record.visible or not drained.read_committed
+                wanted = wanted and record.offset >= evidence.deleting(tp)
+                if wanted and (tp, record.offset) not in seen[drained.group]:
                     text = f"no member of {drained.group} was given {record.uid} at {tp}@{record.offset}"
                     yield Anomaly("unseen", text, (record.uid, *evidence.senders(record.uid)))
         for who, told in _nowhere(evidence, drained):

@@ -21,7 +21,7 @@ def vanished_read(evidence: Evidence) -> Iterator[Anomaly]:
             record = log.by_offset.get(offset)
             if log.fact is None or (record is not None and record.uid == uid):
                 continue
-            gone = log.fact.compacted or offset < log.fact.start_offset
+            gone = log.fact.compacted or evidence.may_be_gone(log.fact, offset)
             aborted = log.fact.committed_only and not polled.read_committed
             if record is not None or not (gone or aborted):
                 there = "nothing" if record is None else record.uid
@@ -84,7 +84,8 @@ def intermediate_read(evidence: Evidence) -> Iterator[Anomaly]:
     """read_committed readers were given a part of a transaction, and have read past the rest of it (G1b).
 
     The readers are a group, or one consumer without a group. They have read past a record if they were given one before
-    it and one behind it in its partition, or have read the partition to its end. Excused: a seek forward.
+    it and one behind it in its partition, or have read the partition to its end. Excused: a seek forward, and what may
+    have been deleted.
     """
     if not evidence.records_of:
         return
@@ -93,7 +94,10 @@ def intermediate_read(evidence: Evidence) -> Iterator[Anomaly]:
         for txn in reading.transactions(evidence):
             whole = [uid for uid in evidence.records_of[txn] if len(evidence.sends[uid]) == 1]
             missing = [
-                uid for uid in whole if uid not in reading.uids and uid in places and reading.passed(*places[uid])
+                uid
+                for uid in whole
+                if uid not in reading.uids and uid in places and reading.passed(*places[uid])
+                if places[uid][1] >= evidence.deleting(places[uid][0])
             ]
             if missing:
                 seen = [uid for uid in whole if uid in reading.uids]

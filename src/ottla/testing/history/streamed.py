@@ -8,7 +8,7 @@ from typing import Self
 
 from ottla.testing.history.builder import History
 from ottla.testing.history.facts import Event, Fact
-from ottla.testing.history.lines import HistoryError, check_fact, first_line, last_line, line_of
+from ottla.testing.history.lines import HistoryError, check_event, first_line, last_line, line_of
 
 
 class StreamedHistory(History):
@@ -39,13 +39,13 @@ class StreamedHistory(History):
 
     def add(self, who: str, fact: Fact, at_s: float | None = None) -> None:
         """As `History.add`. HistoryError after `close`, too."""
-        check_fact(fact)
         with self._lock:
             if self._file.closed:
                 raise HistoryError(
                     f"{self._path} is closed, and {who} notes {type(fact).__name__}: close it as the last"
                 )
             event = Event(self._clock() if at_s is None else at_s, who, fact)
+            check_event(event.at_s, who, fact)
             self._write(line_of(event))
             self._events.append(event)
 

@@ -65,6 +65,7 @@ class _Absent:
     """Whether a record that is not visible in any log is certainly not committed."""
 
     def __init__(self, evidence: Evidence) -> None:
+        self._evidence = evidence
         self._logs = evidence.logs
         self._everywhere = evidence.has_every_log
         self._places = {told.uid: told for _, told in evidence.acknowledged}
@@ -76,7 +77,7 @@ class _Absent:
         log = None if told is None else self._logs.get(told.tp)
         if told is None or log is None or log.fact is None or log.fact.compacted:
             return False
-        return told.offset >= log.fact.start_offset
+        return not self._evidence.may_be_gone(log.fact, told.offset)
 
 
 def _few(uids: list[str]) -> str:

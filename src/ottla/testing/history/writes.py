@@ -24,7 +24,8 @@ def lost_write(evidence: Evidence) -> Iterator[Anomaly]:
         place = f"{told.tp}@{told.offset}"
         log = evidence.logs.get(told.tp)
         if log is None or log.fact is None:
-            if given[told.tp].passed(told) and evidence.must_be_visible(told.uid):
+            may_be_gone = told.offset < evidence.deleting(told.tp)
+            if given[told.tp].passed(told) and evidence.must_be_visible(told.uid) and not may_be_gone:
                 text = f"{told.uid} was acknowledged at {place}; consumers have read on, and were never given it"
                 yield Anomaly("lost-write", text, (told.uid, event.who))
         elif told.offset >= 0:
@@ -87,7 +88,7 @@ def _may_lack(evidence: Evidence, log: PartitionLog, told: Acknowledged) -> bool
     """Whether an acknowledged record need not be in the log that was read back."""
     fact = log.fact
     assert fact is not None
-    deleted = told.offset < fact.start_offset if told.offset >= 0 else fact.start_offset > 0
+    deleted = evidence.may_be_gone(fact, max(told.offset, 0))
     return fact.compacted or deleted or (fact.committed_only and not evidence.must_be_visible(told.uid))
 
 

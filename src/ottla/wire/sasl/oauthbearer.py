@@ -2,10 +2,11 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 from ottla.base.secret import Secret
-from ottla.wire.sasl import SaslError
+from ottla.wire.sasl import SaslError, SaslRefusedError
 
 _SEPARATOR = "\x01"
 #: RFC 6750, section 2.1.
@@ -60,3 +61,64 @@ def _why(challenge: bytes) -> str:
         return str(said["status"])[:_SHOWN]
     except (ValueError, KeyError, TypeError, RecursionError):
         return ascii(challenge[:_SHOWN].decode("utf-8", "replace"))
+
+
+class Accepted(NamedTuple):
+    """Whose token it is, and until when it counts, in UTC milliseconds."""
+
+    user: str
+    expires_ms: int
+
+
+#: RFC 7628, section 3.1; the name before the token is RFC 5801's, with "," and "=" as =2C and =3D.
+_FIRST: Final = re.compile(r"n,(?:a=(?P<name>(?:[^,=\x00]|=2C|=3D)+))?,\x01(?P<pairs>(?:[^\x01]+\x01)+)\x01")
+_BEARER: Final = re.compile(r"bearer +(?P<token>[A-Za-z0-9._~+/-]+=*) *", re.IGNORECASE)
+#: What a refused client is told, and no more.
+_INVALID: Final = '{"status":"invalid_token"}'
+
+
+class OAuthBearerServer:
+    """The broker's half. A refused client hears so twice, by RFC 7628: as an answer, and after its word as an error."""
+
+    def __init__(self, check: Callable[[str], Accepted]) -> None:
+        """`check` says whose a token is, or raises SaslError."""
+        self._check = check
+        self._refused: SaslError | None = None
+        self.user: str | None = None
+        #: Until when the token counts, in UTC milliseconds.
+        self.expires_ms: int | None = None
+
+    def answer(self, message: bytes) -> bytes:
+        if self.user is not None:
+            raise SaslError("OAUTHBEARER is over after the token")
+        if self._refused is not None:
+            raise SaslRefusedError(_INVALID) from self._refused
+        try:
+            said = _FIRST.fullmatch(message.decode())
+        except UnicodeDecodeError:
+            raise SaslError("the client's message is not UTF-8") from None
+        token = _token_of(said["pairs"]) if said is not None else None
+        if said is None or token is None:
+            raise SaslError("the client's message is not one of OAUTHBEARER (RFC 7628)")
+        try:
+            accepted = self._check(token)
+        except SaslError as fault:
+            self._refused = fault
+            return _INVALID.encode()
+        name = (said["name"] or accepted.user).replace("=2C", ",").replace("=3D", "=")
+        if name != accepted.user:
+            raise SaslRefusedError(
+                "Authentication failed: Client requested an authorization id that is different from "
+                "the token's principal name"
+            )
+        self.user, self.expires_ms = accepted
+        return b""
+
+
+def _token_of(pairs: str) -> str | None:
+    for pair in pairs.split(_SEPARATOR):
+        name, _, value = pair.partition("=")
+        if name.lower() == "auth":
+            found = _BEARER.fullmatch(value)
+            return None if found is None else found["token"]
+    return None

@@ -48,13 +48,16 @@ def topic_id(name: str) -> bytes:
     return (name * 16).encode()[:16]
 
 
-def snapshot(epoch: int = 0, leader: int = 1, **counts: int) -> ClusterSnapshot:
+def snapshot(epoch: int = 0, leader: int = 1, replicas: int = 0, **counts: int) -> ClusterSnapshot:
     """Topics with so many partitions, all of them led by one broker; internal ones begin with two underscores."""
     return ClusterSnapshot(
         nodes={1: Node(1, "a", 1), 2: Node(2, "b", 1)},
         topics={
             name: TopicInfo(
-                name, topic_id(name), {n: PartitionInfo(leader, epoch) for n in range(count)}, name.startswith("__")
+                name,
+                topic_id(name),
+                {n: PartitionInfo(leader, epoch, tuple(range(1, replicas + 1))) for n in range(count)},
+                name.startswith("__"),
             )
             for name, count in counts.items()
         },

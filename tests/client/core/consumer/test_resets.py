@@ -5,6 +5,7 @@ import pytest
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.offset_reset import OffsetReset
 from ottla.client.core.consumer.positions import NO_POSITION
+from ottla.client.core.intents import RefreshMetadata
 from ottla.client.errors import (
     DisconnectedError,
     KafkaError,
@@ -108,6 +109,77 @@ def test_o5_out_of_range_goes_where_the_policy_says_and_tells_what_was_skipped()
     rig.run_all_callbacks()
     assert rig.resets[-1] == OffsetReset(A, 5, 9)
     assert rig.said[-1] == "t-0: offset 5 is not in the log any more, reading goes on at 9: 4 offsets are skipped"
+
+
+def beyond_the_end(policy: str = "earliest", epoch: int = -1, replicas: int = 2) -> Rig:
+    """The group has committed offset 7 in `epoch`, and the log of the leader that metadata names ends at 5."""
+    rig = Rig({"group.id": "g", "auto.offset.reset": policy}, known=snapshot(replicas=replicas, t=2))
+    rig.assign(A)
+    rig.answer(ApiKey.OFFSET_FETCH, committed(a=7))
+    rig.state(A).position_epoch = epoch
+    rig.intended.clear()
+    is_refused(rig, policy)
+    return rig
+
+
+def is_refused(rig: Rig, policy: str = "earliest") -> None:
+    rig.answer(ApiKey.FETCH, out_of_range(0))
+    offset = {"earliest": 0, "latest": 5}[policy]
+    rig.answer(ApiKey.LIST_OFFSETS, listed(ListOffsetsPartitionResponse(0, offset=offset)))
+    rig.run_all_callbacks()
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+def test_c5_a_position_beyond_the_end_is_tried_again_because_a_leader_may_have_been_deposed(policy: str) -> None:
+    rig = beyond_the_end(policy)
+    assert (rig.state(A).position, rig.resets) == (7, [])
+    assert rig.said[-1].startswith("t-0: offset 7 is beyond the end of the log that its leader has: asked again for")
+    assert not rig.asked(ApiKey.FETCH), "not at once"
+    rig.wait(1)
+    assert any(isinstance(intent, RefreshMetadata) for intent in rig.intended), "there may be a new leader"
+    is_refused(rig, policy)
+    rig.learn(snapshot(1, 2, 2, t=2))
+    rig.wait(1)
+    asked = rig.asked(ApiKey.FETCH)[-1]
+    assert asked.to.node_id == 2  # type: ignore[union-attr]
+    rig.answer(ApiKey.FETCH, FetchResponse(responses=(FetchableTopicResponse(TOPIC_ID, "t", (PartitionData(0),)),)))
+    assert (rig.state(A).position, rig.resets) == (7, [])
+    rig.wait(100)
+    is_refused(rig, policy)
+    assert rig.resets == [], "each time it has as long to be found again"
+
+
+@pytest.mark.parametrize(("policy", "after"), [("earliest", 0), ("latest", 5)])
+def test_c5_what_leaders_say_for_longer_than_metadata_can_be_out_of_date_is_true(policy: str, after: int) -> None:
+    rig = beyond_the_end(policy)
+    for _ in range(30):
+        assert rig.resets == []
+        rig.wait(1)
+        is_refused(rig, policy)
+    assert rig.resets == [OffsetReset(A, 7, after)]
+
+
+def test_c5_a_seek_takes_the_place_of_a_position_that_is_tried_again() -> None:
+    rig = beyond_the_end()
+    rig.state(A).seek(3)
+    rig.do(rig.core.positions_chosen)
+    [topic] = rig.message(ApiKey.FETCH).topics
+    assert [p.fetch_offset for p in topic.partitions] == [3]
+
+
+def test_c5_a_leader_that_cannot_have_been_deposed_or_has_the_epoch_of_the_position_is_believed() -> None:
+    for rig in (beyond_the_end(replicas=1), beyond_the_end(epoch=0)):
+        assert rig.resets == [OffsetReset(A, 7, 0)]
+
+
+def test_o5_a_position_before_the_start_of_the_log_is_replaced_at_once_whoever_leads() -> None:
+    rig = Rig({"group.id": "g"}, known=snapshot(replicas=2, t=2))
+    rig.assign(A)
+    rig.answer(ApiKey.OFFSET_FETCH, committed(a=7))
+    rig.answer(ApiKey.FETCH, out_of_range(0))
+    rig.answer(ApiKey.LIST_OFFSETS, listed(ListOffsetsPartitionResponse(0, offset=9)))
+    rig.run_all_callbacks()
+    assert rig.resets == [OffsetReset(A, 7, 9)]
 
 
 def test_o5_out_of_range_without_a_policy_keeps_the_position_and_is_told_again() -> None:

@@ -1,4 +1,4 @@
-"""A ProducerCore that a test drives by hand, event by event: one broker that leads every partition, and no network.
+"""A ProducerCore that a test drives by hand, event by event: one broker leads every partition, and there is no network.
 
 Where `world` plays a whole cluster, this plays nothing: the test looks at what the core intends, and answers it.
 """
@@ -20,7 +20,7 @@ from ottla.wire.messages.init_producer_id import InitProducerIdResponse
 from ottla.wire.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse
 
 T = TypeVar("T")
-BROKER = 1
+BROKER, OTHER = 1, 2
 
 
 class ByHand:
@@ -56,11 +56,12 @@ class ByHand:
 
     # the cluster
 
-    def know(self, *topics: str) -> None:
+    def know(self, *topics: str, leader: int = BROKER) -> None:
         """Metadata names these topics, of one partition each, and no other."""
-        infos = {t: TopicInfo(t, t.encode().ljust(16), {0: PartitionInfo(BROKER, 0)}) for t in topics}
+        infos = {t: TopicInfo(t, t.encode().ljust(16), {0: PartitionInfo(leader, 0)}) for t in topics}
         names = {info.topic_id: name for name, info in infos.items()}
-        after = ClusterSnapshot(nodes={BROKER: Node(BROKER, "nowhere", 1)}, topics=infos, names_by_id=names)
+        nodes = {node: Node(node, "nowhere", node) for node in (BROKER, OTHER)}
+        after = ClusterSnapshot(nodes=nodes, topics=infos, names_by_id=names)
         self.feed(self.core.metadata, ClusterSnapshot(), after)
 
     def connect(self) -> None:

@@ -38,6 +38,10 @@ def take(world: World, step: str, number: int) -> None:
             world.break_connection(number, int(served))
         case ["move", *untold]:
             world.move(number, told=not untold)
+        case ["depose"]:
+            world.depose(number)
+        case ["tell", "next"]:
+            world.tell_next(number)
         case ["leave", "behind"]:
             world.leave_behind(number)
         case ["haunt"]:
@@ -199,6 +203,18 @@ def assert_transactions_are_whole(world: World, user: TransactionalUser) -> None
 #: A batch is on a connection that breaks; its repetition is refused for good. The broker may read the first one yet.
 READ_LATE: list[Step] = [("round trips", 6), ("produce", 3), ("leave behind", 1), ("wait", 20), ("invalid", 1)]
 
+#: What brings a producer to leaders that were deposed: metadata is old, an answer is lost, time passes.
+_AMONG_THE_DEPOSED: list[list[Step]] = [
+    [],
+    [("depose", 0), ("depose", 0)],
+    [("tell next", 0)],
+    [("wait", 500)],
+    [("produce", 1), ("break 1", 1)],
+    [("produce", 1), ("break 1", 2)],
+    [("serve", 2), ("hear", 2)],
+    [("serve", 1), ("hear", 1)],
+]
+
 # histories drawn from a generator of random numbers
 
 _NODE_STEPS = (
@@ -244,6 +260,18 @@ def _steps(rng: random.Random, *, give_ups: bool = False, transactions: bool = F
 def explore_losses(rng: random.Random) -> list[Step]:
     """One history without a batch that is given up on: every record is acknowledged."""
     steps = _steps(rng)
+    world = run(steps, delivery_timeout_ms=600_000)
+    assert_nothing_is_harmed(world)
+    assert acknowledged(world) == [record.value for record in world.records]
+    return steps
+
+
+def explore_deposed_leaders(rng: random.Random) -> list[Step]:
+    """One history with leaders that do not know that they were deposed, and metadata that is out of date."""
+    steps: list[Step] = []
+    for step in _steps(rng):
+        steps += rng.choice(_AMONG_THE_DEPOSED)
+        steps.append(step)
     world = run(steps, delivery_timeout_ms=600_000)
     assert_nothing_is_harmed(world)
     assert acknowledged(world) == [record.value for record in world.records]

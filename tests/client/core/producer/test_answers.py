@@ -39,7 +39,7 @@ def _check(standing: Standing, sent_as: SentAs, code: ErrorCode, action: Action)
         assert action in (Action.GIVE_UP, Action.GIVE_UP_IN_DOUBT), "nobody waits for it"
     if action is Action.BEGIN_AGAIN:
         assert sent_as is SentAs.PLAIN, "a transactional producer cannot raise its epoch by itself"
-        assert standing in (Standing.NEXT, Standing.BEHIND), "a part would be written twice"
+        assert standing is Standing.NEXT, "what may be in a log would be written twice"
     if REPLIES[code] is Reply.DOUBTFUL and counted:
         assert action in (Action.REPEAT_IN_DOUBT, Action.GIVE_UP_IN_DOUBT), "it may have been written"
     if sent_as is SentAs.FORMER and standing not in _UNHEARD:
@@ -57,12 +57,15 @@ def _check(standing: Standing, sent_as: SentAs, code: ErrorCode, action: Action)
         (Standing.BEHIND, SentAs.TRANSACTIONAL, Action.REPEAT),
         (Standing.PART, SentAs.PLAIN, Action.GIVE_UP),
         (Standing.UNPROVED, SentAs.PLAIN, Action.GIVE_UP_IN_DOUBT),
+        (Standing.ELSEWHERE, SentAs.PLAIN, Action.REPEAT_IN_DOUBT),
+        (Standing.ELSEWHERE, SentAs.TRANSACTIONAL, Action.GIVE_UP),
         (Standing.NEXT, SentAs.UNCOUNTED, Action.GIVE_UP),
         (Standing.SPENT, SentAs.PLAIN, Action.GIVE_UP),
     ],
 )
 def test_what_a_gap_means(standing: Standing, sent_as: SentAs, action: Action) -> None:
     assert action_for(standing, sent_as, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is action
+    assert action_for(standing, sent_as, ErrorCode.UNKNOWN_PRODUCER_ID) is action
 
 
 def test_kip126_a_batch_is_split_whatever_retries_says() -> None:

@@ -31,12 +31,22 @@ _STEPS = st.one_of(
     st.tuples(st.just("wait"), st.sampled_from([1, 20, 500, 2_500])),
 )
 _MOVES = st.tuples(st.sampled_from(["move", "move untold"]), st.integers(0, PARTITIONS - 1))
+_DEPOSED = st.tuples(st.sampled_from(["depose", "tell next"]), st.integers(0, PARTITIONS - 1))
 _GIVE_UPS = st.one_of(
     st.tuples(st.sampled_from(["too large", "invalid", "leave behind"]), _NODES),
     st.tuples(st.sampled_from(["expire", "haunt"]), st.just(0)),
 )
 
 _INTRODUCED: list[Step] = [("serve", 1), ("hear", 1)]
+_THERE_AND_BACK: list[Step] = [("depose", 0), ("depose", 0), ("round trips", 1)]
+_LOST_AND_ASKED_ELSEWHERE: list[Step] = [
+    ("produce", 1),
+    ("break 1", 1),
+    ("tell next", 0),
+    ("wait", 500),
+    ("serve", 2),
+    ("hear", 2),
+]
 _HUNG_AND_MOVED: list[Step] = [*_INTRODUCED, ("produce", 1), ("serve", 1), ("move", 0)]
 _A_HOLE_BEHIND_IT: list[Step] = [("produce", 1), ("invalid", 2), ("hear", 2)]
 
@@ -51,6 +61,21 @@ def test_p4_any_loss_of_requests_or_answers_leaves_every_record_once_and_in_orde
     assert_nothing_is_harmed(world)
     assert acknowledged(world) == [record.value for record in world.records]
     assert sorted(world.leaders[0].values + world.leaders[1].values) == acknowledged(world)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.lists(st.one_of(_STEPS, _MOVES, _DEPOSED), max_size=50))
+@example([*_INTRODUCED, *_THERE_AND_BACK, *_LOST_AND_ASKED_ELSEWHERE])
+def test_p4_leaders_that_do_not_know_that_they_were_deposed_have_nothing_written_twice(steps: list[Step]) -> None:
+    world = run(steps, delivery_timeout_ms=600_000)
+    assert_nothing_is_harmed(world)
+    assert acknowledged(world) == [record.value for record in world.records]
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.lists(st.one_of(_STEPS, _MOVES, _DEPOSED, _GIVE_UPS), max_size=50))
+def test_p5_nor_do_batches_that_are_given_up_on_meanwhile(steps: list[Step]) -> None:
+    assert_nothing_is_harmed(run(steps))
 
 
 @settings(max_examples=2500, deadline=None)

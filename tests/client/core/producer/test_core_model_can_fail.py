@@ -65,6 +65,13 @@ def _a_refusal_proves_what_it_does_not(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(answers, "ACTIONS", actions)
 
 
+def _a_deposed_leader_is_believed(patch: pytest.MonkeyPatch) -> None:
+    """A doubtful batch is counted again because one broker does not have what another one has acknowledged."""
+    actions = dict(answers.ACTIONS)
+    actions[Standing.ELSEWHERE, SentAs.PLAIN, Reply.GAP] = Action.BEGIN_AGAIN
+    patch.setattr(answers, "ACTIONS", actions)
+
+
 def _first_batch_does_not_go_alone(patch: pytest.MonkeyPatch) -> None:
     """A second batch goes before the broker knows the producer (KAFKA-14359)."""
     created = sequencing._Partition.__init__
@@ -90,6 +97,7 @@ def _transaction_is_not_forgotten(patch: pytest.MonkeyPatch) -> None:
         (_window_without_bound, histories.explore_losses),
         (_halves_begin_again, histories.explore_give_ups),
         (_a_refusal_proves_what_it_does_not, histories.explore_late_readings),
+        (_a_deposed_leader_is_believed, histories.explore_deposed_leaders),
         (_first_batch_does_not_go_alone, histories.explore_losses),
         (_transaction_is_not_forgotten, histories.explore_transactions),
     ],

@@ -4,17 +4,18 @@ from dataclasses import dataclass
 
 from ottla.base.types import TopicPartition
 from ottla.client.core.producer.answers import SentAs, Standing
-from ottla.client.core.producer.identity import NO_IDENTITY, NO_SEQUENCE, ProducerIdentity
+from ottla.client.core.producer.identity import NO_IDENTITY, NO_SEQUENCE, SEVERAL, ProducerIdentity
 from ottla.client.core.producer.sequencing import Sequencer, last_sequence
 
 TP = TopicPartition("t", 0)
+BROKER, OTHER = 1, 2
 
 
 @dataclass(eq=False)
 class Batch:
     """A batch as far as it is counted."""
 
-    number: int
+    place: int
     record_count: int
     tp: TopicPartition = TP
     identity: ProducerIdentity = NO_IDENTITY
@@ -23,6 +24,12 @@ class Batch:
     on_wire: bool = False
     perhaps_written: bool = False
     whole_perhaps_written: bool = False
+    sent_to: int = BROKER
+    half: tuple[int, ...] = ()
+
+    @property
+    def number(self) -> tuple[int, ...]:
+        return (self.place, *self.half)
 
 
 def identified(*, transactional: bool = False) -> Sequencer:
@@ -212,12 +219,49 @@ def test_kip126_halves_of_a_doubtful_batch_are_parts() -> None:
     sequencer = identified()
     whole = Batch(0, 2, perhaps_written=True)
     sequencer.assign(whole)
-    halves = (Batch(0, 1), Batch(1, 1))
+    halves = (Batch(0, 1, half=(0,)), Batch(0, 1, half=(1,)))
     sequencer.split(whole, halves)
     assert [half.base_sequence for half in halves] == [0, 1]
     assert [sequencer.standing(half) for half in halves] == [Standing.PART, Standing.BEHIND]
     sequencer.acknowledged(halves[0], offset_known=True)
     assert not halves[1].whole_perhaps_written, "one half was written, so the whole was not"
+
+
+def test_kip126_a_half_proves_nothing_about_another_whole_behind_it() -> None:
+    """The bytes of the younger one lie unread at the broker, which reads them when the second half is written."""
+    sequencer = identified()
+    whole, ghost = Batch(0, 2, perhaps_written=True), Batch(1, 2, perhaps_written=True)
+    halves = {place: (Batch(place, 1, half=(0,)), Batch(place, 1, half=(1,))) for place in (0, 1)}
+    for batch in (whole, ghost):
+        sequencer.assign(batch)
+    for batch in (whole, ghost):
+        sequencer.split(batch, halves[batch.place])
+    for half in halves[0]:
+        sequencer.acknowledged(half, offset_known=True)
+    assert sequencer.standing(halves[1][0]) is Standing.PART
+
+
+def test_a_batch_in_doubt_may_be_elsewhere_unless_who_has_acknowledged_the_last_one_refuses_it() -> None:
+    sequencer = identified()
+    first, second = Batch(0, 1), Batch(1, 1, perhaps_written=True)
+    sequencer.assign(first)
+    sequencer.acknowledged(first, offset_known=True)
+    sequencer.assign(second)
+    assert sequencer.standing(second) is Standing.NEXT, "this broker had the first one, and has lost it"
+    for elsewhere in (OTHER, SEVERAL):
+        second.sent_to = elsewhere
+        assert sequencer.standing(second) is Standing.ELSEWHERE
+    second.perhaps_written = False
+    assert sequencer.standing(second) is Standing.NEXT, "each refusal was clear"
+
+
+def test_a_hole_says_nothing_about_the_batches_before_it() -> None:
+    sequencer = identified()
+    before, refused, behind = Batch(0, 1, perhaps_written=True), Batch(1, 1), Batch(2, 1, perhaps_written=True)
+    for batch in (before, refused, behind):
+        sequencer.assign(batch)
+    sequencer.given_up(refused)
+    assert [sequencer.standing(batch) for batch in (before, behind)] == [Standing.ELSEWHERE, Standing.NEXT]
 
 
 def test_a_partition_that_was_forgotten_begins_in_a_new_epoch() -> None:

@@ -63,7 +63,7 @@ def test_halves_hold_every_record_once_and_in_order(contents: list[bytes], compr
     second.outcome.settle(90, -1, None)
     expected = [*range(10, 10 + first.record_count), *range(90, 90 + second.record_count)]
     assert [delivery.result(0).offset for delivery in sent] == expected
-    assert [delivery.index for delivery, _ in first.callbacks + second.callbacks] == list(range(len(contents)))
+    assert [delivery.index for half in (first, second) for delivery, _ in half.to_call()] == list(range(len(contents)))
 
 
 def test_each_half_has_its_own_fate_and_the_whole_waits_for_both() -> None:
@@ -104,7 +104,7 @@ def test_who_wants_to_hear_of_a_record_is_told_with_the_half_that_has_it() -> No
     second.seal(Compression.NONE, None)
     quarters = bench.acc.split(second)
     for quarter, records in zip(quarters, (sent[4:6], sent[6:]), strict=True):
-        assert [delivery for delivery, _ in quarter.callbacks] == records
+        assert [delivery for delivery, _ in quarter.to_call()] == records
 
 
 def test_halves_stand_where_the_whole_stood_in_the_queue_and_in_memory() -> None:

@@ -6,6 +6,7 @@ Requests are the real ones: batches are encoded, and read again by the brokers.
 
 import random
 from collections import deque
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,6 +93,10 @@ class World:
         self.coordinator = Coordinator(self.leaders, implicit)
         self.led_by = dict.fromkeys(range(PARTITIONS), 1)
         self.epochs = dict.fromkeys(range(PARTITIONS), 0)
+        #: The leaders and epochs that the producer has still to hear of; the first is what metadata says now.
+        self.news: dict[int, deque[PartitionInfo]] = {n: deque([PartitionInfo(1, 0)]) for n in range(PARTITIONS)}
+        #: By node and partition: what a leader had that was deposed, and has not heard of it.
+        self.unaware: dict[tuple[int, int], Leader] = {}
         #: Connections by broker; the coordinator has one of its own. A broken one is made anew.
         self.wires = {node: Wire() for node in (COORDINATOR, 1, 2)}
         #: Requests of connections that broke; the broker has their bytes and reads them later.
@@ -155,7 +160,7 @@ class World:
         self._events.append((self.core.metadata, (ClusterSnapshot(), self.snapshot())))
 
     def snapshot(self) -> ClusterSnapshot:
-        infos = {n: PartitionInfo(self.led_by[n], self.epochs[n]) for n in range(PARTITIONS)}
+        infos = {n: self.news[n][0] for n in range(PARTITIONS)}
         nodes = {node: Node(node, "model", node) for node in (1, 2)}
         return ClusterSnapshot(
             nodes=nodes, topics={TOPIC: TopicInfo(TOPIC, TOPIC_ID, infos)}, names_by_id={TOPIC_ID: TOPIC}
@@ -236,8 +241,30 @@ class World:
         """The other broker leads now. What the old one has not read it refuses when it reads it."""
         self.led_by[partition] = 3 - self.led_by[partition]
         self.epochs[partition] += 1
+        self.everybody_hears(partition)
         if told:
             self.feed(self.core.metadata, ClusterSnapshot(), self.snapshot())
+
+    def depose(self, partition: int) -> None:
+        """The other broker leads now. The old one does not know it, and the producer hears of it late."""
+        old = self.led_by[partition]
+        self.led_by[partition] = new = 3 - old
+        self.epochs[partition] += 1
+        self.unaware.pop((new, partition), None)
+        self.unaware[old, partition] = deepcopy(self.leaders[partition])
+        self.news[partition].append(PartitionInfo(new, self.epochs[partition]))
+
+    def everybody_hears(self, partition: int) -> None:
+        """No broker believes any more that it leads, except the one that does; and metadata says which."""
+        for node in (1, 2):
+            self.unaware.pop((node, partition), None)
+        self.news[partition] = deque([PartitionInfo(self.led_by[partition], self.epochs[partition])])
+
+    def tell_next(self, partition: int) -> None:
+        """The producer hears who led next; that may be long ago."""
+        if len(self.news[partition]) > 1:
+            self.news[partition].popleft()
+        self.feed(self.core.metadata, ClusterSnapshot(), self.snapshot())
 
     def pass_time(self, seconds: float) -> None:
         """Time goes by, in steps as the core wants to be woken."""
@@ -280,7 +307,10 @@ class World:
         parts = []
         for part in topic.partition_data:
             code = ErrorCode.NONE
-            if self.led_by[part.index] != node:
+            deposed = self.unaware.get((node, part.index))
+            if deposed is not None and refuse is None:
+                code = self._append_alone(deposed, bytes(part.records))
+            elif self.led_by[part.index] != node:
                 code = ErrorCode.NOT_LEADER_OR_FOLLOWER
             elif refuse is None or after_append:
                 code = self._append(part.index, bytes(part.records))
@@ -298,10 +328,21 @@ class World:
             return self.coordinator.produce(partition, values, identity, header.base_sequence)
         return self.leaders[partition].append(values, identity, header.base_sequence, None)
 
+    def _append_alone(self, leader: Leader, batch: bytes) -> ErrorCode:
+        """What a leader says that was deposed and does not know it: nobody copies from it any more."""
+        header = parse_header(batch)
+        values = [0] * header.record_count
+        identity = ProducerIdentity(header.producer_id, header.producer_epoch)
+        alone = deepcopy(leader)
+        code = alone.append(values, identity, header.base_sequence, None)
+        return ErrorCode.REQUEST_TIMED_OUT if len(alone.log) > len(leader.log) else code
+
     # the end
 
     def settle(self) -> None:
         """Nothing is lost any more: wait until every request is answered and nothing is left to be done."""
+        for partition in range(PARTITIONS):
+            self.everybody_hears(partition)
         for _ in range(20 * len(self.records) + 400):
             self.step_of_peace()
             if self.quiet:

@@ -211,6 +211,7 @@ class Fetching:
         state.high_watermark = part.high_watermark
         state.last_stable_offset = part.last_stable_offset
         state.log_start_offset = part.log_start_offset
+        state.out_of_range_since_s = None
         if not part.records:
             return
         config = self._shared.config

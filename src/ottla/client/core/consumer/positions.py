@@ -32,6 +32,7 @@ class PartitionState:
         "looked_up",
         "lost_at",
         "old_since_s",
+        "out_of_range_since_s",
         "paused",
         "position",
         "position_epoch",
@@ -61,6 +62,9 @@ class PartitionState:
         self.validate = False
         #: Since when metadata has had an older epoch than the position; None if it has not, or nobody has looked.
         self.old_since_s: float | None = None
+        #: Since when leaders have said that the position, whose epoch is not known, is not in the log; None if the last
+        #: fetch brought no such answer. They may have been deposed without knowing it.
+        self.out_of_range_since_s: float | None = None
         #: The time by which a position must be looked up (or a SpecialTimestamp); None if it need not.
         self.reset_to_ms: int | None = None
         #: A request about the position is on its way.
@@ -111,6 +115,7 @@ class PartitionState:
         self.halted = False
         self.validate = epoch != UNKNOWN_EPOCH
         self.old_since_s = None
+        self.out_of_range_since_s = None
         self.added_fetches = self.taken_fetches = 0
         self.added_bytes = self.taken_bytes = 0
 
@@ -118,6 +123,20 @@ class PartitionState:
         """Go on at the first record from this time on. Its offset has to be looked up."""
         self.seek(NO_POSITION)
         self.reset_to_ms = timestamp_ms
+
+    def lose(self, lost_at: int, timestamp_ms: int) -> None:
+        """The position `lost_at` is out of range, or there was none (NO_POSITION): look for the one of this time."""
+        since_s = self.out_of_range_since_s
+        self.seek_to_time(timestamp_ms)
+        self.lost_at = lost_at
+        self.out_of_range_since_s = since_s
+
+    def find_again(self, retry_at_s: float) -> None:
+        """The position that was out of range may be in the log all the same: try to read from it again."""
+        since_s = self.out_of_range_since_s
+        self.seek(self.lost_at)
+        self.out_of_range_since_s = since_s
+        self.retry_at_s = retry_at_s
 
     def committable(self) -> OffsetAndMetadata | None:
         """The position to commit: after the last record that the user has got."""

@@ -3,6 +3,11 @@
 A new partition begins at the offset that its group has committed. If there is none, or if the position is not in the
 log, `auto.offset.reset` names a time, and the leader is asked for the offset of this time. Requests are asked in the
 eras of their partitions. `looked_up` says that a request is on its way. A partition without a position is not fetched.
+
+A position beyond the end of the log is not replaced at once. The leader that says so may have been deposed without
+knowing it: its log ends where its successor's goes on. If the leader epoch of the position is known, `validation` has
+found out; but many commit offsets without it. Then the position is tried again for as long as metadata may be out of
+date. (Java's consumer replaces it at once.) A partition with a single replica has no other leader.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +21,7 @@ from ottla.client.core.consumer.era import Call
 from ottla.client.core.consumer.intents import ReadClock
 from ottla.client.core.consumer.member import GroupMember
 from ottla.client.core.consumer.offset_reset import OffsetReset
-from ottla.client.core.consumer.positions import NO_POSITION, PartitionState
+from ottla.client.core.consumer.positions import NO_POSITION, UNKNOWN_EPOCH, PartitionState
 from ottla.client.core.consumer.shared import NOBODY_WAITS, Shared
 from ottla.client.core.intents import Broker
 from ottla.client.core.metadata import NO_LEADER
@@ -55,6 +60,10 @@ class Resets:
     def out_of_range(self, state: PartitionState, now_s: float) -> None:
         """The position is before the start of the log, or beyond its end."""
         config = self._shared.config
+        if state.position_epoch != UNKNOWN_EPOCH or not self._shared.snapshot.may_have_another_leader(state.tp):
+            state.out_of_range_since_s = None
+        elif state.out_of_range_since_s is None:
+            state.out_of_range_since_s = now_s
         if config.auto_offset_reset == "none":
             # fetch again after a pause, and raise this again, until the user seeks
             state.retry_at_s = now_s + config.retry_backoff_max_ms / 1000
@@ -145,8 +154,7 @@ class Resets:
         for state in states.values():
             lost_at = state.position
             if when is not None:
-                state.seek_to_time(when)
-                state.lost_at = lost_at
+                state.lose(lost_at, when)
 
     # times become offsets
 
@@ -181,13 +189,19 @@ class Resets:
             if p.error_code:
                 self._refused(Call.LIST, p.error_code, str(state.tp), now_s)
             elif p.offset < 0:  # there is no record from that time or later
-                lost_at = state.lost_at
-                state.seek_to_time(SpecialTimestamp.LATEST)
-                state.lost_at = lost_at
+                state.lose(state.lost_at, SpecialTimestamp.LATEST)
             else:
-                self._found(state, p.offset)
+                self._found(state, p.offset, now_s)
 
-    def _found(self, state: PartitionState, offset: int) -> None:
+    def _found(self, state: PartitionState, offset: int, now_s: float) -> None:
+        shared, since_s = self._shared, state.out_of_range_since_s
+        left_s = 0.0 if since_s is None else since_s + shared.old_metadata_s - now_s
+        if offset < state.lost_at and left_s > 0:
+            text = "%s: offset %d is beyond the end of the log that its leader has: asked again for another %.0f s"
+            shared.say(intents.INFO, text, state.tp, state.lost_at, left_s)
+            shared.refresh(now_s)
+            state.find_again(now_s + shared.config.retry_backoff_max_ms / 1000)
+            return
         reset = OffsetReset(state.tp, state.lost_at, offset)
         state.seek(offset)
         self._shared.say(intents.WARNING if reset.before >= 0 else intents.INFO, "%s", reset)

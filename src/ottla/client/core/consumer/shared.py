@@ -18,7 +18,7 @@ from ottla.client.core.consumer.polling import PollWatch
 from ottla.client.core.consumer.positions import Positions
 from ottla.client.core.consumer.subscription import Subscription
 from ottla.client.core.intents import Coordinator, CoordinatorKind
-from ottla.client.core.metadata import ClusterSnapshot
+from ottla.client.core.metadata import ClusterSnapshot, old_metadata_s
 from ottla.wire.apis import ApiKey
 
 #: The ticket of a user's callback when no part of the core waits for its end.
@@ -65,6 +65,11 @@ class Shared:
     def group_id(self) -> str:
         """`group.id`, for code that runs only if there is one."""
         return self.config.group_id or ""
+
+    @property
+    def old_metadata_s(self) -> float:
+        """For how long metadata may be out of date, and a leader that was deposed may not know of it."""
+        return old_metadata_s(self.config.request_timeout_ms)
 
     def backoff(self) -> Backoff:
         """A back-off from `retry.backoff.ms` to `retry.backoff.max.ms`."""

@@ -6,7 +6,7 @@ fetch that was on its way may move it all the same; then the leader is asked aga
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from ottla.base.types import TopicPartition
 from ottla.client.core import intents
@@ -31,10 +31,6 @@ _CUT = "the log was cut at offset %d: offsets %d to %d, which were read before, 
 _ANOTHER_LOG = (
     "the leader does not know epoch %d, in which offset %d was read: the log was cut, or the topic was created again"
 )
-
-#: How long metadata may be out of date, at least. A broker that is cut off from its controller goes on telling what it
-#: knows; three times `broker.session.timeout.ms` (9 s) and some more.
-_OLD_METADATA_S: Final = 30.0
 
 
 class _Asked(NamedTuple):
@@ -109,7 +105,7 @@ class Validation:
             return None
         if state.old_since_s is None:
             state.old_since_s = now_s
-        until_s = state.old_since_s + max(self._shared.config.request_timeout_ms / 1000, _OLD_METADATA_S)
+        until_s = state.old_since_s + self._shared.old_metadata_s
         return until_s if now_s < until_s else None
 
     def _ask(self, leader: int, states: list[PartitionState]) -> None:

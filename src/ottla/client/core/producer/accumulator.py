@@ -42,13 +42,15 @@ class Limits(NamedTuple):
 class PartitionQueue:
     """The batches of one partition: the open one, which takes more records, and those that are ready to be sent."""
 
-    __slots__ = ("count", "open", "ready", "tp")
+    __slots__ = ("count", "last_bytes", "open", "ready", "tp")
 
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.open: ProducerBatch | None = None
         self.ready: deque[ProducerBatch] = deque()
         self.count = 0
+        #: How large the last batch was that was closed: the next one begins with as much room.
+        self.last_bytes = 0
 
     @property
     def first(self) -> ProducerBatch | None:
@@ -56,7 +58,9 @@ class PartitionQueue:
         return self.ready[0] if self.ready else self.open
 
 
-class _Topic:
+class Topic:
+    """The queues of one topic."""
+
     __slots__ = ("count", "queues", "sticky", "sticky_queue", "used_s")
 
     def __init__(self, sticky: StickyPartition, used_s: float) -> None:
@@ -91,8 +95,10 @@ class Accumulator:
         #: Chooses the partition of a record with a key; the user's own partitioner, of every record. None: any will do.
         self._choose = partitioner or (None if ignore_keys else by_key)
         self._chooses_for_all = partitioner is not None
+        #: Whether the partition of a record with a key is that of Kafka's hash.
+        self.hashes_keys = self._choose is by_key
         self._check = check
-        self._topics: dict[str, _Topic] = {}
+        self.topics: dict[str, Topic] = {}
         #: How much of `buffer.memory` is used.
         self._used_bytes = 0
         #: Queues that have something to send.
@@ -110,14 +116,14 @@ class Accumulator:
 
     def knows(self, topic: str) -> bool:
         """Whether records of `topic` can be appended without waiting for metadata."""
-        return topic in self._topics
+        return topic in self.topics
 
     def partition_of(self, topic: str, key: bytes | None) -> int | None:
         """The partition of a key; None if any will do, NOT_KNOWN if the topic is not known."""
         choose = self._choose
         if choose is None or (key is None and not self._chooses_for_all):
             return None
-        state = self._topics.get(topic)
+        state = self.topics.get(topic)
         return NOT_KNOWN if state is None else choose(topic, key, state.count)
 
     def unsettled_records(self) -> int:
@@ -141,7 +147,7 @@ class Accumulator:
 
         Raises UnknownTopicOrPartitionError.
         """
-        state = self._topics.get(topic)
+        state = self.topics.get(topic)
         if state is None:
             return None
         queue = state.sticky_queue if partition is None else self._queue(state, topic, partition)
@@ -152,7 +158,7 @@ class Accumulator:
             return None
         delivery = self._delivery(batch.outcome, index, timestamp_ms)
         if on_delivery is not None:
-            batch.callbacks.append((delivery, on_delivery))
+            batch.callbacks += (delivery, on_delivery)
         return delivery
 
     def begin(
@@ -171,7 +177,7 @@ class Accumulator:
         UnknownTopicOrPartitionError, the reason given to `close`, and what `check` raises.
         """
         self.require_open()
-        state = self._topics.get(topic)
+        state = self.topics.get(topic)
         if state is None:
             return None
         size = _size(key, value, headers)
@@ -191,18 +197,18 @@ class Accumulator:
             queue = state.sticky_queue  # closing the batch may have changed the partition
         if queue is None:
             raise IllegalStateError(f"topic {topic} has no partition")
-        builder = BatchBuilder(limit)
+        builder = BatchBuilder(limit, queue.last_bytes)
         index = builder.try_append(timestamp_ms, key, value, headers)  # raises if these are not parts of a record
         batch = self._open_batch(queue, builder, limit)
         delivery = self._delivery(batch.outcome, index, timestamp_ms)
         if on_delivery is not None:
-            batch.callbacks.append((delivery, on_delivery))
+            batch.callbacks += (delivery, on_delivery)
         return delivery
 
     def append_batch(self, topic: str, partition: int | None, builder: BatchBuilder) -> Any | None:
         """Add a whole batch; to any partition if `partition` is None. Returns None, and raises, as `begin` does."""
         self.require_open()
-        state = self._topics.get(topic)
+        state = self.topics.get(topic)
         if state is None:
             return None
         queue = state.sticky_queue if partition is None else self._queue(state, topic, partition)
@@ -223,7 +229,7 @@ class Accumulator:
 
     def require_partitions(self, topic: str, partitions: Iterable[int | None]) -> None:
         """Raise UnknownTopicOrPartitionError if the topic is known and does not have one of `partitions`."""
-        state = self._topics.get(topic)
+        state = self.topics.get(topic)
         for partition in partitions:
             if partition is not None and state is not None:
                 self._queue(state, topic, partition)
@@ -243,13 +249,13 @@ class Accumulator:
         """Set `created_s` of new batches. The core does this, so that the user's threads need no clock."""
         if self._undated:
             for batch in self._undated:
-                batch.created_s = self._topics[batch.tp.topic].used_s = now_s
+                batch.created_s = self.topics[batch.tp.topic].used_s = now_s
             self._undated.clear()
 
     def close_all(self) -> None:
         """Close the open batches, so that they are sent at once."""
         for queue in list(self._to_send.values()):
-            self._close_open(self._topics[queue.tp.topic], queue)
+            self._close_open(self.topics[queue.tp.topic], queue)
 
     def set_partitions(self, topic: str, count: int, available: list[int], now_s: float) -> None:
         """The topic has `count` partitions, of which `available` have a leader.
@@ -257,9 +263,9 @@ class Accumulator:
         There can be fewer than before: then the topic was deleted and created again. Batches of partitions that no
         longer exist stay until `delivery.timeout.ms` has passed.
         """
-        state = self._topics.get(topic)
+        state = self.topics.get(topic)
         if state is None:
-            state = self._topics[topic] = _Topic(StickyPartition(self._limits.batch_size, self._rng), now_s)
+            state = self.topics[topic] = Topic(StickyPartition(self._limits.batch_size, self._rng), now_s)
         for partition in range(len(state.queues), count):
             state.queues.append(PartitionQueue(TopicPartition(topic, partition)))
         state.count = count
@@ -270,15 +276,15 @@ class Accumulator:
         """Topics without any batch for `idle_s`, each with its number of partitions. And the time at which the next
         topic may be idle; None if there is no other."""
         for batch in self._incomplete:
-            self._topics[batch.tp.topic].used_s = now_s
+            self.topics[batch.tp.topic].used_s = now_s
         self.set_dates(now_s)
-        idle = {topic: len(s.queues) for topic, s in self._topics.items() if s.used_s + idle_s <= now_s}
-        others = [state.used_s + idle_s for topic, state in self._topics.items() if topic not in idle]
+        idle = {topic: len(s.queues) for topic, s in self.topics.items() if s.used_s + idle_s <= now_s}
+        others = [state.used_s + idle_s for topic, state in self.topics.items() if topic not in idle]
         return idle, min(others, default=None)
 
     def forget(self, topic: str) -> None:
         """Forget a topic that has no batch."""
-        del self._topics[topic]
+        del self.topics[topic]
 
     def waiting(self, now_s: float, linger_s: float) -> tuple[list[PartitionQueue], float | None]:
         """Queues with a batch that is due, and the time at which the next batch is due (None if there is no other)."""
@@ -301,14 +307,14 @@ class Accumulator:
     def take(self, queue: PartitionQueue) -> ProducerBatch:
         """Remove and return the first batch; an open batch is closed first."""
         if not queue.ready:
-            self._close_open(self._topics[queue.tp.topic], queue)
+            self._close_open(self.topics[queue.tp.topic], queue)
         batch = queue.ready.popleft()
         self._forget_if_empty(queue)
         return batch
 
     def put_back(self, batch: ProducerBatch) -> None:
         """Put a batch into its queue again, at its place in the order of numbers."""
-        queue = self._topics[batch.tp.topic].queues[batch.tp.partition]
+        queue = self.topics[batch.tp.topic].queues[batch.tp.partition]
         behind = 0
         while behind < len(queue.ready) and queue.ready[behind].number < batch.number:
             behind += 1
@@ -369,7 +375,7 @@ class Accumulator:
 
     # inside
 
-    def _queue(self, state: _Topic, topic: str, partition: int) -> PartitionQueue:
+    def _queue(self, state: Topic, topic: str, partition: int) -> PartitionQueue:
         if not 0 <= partition < state.count:
             raise UnknownTopicOrPartitionError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -391,12 +397,13 @@ class Accumulator:
     def _has_room(self, size_bytes: int) -> bool:
         return self._used_bytes == 0 or self._used_bytes + size_bytes <= self._limits.buffer_memory
 
-    def _close_open(self, state: _Topic, queue: PartitionQueue) -> None:
+    def _close_open(self, state: Topic, queue: PartitionQueue) -> None:
         batch = queue.open
         if batch is None:
             return
         queue.open = None
         queue.ready.append(batch)
+        queue.last_bytes = batch.size_bytes
         if queue is state.sticky_queue and state.sticky.closed(batch.size_bytes):
             state.sticky_queue = state.queues[state.sticky.partition]
 

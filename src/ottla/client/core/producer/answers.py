@@ -14,10 +14,14 @@ The reasons, reply by reply:
 - *Gap*: OUT_OF_ORDER_SEQUENCE_NUMBER. If an older batch failed, this is only the echo of that failure, and the batch is
   repeated. If the batch is the next one, the leader does not have what was acknowledged before (or the producer has
   given up on the batch before it). Then a plain producer numbers the partition again in a new epoch, and a
-  transactional one has to abort. The exception is a batch in doubt behind another batch in doubt that was given up on:
-  the producer gives up on it, too. Both may lie unread at the broker, sent over a connection that broke. With a new
-  number the batch might be written twice.
-- *Forgotten*: UNKNOWN_PRODUCER_ID. The leader knows nothing of this producer any more. The same follows as from a gap.
+  transactional one has to abort. There are two exceptions, batches that with a new number might be written twice:
+  - A batch in doubt behind another batch in doubt that was given up on: the producer gives up on it, too. Both may lie
+    unread at the broker, sent over a connection that broke.
+  - A batch in doubt behind one that was acknowledged. Who answers may be a leader that was deposed and has not heard of
+    it, while its successor has both. So the batch is repeated until `delivery.timeout.ms` has passed. Only the broker
+    that has acknowledged the batch before, and that every attempt was sent to, is believed: it has lost both. (Java's
+    producer begins again here, whoever answers.)
+- *Forgotten*: UNKNOWN_PRODUCER_ID. The leader knows nothing of this producer (any more). It is like a gap.
 - *Too large*: the batch is split and its halves are sent (KIP-126), also when `retries` is used up: they are new
   batches. A record that is too large alone fails.
 - *Final*: any other error. Another attempt would end in the same way.
@@ -48,6 +52,9 @@ class Standing(Enum):
     #: It may have been written, and so may a batch before it that was given up on. A refusal does not prove that they
     #: were not: the broker may still have bytes of a connection that broke, and read both batches later.
     UNPROVED = "unproved"
+    #: It is the next, and may have been written, but not only by the broker that acknowledged what is before it. The
+    #: one that refuses it may have been deposed without knowing it.
+    ELSEWHERE = "perhaps elsewhere"
     #: It has been sent as often as `retries` allows.
     SPENT = "spent"
     #: The producer has given up on it already, or its transaction has failed.
@@ -143,19 +150,21 @@ def _action(standing: Standing, sent_as: SentAs, reply: Reply) -> Action:
     elif sent_as is SentAs.FORMER or reply in (Reply.PASSING, Reply.DOUBTFUL):
         action = Action.REPEAT
     elif reply in (Reply.GAP, Reply.FORGOTTEN) and counted:
-        action = _after_a_gap(standing, sent_as, reply)
+        action = _after_a_gap(standing, sent_as)
     else:
         action = Action.GIVE_UP
     return _IN_DOUBT.get(action, action) if reply is Reply.DOUBTFUL and counted else action
 
 
-def _after_a_gap(standing: Standing, sent_as: SentAs, reply: Reply) -> Action:
-    if standing is Standing.BEHIND and reply is Reply.GAP:
+def _after_a_gap(standing: Standing, sent_as: SentAs) -> Action:
+    if standing is Standing.BEHIND:
         return Action.REPEAT
     if standing is Standing.UNPROVED:
         return Action.GIVE_UP_IN_DOUBT
     if standing is Standing.PART or sent_as is SentAs.TRANSACTIONAL:
         return Action.GIVE_UP
+    if standing is Standing.ELSEWHERE:
+        return Action.REPEAT_IN_DOUBT
     return Action.BEGIN_AGAIN
 
 
@@ -163,6 +172,11 @@ def _after_a_gap(standing: Standing, sent_as: SentAs, reply: Reply) -> Action:
 ACTIONS: Final[Mapping[tuple[Standing, SentAs, Reply], Action]] = MappingProxyType(
     {key: _action(*key) for key in product(Standing, SentAs, Reply)}
 )
+
+
+def is_gap(code: ErrorCode) -> bool:
+    """Whether a leader says that it does not have what comes before a batch."""
+    return REPLIES[code] in (Reply.GAP, Reply.FORGOTTEN)
 
 
 def action_for(standing: Standing, sent_as: SentAs, code: ErrorCode) -> Action:

@@ -1,12 +1,12 @@
 """A batch on its way. First it takes records; later it has bytes, a sequence, and attempts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import inf
 from typing import Any
 
 from ottla.base.require import require
 from ottla.base.types import TopicPartition
-from ottla.client.core.producer.identity import NO_IDENTITY, NO_SEQUENCE, ProducerIdentity
+from ottla.client.core.producer.identity import NO_IDENTITY, NO_SEQUENCE, NOBODY, SEVERAL, ProducerIdentity
 from ottla.client.core.producer.outcome import Outcome
 from ottla.wire.batch import HEADER_BYTES, set_producer
 from ottla.wire.compression import Compression
@@ -35,6 +35,7 @@ class ProducerBatch:
         "perhaps_written",
         "reserved_bytes",
         "retry_at_s",
+        "sent_to",
         "sequence_reset",
         "settled",
         "stamped_as",
@@ -60,8 +61,9 @@ class ProducerBatch:
         #: Its part of `buffer.memory`.
         self.reserved_bytes = reserved_bytes
         self.outcome = Outcome(tp)
-        #: The user's functions to call when it is settled, each with what the user got for the record.
-        self.callbacks: list[tuple[Any, Callable[[Any], object]]] = []
+        #: By turns what the user got for a record, and the user's function to call with it when the batch is settled.
+        #: No pairs: they would be twice as many objects for Python's garbage collection to look at.
+        self.callbacks: list[Any] = []
         self.builder: BatchBuilder | None = builder
         #: (timestamp_ms, key, value, headers) → place in the batch, or -1 if the batch is full.
         self.append = builder.try_append
@@ -73,6 +75,8 @@ class ProducerBatch:
         #: Identity, sequence and transactional bit in `payload`'s header.
         self.stamped_as: tuple[ProducerIdentity, int, bool] = (NO_IDENTITY, NO_SEQUENCE, False)
         self.attempts = 0
+        #: The broker that it was sent to; SEVERAL if its attempts went to more than one.
+        self.sent_to = NOBODY
         #: It was sent, and an answer may come.
         self.on_wire = False
         #: An earlier attempt ended without a clear answer.
@@ -100,6 +104,11 @@ class ProducerBatch:
             return len(payload)
         builder = self.builder
         return self._sealed_bytes if builder is None else builder.size_bytes
+
+    def to_call(self) -> Iterator[tuple[Any, Callable[[Any], object]]]:
+        """What the user got for a record, and the function to call with it, of each record that has one."""
+        one = iter(self.callbacks)
+        return zip(one, one, strict=True)
 
     def seal(self, compression: Compression, level: int | None) -> None:
         """Encode the records, with the identity and the sequence that the batch has now. It takes no more records."""
@@ -138,8 +147,8 @@ class ProducerBatch:
         )
         self.outcome.split(at, halves[0].outcome, halves[1].outcome)
         halves[0].first_place, halves[1].first_place = self.first_place, self.first_place + at
-        for record_fate, callback in self.callbacks:
-            halves[record_fate.index >= halves[1].first_place].callbacks.append((record_fate, callback))
+        for record_fate, callback in self.to_call():
+            halves[record_fate.index >= halves[1].first_place].callbacks += (record_fate, callback)
         return halves[0], halves[1]
 
     def stamp(self) -> bytes | bytearray:
@@ -152,6 +161,10 @@ class ProducerBatch:
             set_producer(stamped, *self.identity, self.base_sequence, transactional=self.transactional)
             self.stamped_as = wanted
         return self.payload
+
+    def goes_to(self, node_id: int) -> None:
+        """It is sent to this broker now."""
+        self.sent_to = node_id if self.sent_to in (NOBODY, node_id) else SEVERAL
 
     def release(self) -> None:
         """Free the memory of its bytes."""

@@ -28,6 +28,7 @@ from ottla.client.core.metadata import ClusterSnapshot, Node
 from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.client.core.producer import transaction_requests as requests
 from ottla.client.core.producer.accumulator import Accumulator, DeliveryMaker, Limits
+from ottla.client.core.producer.answers import is_gap
 from ottla.client.core.producer.batch import ProducerBatch
 from ottla.client.core.producer.calls import Call, Calls, CallTicket
 from ottla.client.core.producer.fates import Fates
@@ -316,8 +317,10 @@ class ProducerCore(Core):
                 self._fates.give_up(batch, error)
 
     def _learn(self, batch: ProducerBatch, part: PartitionProduceResponse, endpoints: tuple[NodeEndpoint, ...]) -> None:
-        """Use the leader that an error names (KIP-951). A retriable error is also a reason to ask for metadata."""
-        if code_of(part.error_code).retriable:
+        """Use the leader that an error names (KIP-951). A retriable error is also a reason to ask for metadata, and so
+        is a gap: it may be a leader that was deposed who tells of it."""
+        code = code_of(part.error_code)
+        if code.retriable or is_gap(code):
             self.intend(RefreshMetadata())
         leader = part.current_leader
         if leader.leader_id >= 0:

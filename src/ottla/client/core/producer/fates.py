@@ -5,7 +5,7 @@ from typing import NamedTuple
 from ottla.base.rng import Rng
 from ottla.client.core.backoff import Backoff, short_backoff
 from ottla.client.core.intents import WARNING, Say
-from ottla.client.core.producer.answers import Action, SentAs, Standing, action_for
+from ottla.client.core.producer.answers import Action, SentAs, Standing, action_for, is_gap
 from ottla.client.core.producer.batch import ProducerBatch
 from ottla.client.core.producer.identity import ProducerIdentity
 from ottla.client.core.producer.shared import Shared
@@ -77,7 +77,7 @@ class Fates:
     ) -> None:
         batch.on_wire = False
         sent_as = SentAs.UNCOUNTED if self._sequencer is None else self._sequencer.sent_as(batch, identity)
-        gap = code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        gap = is_gap(code)
         match action_for(self._standing(batch), sent_as, code):
             case Action.ACKNOWLEDGE:
                 self.acknowledge(batch, part.base_offset, part.log_append_time_ms)

@@ -6,6 +6,9 @@ NO_SEQUENCE = -1
 #: After the largest sequence, 2^31 - 1, comes 0.
 MODULUS = 2**31
 MAX_EPOCH = 2**15 - 1
+#: In place of a broker's id: a batch was sent to none yet, or to more than one.
+NOBODY = -1
+SEVERAL = -2
 
 
 class ProducerIdentity(NamedTuple):

@@ -5,7 +5,6 @@ next partition is chosen by chance. So batches are full, and all partitions get 
 """
 
 from collections.abc import Callable
-from functools import lru_cache
 
 from ottla.base.rng import Rng
 from ottla.wire.hashing import partition_for_key
@@ -49,10 +48,4 @@ class StickyPartition:
 
 def by_key(topic: str, key: bytes | None, count: int) -> int:
     """Kafka's partition of a key. `key` is not None."""
-    wanted = key or b""
-    return _remembered(wanted, count) if len(wanted) <= _MAX_REMEMBERED_BYTES else partition_for_key(wanted, count)
-
-
-#: Keys repeat, and to look one up is ten times as fast as to hash it. The limit: 16,384 keys of at most 64 bytes.
-_MAX_REMEMBERED_BYTES = 64
-_remembered = lru_cache(maxsize=16_384)(partition_for_key)
+    return partition_for_key(key or b"", count)

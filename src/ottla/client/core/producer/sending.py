@@ -153,6 +153,8 @@ class Sending:
 
     def _send(self, leader: int, connection: ConnectionState, batches: list[ProducerBatch]) -> None:
         connection.in_flight += 1
+        for batch in batches:
+            batch.goes_to(leader)
         caps = self._transactions.caps if self._transactions is not None else {}
         self._intend(
             Ask(

@@ -22,7 +22,8 @@ to learn its fate. If the oldest batch is not written, then no younger one is: t
 *What if a batch is split that may have been written before?* (KIP-126) Its halves take over its sequences. A broker
 that has the whole batch writes neither half and answers OUT_OF_ORDER_SEQUENCE_NUMBER. Such halves never get new
 numbers, because in a new epoch they would be written a second time. They fail, and the user hears that their fate is
-unknown. As soon as one half is written, it is clear that the whole batch was not.
+unknown. As soon as one half is written, it is clear that the whole batch was not. Of other batches that were split it
+says nothing: bytes of theirs may lie unread at the broker, and are written when their turn has come.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +32,16 @@ from typing import Protocol
 from ottla.base.require import require
 from ottla.base.types import TopicPartition
 from ottla.client.core.producer.answers import SentAs, Standing
-from ottla.client.core.producer.identity import MAX_EPOCH, MODULUS, NO_IDENTITY, NO_SEQUENCE, ProducerIdentity, plus
+from ottla.client.core.producer.identity import (
+    MAX_EPOCH,
+    MODULUS,
+    NO_IDENTITY,
+    NO_SEQUENCE,
+    NOBODY,
+    SEVERAL,
+    ProducerIdentity,
+    plus,
+)
 
 #: The broker remembers the last five batches of a producer and partition.
 MAX_UNANSWERED = 5
@@ -51,6 +61,12 @@ class Sequenced(Protocol):
     sequence_reset: bool
     #: Whether it is a part of a batch that may have been written as a whole before it was split.
     whole_perhaps_written: bool
+    #: The broker that all its attempts were sent to; SEVERAL if there is more than one.
+    sent_to: int
+
+    @property
+    def number(self) -> tuple[int, ...]:
+        """Its place in the order of the partition's batches. The halves begin with the number of the whole."""
 
     @property
     def record_count(self) -> int: ...
@@ -62,6 +78,10 @@ class _Partition:
         self.next_sequence = 0
         #: The last sequence that was acknowledged.
         self.last_acked = NO_SEQUENCE
+        #: The broker that has acknowledged `last_acked`; NOBODY or SEVERAL if that is not known.
+        self.acked_by = NOBODY
+        #: No batch with this sequence or a later one has been written; None if there is no such sequence.
+        self.hole_at: int | None = None
         #: Batches with a sequence and without a final answer, oldest first: on the wire, or waiting to be repeated.
         self.unanswered: list[Sequenced] = []
         #: How many batches were answered before an older one.
@@ -78,6 +98,19 @@ class _Partition:
     def is_past(self, sequence: int) -> bool:
         """Whether `sequence` or a later one was acknowledged."""
         return self.last_acked != NO_SEQUENCE and (self.last_acked - sequence) % MODULUS < MODULUS // 2
+
+    def is_behind_a_hole(self, sequence: int) -> bool:
+        """Whether a batch with `sequence` cannot have been written, because what comes before it was not."""
+        return self.hole_at is not None and (sequence - self.hole_at) % MODULUS < MODULUS // 2
+
+    def has_hole(self, sequence: int) -> None:
+        """A batch with `sequence` was not written and will not be, and so none behind it."""
+        if not self.is_behind_a_hole(sequence):
+            self.hole_at = sequence
+
+    def is_perhaps_elsewhere(self, batch: Sequenced) -> bool:
+        """Whether `batch` may be in the log of another broker than the one that acknowledged the batch before it."""
+        return batch.perhaps_written and (batch.sent_to != self.acked_by or batch.sent_to == SEVERAL)
 
     @property
     def in_doubt(self) -> bool:
@@ -101,6 +134,8 @@ class _Partition:
         self.identity = identity
         self.next_sequence = 0
         self.last_acked = NO_SEQUENCE
+        self.acked_by = NOBODY
+        self.hole_at = None
         self.unresolved = False
         self.overtook = 0
         for batch in self.unanswered:
@@ -174,13 +209,15 @@ class Sequencer:
     def standing(self, batch: Sequenced) -> Standing:
         """Where the batch stands among those of its partition."""
         partition = self._of(batch.tp)
-        hole = partition.unresolved or batch.tp in self._to_begin_again
+        hole = partition.unresolved or partition.is_behind_a_hole(batch.base_sequence)
         echo = not hole and (batch.sequence_reset or not partition.is_next(batch.base_sequence))
         if batch.whole_perhaps_written:
             return Standing.BEHIND if echo and not partition.is_past(batch.base_sequence) else Standing.PART
         if partition.unresolved and batch.perhaps_written:
             return Standing.UNPROVED
-        return Standing.BEHIND if echo else Standing.NEXT
+        if echo:
+            return Standing.BEHIND
+        return Standing.ELSEWHERE if not hole and partition.is_perhaps_elsewhere(batch) else Standing.NEXT
 
     def acknowledged(self, batch: Sequenced, *, offset_known: bool) -> None:
         """The broker has `batch`. `offset_known` if the broker said where: then it has written the batch just now."""
@@ -192,9 +229,11 @@ class Sequencer:
         last = last_sequence(batch)
         if not partition.is_past(last):
             partition.last_acked = last
-        if batch.whole_perhaps_written and offset_known:  # so the whole batch was not written, nor those behind it
+            partition.acked_by = batch.sent_to
+        if batch.whole_perhaps_written and offset_known:  # so the whole batch was not written, and will not be
             for behind in partition.unanswered:
-                behind.whole_perhaps_written = False
+                if behind.number[0] == batch.number[0]:
+                    behind.whole_perhaps_written = False
 
     def echoed(self, batch: Sequenced) -> None:
         """`batch` was refused only because an older one was (an echo). It is repeated; the next refusal is its own."""
@@ -203,6 +242,7 @@ class Sequencer:
     def begin_again(self, batch: Sequenced) -> None:
         """The leader has neither `batch` nor what came before it: number the partition from 0 again, in a new epoch."""
         batch.perhaps_written = False
+        self._of(batch.tp).has_hole(batch.base_sequence)
         self._to_begin_again.add(batch.tp)
 
     def split(self, batch: Sequenced, halves: Sequence[Sequenced]) -> None:
@@ -236,6 +276,7 @@ class Sequencer:
             partition.unresolved = True
             self._unresolved.add(batch.tp)
         elif not self._transactional:
+            partition.has_hole(batch.base_sequence)
             self._to_begin_again.add(batch.tp)
 
     # epochs

@@ -1,4 +1,4 @@
-"""`ottla pipeline`: what a query's checkpoint says, and how it changes hands."""
+"""`ottla pipeline adopt`: what a query's checkpoint says, and how it changes hands."""
 
 from __future__ import annotations
 
@@ -15,19 +15,7 @@ if TYPE_CHECKING:
 
 _BACKUP = "-before-it-was-handed-back"
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Look at the checkpoint of a Spark query, and hand it over.\n\n"
-    "Example: `ottla pipeline adopt ./checkpoints/words`",
-)
 
-
-@app.callback()
-def _pipeline() -> None:
-    """Keeps `adopt` a command of its own, though it is the only one so far."""
-
-
-@app.command("adopt")
 def adopt(
     checkpoint: Annotated[Path, typer.Argument(help="The checkpoint's directory. A remote one: copy it first.")],
     back: Annotated[bool, typer.Option("--back", help='Hand it to Spark\'s own connector, format("kafka").')] = False,

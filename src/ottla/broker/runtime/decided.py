@@ -1,0 +1,35 @@
+"""Changes of metadata that are decided by what is there: one after the other, each as one batch."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from ottla.base.errors import StorageError
+from ottla.broker.metadata.records import MetadataRecord
+from ottla.broker.runtime.changes import Changes
+from ottla.broker.runtime.faults import DiskFaults
+from ottla.broker.runtime.slices import Slices
+
+
+class DecidedChanges:
+    """Changes of one kind. A change is carried out whole, although its client may go."""
+
+    def __init__(self, what: str, changes: Changes, slices: Slices, faults: DiskFaults) -> None:
+        """`what` is changed, for the log."""
+        self._what = what
+        self._changes = changes
+        self._slices = slices
+        self._faults = faults
+        self._changing = asyncio.Lock()
+
+    def change(self, records: Callable[[], Sequence[MetadataRecord]]) -> "asyncio.Future[StorageError | None]":
+        """Write what `records` decides when it is its turn. None of it counts if the disk refuses, and then why."""
+        return asyncio.shield(self._slices.start(self._change(records), f"changing {self._what}"))
+
+    async def _change(self, records: Callable[[], Sequence[MetadataRecord]]) -> StorageError | None:
+        async with self._changing:
+            try:
+                await self._changes.write(self._changes.change(records()))
+            except StorageError as fault:
+                self._faults.report(f"{self._what} cannot be changed", fault)
+                return fault
+        return None

@@ -1,0 +1,90 @@
+"""`ottla run` at a terminal: the script, and below its output one line that says how far its queries are.
+
+    python -m ottla.spark.live SCRIPT [ARGUMENT…]
+
+The script runs as `__main__` in this process. A thread asks the session, once it is there, for the last progress of
+its queries; the script and the session are not changed.
+"""
+
+import json
+import runpy
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+from ottla.spark.progress import Report, make_notes_directory, read_notes, report_of
+
+_EVERY_S = 0.5
+_CLEAR = "\r\x1b[K"
+
+
+def session_of_this_process() -> Any:
+    """The session that the script has made; None as long as there is none."""
+    module = sys.modules.get("pyspark.sql.session") or sys.modules.get("pyspark.sql")
+    return getattr(getattr(module, "SparkSession", None), "_instantiatedSession", None)
+
+
+class LiveLine:
+    """One line of a terminal, written anew when a query has made progress."""
+
+    def __init__(self, out: TextIO, find_session: Callable[[], Any] = session_of_this_process) -> None:
+        self._out = out
+        self._find_session = find_session
+        self._last: dict[str, Report] = {}
+        self._is_written = False
+
+    def look(self) -> None:
+        """Ask the queries once. What a session that is being stopped answers is no matter here."""
+        session = self._find_session()
+        if session is None:
+            return
+        try:
+            progresses = [query.lastProgress for query in session.streams.active]
+            reports = [_report(progress) for progress in progresses if progress is not None]
+        except Exception:  # noqa: BLE001 - the JVM may be gone, in the middle of any call
+            return
+        new = {report.query: report for report in reports}
+        if new and new != self._last:
+            self._last = new
+            self._out.write(_CLEAR + " | ".join(report.line() for report in new.values()))
+            self._out.flush()
+            self._is_written = True
+
+    def end(self) -> None:
+        """Leave the line as it is, and begin another one."""
+        if self._is_written:
+            self._out.write("\n")
+            self._out.flush()
+
+
+def _report(progress: Any) -> Report:
+    given = progress if isinstance(progress, dict) else json.loads(progress.json)
+    return report_of(given, read_notes(given["id"]))
+
+
+def main(arguments: list[str]) -> None:
+    """Run the script with its arguments; SystemExit and errors are the script's own."""
+    script = arguments[0]
+    sys.argv = arguments
+    sys.path[0] = str(Path(script).resolve().parent)
+    make_notes_directory()
+    line, over = LiveLine(sys.stderr), threading.Event()
+
+    def keep_looking() -> None:
+        while not over.wait(_EVERY_S):
+            line.look()
+
+    thread = threading.Thread(target=keep_looking, name="ottla-live", daemon=True)
+    thread.start()
+    try:
+        runpy.run_path(script, run_name="__main__")
+    finally:
+        over.set()
+        thread.join(_EVERY_S)
+        line.end()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
