@@ -2,10 +2,10 @@
 # SHORT=1 leaves out the tests marked slow (what .ci/run does for interop and chaos).
 
 PY := .venv/bin/python
-# Two processes: the machines we build for have two cores. One file stays in one process, so that fixtures are shared.
+# Three processes on the two cores we build for: some tests wait for a broker. One file stays in one process, so that fixtures are shared.
 PYTEST := $(PY) -m pytest
 # The files that take longest begin: else one process would work on them at last, and the other would have nothing to do.
-PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
+PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
 LONGEST := tests/spark/test_in_spark.py tests/sim tests/cli
 # SHORT=1 makes "make sim" about a minute long, if nothing says how long it is to be.
 SIM_SHORT := $(if $(SHORT),$(if $(SEED)$(HOURS)$(REPORT)$(WORLD),,300))

@@ -223,11 +223,11 @@ def test_g18_a_file_that_is_none_is_one_clear_sentence(
         (("x", "--all-topics", "--to", "earliest"), "say which partitions: topics, TOPIC:PARTITION, or --all-topics"),
         (("--from-file", "/nowhere.csv"), "--from-file /nowhere.csv does not exist"),
         (("--from-file", "/tmp"), "--from-file /tmp is not a text file"),
-        (("--all-topics", "--to", "earliest"), "refused-group has committed nothing: name topics instead of --all-topics"),
+        (("--all-topics", "--to", "earliest"), "new-group has committed nothing: name topics instead of --all-topics"),
     ],
 )
 def test_g18_a_reset_that_means_nothing_is_refused(ottla: Ottla, arguments: tuple[str, ...], sentence: str) -> None:
-    group = "refused-group"  # in which no test commits: they share a broker
+    group = "new-group"  # in which no test commits: they share a broker
     said = ottla("groups", "reset", group, *arguments, "--execute")
     assert (said.code, said.out) == (1, "")
     assert sentence in said.err

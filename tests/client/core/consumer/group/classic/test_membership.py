@@ -193,6 +193,42 @@ def test_g12_what_a_cooperative_member_kept_is_lost_when_the_group_drops_it(api:
     assert rig.message(ApiKey.JOIN_GROUP).member_id == ("me" if api is ApiKey.SYNC_GROUP else "")
 
 
+def test_g15_a_static_member_that_has_missed_a_generation_has_lost_what_it_kept() -> None:
+    """The leader of generation 2 knew what it had when it joined generation 1: nothing. So others may have it."""
+    rig, heard = member(cooperative=True, config={"enable.auto.commit": True, "group.instance.id": "i"})
+    rig.state(A).seek(7)
+    beat(rig, ErrorCode.REBALANCE_IN_PROGRESS)
+    rig.poll()
+    rig.join(3)
+    rig.poll()
+    assert not rig.asked(ApiKey.OFFSET_COMMIT), "the coordinator would take it, and undo a commit of the other"
+    rig.run_all_callbacks()
+    assert heard.said == [("lost", [A])]
+    rig.wait(1.0)
+    assert rig.message(ApiKey.JOIN_GROUP).member_id == "me"
+    rig.join(4)
+    rig.sync(A, B)
+    rig.poll()
+    rig.run_all_callbacks()
+    assert (heard.said[1:], rig.core.state) == ([("assigned", [A, B])], State.STABLE)
+
+
+@pytest.mark.parametrize("config", [{"group.instance.id": "i"}, {}], ids=["static", "dynamic"])
+def test_g14_a_generation_that_was_joined_and_not_synced_is_not_missed(config: dict[str, object]) -> None:
+    """A group goes on without a dynamic member that does not join; so its coordinator has told it of each one."""
+    rig, heard = member(cooperative=True, config=config)
+    rig.state(A).seek(7)
+    beat(rig, ErrorCode.REBALANCE_IN_PROGRESS)
+    rig.poll()
+    rig.join(2 if config else 4)
+    rig.refuse(ApiKey.SYNC_GROUP, ErrorCode.REBALANCE_IN_PROGRESS, SyncGroupResponse)
+    rig.join(3 if config else 6)
+    rig.sync(A, B)
+    rig.poll()
+    rig.run_callback()
+    assert (heard.said, rig.state(A).position) == ([("assigned", [B])], 7)
+
+
 def test_g21_who_a_mixed_group_had_forgotten_and_lets_in_again_has_lost_what_it_kept() -> None:
     rig, heard = member(cooperative=True, config={"enable.auto.commit": True})
     rig.state(A).seek(7)

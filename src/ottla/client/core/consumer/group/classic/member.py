@@ -33,6 +33,18 @@ class ClassicMember(GroupMember):
         self.is_in_mixed_group = not leader
         self._is_in(generation_id)
 
+    def missed(self, generation_id: int, leader: str) -> str:
+        """What to say if a generation began without this member, between its own and that of its JoinGroup's answer.
+
+        A group does not wait for ever for a static member, but counts on it until its session is over (KIP-345). Its
+        leader then divides by the last JoinGroup that came from the member, and so may give to others at once what a
+        cooperative member was given since, and has kept. Epochs of a mixed group, which nobody leads, tell nothing.
+        """
+        is_waited_for = self.group_instance_id is None or not leader or not self.in_generation
+        if is_waited_for or generation_id <= self.generation_id + 1:
+            return ""
+        return f"it is in generation {self.generation_id} of {generation_id}, and at least one was without it"
+
     def forgotten(self, *, keep_member_id: bool = False) -> None:
         """The group goes on without this member."""
         self._is_out()

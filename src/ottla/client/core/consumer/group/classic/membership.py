@@ -272,6 +272,10 @@ class ClassicMembership(Membership[ClassicMember]):
             self._not_yet(Call.JOIN, code, now_s, answer.member_id)
             return
         member, shared = self.member, self._shared
+        missed = member.missed(answer.generation_id, answer.leader)
+        if missed and shared.positions.assignment:
+            self._dropped(missed, now_s, keep_member_id=True)
+            return
         member.joined(answer.member_id, answer.generation_id, answer.protocol_name or "", answer.leader)
         self._heartbeats.start(now_s)
         self._assignor = next((a for a in shared.assignors if a.name == member.protocol), None)
@@ -302,8 +306,8 @@ class ClassicMembership(Membership[ClassicMember]):
             case Next.REJOIN:
                 self._again(now_s)
             case Next.START_OVER:
-                why = f"{call.value} was answered {code.name}"
-                self._dropped(why, now_s, keep_member_id=code is ErrorCode.ILLEGAL_GENERATION)
+                keeps_id = code is ErrorCode.ILLEGAL_GENERATION
+                self._dropped(f"{call.value} was answered {code.name}", now_s, keep_member_id=keeps_id)
             case Next.FAIL:
                 self._refused(refusal(code, self._shared))
             case meaning:
@@ -396,8 +400,7 @@ class ClassicMembership(Membership[ClassicMember]):
             return
         assigned = frozenset(assignment.partitions)
         if self._was_let_in_anew(assigned):
-            why = "the coordinator had forgotten this member, and has let it in as a new one"
-            self._dropped(why, now_s, keep_member_id=True)
+            self._dropped("the coordinator had forgotten it, and lets it in anew", now_s, keep_member_id=True)
             return
         self._assigned, self._assigned_in = assigned, self.member.generation_id
         self.member.has_partitions()
@@ -417,8 +420,8 @@ class ClassicMembership(Membership[ClassicMember]):
         """
         if not self.member.is_in_mixed_group or self.member.generation_id == self._assigned_in:
             return False
-        topics = self._shared.snapshot.topics
-        return any(tp not in assigned and tp.topic in topics for tp in self._shared.positions.assignment)
+        known = self._shared.snapshot.topics
+        return any(tp.topic in known for tp in self._shared.positions.assignment - assigned)
 
     # what answers say of the membership
 
@@ -446,9 +449,8 @@ class ClassicMembership(Membership[ClassicMember]):
         return True
 
     def _expelled(self, call: Call, code: ErrorCode, now_s: float) -> None:
-        before = self._state
+        before, heard_s = self._state, now_s - self._heartbeats.heard_s
         self._move(Input.EXPELLED)
-        heard_s = now_s - self._heartbeats.heard_s
         text = "group %s: expelled (%s was answered %s); the last answer to a heartbeat before came %.1f s ago"
         self._shared.say(intents.INFO, text, self._shared.group_id, call.value, code.name, heard_s)
         self._was_expelled(f"{call.value} was answered {code.name}")
