@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from ottla.assign import Assignment, Assignor, Cluster, RangeAssignor, Subscription
+from ottla.assign import Assignment, Cluster, RangeAssignor, Subscription
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.era import Call
 from ottla.client.core.consumer.group.classic.group_protocol import encode_one
@@ -17,37 +17,14 @@ from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.heartbeat import HeartbeatResponse
 from ottla.wire.messages.join_group import JoinGroupResponse
 from ottla.wire.messages.leave_group import LeaveGroupResponse
-from ottla.wire.messages.sync_group import SyncGroupResponse
-from tests.client.cooperative import CooperativeRoundRobin
-from tests.client.core.consumer.heard import Heard
+from tests.client.core.consumer.group.classic.members import GROUP, A, B, beat, member
 from tests.client.core.consumer.rig import Rig, snapshot
-
-A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-_GROUP: dict[str, object] = {"group.id": "g", "enable.auto.commit": False, "max.poll.interval.ms": 300_000}
-
-
-def member(*, cooperative: bool = False, config: Mapping[str, object] | None = None) -> tuple[Rig, Heard]:
-    """A stable member of generation 1 that has partition A."""
-    strategy: list[Assignor] | None = [CooperativeRoundRobin()] if cooperative else None
-    rig, heard = Rig({**_GROUP, **(config or {})}, strategy=strategy), Heard()
-    heard.subscribe(rig, "t")
-    rig.become_stable(A)
-    assert rig.core.state is State.STABLE
-    heard.said.clear()
-    return rig, heard
-
-
-def beat(rig: Rig, code: ErrorCode) -> None:
-    """A heartbeat is sent and answered."""
-    rig.wait(3.1)
-    rig.refuse(ApiKey.HEARTBEAT, code, HeartbeatResponse)
-
 
 # --- joining ---
 
 
 def test_g3_a_member_id_that_is_given_is_taken_at_once() -> None:
-    rig = Rig(_GROUP)
+    rig = Rig(GROUP)
     rig.subscribe("t")
     rig.poll()
     rig.answer(ApiKey.JOIN_GROUP, JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="given"))
@@ -55,7 +32,7 @@ def test_g3_a_member_id_that_is_given_is_taken_at_once() -> None:
 
 
 def test_g4_the_leader_divides_by_fresh_metadata() -> None:
-    rig = Rig(_GROUP, known=snapshot(t=1))
+    rig = Rig(GROUP, known=snapshot(t=1))
     rig.subscribe("t")
     rig.poll()
     rig.join(1, leader=True)
@@ -67,7 +44,7 @@ def test_g4_the_leader_divides_by_fresh_metadata() -> None:
 
 
 def test_joins_and_syncs_go_their_own_way_so_that_nothing_waits_behind_them() -> None:
-    rig = Rig(_GROUP)
+    rig = Rig(GROUP)
     rig.subscribe("t")
     rig.poll()
     [join] = rig.asked(ApiKey.JOIN_GROUP)
@@ -80,7 +57,7 @@ def test_joins_and_syncs_go_their_own_way_so_that_nothing_waits_behind_them() ->
     [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE],
 )
 def test_g1_a_coordinator_that_is_not_there_is_asked_again_after_a_pause(code: ErrorCode) -> None:
-    rig = Rig(_GROUP)
+    rig = Rig(GROUP)
     rig.subscribe("t")
     rig.poll()
     rig.refuse(ApiKey.JOIN_GROUP, code, JoinGroupResponse)
@@ -90,7 +67,7 @@ def test_g1_a_coordinator_that_is_not_there_is_asked_again_after_a_pause(code: E
 
 
 def test_what_is_refused_for_good_is_raised_and_the_next_poll_joins_again() -> None:
-    rig = Rig(_GROUP)
+    rig = Rig(GROUP)
     rig.subscribe("t")
     rig.poll()
     rig.refuse(ApiKey.JOIN_GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED, JoinGroupResponse)
@@ -114,7 +91,7 @@ def test_what_is_refused_for_good_is_raised_and_the_next_poll_joins_again() -> N
     ],
 )
 def test_what_is_refused_for_good_says_what_to_do(code: ErrorCode, advice: str) -> None:
-    rig = Rig(_GROUP)
+    rig = Rig(GROUP)
     rig.subscribe("t")
     rig.poll()
     rig.refuse(ApiKey.JOIN_GROUP, code, JoinGroupResponse)
@@ -123,7 +100,7 @@ def test_what_is_refused_for_good_says_what_to_do(code: ErrorCode, advice: str) 
 
 
 def test_a_sync_without_an_answer_is_another_join_of_the_same_member() -> None:
-    rig = Rig(_GROUP)
+    rig = Rig(GROUP)
     rig.subscribe("t")
     rig.poll()
     rig.join(1)
@@ -164,144 +141,6 @@ def test_g14_a_cooperative_member_keeps_what_it_has_and_yields_what_goes() -> No
     assert rig.asked(ApiKey.JOIN_GROUP), "others wait for what was given up"
 
 
-def test_g12_who_was_expelled_has_lost_what_it_had_and_joins_as_a_new_member() -> None:
-    rig, heard = member()
-    beat(rig, ErrorCode.UNKNOWN_MEMBER_ID)
-    assert rig.core.state is State.OUT
-    assert rig.core.holds_back
-    rig.poll()
-    rig.run_callback()
-    assert heard.said == [("lost", [A])]
-    assert rig.message(ApiKey.JOIN_GROUP).member_id == ""
-
-
-@pytest.mark.parametrize("api", [ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP])
-def test_g12_what_a_cooperative_member_kept_is_lost_when_the_group_drops_it(api: ApiKey) -> None:
-    rig, heard = member(cooperative=True)
-    beat(rig, ErrorCode.REBALANCE_IN_PROGRESS)
-    rig.poll()
-    if api is ApiKey.SYNC_GROUP:
-        rig.join(2)
-        rig.refuse(api, ErrorCode.ILLEGAL_GENERATION, SyncGroupResponse)
-    else:
-        rig.refuse(api, ErrorCode.UNKNOWN_MEMBER_ID, JoinGroupResponse)
-    assert rig.core.holds_back
-    rig.poll()
-    rig.run_callback()
-    assert heard.said == [("lost", [A])]
-    rig.wait(1)
-    assert rig.message(ApiKey.JOIN_GROUP).member_id == ("me" if api is ApiKey.SYNC_GROUP else "")
-
-
-def test_g15_a_static_member_that_has_missed_a_generation_has_lost_what_it_kept() -> None:
-    """The leader of generation 2 knew what it had when it joined generation 1: nothing. So others may have it."""
-    rig, heard = member(cooperative=True, config={"enable.auto.commit": True, "group.instance.id": "i"})
-    rig.state(A).seek(7)
-    beat(rig, ErrorCode.REBALANCE_IN_PROGRESS)
-    rig.poll()
-    rig.join(3)
-    rig.poll()
-    assert not rig.asked(ApiKey.OFFSET_COMMIT), "the coordinator would take it, and undo a commit of the other"
-    rig.run_all_callbacks()
-    assert heard.said == [("lost", [A])]
-    rig.wait(1.0)
-    assert rig.message(ApiKey.JOIN_GROUP).member_id == "me"
-    rig.join(4)
-    rig.sync(A, B)
-    rig.poll()
-    rig.run_all_callbacks()
-    assert (heard.said[1:], rig.core.state) == ([("assigned", [A, B])], State.STABLE)
-
-
-@pytest.mark.parametrize("config", [{"group.instance.id": "i"}, {}], ids=["static", "dynamic"])
-def test_g14_a_generation_that_was_joined_and_not_synced_is_not_missed(config: dict[str, object]) -> None:
-    """A group goes on without a dynamic member that does not join; so its coordinator has told it of each one."""
-    rig, heard = member(cooperative=True, config=config)
-    rig.state(A).seek(7)
-    beat(rig, ErrorCode.REBALANCE_IN_PROGRESS)
-    rig.poll()
-    rig.join(2 if config else 4)
-    rig.refuse(ApiKey.SYNC_GROUP, ErrorCode.REBALANCE_IN_PROGRESS, SyncGroupResponse)
-    rig.join(3 if config else 6)
-    rig.sync(A, B)
-    rig.poll()
-    rig.run_callback()
-    assert (heard.said, rig.state(A).position) == ([("assigned", [B])], 7)
-
-
-def test_g21_who_a_mixed_group_had_forgotten_and_lets_in_again_has_lost_what_it_kept() -> None:
-    rig, heard = member(cooperative=True, config={"enable.auto.commit": True})
-    rig.state(A).seek(7)
-    beat(rig, ErrorCode.REBALANCE_IN_PROGRESS)
-    rig.poll()
-    rig.join(4, mixed=True)  # the session was over, and others have had the partition in generations 2 and 3
-    rig.sync(B)
-    assert rig.core.member.last.generation_id == 1, "a transaction goes on, and the coordinator must refuse its offsets"
-    rig.poll()
-    assert not rig.asked(ApiKey.OFFSET_COMMIT), "the coordinator would take it, and undo a commit of the other"
-    assert heard.said == []
-    rig.run_all_callbacks()
-    assert heard.said == [("lost", [A])]
-    rig.wait(1.0)
-    assert rig.message(ApiKey.JOIN_GROUP).member_id == "me"
-    rig.join(4, mixed=True)
-    rig.sync(B)
-    rig.poll()
-    rig.run_all_callbacks()
-    assert (heard.said[1:], rig.core.state) == ([("assigned", [B])], State.STABLE)
-
-
-def test_g21_what_is_kept_is_lost_with_the_rest_since_others_may_have_had_that_too() -> None:
-    rig, heard = Rig(_GROUP, strategy=[CooperativeRoundRobin()]), Heard()
-    heard.subscribe(rig, "t")
-    rig.become_stable(A, B)
-    beat(rig, ErrorCode.REBALANCE_IN_PROGRESS)
-    rig.poll()
-    rig.join(4, mixed=True)
-    rig.sync(B)
-    rig.poll()
-    rig.run_all_callbacks()
-    assert heard.said[1:] == [("lost", [A, B])]
-
-
-def test_g21_a_member_that_a_mixed_group_knows_yields_in_its_generation() -> None:
-    rig, heard = member(cooperative=True)
-    beat(rig, ErrorCode.REBALANCE_IN_PROGRESS)
-    rig.poll()
-    rig.join(1, mixed=True)
-    rig.sync()
-    rig.poll()
-    rig.run_callback()
-    assert heard.said == [("revoked", [A])]
-
-
-def test_g21_a_member_that_a_mixed_group_knows_goes_on_where_it_was_in_a_later_generation() -> None:
-    rig, heard = member(cooperative=True)
-    rig.state(A).seek(7)
-    beat(rig, ErrorCode.REBALANCE_IN_PROGRESS)
-    rig.poll()
-    rig.join(2, mixed=True)
-    rig.sync(A, B)
-    rig.poll()
-    rig.run_callback()
-    assert (heard.said, rig.state(A).position) == ([("assigned", [B])], 7)
-
-
-def test_g12_who_is_expelled_while_the_user_gives_up_loses_the_rest() -> None:
-    rig, heard = member(cooperative=True)
-    beat(rig, ErrorCode.REBALANCE_IN_PROGRESS)
-    rig.poll()
-    rig.join(2)
-    rig.sync(B)
-    rig.poll()
-    rig.wait(3)
-    rig.refuse(ApiKey.HEARTBEAT, ErrorCode.UNKNOWN_MEMBER_ID, HeartbeatResponse)
-    rig.run_callback()
-    assert (rig.core.state, heard.said) == (State.OUT, [("revoked", [A])])
-    rig.poll()
-    assert rig.core.state is State.JOINING
-
-
 def test_what_a_callback_raises_is_raised_by_poll_and_the_rebalance_goes_on() -> None:
     rig, _ = member()
     beat(rig, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -312,7 +151,7 @@ def test_what_a_callback_raises_is_raised_by_poll_and_the_rebalance_goes_on() ->
 
 
 def test_partitions_of_topics_that_are_not_wanted_any_more_are_not_taken() -> None:
-    rig = Rig({**_GROUP, "group.instance.id": "i"}, known=snapshot(t=1, u=1))
+    rig = Rig({**GROUP, "group.instance.id": "i"}, known=snapshot(t=1, u=1))
     rig.subscribe("t")
     rig.become_stable(A, TopicPartition("u", 0))
     assert rig.core.positions.assignment == {A}
@@ -448,7 +287,7 @@ class Broken(RangeAssignor):
 def test_a7_an_assignor_that_raises_is_told_and_the_group_goes_on_without_its_member(
     where: str, fault: BaseException, instance: dict[str, object]
 ) -> None:
-    rig = Rig({**_GROUP, **instance}, strategy=[Broken(where, fault)])
+    rig = Rig({**GROUP, **instance}, strategy=[Broken(where, fault)])
     rig.subscribe("t")
     rig.poll()
     if where != "subscription_user_data":
@@ -467,7 +306,7 @@ def test_a7_an_assignor_that_raises_is_told_and_the_group_goes_on_without_its_me
 
 
 def test_g11_a_joingroup_does_not_leave_behind_the_end_of_the_membership_that_it_was_for() -> None:
-    rig = Rig(_GROUP)
+    rig = Rig(GROUP)
     rig.subscribe("t")
     rig.poll()
     [ask] = rig.asked(ApiKey.JOIN_GROUP)
@@ -477,7 +316,7 @@ def test_g11_a_joingroup_does_not_leave_behind_the_end_of_the_membership_that_it
 
 
 def test_g11_a_syncgroup_of_a_generation_that_went_on_without_the_member_is_given_up() -> None:
-    rig = Rig(_GROUP)
+    rig = Rig(GROUP)
     rig.subscribe("t")
     rig.poll()
     rig.join(1)
@@ -488,7 +327,7 @@ def test_g11_a_syncgroup_of_a_generation_that_went_on_without_the_member_is_give
 
 
 def test_g10_a_leavegroup_that_nobody_waits_for_does_not_come_behind_the_next_joingroup() -> None:
-    rig = Rig(_GROUP)
+    rig = Rig(GROUP)
     rig.subscribe("t")
     rig.become_stable(A)
     rig.do(rig.core.unsubscribe, "call")
@@ -504,7 +343,7 @@ def test_g10_a_leavegroup_that_nobody_waits_for_does_not_come_behind_the_next_jo
 
 def test_c3_a_subscribed_topic_that_this_user_may_not_see_is_told_once() -> None:
     """As a topic without partitions it would be waited for in silence."""
-    rig = Rig(_GROUP, known=snapshot(t=1))
+    rig = Rig(GROUP, known=snapshot(t=1))
     rig.subscribe("t", "secret")
     refused = snapshot(t=1)._replace(topic_errors={"secret": ErrorCode.TOPIC_AUTHORIZATION_FAILED})
     for _ in range(2):
