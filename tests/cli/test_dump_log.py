@@ -11,8 +11,10 @@ import pytest
 from ottla.broker.storage import DirectoryStorage
 from ottla.cli.main import main
 from ottla.log.partition import PartitionLog
+from ottla.log.producers import ProducerState
+from ottla.log.snapshot import encode_snapshot
 from ottla.wire.batch import control_batch, join_batch, parse_header
-from tests.log.batches import NOW_MS, batch
+from tests.log.batches import NOW_MS, batch, idempotent
 from tests.log.logs import SMALL, TP
 
 _OFFSET_ENTRY, _TIME_ENTRY = Struct(">ii"), Struct(">qi")
@@ -138,3 +140,17 @@ def test_an_entry_of_the_offset_index_that_is_wrong_is_told(offsets: Path, capfd
     ):
         _write(offsets, _OFFSET_ENTRY, 0, *entry)
         _refused(offsets, why, capfd)
+
+
+def test_a_producer_snapshot_is_shown_with_the_batches_that_it_knows(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    state = ProducerState()
+    for sequence in range(7):
+        header = parse_header(idempotent(sequence))
+        state.apply_batch(header, sequence, NOW_MS, NOW_MS)
+    path = tmp_path / "00000000000000000007.snapshot"
+    path.write_bytes(encode_snapshot(state.producers.values()))
+    assert main(["dump-log", "--json", str(path)]) == 0
+    row = json.loads(capfd.readouterr().out)
+    assert (row["producer_id"], row["last_sequence"], row["known_batches"]) == (7, 6, "2-2,3-3,4-4,5-5,6-6")

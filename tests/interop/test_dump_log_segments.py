@@ -8,6 +8,7 @@ import pytest
 from ottla.broker.storage import DirectoryStorage
 from ottla.log.config import LogConfig
 from ottla.log.partition import PartitionLog
+from ottla.log.snapshot import decode_snapshot
 from ottla.wire.errors import ErrorCode
 from tests.interop.apache import run_tool
 from tests.log.batches import NOW_MS, batch, idempotent
@@ -100,6 +101,7 @@ def test_producer_snapshots_hold_what_our_log_holds(directory: Path) -> None:
     dumped = _dump([newest])
     log = PartitionLog.open(TP, DirectoryStorage(directory), _CONFIG, NOW_MS, clean=True)
     assert int(newest.name[:20]) == log.end_offset
+    assert decode_snapshot(newest.read_bytes(), log.end_offset).history_is_known  # Apache Kafka passes over these
     for producer in log.active_producers():
         (line,) = (line for line in dumped.splitlines() if line.startswith(f"producerId: {producer.producer_id} "))
         assert f"coordinatorEpoch: {producer.coordinator_epoch} " in line

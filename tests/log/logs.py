@@ -1,13 +1,17 @@
 """A partition's log in memory, and the short ways the tests talk to it."""
 
+import struct
+
 from ottla.base.types import TopicPartition
 from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
+from ottla.log.names import SNAPSHOT
 from ottla.log.partition import PartitionLog
 from ottla.log.record_checks import Looked
 from ottla.log.results import Appended, Isolation, Read
 from ottla.log.storage import Storage
 from ottla.wire.batch import BatchHeader, iter_headers, parse_end_txn_marker
+from ottla.wire.crc import crc32c
 from ottla.wire.errors import ErrorCode
 from ottla.wire.special_timestamp import SpecialTimestamp
 from tests.log.batches import NOW_MS, idempotent
@@ -65,6 +69,15 @@ def end(
         now_ms=NOW_MS,
         transaction_version=transaction_version,
     )
+
+
+def as_apache_kafka_writes(storage: MemoryStorage) -> None:
+    """Leave in every producer snapshot only what Apache Kafka's have: one batch of each producer."""
+    for name, file in storage.files.items():
+        if name.endswith(SNAPSHOT):
+            (count,) = struct.unpack_from(">i", file.content, 6)
+            body = bytes(file.content[6 : 10 + count * 46])
+            file.content[:] = struct.pack(">hI", 1, crc32c(body)) + body
 
 
 def content(read: Read) -> bytes:

@@ -10,6 +10,7 @@ import pytest
 from ottla.log.damage import OffsetRange
 from ottla.log.examination import Flaw, FlawKind, Scope, examine
 from ottla.log.memory import MemoryStorage
+from ottla.log.snapshot import decode_snapshot, encode_snapshot
 from tests.log.batches import NOW_MS, batch, idempotent
 from tests.log.logs import SMALL, append, append_in_transaction, end, open_log
 
@@ -100,6 +101,19 @@ def test_a_snapshot_must_say_what_the_batches_say() -> None:
     assert _only(storage) == (FlawKind.DERIVED, name, "producer 9 did not write what it says at 11")
     storage.files[name].content[-1] ^= 1
     assert _only(storage)[:2] == (FlawKind.DERIVED, name)
+
+
+def test_a_snapshot_must_say_of_earlier_batches_what_the_log_says() -> None:
+    storage = _written()
+    name = f"{11:020}.snapshot"
+    state = decode_snapshot(storage.read(name) or b"", 11)
+    batches = state.producers[8].batches
+    batches[1] = batches[1]._replace(last_sequence=batches[1].last_sequence + 1)
+    storage.write(name, encode_snapshot(state.producers.values()))
+    assert _only(storage) == (FlawKind.DERIVED, name, "producer 8 did not write what it says at 11")
+    del batches[1]  # gone from the log, too, if this one had been compacted
+    storage.write(name, encode_snapshot(state.producers.values()))
+    assert _flaws(storage) == []
 
 
 def test_a_leader_epoch_that_no_checksum_covers_is_compared() -> None:

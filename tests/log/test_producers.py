@@ -8,24 +8,34 @@ from ottla.base.errors import CorruptDataError
 from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
-from ottla.log.producers import ProducerEntry, ProducerState
+from ottla.log.producers import BatchMetadata, ProducerEntry, ProducerState
 from ottla.log.snapshot import decode_snapshot, encode_snapshot
+from ottla.wire.crc import crc32c
 from ottla.wire.errors import ErrorCode
 from tests.log.batches import NOW_MS, batch, idempotent
-from tests.log.logs import SMALL, append, append_in_transaction, end, every_batch, open_log, retain
+from tests.log.logs import (
+    SMALL,
+    append,
+    append_in_transaction,
+    as_apache_kafka_writes,
+    end,
+    every_batch,
+    open_log,
+    retain,
+)
 
 _SEQUENCE_MAX = 2**31 - 1
 
 
-def _producers(log: PartitionLog, from_offset: int = 0) -> dict[int, object]:
-    """The state that matters, comparable; of the batches only those that are still in a segment from an offset on."""
+def _producers(log: PartitionLog) -> dict[int, object]:
+    """The state that matters, comparable."""
     return {
         key: (
             entry.producer_epoch,
             entry.coordinator_epoch,
             entry.last_timestamp_ms,
             entry.txn_first_offset,
-            tuple(one for one in entry.batches if one.first_offset >= from_offset),
+            tuple(entry.batches),
         )
         for key, entry in log._producers.producers.items()
     }
@@ -120,14 +130,54 @@ def _seven_batches() -> tuple[MemoryStorage, PartitionLog]:
     return storage, log
 
 
-def test_p7_producers_survive_a_clean_restart_with_all_five_batches() -> None:
+@pytest.mark.parametrize("kafkas", [False, True])
+def test_p7_producers_survive_a_clean_restart_with_all_five_batches(kafkas: bool) -> None:
     storage, log = _seven_batches()
     before = _producers(log)
     log.close()
+    if kafkas:
+        as_apache_kafka_writes(storage)
     again = open_log(storage, clean=True)
     assert _producers(again) == before
     assert append(again, idempotent(3)).duplicate
     assert append(again, idempotent(7)).base_offset == 7
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_p7_batches_whose_records_are_deleted_are_known_after_a_restart(clean: bool) -> None:
+    """The simulator's find (broker-damage 520000277): the last one only was known, the others were written again."""
+    storage, log = _seven_batches()
+    log.roll(NOW_MS)
+    log.flush()
+    log.delete_records_before(7)
+    retain(log, NOW_MS)
+    assert storage.names().count("00000000000000000000.log") == 0
+    before = _producers(log)
+    if clean:
+        log.close()
+    again = open_log(storage.after_kill(), clean=clean, recovery_point=7, log_start_offset=7)
+    assert _producers(again) == before
+    repeated = append(again, idempotent(3))
+    assert (repeated.error, repeated.duplicate, repeated.base_offset) == (ErrorCode.NONE, True, 3)
+    assert append(again, idempotent(7)).base_offset == 7
+
+
+def test_p7_batches_that_are_gone_with_a_damaged_file_are_known_from_a_later_snapshot() -> None:
+    """The simulator's find (broker-damage 34): nothing before the newest batches was left, and they were written again
+    with the one whose answer was lost."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    append(log, idempotent(0))
+    append(log, idempotent(1))
+    log.roll(NOW_MS)
+    append(log, idempotent(2))
+    log.close()
+    storage.files["00000000000000000000.log"].content.clear()
+    again = open_log(storage, clean=True, recovery_point=3, log_start_offset=0)
+    assert again.read(0, 1).error is ErrorCode.CORRUPT_MESSAGE
+    for sequence in range(3):
+        assert append(again, idempotent(sequence)).duplicate
+    assert append(again, idempotent(3)).base_offset == 3
 
 
 @pytest.mark.parametrize("tail", [bytes(100), b"garbage " * 20], ids=["zeros", "text"])
@@ -136,6 +186,7 @@ def test_p7_what_lies_behind_the_last_batch_after_a_clean_stop_keeps_nobody_from
     before = _producers(log)
     log.close()
     storage.files["00000000000000000000.log"].content += tail
+    as_apache_kafka_writes(storage)
     assert _producers(open_log(storage, clean=True)) == before
 
 
@@ -147,6 +198,7 @@ def test_p7_damage_where_the_history_begins_keeps_nobody_from_starting() -> None
     log.close()
     content = storage.files["00000000000000000000.log"].content
     content[-1_500_000:-600_000] = bytes(900_000)
+    as_apache_kafka_writes(storage)
     again = open_log(storage, clean=True)
     assert append(again, idempotent(49, size=50_000)).duplicate
     assert append(again, idempotent(50)).base_offset == 50
@@ -169,6 +221,7 @@ def test_p7_a_batch_that_is_gone_with_a_damaged_file_is_a_duplicate(clean: bool)
     it, which were there, once more."""
     storage, log = _seven_batches()
     log.close()
+    del storage.files["00000000000000000007.snapshot"]  # it would say where the batch was
     storage.files["00000000000000000000.log"].content[3 * len(idempotent(0)) + 8] ^= 64  # its length
     again = open_log(storage.after_kill(), clean=clean, recovery_point=7)
     assert again.read(3, 1).error is ErrorCode.CORRUPT_MESSAGE
@@ -187,8 +240,9 @@ def test_p7_a_sequence_that_is_missing_for_another_reason_is_out_of_order() -> N
     append(log, idempotent(2))
     log.close()
     again = open_log(storage, clean=True, recovery_point=2)
-    assert append(again, idempotent(0)).duplicate
-    assert append(again, idempotent(1)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert _producers(again) == _producers(log)
+    for sequence in range(2):
+        assert append(again, idempotent(sequence)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_p7_producers_survive_kill_9_without_a_snapshot() -> None:
@@ -288,31 +342,38 @@ def test_p7_rebuilt_producer_state_equals_the_live_one(steps: list[tuple[str, in
     for step in steps:
         driver.step(*step)
     log = driver.log
-    start, first = log.log_start_offset, log._segments[0].base_offset
-    live = _producers(log, first)
+    start, live = log.log_start_offset, _producers(log)
     killed = open_log(storage.after_kill(), SMALL, recovery_point=log.recovery_point, log_start_offset=start)
-    assert _producers(killed, first) == live
+    assert _producers(killed) == live
     assert list(killed._producers.ongoing) == list(log._producers.ongoing)
     log.close()
     clean = open_log(storage, SMALL, clean=True, log_start_offset=start)
-    assert _producers(clean, first) == live
+    assert _producers(clean) == live
     assert clean.last_stable_offset == killed.last_stable_offset == log.last_stable_offset
 
 
+def _entry(
+    key: int, epoch: int, coordinator_epoch: int, timestamp_ms: int, txn: int, batches: list[tuple[int, int]]
+) -> ProducerEntry:
+    entry = ProducerEntry(key, epoch)
+    entry.coordinator_epoch, entry.last_timestamp_ms, entry.txn_first_offset = coordinator_epoch, timestamp_ms, txn
+    sequence, offset = key % 2**31, key
+    for count, others in batches:
+        last = (sequence + count - 1) % 2**31
+        entry.batches.append(BatchMetadata(sequence, last, offset, offset + count - 1, timestamp_ms))
+        sequence, offset = (last + 1) % 2**31, offset + count + others
+    return entry
+
+
 _ENTRIES = st.builds(
-    lambda key, epoch, coordinator_epoch, timestamp_ms, txn: _entry(key, epoch, coordinator_epoch, timestamp_ms, txn),
+    _entry,
     st.integers(0, 2**62),
     st.integers(0, 32_767),
     st.integers(-1, 2**31 - 1),
     st.integers(-1, 2**62),
     st.integers(-1, 2**62),
+    st.lists(st.tuples(st.integers(1, 1000), st.integers(0, 1000)), max_size=7),
 )
-
-
-def _entry(key: int, epoch: int, coordinator_epoch: int, timestamp_ms: int, txn: int) -> ProducerEntry:
-    entry = ProducerEntry(key, epoch)
-    entry.coordinator_epoch, entry.last_timestamp_ms, entry.txn_first_offset = coordinator_epoch, timestamp_ms, txn
-    return entry
 
 
 @given(entries=st.lists(_ENTRIES, max_size=20, unique_by=(lambda e: e.producer_id, lambda e: e.txn_first_offset)))
@@ -320,7 +381,32 @@ def test_a_snapshot_reads_back(entries: list[ProducerEntry]) -> None:
     state = decode_snapshot(encode_snapshot(entries), 99)
     assert list(state.producers) == [entry.producer_id for entry in entries]
     assert list(state.ongoing) == sorted(each.txn_first_offset for each in entries if each.txn_first_offset >= 0)
+    assert [list(each.batches) for each in state.producers.values()] == [list(each.batches) for each in entries]
     assert encode_snapshot(state.producers.values()) == encode_snapshot(entries)
+
+
+@pytest.mark.parametrize(
+    ("position", "value", "cause"),
+    [
+        (-1, 0, "CRC"),
+        (10 + 46 + 1, 2, ""),
+        (10 + 46 + 5, 2, "not as many earlier batches"),
+        (10 + 46 + 6, 1, "batches of producer"),
+    ],
+)
+def test_what_a_snapshot_says_of_earlier_batches_is_whole_or_left_alone(position: int, value: int, cause: str) -> None:
+    """A later version's is left alone: then they are looked for in the log."""
+    content = bytearray(encode_snapshot([_entry(7, 0, -1, 5, -1, [(1, 0), (1, 0)])]))
+    assert len(content) == 10 + 46 + 6 + 32
+    content[position] ^= value or 1
+    if cause != "CRC":
+        content[2:6] = crc32c(bytes(content[6:])).to_bytes(4, "big")
+    if cause:
+        with pytest.raises(CorruptDataError, match=cause):
+            decode_snapshot(bytes(content), 0)
+    else:
+        state = decode_snapshot(bytes(content), 0)
+        assert (len(state.producers[7].batches), state.history_is_known) == (1, False)
 
 
 @given(data=st.binary(max_size=200))

@@ -100,6 +100,8 @@ def test_worlds_that_have_found_something(kind: Kind, seed: int) -> None:
 @pytest.mark.parametrize(
     ("kind", "seed"),
     [
+        (Kind.BROKER_DAMAGE, 34),
+        (Kind.BROKER_DAMAGE, 520000277),
         (Kind.BROKER_GROUPS, 39),
         (Kind.BROKER_PLAIN, 12),
         (Kind.BROKER_STEPS, 17),
@@ -110,6 +112,8 @@ def test_worlds_with_deletion_that_have_found_something(kind: Kind, seed: int) -
 
     DeleteRecords was acknowledged though the disk had refused to write it down.
     The simulator took half a batch that a dying process had left for damage.
+    After a restart the log knew only the last batch of a producer, because those before it were gone with a damaged
+    file, or deleted by retention. One whose answer was lost was refused, and all of them were written once more.
     """
     assert one(seed, kind).names == ()
 

@@ -305,6 +305,7 @@ def _snapshot(content: bytes, path: Path) -> Iterator[Row]:
             "last_timestamp_ms": entry.last_timestamp_ms,
             "coordinator_epoch": entry.coordinator_epoch,
             "open_transaction_first_offset": entry.txn_first_offset,
+            "known_batches": ",".join(f"{each.first_sequence}-{each.last_sequence}" for each in entry.batches),
         }
 
 

@@ -1,8 +1,9 @@
-"""Finds batches that a producer snapshot does not hold. It holds one batch of each producer; five may be in flight.
+"""Finds batches that Apache Kafka's producer snapshots do not hold: they hold one each, and five may be in flight.
 
-After a clean restart a client may send any of its last five batches again, because it did not get their answers. Apache
-Kafka remembers only the last one and refuses the others. We look for the others in the last megabyte before the
-snapshot, and walk back until every producer that wrote there has five.
+After a clean restart a client may send any of its last five batches again, because it did not get their answers. Our
+own snapshots hold all of them. Apache Kafka remembers only the last one and refuses the others: in a directory that was
+its own we look for the others in the last megabyte before the snapshot, and walk back until every producer that wrote
+there has five.
 """
 
 import contextlib

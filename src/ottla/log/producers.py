@@ -140,6 +140,8 @@ class ProducerState:
         self.end_offset = end_offset
         #: What the files have lost (`damage`).
         self.holes: tuple[OffsetRange, ...] = ()
+        #: The snapshot that this comes from has all the last batches of its producers, and not the last one only.
+        self.history_is_known = False
         self._verifications: dict[int, Verification] = {}
         self._next_guard = NO_GUARD + 1
 

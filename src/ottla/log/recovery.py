@@ -359,7 +359,8 @@ class _Walk:
                 removed = [each.cut_from(0, end_offset) for each in waiting if each.size_bytes]
                 delete_segments(self._storage, list(waiting))
                 waiting.clear()
-        add_history(self._producers, kept, snapshot_offset)
+        if not self._producers.history_is_known:
+            add_history(self._producers, kept, snapshot_offset)
         cuts = (*(cut for segment in kept for cut in segment.cuts), *removed)
         damaged = tuple(hole for step in steps for hole in step.damaged)
         return _Walked(tuple(kept), end_offset, cuts, damaged, tuple(self._gaps), tuple(self._unreadable))

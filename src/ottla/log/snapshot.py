@@ -3,11 +3,19 @@
     version i16 = 1, CRC-32C u32 of what follows, count i32, then per producer: id i64, epoch i16, last sequence i32,
     last offset i64, offset delta i32, timestamp i64, coordinator epoch i32, first offset of the open transaction i64
 
-A snapshot holds only the last batch of each producer; recovery finds the four before it in the log (`history.py`).
+Kafka's snapshot holds only the last batch of each producer. Any of the last five may be sent again after a restart, and
+the other four may be deleted by then, or gone with a damaged file. So ours go on with them, oldest first. Kafka passes
+over what comes behind its entries, where its CRC covers it (`ProducerStateManager.readSnapshot`):
+
+    version i16 = 1, count i32, then per batch: producer id i64, last sequence i32, last offset i64, offset delta i32,
+    timestamp i64
+
+Where Kafka has written the snapshot, recovery looks for the four in the log (`history.py`).
 """
 
 from collections.abc import Collection, Iterable
 from contextlib import suppress
+from itertools import islice
 from struct import Struct, error
 from typing import Final
 
@@ -21,6 +29,9 @@ _HEADER: Final = Struct(">hI")
 _COUNT: Final = Struct(">i")
 _ENTRY: Final = Struct(">qhiqiqiq")
 _VERSION: Final = 1
+_EARLIER_HEADER: Final = Struct(">hi")
+_EARLIER: Final = Struct(">qiqiq")
+_EARLIER_VERSION: Final = 1
 #: How many snapshots are kept that a flush wrote, in the middle of a segment: the newest, and the one before it.
 #: Recovery needs the older one until the broker has written its new recovery point.
 _FLUSH_SNAPSHOTS: Final = 2
@@ -28,8 +39,23 @@ _FLUSH_SNAPSHOTS: Final = 2
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
     """The file for these producers."""
+    entries = list(entries)
     packed = [_pack(entry) for entry in entries]
-    body = _COUNT.pack(len(packed)) + b"".join(packed)
+    # A coordinator's batches have no sequences (-1), and nobody sends them again.
+    earlier = [
+        _EARLIER.pack(
+            entry.producer_id,
+            batch.last_sequence,
+            batch.last_offset,
+            batch.last_offset - batch.first_offset,
+            batch.timestamp_ms,
+        )
+        for entry in entries
+        for batch in islice(entry.batches, max(len(entry.batches) - 1, 0))
+        if batch.last_sequence >= 0
+    ]
+    tail = _EARLIER_HEADER.pack(_EARLIER_VERSION, len(earlier)) if entries else b""
+    body = b"".join((_COUNT.pack(len(packed)), *packed, tail, *earlier))
     return _HEADER.pack(_VERSION, crc32c(body)) + body
 
 
@@ -43,17 +69,42 @@ def decode_snapshot(content: bytes, end_offset: int) -> ProducerState:
         raise CorruptDataError("producer snapshot is cut short") from None
     if version != _VERSION:
         raise CorruptDataError(f"producer snapshot has version {version}, not {_VERSION}")
-    if crc32c(body) != crc or len(body) != _COUNT.size + count * _ENTRY.size:
+    end = _COUNT.size + count * _ENTRY.size
+    if crc32c(body) != crc or count < 0 or len(body) < end:
         raise CorruptDataError("producer snapshot is corrupt: its CRC or its length is wrong")
     state = ProducerState(end_offset)
-    entries = [_unpack(fields) for fields in _ENTRY.iter_unpack(body[_COUNT.size :])]
+    entries = [_unpack(fields) for fields in _ENTRY.iter_unpack(body[_COUNT.size : end])]
     state.producers = {entry.producer_id: entry for entry in entries}
     # The live state is in ascending order too.
     for first_offset, producer_id in sorted(
         (entry.txn_first_offset, entry.producer_id) for entry in entries if entry.txn_first_offset >= 0
     ):
         state.ongoing[first_offset] = OngoingTransaction(producer_id, first_offset)
+    state.history_is_known = _add_earlier(state, body[end:])
     return state
+
+
+def _add_earlier(state: ProducerState, tail: bytes) -> bool:
+    """Add the batches before each producer's last one; False when the snapshot does not say which they were."""
+    if not tail:
+        return False  # Kafka's
+    try:
+        version, count = _EARLIER_HEADER.unpack_from(tail)
+    except error:
+        raise CorruptDataError("producer snapshot is cut short behind its producers") from None
+    if version != _EARLIER_VERSION:
+        return False
+    if len(tail) != _EARLIER_HEADER.size + count * _EARLIER.size:
+        raise CorruptDataError("producer snapshot is corrupt: it has not as many earlier batches as it says")
+    known: dict[int, list[BatchMetadata]] = {}
+    for producer_id, *fields in _EARLIER.iter_unpack(tail[_EARLIER_HEADER.size :]):
+        known.setdefault(producer_id, []).append(_batch(*fields))
+    for producer_id, batches in known.items():
+        entry = state.producers.get(producer_id)
+        if entry is None:
+            raise CorruptDataError(f"producer snapshot is corrupt: it has batches of producer {producer_id} only")
+        entry.batches.extendleft(reversed(batches))
+    return True
 
 
 class Snapshots:
@@ -145,9 +196,11 @@ def _unpack(fields: tuple[int, ...]) -> ProducerEntry:
     entry.coordinator_epoch = coordinator_epoch
     entry.txn_first_offset = txn_first_offset
     if last_offset >= 0:
-        # A coordinator's batches have no sequences (-1). For others the first is computed from the last, and may wrap.
-        first_sequence = -1 if last_sequence < 0 else (last_sequence - delta) % 2**31
-        entry.batches.append(
-            BatchMetadata(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp_ms)
-        )
+        entry.batches.append(_batch(last_sequence, last_offset, delta, timestamp_ms))
     return entry
+
+
+def _batch(last_sequence: int, last_offset: int, delta: int, timestamp_ms: int) -> BatchMetadata:
+    # A coordinator's batches have no sequences (-1). For others the first is computed from the last, and may wrap.
+    first_sequence = -1 if last_sequence < 0 else (last_sequence - delta) % 2**31
+    return BatchMetadata(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp_ms)
