@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.base.errors import CorruptDataError
+from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
@@ -261,6 +261,58 @@ def test_p7_a_damaged_snapshot_is_replaced_by_the_log() -> None:
     again = open_log(storage, clean=True)
     assert _producers(again) == _producers(log)
     assert name not in storage.files
+
+
+def _rolled(storage: MemoryStorage) -> PartitionLog:
+    """A producer has written to the first of two segments, and another one to the second."""
+    log = open_log(storage)
+    for sequence in range(3):
+        append(log, idempotent(sequence))
+    log.roll(NOW_MS)
+    append(log, idempotent(0, producer_id=8))
+    return log
+
+
+def test_p7_a_lost_snapshot_of_a_segment_is_taken_again_before_those_before_it_are_deleted() -> None:
+    """The simulator's find (broker-power 520001297): the producers of the deleted segments were forgotten."""
+    storage = MemoryStorage()
+    _rolled(storage)
+    del storage.files["00000000000000000003.snapshot"]  # with the power
+    left = storage.after_kill()
+    log = open_log(left)
+    log.delete_records_before(3)
+    assert retain(log, NOW_MS) == 1
+    again = open_log(left.after_kill(), log_start_offset=3)
+    assert append(again, idempotent(2)).duplicate
+
+
+def test_p7_segments_stay_as_long_as_no_snapshot_knows_their_producers() -> None:
+    storage = MemoryStorage()
+    storage.refuses = lambda action, name: action == "write" and name.endswith(".snapshot")
+    log = open_log(storage)
+    append(log, idempotent(0))
+    with pytest.raises(StorageError):
+        log.roll(NOW_MS)
+    storage.refuses = None
+    append(log, idempotent(1))
+    log.delete_records_before(1)
+    assert retain(log, NOW_MS) == 0
+    log.roll(NOW_MS)
+    log.delete_records_before(2)
+    assert retain(log, NOW_MS) == 2
+    again = open_log(storage.after_kill(), log_start_offset=2)
+    assert append(again, idempotent(1)).duplicate
+
+
+def test_p7_a_loss_of_power_behind_a_deletion_leaves_what_is_known_of_producers() -> None:
+    storage = MemoryStorage()
+    log = _rolled(storage)
+    log.delete_records_before(3)
+    assert retain(log, NOW_MS) == 1
+    storage.sync_names()
+    left = storage.after_power_loss(lambda name, synced, size: synced, lambda name: True)
+    again = open_log(left, recovery_point=3, log_start_offset=3)
+    assert append(again, idempotent(2)).duplicate
 
 
 def test_p7_silent_producers_expire_but_not_in_a_transaction() -> None:

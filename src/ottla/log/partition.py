@@ -397,18 +397,18 @@ class PartitionLog:
         """Take what retention allows to delete out of the log. Returns whether `delete_retired` has work."""
         if self.compaction.is_switching:
             return self._segments.has_retired
-        count = deletable_segments(
-            list(self._segments), self.config, log_start_offset=self.log_start_offset, now_ms=now_ms
-        )
-        if count == len(self._segments):
+        segments, start_offset = list(self._segments), self.log_start_offset
+        count = deletable_segments(segments, self.config, log_start_offset=start_offset, now_ms=now_ms)
+        if count == len(segments):
             try:
                 self.roll(now_ms)
             except StorageError:
                 count -= 1  # the disk is full: deleting the closed segments makes room
                 if count == 0:
                     raise
-        if count > 0:
-            self._move_start(self._segments[count].base_offset)
+        bases = [segment.base_offset for segment in self._segments]
+        if (count := self._snapshots.deletable(bases, count)) > 0:
+            self._move_start(bases[count])
             self._segments.retire_first(count)
         return self._segments.has_retired
 
@@ -418,7 +418,7 @@ class PartitionLog:
         It may run in another thread, while nobody calls `retire`: it touches only what is out of the log. StorageError
         when a file cannot be deleted: the next call tries again.
         """
-        self._snapshots.delete_before(self._segments[0].base_offset)
+        self._snapshots.begin_at(self._segments[0].base_offset)
         return self._segments.delete_retired()
 
     def _move_start(self, offset: int) -> None:

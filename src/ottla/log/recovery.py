@@ -336,18 +336,22 @@ class _Walk:
         self._plan = plan
         self._known = known
         self._producers = producers
+        self._snapshots = Snapshots(storage)
         self._epochs = epochs
         self._gaps: list[OffsetRange] = []
         self._unreadable: list[str] = []
 
     def run(self, segments: Sequence[Segment]) -> _Walked:
         """Go over `segments`. Returns those that remain, where the log ends, and what was found."""
-        waiting, kept, steps = deque(segments), [], []
+        waiting, steps = deque(segments), []
+        kept: list[Segment] = []
         end_offset = segments[0].base_offset if segments else 0
         snapshot_offset = self._producers.end_offset
         removed: list[Cut] = []
         while waiting:
             segment = waiting.popleft()
+            if kept and self._producers.end_offset <= segment.base_offset:
+                self._snapshots.put_at(segment.base_offset, self._producers)
             step = self._pass(segment, waiting[0].base_offset if waiting else ANY_OFFSET)
             segment.close()
             kept.append(segment)

@@ -13,7 +13,7 @@ over what comes behind its entries, where its CRC covers it (`ProducerStateManag
 Where Kafka has written the snapshot, recovery looks for the four in the log (`history.py`).
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
 from struct import Struct, error
@@ -158,6 +158,33 @@ class Snapshots:
                     )  # the power failed before it was synced: an older snapshot and more of the log say the same
             self._storage.delete(name)
         return None
+
+    def put_at(self, offset: int, state: ProducerState) -> None:
+        """Take one where a segment begins, if there is none: it was lost with the power, or did not fit on the disk.
+
+        Where the disk refuses, the segments before this one stay for the present.
+        """
+        name = file_name(offset, SNAPSHOT)
+        with suppress(StorageError):
+            if name not in self._storage.names():
+                self._storage.write(name, encode_snapshot(state.producers.values()), sync=False)
+
+    def deletable(self, bases: Sequence[int], count: int) -> int:
+        """How many of the first segments may be deleted, `count` at most, so that no producer is forgotten.
+
+        The log begins with the next segment then, so there must be a snapshot where that begins.
+        """
+        offsets = frozenset(self.offsets()) if count else ()
+        return next((number for number in range(count, 0, -1) if bases[number] in offsets), 0)
+
+    def begin_at(self, offset: int) -> None:
+        """The log begins here: have that snapshot on the device, and remove those before. One that cannot be removed
+        stays. Segments are deleted after this: a loss of power must not leave neither them nor the snapshot."""
+        name = file_name(offset, SNAPSHOT)
+        if name in self._storage.names():
+            self._storage.open(name).sync()
+            self._storage.sync_names()
+        self.delete_before(offset)
 
     def delete_before(self, offset: int) -> None:
         """Remove the snapshots of deleted segments. One that cannot be removed stays."""
