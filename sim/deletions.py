@@ -53,6 +53,17 @@ class Deletions:
         if asked:
             self._kept[tp].update((entry.base_offset, entry) for entry in read() if entry.last_offset < asked)
 
+    def done_below(self, tp: TopicPartition, start: int) -> int:
+        """Up to where the log was deleted, when a loss of power has left one that begins at `start`.
+
+        Of a deletion that nobody was told of, nothing may be left: the records may be there again. If they are gone,
+        others get their offsets.
+        """
+        start = min(start, self.began.get(tp, 0))
+        for base in [base for base, entry in self._kept[tp].items() if entry.last_offset >= start]:
+            del self._kept[tp][base]
+        return start
+
     def with_deleted(self, tp: TopicPartition, entries: Iterable[Entry]) -> list[Entry]:
         """These batches of a log, and what was deleted before them by right."""
         if tp not in self._kept:

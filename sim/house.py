@@ -411,7 +411,8 @@ class House:
     def _compare(self, checkpointed: Mapping[TopicPartition, int]) -> None:
         """After a loss of power nothing is in a log that was not there, and all that the recovery point covers."""
         for tp, before in self._before.items():
-            after, start = records_of(self._entries(tp)), self.deletions.began.get(tp, 0)
+            after, partition = records_of(self._entries(tp)), self._find(tp)
+            start = self.deletions.done_below(tp, 0 if partition is None else partition.log.log_start_offset)
             gone, anomalies = taken_by_power(tp, before, after, start=start, recovery_point=checkpointed.get(tp, 0))
             self.anomalies += anomalies
             if not self.keeps_all:

@@ -7,6 +7,8 @@ system's calls is watched, because a test cannot cut the power.
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from random import Random
 
@@ -130,6 +132,22 @@ def test_checkpoints_name_what_is_planned_and_not_written_yet() -> None:
     assert Checkpoints(storage.after_kill()).recovery_points == {}
 
 
+def test_a_recovery_point_that_a_deletion_has_moved_is_not_written_without_the_log_start() -> None:
+    """Alone it would say that records are on the device which nobody has brought there, and nobody wants any more."""
+    tp = TopicPartition("orders", 0)
+    for step in range(8):
+        storage = MemoryStorage()
+        checkpoints = Checkpoints(storage)
+        checkpoints.write(checkpoints.plan([PartitionOffsets(tp, 5, 5, 5)]))
+        calls = count()
+        storage.refuses = lambda action, name, calls=calls, step=step: action == "write" and next(calls) >= step
+        with suppress(StorageError):
+            checkpoints.write(checkpoints.plan([PartitionOffsets(tp, 9, 9, 9)]))
+        left = Checkpoints(storage.after_kill())
+        assert left.unusable == set()
+        assert left.recovery_points[tp] <= left.log_start_offsets[tp]
+
+
 @pytest.mark.parametrize("name", [RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT])
 def test_a_file_that_is_gone_after_the_first_checkpoint_is_missed(name: str) -> None:
     """Before it there was none: once all are written, that is no excuse any more, also after kill -9."""
@@ -158,10 +176,10 @@ def test_a_file_that_is_gone_together_with_the_manifest_is_missed(name: str) -> 
 def test_checkpoints_name_what_was_written_in_part() -> None:
     storage, tp = MemoryStorage(), TopicPartition("orders", 0)
     checkpoints = Checkpoints(storage)
-    storage.refuses = lambda action, name: action == "write" and name.startswith("log-start-offset")
+    storage.refuses = lambda action, name: action == "write" and name.startswith("recovery-point")
     with pytest.raises(StorageError):
         checkpoints.write(checkpoints.plan([PartitionOffsets(tp, 5, 5, 5)]))
-    assert Checkpoints(storage.after_kill()).recovery_points == {tp: 5}
+    assert Checkpoints(storage.after_kill()).log_start_offsets == {tp: 5}
     storage.refuses = None
     assert checkpoints.names(tp)
     checkpoints.write(checkpoints.plan([]))

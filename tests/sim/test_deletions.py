@@ -52,6 +52,17 @@ def test_retention_takes_the_oldest_files_that_are_too_old() -> None:
         assert retirable(files, 0, 6, LogConfig(retention_ms=1_000), now_ms) == offset
 
 
+def test_a_deletion_that_a_loss_of_power_has_undone_leaves_nothing_to_remember() -> None:
+    """broker-power 600100037 and 600100167: the records were lost, not deleted, and others got their offsets."""
+    deletions, log = _deletions(), [_entry(offset) for offset in range(5)]
+    deletions.ask("d0.1", _TP, 4)
+    deletions.keep(_TP, lambda: log)
+    deletions.began[_TP] = 4
+    assert deletions.done_below(_TP, 1) == 1
+    assert _offsets(deletions.with_deleted(_TP, log[3:])) == [0, 3, 4]
+    assert deletions.done_below(_TP, 5) == 4, "no more than the broker had deleted before"
+
+
 def test_what_may_go_is_remembered_and_what_may_not_is_missed() -> None:
     deletions, log = _deletions(), [_entry(offset) for offset in range(5)]
     deletions.ask("d0.1", _TP, 2)

@@ -253,7 +253,8 @@ class PartitionLog:
         """Put the batch's bytes at the end of the active segment. Rolls to a new segment first, if it is time."""
         offset, size_bytes = self.end_offset, header.size_bytes
         segment = self._segments.active
-        if segment.should_roll(self.config, size_bytes, timestamp_ms, offset + header.last_offset_delta, now_ms):
+        last_offset, rolling = offset + header.last_offset_delta, self._segments.is_rolling
+        if rolling or segment.should_roll(self.config, size_bytes, timestamp_ms, last_offset, now_ms):
             self.roll(now_ms)
             segment = self._segments.active
         if leader_epoch != self._epochs.latest:
@@ -444,8 +445,7 @@ class PartitionLog:
         """Close the active segment and begin the next at the end of the log. No-op while the active one is empty."""
         if self._segments.active.size_bytes == 0:
             return
-        self._segments.active.seal()
-        self._segments.add(Segment.create(self._storage, self.end_offset, self.config, now_ms))
+        self._segments.roll(self.end_offset, self.config, now_ms)
         self._snapshots.write(self._producers)
 
     def flush_plan(self) -> FlushPlan:

@@ -103,6 +103,7 @@ def load(
     # After a clean stop the checkpoint says where the log began, and not only what was deleted for certain.
     known_start = log_start_offset if clean else None
     log_start_offset = log_start_offset or 0
+    recovery_point = max(recovery_point, log_start_offset)  # nobody wants what is below
     if (not names or names == [PARTITION_METADATA]) and recovery_point <= log_start_offset:
         return _new(storage, config, now_ms, log_start_offset, outside)
     found = tidy(storage, names)
@@ -110,16 +111,15 @@ def load(
     first_offset = segments[0].base_offset if segments else log_start_offset
     recorded = read_damage(storage) if DAMAGED_OFFSETS in found.names else ()
     plan = _plan(segments, found.names, clean, recovery_point, outside, recorded)
-    snapshots = Snapshots(storage)
-    unflushed = None if clean else segments
+    snapshots, unflushed = Snapshots(storage), None if clean else segments
     seen = look(found.bases, found.orphans, epochs, snapshots, unflushed, recovery_point, plan.indexed_offset)
     producers = _load_producers(snapshots, first_offset, plan.trusted_offset, now_ms)
     # After a clean stop the last snapshot was taken at the end of the log.
     flushed_offset = trusted_offset = max(recovery_point, producers.end_offset) if clean else recovery_point
     if outside.flush_is_unknown and not clean:
         flushed_offset = max(flushed_offset, reached_offset(segments))
-    lost = frozenset(each for each in found.orphans if each < flushed_offset and not config.compacts)
-    known = _Known(log_start_offset, known_start, flushed_offset, trusted_offset, lost, recorded)
+    known = _Known(log_start_offset, known_start, flushed_offset, trusted_offset, frozenset(), recorded)
+    known = known._replace(lost=_lost(found.orphans, known, config))
     walked = _Walk(storage, config, now_ms, plan, known, producers, epochs).run(segments)
     if not walked.segments or walked.end_offset < log_start_offset >= flushed_offset:
         # The files are gone, or hold nothing that is wanted. Offsets that are known to be deleted are not used again.
@@ -144,6 +144,13 @@ def load(
     epochs.truncate(start_offset, end_offset)
     recovery_point = end_offset if clean else min(recovery_point, end_offset)
     return Loaded(walked.segments, producers, start_offset, end_offset, recovery_point, findings)
+
+
+def _lost(orphans: Collection[int], known: _Known, config: LogConfig) -> frozenset[int]:
+    """Of the segments that have only indexes left, those which held flushed records that are not deleted."""
+    if config.compacts or known.flushed_offset <= known.log_start_offset:
+        return frozenset()
+    return frozenset(each for each in orphans if each < known.flushed_offset)
 
 
 def _new(storage: Storage, config: LogConfig, now_ms: int, start_offset: int, outside: Outside) -> Loaded:
@@ -379,6 +386,8 @@ class _Walk:
         if is_active and seen.junk_bytes and seen.end_offset >= self._known.flushed_offset:
             segment.size_bytes += seen.junk_bytes
             segment.cut(segment.size_bytes - seen.junk_bytes, seen.end_offset)
+        elif seen.junk_bytes and limit_offset <= self._known.log_start_offset and self._known.known_start is None:
+            segment.log.truncate(segment.size_bytes)  # who died while deleted records were not on the device
         elif seen.junk_bytes and seen.lacks_batches:
             rest = self._saved_behind(segment, OffsetRange(seen.end_offset, limit_offset))
         end_offset = seen.end_offset if is_active else limit_offset
@@ -439,6 +448,9 @@ class _Walk:
             return _Step(end_offset, rest=rest)  # at the end of the log `load` finds out what is missing
         missing = OffsetRange(end_offset, limit_offset)
         if damaged or not self._config.compacts:
+            if self._known.flushed_offset <= self._known.log_start_offset < limit_offset:
+                # All that was flushed is deleted. So the log ends here, as it does where any unflushed batch is gone.
+                return _Step(end_offset, rest=rest, is_last=True)
             return _Step(end_offset, damaged=(missing,), rest=rest)
         self._gaps.append(missing)  # after a compaction segments may end early
         return _Step(end_offset, rest=rest)

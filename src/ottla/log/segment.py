@@ -82,8 +82,8 @@ class Segment:
     def create(cls, storage: Storage, base_offset: int, config: LogConfig, now_ms: int) -> "Segment":
         """A new, empty segment with its three files. StorageError when one of them cannot be made.
 
-        Then no file should stay: the segment before goes on, and its batches belong where these files say "later".
-        Where a file stays nevertheless, the next start removes it (`recovery`).
+        Then no file should stay, but one may. So who has begun to make a segment must end that before anything else is
+        appended (`Segments.roll`).
         """
         segment = cls(storage, base_offset, config, now_ms)
         try:
@@ -472,11 +472,12 @@ class Segment:
 
 
 def delete_segments(storage: Storage, segments: list[Segment]) -> None:
-    """Delete the segments' files, and take out of the list those that are gone.
+    """Delete the segments' files, oldest first, and take out of the list those that are gone.
 
-    StorageError when a file cannot be deleted; the other segments are deleted nevertheless. The process or the machine
-    may die in between. Then it must not look as if somebody had removed a log file and left its indexes. So each
-    segment is marked first, and the mark is removed last.
+    StorageError when a file cannot be deleted: then those behind it stay, too. Each segment is off the device before
+    the next one goes, so whenever the process or the machine dies, what is left is one piece: a start ends an unflushed
+    log at a gap. Nor must it look as if somebody had removed a log file and left its indexes. So each segment is marked
+    first, and the mark is removed last.
     """
     if not segments:
         return
@@ -484,17 +485,12 @@ def delete_segments(storage: Storage, segments: list[Segment]) -> None:
         segment.mark_deleted()
     storage.sync_names()
     gone: set[Segment] = set()
-    fault: StorageError | None = None
-    for segment in segments:
-        try:
+    try:
+        for segment in segments:
             segment.delete()
+            storage.sync_names()
             gone.add(segment)
-        except StorageError as refused:
-            fault = refused
-    storage.sync_names()
-    for segment in segments:
-        if segment in gone:
+    finally:
+        for segment in gone:
             segment.remove_mark()
-    segments[:] = [segment for segment in segments if segment not in gone]
-    if fault is not None:
-        raise fault
+        segments[:] = [segment for segment in segments if segment not in gone]

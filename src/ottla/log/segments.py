@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from ottla.log.config import LogConfig
 from ottla.log.results import AbortedTransaction
 from ottla.log.segment import Segment, delete_segments
 from ottla.log.storage import Storage
@@ -28,6 +29,8 @@ class Segments:
         #: Segments that are no part of the log any more, but whose files must still be deleted.
         self._retired: list[Segment] = []
         self.active = segments[-1]
+        #: The disk has refused a roll in its middle, and may hold a file of the segment that should follow.
+        self.is_rolling = False
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
@@ -38,7 +41,22 @@ class Segments:
     def __getitem__(self, number: int) -> Segment:
         return self._segments[number]
 
-    def add(self, segment: Segment) -> None:
+    def roll(self, end_offset: int, config: LogConfig, now_ms: int) -> None:
+        """Close the active segment and begin the next one at the end of the log.
+
+        StorageError when the disk refuses it. If it does so in the middle (`is_rolling`), nothing may be appended
+        before another call has made the roll: there may be a file of the next segment, and its name says that no batch
+        with such an offset is in this one.
+        """
+        self.active.seal()
+        was_rolling, self.is_rolling = self.is_rolling, True
+        segment = Segment.create(self._storage, end_offset, config, now_ms)
+        if was_rolling:
+            segment.remove_mark()
+        self._add(segment)
+        self.is_rolling = False
+
+    def _add(self, segment: Segment) -> None:
         """Make `segment` the active one."""
         self._remember(self.active)
         self._segments.append(segment)
@@ -80,8 +98,7 @@ class Segments:
     def delete_retired(self) -> int:
         """Delete the files of segments that are out of the log; how many segments.
 
-        StorageError when a file cannot be deleted. The other segments are deleted nevertheless, and the next call tries
-        that file again.
+        StorageError when a file cannot be deleted. The next call goes on there.
         """
         count = len(self._retired)
         delete_segments(self._storage, self._retired)

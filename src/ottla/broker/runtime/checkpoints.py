@@ -218,8 +218,9 @@ class Checkpoints:
 
 
 def _contents(offsets: Sequence[PartitionOffsets]) -> Iterator[tuple[str, bytes]]:
-    yield RECOVERY_POINT_CHECKPOINT, encode_offsets({each.tp: each.recovery_point for each in offsets})
+    # A deletion moves the recovery point, too. It is right only beside the log start that goes with it.
     yield LOG_START_OFFSET_CHECKPOINT, encode_offsets({each.tp: each.log_start_offset for each in offsets})
+    yield RECOVERY_POINT_CHECKPOINT, encode_offsets({each.tp: each.recovery_point for each in offsets})
     yield HIGH_WATERMARK_CHECKPOINT, encode_offsets({each.tp: each.high_watermark for each in offsets})
     cleaned = {each.tp: each.cleaned_offset for each in offsets if each.cleaned_offset is not None}
     yield CLEANER_OFFSET_CHECKPOINT, encode_offsets(cleaned)
