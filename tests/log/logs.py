@@ -41,6 +41,15 @@ def append(
     return log.append(records, now_ms=now_ms, verification_guard=guard, looked=looked)
 
 
+def seven_batches() -> tuple[MemoryStorage, PartitionLog]:
+    """A log with seven batches of one producer, of one record each."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    for sequence in range(7):
+        append(log, idempotent(sequence))
+    return storage, log
+
+
 def append_in_transaction(
     log: PartitionLog, sequence: int, count: int = 1, *, producer_id: int = 7, epoch: int = 0
 ) -> Appended:

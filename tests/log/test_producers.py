@@ -22,6 +22,7 @@ from tests.log.logs import (
     every_batch,
     open_log,
     retain,
+    seven_batches,
 )
 
 _SEQUENCE_MAX = 2**31 - 1
@@ -122,17 +123,9 @@ def test_p6_two_equal_records_are_two_records() -> None:
     assert len(every_batch(log)) == 4
 
 
-def _seven_batches() -> tuple[MemoryStorage, PartitionLog]:
-    storage = MemoryStorage()
-    log = open_log(storage)
-    for sequence in range(7):
-        append(log, idempotent(sequence))
-    return storage, log
-
-
 @pytest.mark.parametrize("kafkas", [False, True])
 def test_p7_producers_survive_a_clean_restart_with_all_five_batches(kafkas: bool) -> None:
-    storage, log = _seven_batches()
+    storage, log = seven_batches()
     before = _producers(log)
     log.close()
     if kafkas:
@@ -146,7 +139,7 @@ def test_p7_producers_survive_a_clean_restart_with_all_five_batches(kafkas: bool
 @pytest.mark.parametrize("clean", [True, False])
 def test_p7_batches_whose_records_are_deleted_are_known_after_a_restart(clean: bool) -> None:
     """The simulator's find (broker-damage 520000277): the last one only was known, the others were written again."""
-    storage, log = _seven_batches()
+    storage, log = seven_batches()
     log.roll(NOW_MS)
     log.flush()
     log.delete_records_before(7)
@@ -162,27 +155,9 @@ def test_p7_batches_whose_records_are_deleted_are_known_after_a_restart(clean: b
     assert append(again, idempotent(7)).base_offset == 7
 
 
-def test_p7_batches_that_are_gone_with_a_damaged_file_are_known_from_a_later_snapshot() -> None:
-    """The simulator's find (broker-damage 34): nothing before the newest batches was left, and they were written again
-    with the one whose answer was lost."""
-    storage = MemoryStorage()
-    log = open_log(storage)
-    append(log, idempotent(0))
-    append(log, idempotent(1))
-    log.roll(NOW_MS)
-    append(log, idempotent(2))
-    log.close()
-    storage.files["00000000000000000000.log"].content.clear()
-    again = open_log(storage, clean=True, recovery_point=3, log_start_offset=0)
-    assert again.read(0, 1).error is ErrorCode.CORRUPT_MESSAGE
-    for sequence in range(3):
-        assert append(again, idempotent(sequence)).duplicate
-    assert append(again, idempotent(3)).base_offset == 3
-
-
 @pytest.mark.parametrize("tail", [bytes(100), b"garbage " * 20], ids=["zeros", "text"])
 def test_p7_what_lies_behind_the_last_batch_after_a_clean_stop_keeps_nobody_from_starting(tail: bytes) -> None:
-    storage, log = _seven_batches()
+    storage, log = seven_batches()
     before = _producers(log)
     log.close()
     storage.files["00000000000000000000.log"].content += tail
@@ -204,33 +179,6 @@ def test_p7_damage_where_the_history_begins_keeps_nobody_from_starting() -> None
     assert append(again, idempotent(50)).base_offset == 50
 
 
-def test_p7_a_damaged_batch_hides_none_behind_it_from_its_producer() -> None:
-    """The simulator's find (broker-damage 430019043): a batch that was there was refused, and written once more."""
-    storage, log = _seven_batches()
-    log.close()
-    storage.files["00000000000000000000.log"].content[3 * len(idempotent(0)) + 8] ^= 64  # its length
-    again = open_log(storage, clean=True, recovery_point=7)
-    repeated = append(again, idempotent(4))
-    assert (repeated.error, repeated.duplicate, repeated.base_offset) == (ErrorCode.NONE, True, 4)
-    assert append(again, idempotent(7)).base_offset == 7
-
-
-@pytest.mark.parametrize("clean", [True, False])
-def test_p7_a_batch_that_is_gone_with_a_damaged_file_is_a_duplicate(clean: bool) -> None:
-    """The simulator's find (broker-damage 430004021): it was out of order, and the producer wrote it, and those behind
-    it, which were there, once more."""
-    storage, log = _seven_batches()
-    log.close()
-    del storage.files["00000000000000000007.snapshot"]  # it would say where the batch was
-    storage.files["00000000000000000000.log"].content[3 * len(idempotent(0)) + 8] ^= 64  # its length
-    again = open_log(storage.after_kill(), clean=clean, recovery_point=7)
-    assert again.read(3, 1).error is ErrorCode.CORRUPT_MESSAGE
-    assert append(again, idempotent(3)).error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
-    assert append(again, idempotent(3, 2)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert append(again, idempotent(4)).duplicate
-    assert append(again, idempotent(7)).base_offset == 7
-
-
 def test_p7_a_sequence_that_is_missing_for_another_reason_is_out_of_order() -> None:
     """Once its producer was forgotten, any sequence could come next. The one before it was not written for that."""
     storage = MemoryStorage()
@@ -246,7 +194,7 @@ def test_p7_a_sequence_that_is_missing_for_another_reason_is_out_of_order() -> N
 
 
 def test_p7_producers_survive_kill_9_without_a_snapshot() -> None:
-    storage, log = _seven_batches()
+    storage, log = seven_batches()
     again = open_log(storage.after_kill())
     assert _producers(again) == _producers(log)
 

@@ -15,7 +15,7 @@ order: after the latter a producer writes those that follow once more, too, and 
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -262,15 +262,33 @@ class ProducerState:
                 f"Producer {header.producer_id} has written the sequences from {first} to {header.last_sequence} "
                 "before, and their records are gone with a damaged file",
             )
+        if self._may_be_lost(header, entry.batches):
+            return Refusal(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"It is unknown whether producer {header.producer_id} has written the sequences from {first} to "
+                f"{header.last_sequence} before: what was there is gone with a damaged file",
+            )
         return _out_of_order(header, str(0 if last == _SEQUENCE_MAX else last + 1))
 
-    def _is_lost(self, header: BatchHeader, batches: Iterable[BatchMetadata]) -> bool:
+    def _is_lost(self, header: BatchHeader, batches: Sequence[BatchMetadata]) -> bool:
         """Whether its sequences are missing between two batches, and a hole is there: it was written, and is gone."""
         first, last = header.base_sequence, header.last_sequence
         return any(
             one.last_sequence < first <= last < following.first_sequence
             and any(one.last_offset < hole.end_offset <= following.first_offset for hole in self.holes)
             for one, following in pairwise(batches)
+        )
+
+    def _may_be_lost(self, header: BatchHeader, batches: Sequence[BatchMetadata]) -> bool:
+        """Whether it may have been before the oldest batch that is known, in a hole.
+
+        Not in a transaction: there, out of order makes the producer abort, and nothing is written again.
+        """
+        if header.is_transactional or not batches or len(batches) == BATCHES_TO_RETAIN:
+            return False
+        oldest = batches[0]
+        return header.base_sequence <= header.last_sequence < oldest.first_sequence and any(
+            hole.end_offset <= oldest.first_offset for hole in self.holes
         )
 
     def check_marker(
