@@ -357,7 +357,8 @@ class House:
             self.losses.begin()
             for tp, there in before.items():
                 if tp.topic not in INTERNAL:
-                    self.losses.add(tp, there, missing(self.deletions.expected(tp, there), self._served(tp)))
+                    gone = missing(self.deletions.expected(tp, there), self._served(tp))
+                    self.losses.add(tp, self.deletions.with_deleted(tp, there), gone)  # transactions begin there, too
                     partition = self._find(tp)
                     if partition is not None and any(str(tp) in line for line in heard.lines):
                         self.losses.refuse(tp, partition.log.findings.damaged)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
 from ottla.base.types import TopicPartition
 from ottla.testing.history.facts import Acknowledged, Drained, Fact, Log, LogRecord, Polled, Read, Sent
 from ottla.wire.batch import control_batch, parse_header
 from ottla.wire.records import Record, encode_batch
 from sim.check import Told
 from sim.cluster.log import Entry
+from sim.deletions import Deletions
+from sim.history import History
+from sim.loop import SimLoop
 from sim.losses import Losses, ended, missing, new_records
 
 _TP = TopicPartition("t", 0)
@@ -70,6 +75,16 @@ def test_a_marker_that_is_gone_leaves_its_transaction_open_wherever_that_begins(
     assert losses.is_hanging(_TP, 7, 0), "it may show at a later start, when the log is read again"
     losses.add(_TP, log, log[:2])
     assert not losses.is_hanging(_TP, 7, 0)
+
+
+def test_a_transaction_that_began_in_what_was_deleted_loses_its_marker_too() -> None:
+    """broker-damage 530000037: its end was taken from the producer's next transaction."""
+    deletions, losses = Deletions(History(SimLoop(random.Random(1)))), Losses()
+    log = [_entry(0, "a", producer_id=7), _marker(1, 7)]
+    deletions.ask("broker", _TP, 1)
+    deletions.keep(_TP, lambda: log)
+    losses.add(_TP, deletions.with_deleted(_TP, log[1:]), log[1:])
+    assert losses.unsettled == {"a"}
 
 
 def test_a_record_that_is_gone_is_excused_and_no_other() -> None:
