@@ -14,6 +14,7 @@ import pytest
 from ottla.base.clock import ManualClock
 from ottla.base.errors import StorageError
 from ottla.log.checkpoint import LOG_START_OFFSET_CHECKPOINT
+from ottla.log.names import LEADER_EPOCH_CHECKPOINT
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -245,7 +246,8 @@ async def test_a_stop_on_a_full_disk_says_so_and_lets_the_directory_go(broker: A
 
 
 async def test_a_deletion_that_is_not_written_down_is_not_acknowledged(broker: AsyncBroker, client: WireClient) -> None:
-    """broker-plain 12: it was, and after kill -9 the records were there again."""
+    """broker-plain 12: it was, and after kill -9 the records were there again. broker-damage 540000229: one of the two
+    files that say where a log begins was not written any more, and the other one was damaged."""
     await client.ask(ApiKey.PRODUCE, _produce(batch(b"old")), 9)
     topic = dr.DeleteRecordsTopic("t", (dr.DeleteRecordsPartition(0, 1), dr.DeleteRecordsPartition(0, 9)))
     request = dr.DeleteRecordsRequest((topic,), 1_000)
@@ -258,6 +260,7 @@ async def test_a_deletion_that_is_not_written_down_is_not_acknowledged(broker: A
     answer = await client.ask(ApiKey.DELETE_RECORDS, request)
     assert (answer.topics[0].partitions[0].error_code, answer.topics[0].partitions[0].low_watermark) == (0, 1)
     assert "t 0 1\n" in (broker.data_dir / LOG_START_OFFSET_CHECKPOINT).read_text()
+    assert (broker.data_dir / "t-0" / LEADER_EPOCH_CHECKPOINT).read_text().endswith("\n0 1\n")
 
 
 async def test_a_transaction_whose_end_found_no_room_is_ended_by_the_next_try(

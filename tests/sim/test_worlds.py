@@ -44,6 +44,7 @@ def test_the_short_run_shows_no_anomaly(kind: Kind) -> None:
         (Kind.BROKER_CONSUMER_GROUPS, 430025634),
         (Kind.BROKER_GROUPS, 520000719),
         (Kind.BROKER_POWER, 520001297),
+        (Kind.BROKER_DAMAGE, 540000229),
         (Kind.BROKER_DAMAGE, 330002191),
         (Kind.BROKER_DAMAGE, 330005935),
         (Kind.BROKER_DAMAGE, 330015516),

@@ -22,6 +22,8 @@ class LeaderEpochs:
         self._entries: list[tuple[int, int]] = []
         #: What was wrong with the file.
         self.fault: str | None = None
+        #: Whether the file does not say yet where the log begins.
+        self._is_behind = False
         content = storage.read(LEADER_EPOCH_CHECKPOINT)
         if content is not None:
             try:
@@ -96,8 +98,14 @@ class LeaderEpochs:
         slot = bisect_right(self._entries, start_offset, key=lambda entry: entry[1])
         if slot > 1 or (slot and self._entries[0][1] != start_offset):
             self._entries = [(self._entries[slot - 1][0], start_offset), *self._entries[slot:]]
+            self._is_behind = True
             with suppress(StorageError):  # a full disk must not keep records from being deleted; opening repeats this
                 self.save(sync=False)
+
+    def catch_up(self) -> None:
+        """Write the checkpoint if a deletion could not: it may have to say where the log begins. StorageError."""
+        if self._is_behind:
+            self.save(sync=False)
 
     def forget(self) -> None:
         """What the checkpoint says is wrong; the batches will say it again."""
@@ -107,6 +115,7 @@ class LeaderEpochs:
         """Write the checkpoint, if there is anything to write."""
         if self._entries or self._storage.read(LEADER_EPOCH_CHECKPOINT) is not None:
             self._storage.write(LEADER_EPOCH_CHECKPOINT, encode_leader_epochs(self._entries), sync=sync)
+        self._is_behind = False
 
     def _put(self, epoch: int, start_offset: int) -> None:
         while self._entries and (self._entries[-1][0] >= epoch or self._entries[-1][1] >= start_offset):

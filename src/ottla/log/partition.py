@@ -387,11 +387,12 @@ class PartitionLog:
         return sum(segment.size_bytes for segment in self._segments)
 
     def delete_records_before(self, offset: int) -> Deleted:
-        """DeleteRecords: the log now begins at `offset` (-1: at its end). The next retention deletes the segments."""
+        """DeleteRecords: the log begins at `offset` now (-1: its end); retention deletes the segments. StorageError."""
         offset = self.high_watermark if offset == -1 else offset
         if not 0 <= offset <= self.high_watermark:
             return Deleted(ErrorCode.OFFSET_OUT_OF_RANGE, -1)
         self._move_start(offset)
+        self._epochs.catch_up()
         return Deleted(ErrorCode.NONE, self.log_start_offset)
 
     def retire(self, now_ms: int) -> bool:
@@ -407,9 +408,8 @@ class PartitionLog:
                 count -= 1  # the disk is full: deleting the closed segments makes room
                 if count == 0:
                     raise
-        bases = [segment.base_offset for segment in self._segments]
-        if (count := self._snapshots.deletable(bases, count)) > 0:
-            self._move_start(bases[count])
+        if (count := self._snapshots.deletable(self._segments.bases, count)) > 0:
+            self._move_start(self._segments[count].base_offset)
             self._segments.retire_first(count)
         return self._segments.has_retired
 
@@ -463,9 +463,8 @@ class PartitionLog:
             files += segment.files()
         if len(segments) > _FLUSHED_AT_ONCE:
             return FlushPlan(segments[_FLUSHED_AT_ONCE].base_offset, tuple(files), self._storage)
-        bases = [segment.base_offset for segment in self._segments]
         self._snapshots.write(self._producers)
-        self._snapshots.prune(bases)
+        self._snapshots.prune(self._segments.bases)
         files += [self._storage.open(name) for name in (self._snapshots.newest_name, self._epochs.file_name) if name]
         return FlushPlan(self.end_offset, tuple(files), self._storage)
 

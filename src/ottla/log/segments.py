@@ -41,6 +41,11 @@ class Segments:
     def __getitem__(self, number: int) -> Segment:
         return self._segments[number]
 
+    @property
+    def bases(self) -> tuple[int, ...]:
+        """Their base offsets."""
+        return tuple(self._bases)
+
     def roll(self, end_offset: int, config: LogConfig, now_ms: int) -> None:
         """Close the active segment and begin the next one at the end of the log.
 

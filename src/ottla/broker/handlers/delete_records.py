@@ -83,5 +83,9 @@ def _delete(
     if not partition.log.config.deletes:
         # In a topic that is only compacted, nothing but compaction deletes records.
         return DeleteRecordsPartitionResult(index, _NO_OFFSET, ErrorCode.POLICY_VIOLATION)
-    deleted = partition.log.delete_records_before(asked.offset)
+    try:
+        deleted = partition.log.delete_records_before(asked.offset)
+    except StorageError as fault:
+        error = node.partitions.faults.report(f"{topic}-{index}: its new start is not written down yet", fault)
+        return DeleteRecordsPartitionResult(index, _NO_OFFSET, error)
     return DeleteRecordsPartitionResult(index, deleted.low_watermark, deleted.error)
