@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.cli.conftest import Ottla
 
 
@@ -44,3 +46,10 @@ def test_what_cannot_be_is_said(ottla: Ottla) -> None:
     assert "'x' cannot be a name and the default" in both.err
     refused = ottla("quotas", "set", "--ip", "10.0.0.1", "request_percentage=5")
     assert "quotas of ip 10.0.0.1: Invalid configuration key request_percentage" in refused.err
+
+
+@pytest.mark.parametrize("command", [("set", "--user", "x", "nope=1"), ("remove", "--user", "x", "nope")])
+def test_what_is_no_quota_is_said_also_without_a_broker(ottla: Ottla, command: tuple[str, ...]) -> None:
+    said = ottla("quotas", *command, "--bootstrap", "127.0.0.1:1", "-o", "default.api.timeout.ms=300")
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith("ottla: 'nope' is no quota; there are producer_byte_rate, consumer_byte_rate, request_p")

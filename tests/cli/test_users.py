@@ -38,3 +38,10 @@ def test_what_cannot_be_is_said(ottla: Ottla, tmp_path: Path) -> None:
     file.write_text("x")
     unknown = ottla("users", "set", "cli-bob", "--password-file", str(file), "--mechanism", "PLAIN")
     assert "PLAIN is no mechanism with passwords" in unknown.err
+
+
+def test_what_is_no_mechanism_is_said_also_without_a_broker(ottla: Ottla) -> None:
+    nobody = ("--bootstrap", "127.0.0.1:1", "-o", "default.api.timeout.ms=300")
+    for what in ("set", "delete"):
+        said = ottla("users", what, "cli-bob", "--mechanism", "PLAIN", *nobody)
+        assert said.err == "ottla: PLAIN is no mechanism with passwords; there are SCRAM-SHA-256 and SCRAM-SHA-512\n"

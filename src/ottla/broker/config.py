@@ -7,6 +7,7 @@ from typing import Final
 
 from ottla.base.config import ConfigSet, Standing
 from ottla.base.errors import ConfigError
+from ottla.base.properties import read_properties
 from ottla.broker.access.authorizer import parse_super_users
 from ottla.broker.config_keys import BROKER_CONFIG, FAMILIES, OF_THE_AUTHORIZER
 from ottla.broker.config_security import SASL, TLS
@@ -32,9 +33,6 @@ _FOREIGN: Final[Mapping[str, str]] = {
 _CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 #: Other spellings of keys (`broker.id`, `log.dir`).
 _SPELLINGS = {name: key.name for key in BROKER_CONFIG.keys.values() for name in key.synonyms}
-#: A key up to the first `=` or `:` that is not escaped; then its value.
-_ENTRY: Final = re.compile(r"((?:[^\\=:]|\\.)+?)\s*[=:]\s*(.*)")
-_ESCAPED: Final = frozenset("\\:=#! ")
 
 
 class BrokerConfig:
@@ -195,66 +193,6 @@ def from_environment(environ: Mapping[str, str], keys: ConfigSet = BROKER_CONFIG
 def from_file(path: Path) -> dict[str, object]:
     """Read a `server.properties`: what `read_properties` gives, under the keys' own names."""
     return canonical(read_properties(path))
-
-
-def read_properties(path: Path) -> dict[str, object]:
-    """Read a Java properties file: `key=value` or `key: value` lines, # and ! comments, `\\` continues a line.
-
-    A backslash before one of `:=#!`, a blank or a backslash means that character itself, as `Properties.store` writes
-    it; other escapes are refused.
-    """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as fault:
-        raise ConfigError(f"cannot read {path}: {fault.strerror}") from None
-    except UnicodeDecodeError as fault:
-        raise ConfigError(f"cannot read {path}: byte {fault.start} is not UTF-8") from None
-    found: dict[str, object] = {}
-    for number, line in _logical_lines(text):
-        entry = _ENTRY.fullmatch(line)
-        if entry is None:
-            # What it says is not shown: it may be a line of a private key.
-            raise ConfigError(f"{path}:{number}: expected key=value, got a line without = or :")
-        try:
-            found[_unescaped(entry[1])] = _unescaped(entry[2])
-        except ConfigError as fault:
-            raise ConfigError(f"{path}:{number}: {fault}") from None
-    return found
-
-
-def _unescaped(text: str) -> str:
-    def character(escape: re.Match[str]) -> str:
-        if escape[1] not in _ESCAPED:
-            raise ConfigError(f"{escape[0]!r} is no escape that is read here; a backslash is written as two")
-        return escape[1]
-
-    return re.sub(r"\\(.?)", character, text)
-
-
-def _logical_lines(text: str) -> Iterable[tuple[int, str]]:
-    pending, first = "", 0
-    for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):
-        line = raw.lstrip(" \t\f")
-        if not pending and (not line or line[0] in "#!"):
-            continue
-        first = first if pending else number
-        if _ends_escaped(line):
-            pending += line[:-1]
-            continue
-        yield first, _without_end(pending + line)
-        pending = ""
-    if pending:
-        yield first, _without_end(pending)
-
-
-def _without_end(line: str) -> str:
-    """The line without blanks at its end, unless they are escaped: they are not part of a value here."""
-    bare = line.rstrip()
-    return f"{bare} " if _ends_escaped(bare) and bare != line else bare
-
-
-def _ends_escaped(line: str) -> bool:
-    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
 def from_options(options: Iterable[str]) -> dict[str, object]:

@@ -97,7 +97,7 @@ def set_quotas(
     from ottla import Admin, ClientQuotaAlteration
 
     entity = _entity((user, client_id, ip), (user_defaults, client_defaults, ip_defaults))
-    wanted = {key: _number(key, value) for key, value in pairs(quotas).items()}
+    wanted = {_known(key): _number(key, value) for key, value in pairs(quotas).items()}
     with Admin(admin_config(bootstrap, config)) as admin:
         admin.alter_client_quotas([ClientQuotaAlteration(entity, wanted)])
     for key, value in wanted.items():
@@ -123,9 +123,10 @@ def remove_quotas(
     from ottla import Admin, ClientQuotaAlteration, ClientQuotaFilter
 
     entity = _entity((user, client_id, ip), (user_defaults, client_defaults, ip_defaults))
+    quotas = [_known(key) for key in quotas or ()]
     with Admin(admin_config(bootstrap, config)) as admin:
         there = admin.describe_client_quotas(ClientQuotaFilter(*entity, strict=True)).get(entity, {})
-        missing = [key for key in quotas or () if key not in there]
+        missing = [key for key in quotas if key not in there]
         if missing or not there:
             raise CommandError(f"{entity} has no {missing[0] if missing else 'quota'}")
         gone = quotas or sorted(there)
@@ -148,6 +149,13 @@ def _entity(names: tuple[str | None, ...], defaults: tuple[bool, ...]) -> Client
     if all(part is None for part in parts):
         raise CommandError("of whom? give --user NAME, --client-id ID, both, --ip ADDRESS, or --user-defaults …")
     return ClientQuotaEntity(*parts)
+
+
+def _known(key: str) -> str:
+    """`key`, if it is a quota: no broker is needed to say that it is none."""
+    if key not in _UNITS:
+        raise CommandError(f"{key!r} is no quota; there are {', '.join(_UNITS)}")
+    return key
 
 
 def _number(key: str, text: str) -> float:

@@ -62,6 +62,7 @@ def set_user(
     from ottla import Admin, SetScramCredential
     from ottla.base.secret import Secret
 
+    wanted = _mechanisms(mechanism)
     if password_file is None:
         text = str(typer.prompt(f"Password of {user}", hide_input=True, confirmation_prompt=True))
     else:
@@ -72,7 +73,6 @@ def set_user(
             raise CommandError(f"cannot read {password_file}: {reason}") from None
     if not text:
         raise CommandError("the password is empty")
-    wanted = _mechanisms(mechanism)
     with Admin(admin_config(bootstrap, config)) as admin:
         for each in wanted:  # a broker takes one change of a user in a request
             admin.alter_user_scram_credentials([SetScramCredential(user, each, Secret(text))])
@@ -92,9 +92,10 @@ def delete_user(
     """
     from ottla import Admin, DeleteScramCredential
 
+    named = _mechanisms(mechanism)
     with Admin(admin_config(bootstrap, config)) as admin:
         there = admin.describe_user_scram_credentials([user])[user]
-        wanted = [each for each in _mechanisms(mechanism) if each in there]
+        wanted = [each for each in named if each in there]
         if not wanted:
             raise CommandError(f"{user} has no password for {', '.join(mechanism or ())}")
         for each in wanted:
