@@ -11,7 +11,7 @@ LONGEST := tests/spark/test_in_spark.py tests/sim tests/cli
 SIM_SHORT := $(if $(SHORT),$(if $(SEED)$(HOURS)$(REPORT)$(WORLD),,300))
 NOT_SLOW := $(if $(SHORT), and not slow,)
 
-.PHONY: help setup setup-interop demo picture test check interop chaos sim models bench docs docs-check requirements wheel clean
+.PHONY: help setup setup-interop demo demo-secure picture test check interop chaos sim models bench docs docs-check requirements wheel clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 16
@@ -24,6 +24,9 @@ setup-interop:
 
 demo: setup ## the main job: real text through broker, Spark and back, exactly once, across kill -9
 	$(PY) -m ottla demo $(DEMO)
+
+demo-secure: setup ## the same over TLS, with passwords, and ACLs that allow just what is needed
+	$(PY) -m ottla demo --secure $(DEMO)
 
 picture: setup ## record the demo again, and draw the README's picture from the recording
 	$(PY) tools/picture.py record docs/pictures/demo.cast --title "make demo" -- $(PY) -m ottla demo $(DEMO)

@@ -12,6 +12,8 @@ import argparse
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from ottla.spark.client_file import kafka_options
+
 
 def words_of(lines: DataFrame) -> DataFrame:
     """One row a line and word: key and value of the output record."""
@@ -31,6 +33,7 @@ def main() -> None:
     """Run until stopped, or with --available-now until everything that is there has been counted."""
     parser = argparse.ArgumentParser(description="Count the words of every line, from topic to topic, exactly once.")
     parser.add_argument("--bootstrap", required=True, help="host:port of a broker")
+    parser.add_argument("--config", metavar="FILE", help="a client's properties: TLS, SASL (docs/security.md)")
     parser.add_argument("--input", required=True, help="topic of lines")
     parser.add_argument("--output", required=True, help="topic of words")
     parser.add_argument("--checkpoint", required=True, help="where Spark keeps how far it is")
@@ -39,10 +42,13 @@ def main() -> None:
     parser.add_argument("--max-offsets-per-trigger", default="20000", help="lines in a micro-batch")
     parser.add_argument("--available-now", action="store_true", help="stop when everything is counted")
     options = parser.parse_args()
+    # both sides of the query reach the cluster in the same way
+    kafka = kafka_options(options.config) if options.config else {}
 
     spark = SparkSession.builder.appName("wordcount").getOrCreate()
     lines = (
         spark.readStream.format("ottla")
+        .options(**kafka)
         .option("kafka.bootstrap.servers", options.bootstrap)
         .option("subscribe", options.input)
         .option("startingOffsets", "earliest")
@@ -54,6 +60,7 @@ def main() -> None:
     writer = (
         words_of(lines)
         .writeStream.format("ottla")
+        .options(**kafka)
         .option("kafka.bootstrap.servers", options.bootstrap)
         .option("topic", options.output)
         .option("semantics", options.semantics)

@@ -35,3 +35,14 @@ def test_s2_negative_control_the_same_kills_show_duplicates_at_least_once(run_de
     assert run.code == 1, run.said
     assert duplicated > 0, "the check could not fail: nothing was written twice"
     assert (lost, foreign) == (0, 0)
+
+
+# Over TLS, with passwords and with just the rights of docs/spark.md; no other broker and no other kills than above.
+@chaos_seeds(1)
+def test_x1_every_word_arrives_once_over_tls_with_the_rights_it_needs_and_no_others(
+    run_demo: RunDemo, seed: int
+) -> None:
+    run = run_demo("--secure", "--seed", str(seed), "--lines", "10000")
+    assert (run.code, run.counts) == (0, (0, 0, 0)), run.said
+    assert run.outcome["kills"] == 3
+    assert run.outcome["reader"] == "confluent-kafka"

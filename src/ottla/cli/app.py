@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -50,16 +49,22 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
     config: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--config",
-            metavar="FILE",
-            help="A client's properties file: brokers, TLS, SASL. It stands before the command.",
+            metavar="FILE|PROFILE",
+            help="A client's properties file: brokers, TLS, SASL; or the name of one in ~/.config/ottla/ "
+            "(NAME.properties). It stands before the command.",
         ),
     ] = None,
 ) -> None:
     """Options of every command."""
-    use_config_file(config)
+    if config is None:
+        use_config_file(None)
+        return
+    from ottla.cli.profiles import config_file
+
+    use_config_file(config_file(config, os.environ))
 
 
 def _app(arguments: Sequence[str]) -> typer.Typer:

@@ -18,6 +18,7 @@ from ottla.cli.common import (
     Config,
     Json,
     admin_config,
+    bootstrap_of_the_file,
     consumer_config,
     only,
     pairs,
@@ -42,11 +43,13 @@ def bench(
 ) -> None:
     """Measure producing, consuming, acknowledged writes and transactions, with our client.
 
+    A broker that the file of `ottla --config` names counts as a running one.
+
     Figures mean little across machines; `make bench` compares with Apache Kafka and other clients side by side.
 
     Example: `ottla bench --records 1000000 --size 100`
     """
-    with _broker(bootstrap) as address:
+    with _broker(bootstrap or bootstrap_of_the_file()) as address:
         say(f"{records:,} records of {size} bytes through the broker on {address}")
         rows = list(_figures(_Settings.of(address, config), records, size))
     print_rows(rows, ("figure", "value", "unit"), as_json=as_json, none="")

@@ -66,8 +66,9 @@ def pairs(options: Sequence[str] | None) -> dict[str, str]:
     return found
 
 
-#: What `ottla --config FILE` has read. Set anew by each command line.
+#: What `ottla --config FILE` has read, and where. Set anew by each command line.
 _file: dict[str, object] = {}
+_file_path: Path | None = None
 
 
 def use_config_file(path: Path | None) -> None:
@@ -76,12 +77,13 @@ def use_config_file(path: Path | None) -> None:
     Raises ConfigError for a key that no client has. A key of another kind of client counts for that kind alone, and
     Java's classes (serializers) count for none: so a Java client's file can be used as it is.
     """
-    global _bootstrap_is_default
+    global _bootstrap_is_default, _file_path
     _file.clear()
     _bootstrap_is_default = False
+    _file_path = path
     if path is None:
         return
-    from ottla.broker.config import read_properties
+    from ottla.base.properties import read_properties
     from ottla.client.config.consumer import CONSUMER_CONFIG
     from ottla.client.config.producer import PRODUCER_CONFIG
 
@@ -96,6 +98,22 @@ def use_config_file(path: Path | None) -> None:
 def bootstrap_is_named() -> bool:
     """Whether the command line, the environment or the file of `--config` says which broker."""
     return not _bootstrap_is_default or "bootstrap.servers" in _file
+
+
+def bootstrap_of_the_file() -> str | None:
+    """The brokers that the file of `--config` names: for commands that else start a broker of their own."""
+    named = _file.get("bootstrap.servers")
+    return None if named is None else str(named)
+
+
+def file_for_every_client() -> tuple[Path, dict[str, str]] | None:
+    """The file of `--config`, and what it says to every kind of client but where the brokers are; None without one."""
+    if _file_path is None:
+        return None
+    from ottla.client.config import COMMON_KEYS
+
+    shared = {key.name for key in COMMON_KEYS} - {"bootstrap.servers"}
+    return _file_path, {name: str(value) for name, value in _file.items() if name in shared}
 
 
 def _from_file(known: ConfigSet) -> dict[str, object]:

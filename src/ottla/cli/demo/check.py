@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from ottla.cli.common import CommandError, admin_config, consumer_config, existing_partitions
+from ottla.cli.demo.access import Access
 from ottla.cli.demo.expected import Found
 
 _BATCH = 10_000
@@ -23,9 +24,9 @@ class Output(NamedTuple):
     ends: dict[int, int]
 
 
-def reader() -> str:
+def reader(access: Access) -> str:
     """Whose consumer reads the output."""
-    return "confluent-kafka" if find_spec("confluent_kafka") else "ottla"
+    return "confluent-kafka" if access.is_foreign and find_spec("confluent_kafka") else "ottla"
 
 
 def parse(value: bytes) -> Found:
@@ -35,7 +36,13 @@ def parse(value: bytes) -> Found:
 
 
 def read_output(
-    bootstrap: str, topic: str, *, committed_only: bool, take: Callable[[bytes], None], progress: Callable[[int], None]
+    bootstrap: str,
+    topic: str,
+    access: Access,
+    *,
+    committed_only: bool,
+    take: Callable[[bytes], None],
+    progress: Callable[[int], None],
 ) -> Output:
     """Read the whole topic; `take` gets each value, `progress` the number of records since the last call.
 
@@ -43,8 +50,8 @@ def read_output(
     """
     records = 0
     ends: dict[int, int] = {}
-    batches = _batches if find_spec("confluent_kafka") else _own_batches
-    for messages in batches(bootstrap, topic, committed_only, ends):
+    batches = _own_batches if reader(access) == "ottla" else _batches
+    for messages in batches({"bootstrap.servers": bootstrap, **access.reader}, topic, committed_only, ends):
         for value in messages:
             take(value)
         records += len(messages)
@@ -52,12 +59,14 @@ def read_output(
     return Output(records, ends)
 
 
-def _batches(bootstrap: str, topic: str, committed_only: bool, ends: dict[int, int]) -> Iterator[list[bytes]]:
+def _batches(
+    settings: Mapping[str, str], topic: str, committed_only: bool, ends: dict[int, int]
+) -> Iterator[list[bytes]]:
     from confluent_kafka import Consumer, TopicPartition
 
     consumer: Any = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **settings,
             "group.id": f"{topic}-check",
             "enable.auto.commit": False,
             "isolation.level": "read_committed" if committed_only else "read_uncommitted",
@@ -80,14 +89,16 @@ def _batches(bootstrap: str, topic: str, committed_only: bool, ends: dict[int, i
         consumer.close()
 
 
-def _own_batches(bootstrap: str, topic: str, committed_only: bool, ends: dict[int, int]) -> Iterator[list[bytes]]:
+def _own_batches(
+    reach: Mapping[str, str], topic: str, committed_only: bool, ends: dict[int, int]
+) -> Iterator[list[bytes]]:
     from ottla import Admin, Consumer
 
     isolation = "read_committed" if committed_only else "read_uncommitted"
-    settings = consumer_config(
-        bootstrap, isolation_level=isolation, auto_offset_reset="earliest", max_poll_records=_BATCH
-    )
-    with Admin(admin_config(bootstrap)) as admin:
+    address = reach["bootstrap.servers"]
+    chosen = consumer_config(address, isolation_level=isolation, auto_offset_reset="earliest", max_poll_records=_BATCH)
+    settings = {**chosen, **reach}
+    with Admin({**admin_config(address), **reach}) as admin:
         partitions = existing_partitions(admin, [topic])
     with Consumer(settings) as consumer:
         consumer.assign(partitions)

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.common import CommandError, Json, print_json
+from ottla.cli.common import CommandError, Json, bootstrap_of_the_file, file_for_every_client, print_json
 from ottla.cli.signals import interrupts
 
 if TYPE_CHECKING:
+    from ottla.cli.demo.access import Access
     from ottla.cli.demo.drive import Options
     from ottla.cli.demo.progress import Steps
     from ottla.cli.demo.report import Outcome
@@ -26,6 +27,11 @@ class Sink(StrEnum):
 
     EXACTLY_ONCE = "exactly-once"
     AT_LEAST_ONCE = "at-least-once"
+
+
+Secure = Annotated[
+    bool, typer.Option("--secure", help="All over TLS, with passwords, and ACLs that allow just what is needed.")
+]
 
 
 def demo(
@@ -49,6 +55,7 @@ def demo(
     port: Annotated[
         int | None, typer.Option("--port", min=1, max=65_535, help="Of the broker; a free one by default.")
     ] = None,
+    secure: Secure = False,
     script: Annotated[Path | None, typer.Option("--script", help="The pipeline; examples/wordcount.py.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -60,14 +67,10 @@ def demo(
     """
     from ottla.cli.demo.drive import Options
     from ottla.cli.demo.progress import Steps
-    from ottla.cli.demo.text import input_lines, reference_lines, repeated, require_countable
 
     _require_spark()
-    if bootstrap is not None and command is not None:
-        raise CommandError("--bootstrap names a running broker, --broker-command starts one; give one of the two")
-    words = reference_lines() if source is None else input_lines(source)
-    require_countable(words)
-    text = repeated(words, lines)
+    running = _running_broker(bootstrap, command, secure=secure)
+    text = _text(source, lines)
     pipeline = _pipeline(script)
     chosen = random.SystemRandom().randrange(1_000_000) if seed is None else seed
     steps = Steps()
@@ -79,15 +82,51 @@ def demo(
         lines=text,
         partitions=partitions,
         batches=batches,
-        bootstrap=bootstrap,
+        bootstrap=running,
         broker_command=command,
         port=port,
         script=pipeline,
         workdir=workdir,
         kill=kill,
         keep=keep,
+        secure=secure,
+        access=_access(),
     )
     raise typer.Exit(_run(options, steps, as_json=as_json))
+
+
+def _text(source: str | None, lines: int) -> list[str]:
+    """The job's input: that of the user, or our texts, repeated to so many lines. Raises CommandError."""
+    from ottla.cli.demo.text import input_lines, reference_lines, repeated, require_countable
+
+    words = reference_lines() if source is None else input_lines(source)
+    require_countable(words)
+    return repeated(words, lines)
+
+
+def _access() -> Access:
+    from ottla.cli.demo.access import Access, of_the_users_file
+
+    file = file_for_every_client()
+    return Access() if file is None else of_the_users_file(*file)
+
+
+def _running_broker(bootstrap: str | None, command: str | None, *, secure: bool) -> str | None:
+    """The running broker that the job is to use, by --bootstrap or by the file of `ottla --config`; None to start one.
+
+    Raises CommandError for what cannot be together.
+    """
+    if bootstrap is not None and command is not None:
+        raise CommandError("--bootstrap names a running broker, --broker-command starts one; give one of the two")
+    file = file_for_every_client()
+    running = bootstrap if command is not None or secure else bootstrap or bootstrap_of_the_file()
+    if secure and (running is not None or command is not None):
+        raise CommandError("--secure starts a broker of its own: leave out --bootstrap and --broker-command")
+    if file is not None and running is None:
+        raise CommandError(
+            f"{file[0]} is for a running broker: give --bootstrap HOST:PORT, without --broker-command and --secure"
+        )
+    return running
 
 
 def _run(options: Options, steps: Steps, *, as_json: bool) -> int:

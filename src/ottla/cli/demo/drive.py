@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import tempfile
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.cli.common import PATIENCE_MS, admin_config, client_config
+from ottla.cli.demo.access import Access, Names, acls, secure
 from ottla.cli.demo.check import parse, read_output, reader
 from ottla.cli.demo.expected import Expectation, Tally, places_of
 from ottla.cli.demo.kills import Executioner, plan
@@ -53,6 +55,10 @@ class Options(NamedTuple):
     workdir: Path
     kill: bool
     keep: bool
+    #: Whether the broker that is started asks who one is, over TLS, and gives each part just the rights that it needs.
+    secure: bool = False
+    #: How all parts reach a running broker.
+    access: Access = Access()
 
 
 class Demo:
@@ -66,6 +72,7 @@ class Demo:
         self._source, self._target = f"text-{options.seed}", f"words-{options.seed}"
         self._pipeline_log = options.workdir / "pipeline.log"
         self._kept_broker: BrokerProcess | None = None
+        self._access = options.access
 
     def run(self) -> Outcome:
         """All steps. CommandError when a step cannot be done. The outcome says whether the output is right."""
@@ -92,7 +99,7 @@ class Demo:
             stream_s=streamed_s,
             check_s=checked_s,
             total_s=time.monotonic() - start,
-            reader=reader(),
+            reader=reader(self._access),
         )
 
     @contextmanager
@@ -103,8 +110,10 @@ class Demo:
             yield options.bootstrap, None
             return
         port = options.port or free_port()
-        command = broker_command(options.broker_command, sys.executable, port, self._data_dir)
-        broker = BrokerProcess(command, port, options.workdir / "broker.log")
+        if options.secure:
+            self._access = secure(options.workdir / "secure", port)
+        command = broker_command(options.broker_command, sys.executable, port, self._data_dir, self._access.broker)
+        broker = BrokerProcess(command, port, options.workdir / "broker.log", self._access.tls())
         broker.start_and_wait()
         self._steps.say(f"broker on {broker.bootstrap}, process {broker.pid}")
         try:
@@ -123,6 +132,8 @@ class Demo:
         if self._kept_broker is None:
             return
         address, ottla = self._kept_broker.bootstrap, ottla_command()
+        if self._access.look is not None:
+            ottla += f" --config {shlex.quote(str(self._access.look))}"
         self._steps.say(f"the broker stays on {address}; `kill {self._kept_broker.pid}` ends it; for a look round:")
         for command in (
             f"topics describe {self._source} {self._target}",
@@ -137,8 +148,16 @@ class Demo:
         from ottla.client.admin.types import NewTopic
 
         wanted = [NewTopic(name, self._options.partitions) for name in (self._source, self._target)]
-        with Admin(admin_config(bootstrap)) as admin:
+        with Admin({**admin_config(bootstrap), **self._access.admin}) as admin:
             admin.create_topics(wanted)
+            if self._options.secure:
+                sink = f"{self._target}-wordcount"
+                names = Names(self._source, self._target, group=sink, sink=sink)
+                rights = acls(names, exactly_once=self._options.semantics == "exactly-once")
+                admin.create_acls(rights)
+                self._steps.say("all connections are TLS with SCRAM-SHA-512; this, and nothing else, is allowed:")
+                for each in rights:
+                    self._steps.say(f"  {each}")
 
     def _produce(self, bootstrap: str, lines: list[str]) -> tuple[dict[int, dict[int, str]], float]:
         """Step 2: every line, with an idempotent producer. Returns where each line went, and seconds."""
@@ -148,7 +167,10 @@ class Demo:
         settings = client_config(
             bootstrap, max_block_ms=PATIENCE_MS, linger_ms=5, batch_size=65_536, enable_idempotence=True
         )
-        with Producer(settings) as producer, self._steps.bar("produce", len(lines)) as advance:
+        with (
+            Producer({**settings, **self._access.writer}) as producer,
+            self._steps.bar("produce", len(lines)) as advance,
+        ):
             positions = list(_send_all(producer, self._source, lines, advance))
         return places_of(lines, positions), time.monotonic() - start
 
@@ -213,6 +235,7 @@ class Demo:
             *("--bootstrap", bootstrap, "--input", self._source, "--output", self._target),
             *("--checkpoint", str(self._checkpoint), "--semantics", options.semantics),
             *("--max-offsets-per-trigger", str(per_batch), "--available-now"),
+            *(("--config", str(self._access.pipeline)) if self._access.pipeline is not None else ()),
         ]
 
     def _temporary_files(self) -> list[str]:
@@ -239,7 +262,7 @@ class Demo:
     def _check(self, bootstrap: str, expectation: Expectation) -> tuple[Tally, int, float]:
         """Step 5: the foreign consumer reads the output twice: committed records, then all, to count the aborted."""
         start = time.monotonic()
-        if reader() == "ottla":
+        if self._access.is_foreign and reader(self._access) == "ottla":
             self._steps.say(
                 "confluent-kafka is not there, so Ottla's own consumer reads the output; "
                 "`pip install 'ottla[demo]'` adds the foreign one"
@@ -255,13 +278,19 @@ class Demo:
             committed = read_output(
                 bootstrap,
                 self._target,
+                self._access,
                 committed_only=True,
                 take=lambda value: expectation.take(parse(value)),
                 progress=progress,
             )
         seconds = time.monotonic() - start
         every = read_output(
-            bootstrap, self._target, committed_only=False, take=lambda _value: None, progress=lambda _count: None
+            bootstrap,
+            self._target,
+            self._access,
+            committed_only=False,
+            take=lambda _value: None,
+            progress=lambda _count: None,
         )
         return expectation.tally(), every.records - committed.records, seconds
 

@@ -8,11 +8,13 @@ import shlex
 import shutil
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from ottla.cli.common import CommandError
@@ -97,9 +99,10 @@ class ManagedProcess:
 class BrokerProcess(ManagedProcess):
     """A broker on a fixed port of 127.0.0.1: ours, or any other that a command line starts."""
 
-    def __init__(self, command: Sequence[str], port: int, log: Path) -> None:
+    def __init__(self, command: Sequence[str], port: int, log: Path, tls: ssl.SSLContext | None = None) -> None:
         super().__init__("broker", command, log)
         self.port = port
+        self._tls = tls
 
     @property
     def bootstrap(self) -> str:
@@ -111,7 +114,7 @@ class BrokerProcess(ManagedProcess):
 
         CommandError when its port is taken, ProcessError with its output when it does not answer.
         """
-        if answers(self.port):
+        if answers(self.port, self._tls):
             raise CommandError(f"port {self.port} is in use by another broker; choose another with --port")
         self.start()
         try:
@@ -122,7 +125,7 @@ class BrokerProcess(ManagedProcess):
 
     def _wait_until_ready(self, cancelled: Callable[[], bool]) -> None:
         deadline = time.monotonic() + _READY_TIMEOUT_S
-        while not answers(self.port):
+        while not answers(self.port, self._tls):
             ended = self.wait(0.05)
             if ended is not None:
                 raise ProcessError(f"the broker ended with {ended} before it was ready:\n{self.tail()}")
@@ -135,10 +138,16 @@ class BrokerProcess(ManagedProcess):
             raise ProcessError(f"the broker ended with {ended}; another one answers on its port:\n{self.tail()}")
 
 
-def broker_command(template: str | None, python: str, port: int, data_dir: Path) -> list[str]:
-    """The command line of the broker: `template` with {port} and {data_dir} filled in, or our own `ottla serve`."""
+def broker_command(
+    template: str | None, python: str, port: int, data_dir: Path, options: Sequence[str] = ()
+) -> list[str]:
+    """The command line of the broker: `template` with {port} and {data_dir} filled in, or our own `ottla serve`.
+
+    `options` of our own say where it listens; without any it is `port`.
+    """
     if template is None:
-        return [python, "-m", "ottla", "serve", "--port", str(port), "--data-dir", str(data_dir)]
+        where = options or ("--port", str(port))
+        return [python, "-m", "ottla", "serve", *where, "--data-dir", str(data_dir)]
     try:
         return [word.format(port=port, data_dir=data_dir) for word in shlex.split(template)]
     except (ValueError, KeyError, IndexError) as fault:
@@ -152,10 +161,13 @@ def ottla_command() -> str:
     return "ottla" if ours else f"{shlex.quote(sys.executable)} -m ottla"
 
 
-def answers(port: int) -> bool:
-    """Whether a broker on 127.0.0.1:`port` answers ApiVersions."""
+def answers(port: int, tls: ssl.SSLContext | None = None) -> bool:
+    """Whether a broker on 127.0.0.1:`port` answers ApiVersions: in plain text, or inside TLS."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
+        with ExitStack() as connections:
+            connection = connections.enter_context(socket.create_connection(("127.0.0.1", port), timeout=1.0))
+            if tls is not None:
+                connection = connections.enter_context(tls.wrap_socket(connection, server_hostname="127.0.0.1"))
             connection.sendall(_PROBE)
             return len(connection.recv(4)) > 0
     except OSError:
