@@ -5,6 +5,7 @@ OTTLA_INTERPRETED=1 runs Ottla's compiled modules from their Python source, as o
 Hypothesis has no deadline: how long an example takes says more about the machine than about the code. Its examples
 are the same in every run, so that a red run can be repeated; OTTLA_EXPLORE=1 draws new ones.
 The longest files are run first: a file stays in one process, and the last one would keep the others waiting.
+At the end all that was written is searched for the tests' secrets (`tests/leaks.py`).
 """
 
 import os
@@ -13,6 +14,11 @@ from importlib.machinery import FileFinder, SourceFileLoader
 
 import pytest
 from hypothesis import settings
+
+from tests.leaks import pytest_configure as pytest_configure
+from tests.leaks import pytest_sessionfinish as pytest_sessionfinish
+from tests.leaks import pytest_sessionstart as pytest_sessionstart
+from tests.leaks import pytest_terminal_summary as pytest_terminal_summary
 
 settings.register_profile("ottla", deadline=None, derandomize=not os.environ.get("OTTLA_EXPLORE"))
 settings.load_profile("ottla")

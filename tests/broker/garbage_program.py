@@ -54,7 +54,7 @@ async def _say_who(client: WireClient, password: bytes) -> None:
     await client.ask(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest(b"\0alice\0" + password))
 
 
-_JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="right";'
+_JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="right-hunter2";'
 _CONFIG = {
     "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
     "sasl.enabled.mechanisms": "PLAIN",
@@ -71,7 +71,7 @@ async def _left() -> Counter[str]:
         for group_id in "gh":
             async with WireClient(broker) as client:
                 await _everything(client, group_id)
-        for password in (b"right", b"wrong"):
+        for password in (b"right-hunter2", b"wrong-hunter2"):
             async with WireClient(_Address(broker)) as client:
                 await _say_who(client, password)
         gc.set_debug(gc.DEBUG_SAVEALL)

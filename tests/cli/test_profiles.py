@@ -131,9 +131,9 @@ def test_x1_what_can_only_be_a_file_is_no_profile(profiles: Path) -> None:
 
 
 def test_x1_profiles_are_where_the_desktops_specification_wants_them(profiles: Path) -> None:
-    assert directory({"HOME": "/home/zoe", "XDG_CONFIG_HOME": "/etc/zoe"}) == Path("/etc/zoe/ottla")
-    assert directory({"HOME": "/home/zoe", "XDG_CONFIG_HOME": "etc"}) == Path("/home/zoe/.config/ottla")
-    assert directory({"HOME": "/home/zoe"}) == Path("/home/zoe/.config/ottla")
+    assert directory({"HOME": "/srv/zoe", "XDG_CONFIG_HOME": "/etc/zoe"}) == Path("/etc/zoe/ottla")
+    assert directory({"HOME": "/srv/zoe", "XDG_CONFIG_HOME": "etc"}) == Path("/srv/zoe/.config/ottla")
+    assert directory({"HOME": "/srv/zoe"}) == Path("/srv/zoe/.config/ottla")
 
 
 def test_x1_a_profile_that_is_not_there_is_told_with_those_that_are(profiles: Path) -> None:

@@ -8,11 +8,11 @@ from tests.cli.conftest import Ottla
 
 
 def test_users_are_set_listed_and_deleted(ottla: Ottla, tmp_path: Path) -> None:
-    file = tmp_path / "password"
-    file.write_text("a secret word\n")
+    file = tmp_path / "alice.password"
+    file.write_text("a hunter2 word\n")
     done = ottla("users", "set", "cli-alice", "--password-file", str(file))
     assert (done.code, done.err) == (0, "cli-alice has a password for SCRAM-SHA-256 and SCRAM-SHA-512.\n")
-    assert "secret word" not in done.out + done.err
+    assert "hunter2 word" not in done.out + done.err
     listed = ottla("users", "list", "cli-alice", "--json").data
     assert listed == [
         {"user": "cli-alice", "mechanism": "SCRAM-SHA-256", "iterations": 8192},
@@ -34,7 +34,7 @@ def test_what_cannot_be_is_said(ottla: Ottla, tmp_path: Path) -> None:
     assert ottla("users", "set", "cli-bob", "--password-file", str(empty)).err == "ottla: the password is empty\n"
     missing = ottla("users", "set", "cli-bob", "--password-file", str(tmp_path / "nowhere"))
     assert "nowhere: No such file or directory" in missing.err
-    file = tmp_path / "password"
+    file = tmp_path / "alice.password"
     file.write_text("x")
     unknown = ottla("users", "set", "cli-bob", "--password-file", str(file), "--mechanism", "PLAIN")
     assert "PLAIN is no mechanism with passwords" in unknown.err

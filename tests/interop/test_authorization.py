@@ -110,7 +110,7 @@ class Guarded(ApacheKafka):
             "advertised.listeners": ",".join(addresses),
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
             "listener.name.login.sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.login.plain.sasl.jaas.config": f'{module} required user_alice="secret";',
+            "listener.name.login.plain.sasl.jaas.config": f'{module} required user_alice="hunter2";',
         }
 
 
@@ -124,7 +124,7 @@ def guarded_kafka(apache_jars: str, tmp_path: Path) -> Iterator[Guarded]:
 
 async def _log_in(client: WireClient) -> None:
     shaken = await client.ask(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest("PLAIN"), 1)
-    known = await client.ask(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest(b"\0alice\0secret"), 2)
+    known = await client.ask(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest(b"\0alice\0hunter2"), 2)
     assert (shaken.error_code, known.error_code) == (0, 0)
 
 

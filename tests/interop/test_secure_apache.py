@@ -19,7 +19,7 @@ from tests.interop.apache import ApacheKafka, free_port, run_tool
 
 pytestmark = pytest.mark.interop
 
-_SECRET = 'a,b=c; "quoted" pass-wörd'
+_SECRET = 'a,b=c; "quoted" hunter2-wörd'
 _LISTENERS = {
     "TLS": "SSL",
     "MUTUAL": "SSL",
@@ -81,7 +81,7 @@ def secure(apache_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     here = ours.certificate("here", host="127.0.0.1")
     expired = ours.certificate("expired", host="127.0.0.1", days=(-9, -1))
     other = ours.certificate("other", host="kafka.example")
-    ours.certificate("client", password="key-password")
+    ours.certificate("client", password="key-hunter2")
     theirs.certificate("unknown")
     ports = {listener: free_port() for listener in _LISTENERS}
     node = ApacheKafka(directory / "kafka")
@@ -107,13 +107,13 @@ def secure(apache_jars: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with node:
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
             entity = ("--entity-type", "users", "--entity-name", "alice")
-            change = ("--alter", "--add-config", f"{mechanism}=[iterations=4096,password=scram-secret]")
+            change = ("--alter", "--add-config", f"{mechanism}=[iterations=4096,password=scram-hunter2]")
             run_tool("kafka.admin.ConfigCommand", "--bootstrap-server", node.bootstrap, *change, *entity)
         yield Secure(ports, directory, node.port)
 
 
 def _password(mechanism: str) -> str:
-    return _SECRET if mechanism == "PLAIN" else "scram-secret"
+    return _SECRET if mechanism == "PLAIN" else "scram-hunter2"
 
 
 def _round_trip(config: dict[str, object], topic: str) -> None:
@@ -141,7 +141,7 @@ def test_x1_mutual_tls_with_javas_keys_and_a_sealed_private_key(secure: Secure, 
         "ssl.truststore.certificates": (secure.directory / "authority.pem").read_text(),
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(secure.directory / "client.pem"),
-        "ssl.key.password": "key-password",
+        "ssl.key.password": "key-hunter2",
     }
     _round_trip(keys, fresh("mutual"))
 
@@ -185,14 +185,14 @@ async def test_x1_a_session_that_ends_after_two_seconds_is_renewed(secure: Secur
 @pytest.mark.parametrize("listener", ["PLAINSASL", "SASLTLS"])
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_x1_a_wrong_password(secure: Secure, listener: str, mechanism: str) -> None:
-    config = secure.at(listener, sasl_mechanism=mechanism, sasl_username="alice", sasl_password="not-the-password")
+    config = secure.at(listener, sasl_mechanism=mechanism, sasl_username="alice", sasl_password="not-hunter2")
     with Admin(config) as admin, pytest.raises(SaslAuthenticationError, match="refuses user alice") as refused:
         admin.list_topics()
-    assert "not-the-password" not in str(refused.value)
+    assert "not-hunter2" not in str(refused.value)
 
 
 def test_x1_producer_and_consumer_say_that_the_password_is_wrong(secure: Secure) -> None:
-    config = secure.at("PLAINSASL", sasl_mechanism="PLAIN", sasl_username="alice", sasl_password="wrong-one")
+    config = secure.at("PLAINSASL", sasl_mechanism="PLAIN", sasl_username="alice", sasl_password="wrong-hunter2")
     with Consumer({**config, "group.id": "g"}) as consumer:
         consumer.subscribe(["t"])
         with pytest.raises(SaslAuthenticationError, match="refuses user alice"):

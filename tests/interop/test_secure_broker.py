@@ -38,7 +38,7 @@ _LISTENERS = {
     "EXPIRED": "SSL",
     "OTHERHOST": "SSL",
 }
-_PASSWORDS = {"PLAIN": "plain-secret", "SCRAM-SHA-256": "scram-secret", "SCRAM-SHA-512": "scram-secret"}
+_PASSWORDS = {"PLAIN": "plain-hunter2", "SCRAM-SHA-256": "scram-hunter2", "SCRAM-SHA-512": "scram-hunter2"}
 _WAIT_S = 30.0
 
 
@@ -250,8 +250,8 @@ def test_sasl(secure: Secure, client: Client, mechanism: str, listener: str, fre
 @pytest.mark.parametrize("mechanism", list(_PASSWORDS))
 def test_a_wrong_password(secure: Secure, client: Client, mechanism: str, fresh: Fresh) -> None:
     with pytest.raises(_REFUSED) as refused:
-        client(secure.at("SASLTLS", mechanism, "not-the-password"), fresh("wrong"))
-    assert "not-the-password" not in str(refused.value)
+        client(secure.at("SASLTLS", mechanism, "not-hunter2"), fresh("wrong"))
+    assert "not-hunter2" not in str(refused.value)
 
 
 @_CLIENTS

@@ -16,7 +16,10 @@ from ottla.broker.listeners import Listener, client_listeners
 
 #: `OTTLA_LOG_RETENTION_MS=1000` sets `log.retention.ms`. Names reserved for other uses are not read as keys.
 ENVIRONMENT_PREFIX = "OTTLA_"
-_NOT_KEYS = frozenset({"OTTLA_BOOTSTRAP", "OTTLA_EXPLORE", "OTTLA_INTERPRETED", "OTTLA_FAULT", "OTTLA_FAULT_DIR"})
+_NOT_KEYS = frozenset(
+    f"{ENVIRONMENT_PREFIX}{name}"
+    for name in ("BOOTSTRAP", "BROKER_LOGS", "EXPLORE", "FAULT", "FAULT_DIR", "INTERPRETED")
+)
 
 _REMOVED: Final = "Apache Kafka 4 has removed it"
 #: Keys by how their names begin.

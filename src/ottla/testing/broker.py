@@ -113,7 +113,7 @@ class Broker:
             command += ["--host", self.host, "--port", str(self._own_port)]
         for key, value in {**self._config, **self._told_to_clients()}.items():
             command += ["-o", f"{key}={value}"]
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - read in `_said`, closed in `_forget`
+        self._stderr = _log_file()  # read and closed in `_read_stderr`
         environment = {name: value for name, value in os.environ.items() if not name.startswith("OTTLA_")}
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, env=environment
@@ -265,3 +265,11 @@ class Broker:
         self._stderr.close()
         self._stderr = None
         return said
+
+
+def _log_file() -> IO[bytes]:
+    """Where a broker writes its log: a file that is gone with it, or one that stays in `$OTTLA_BROKER_LOGS`."""
+    kept = os.environ.get("OTTLA_BROKER_LOGS")
+    if kept is None:
+        return tempfile.TemporaryFile()
+    return tempfile.NamedTemporaryFile(prefix="broker-", suffix=".log", dir=kept, delete=False)

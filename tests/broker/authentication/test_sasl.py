@@ -37,9 +37,8 @@ from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 from ottla.wire.sasl.scram import HASHES, ScramClient
 from tests.broker.wire_client import WireClient
 
-_JAAS = (
-    'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="alice-secret" user_bob="bob-secret";'
-)
+_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_JAAS = f'{_MODULE} required user_alice="alice-hunter2" user_bob="bob-hunter2";'
 CONFIG = {
     "listeners": "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
@@ -62,7 +61,7 @@ async def _set(broker: AsyncBroker, user: str, password: str) -> None:
 
 
 def _client(
-    broker: AsyncBroker, mechanism: str, user: str = "alice", password: str = "alice-secret"
+    broker: AsyncBroker, mechanism: str, user: str = "alice", password: str = "alice-hunter2"
 ) -> dict[str, object]:
     return {
         "bootstrap.servers": broker.listener("SASL_PLAINTEXT"),
@@ -75,7 +74,7 @@ def _client(
 
 @pytest.mark.parametrize("mechanism", _MECHANISMS)
 async def test_who_proves_it_is_let_in(broker: AsyncBroker, mechanism: str) -> None:
-    await _set(broker, "alice", "alice-secret")
+    await _set(broker, "alice", "alice-hunter2")
     common = _client(broker, mechanism)
     async with AsyncAdmin(common) as admin:
         await admin.create_topics([NewTopic("t")])
@@ -87,12 +86,12 @@ async def test_who_proves_it_is_let_in(broker: AsyncBroker, mechanism: str) -> N
 
 
 @pytest.mark.parametrize("mechanism", _MECHANISMS)
-@pytest.mark.parametrize(("user", "password"), [("alice", "not-it"), ("nobody", "alice-secret")])
+@pytest.mark.parametrize(("user", "password"), [("alice", "not-hunter2"), ("nobody", "alice-hunter2")])
 async def test_who_does_not_is_refused_in_the_same_words(
     broker: AsyncBroker, mechanism: str, user: str, password: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
-    await _set(broker, "alice", "alice-secret")
+    await _set(broker, "alice", "alice-hunter2")
     words = (
         "Invalid username or password"
         if mechanism == "PLAIN"
@@ -110,7 +109,7 @@ async def test_a_user_is_a_principal_of_the_authorizer() -> None:
     async with AsyncBroker({**CONFIG, **access}) as broker:
         async with AsyncAdmin(_client(broker, "PLAIN")) as admin:
             await admin.create_topics([NewTopic("t")])
-        async with AsyncAdmin(_client(broker, "PLAIN", "bob", "bob-secret")) as admin:
+        async with AsyncAdmin(_client(broker, "PLAIN", "bob", "bob-hunter2")) as admin:
             with pytest.raises(KafkaError, match="AUTHORIZATION_FAILED"):
                 await admin.create_topics([NewTopic("u")])
 
@@ -155,7 +154,7 @@ async def test_before_it_is_known_who_asks_nothing_else_is_answered(broker: Asyn
         await client.send(ApiKey.METADATA, MetadataRequest())
         assert await client.drained() == b""
     async with WireClient(_Address(broker)) as client:
-        await client.send(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest(b"\0alice\0alice-secret"))
+        await client.send(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest(b"\0alice\0alice-hunter2"))
         assert await client.drained() == b""
     async with WireClient(_Address(broker)) as client:
         await client.ask(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest("PLAIN"))
@@ -183,7 +182,7 @@ async def test_a_large_frame_is_refused_before_it_is_known_who_sends_it(broker: 
         await client.send_bytes(struct.pack(">i", 524_289))
         assert await client.drained() == b""
     async with WireClient(_Address(broker)) as client:
-        await _plain(client, b"\0alice\0alice-secret")
+        await _plain(client, b"\0alice\0alice-hunter2")
         await client.send_bytes(struct.pack(">i", 524_289))
         await client.send_bytes(bytes(524_289))
         assert await client.drained() == b"", "it was read, and made no sense"
@@ -200,7 +199,7 @@ async def test_a_listener_without_sasl_says_so(broker: AsyncBroker) -> None:
 async def test_messages_without_headers_after_a_handshake_of_version_0(broker: AsyncBroker) -> None:
     async with WireClient(_Address(broker)) as client:
         await client.ask(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest("PLAIN"), 0)
-        token = b"\0alice\0alice-secret"
+        token = b"\0alice\0alice-hunter2"
         await client.send_bytes(struct.pack(">i", len(token)) + token)
         assert await client.frame() == b""
         assert await client.ask(ApiKey.METADATA, MetadataRequest())
@@ -221,7 +220,7 @@ async def _first_of_scram(broker: AsyncBroker, user: str) -> tuple[str, int, int
 
 
 async def test_a_user_who_does_not_exist_has_a_salt_that_stays(broker: AsyncBroker) -> None:
-    await _set(broker, "alice", "alice-secret")
+    await _set(broker, "alice", "alice-hunter2")
     known, unknown = await _first_of_scram(broker, "alice"), await _first_of_scram(broker, "nobody")
     assert (len(known[0]), *known[1:]) == (len(unknown[0]), *unknown[1:])
     await broker.stop()
@@ -237,11 +236,11 @@ async def test_a_session_ends_unless_the_client_authenticates_again() -> None:
     clock = ManualClock()
     limit = {"listener.name.sasl_plaintext.plain.connections.max.reauth.ms": "60000"}
     async with AsyncBroker({**CONFIG, **limit}, clock=clock) as broker, WireClient(_Address(broker)) as client:
-        said = await _plain(client, b"\0alice\0alice-secret")
+        said = await _plain(client, b"\0alice\0alice-hunter2")
         assert said.session_lifetime_ms == 60_000  # type: ignore[attr-defined]
         clock.advance(59_000)
         assert await client.ask(ApiKey.METADATA, MetadataRequest())
-        await _plain(client, b"\0alice\0alice-secret")
+        await _plain(client, b"\0alice\0alice-hunter2")
         clock.advance(59_000)
         assert await client.ask(ApiKey.METADATA, MetadataRequest())
         clock.advance(2_000)
@@ -251,8 +250,8 @@ async def test_a_session_ends_unless_the_client_authenticates_again() -> None:
 
 async def test_nobody_becomes_somebody_else(broker: AsyncBroker) -> None:
     async with WireClient(_Address(broker)) as client:
-        await _plain(client, b"\0alice\0alice-secret")
-        said = await _plain(client, b"\0bob\0bob-secret")
+        await _plain(client, b"\0alice\0alice-hunter2")
+        said = await _plain(client, b"\0bob\0bob-hunter2")
         assert said.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED  # type: ignore[attr-defined]
         assert "from User.alice: User.bob" in said.error_message  # type: ignore[attr-defined]
         assert await client.drained() == b""
@@ -278,7 +277,7 @@ def _frames() -> list[bytes]:
         (ApiKey.METADATA, 12, MetadataRequest()),
         *((ApiKey.SASL_HANDSHAKE, version, SaslHandshakeRequest(each)) for each in _MECHANISMS for version in (0, 1)),
         *(
-            (ApiKey.SASL_AUTHENTICATE, version, SaslAuthenticateRequest(b"\0alice\0alice-secret"))
+            (ApiKey.SASL_AUTHENTICATE, version, SaslAuthenticateRequest(b"\0alice\0alice-hunter2"))
             for version in (0, 1, 2)
         ),
         (ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(b"n,,n=alice,r=nonce")),
@@ -336,4 +335,4 @@ async def test_keys_that_do_not_fit_are_refused(change: dict[str, str | None], p
     given = {name: value for name, value in {**CONFIG, **change}.items() if value is not None}
     with pytest.raises(ConfigError, match=problem) as refused:
         await AsyncBroker(given).start()
-    assert "alice-secret" not in str(refused.value)
+    assert "alice-hunter2" not in str(refused.value)

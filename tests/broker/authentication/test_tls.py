@@ -31,7 +31,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ours, theirs = Authority(directory, "authority"), Authority(directory, "stranger")
     ours.certificate("here", host="127.0.0.1")
     ours.certificate("newer", host="127.0.0.1")
-    ours.certificate("sealed", host="127.0.0.1", password="key-password")
+    ours.certificate("sealed", host="127.0.0.1", password="key-hunter2")
     ours.certificate("alice")
     ours.certificate("bob")
     ours.certificate("late", days=(-9, -1))
@@ -246,7 +246,7 @@ def _keys(directory: Path, change: dict[str, object]) -> Any:
         ({"ssl.truststore.type": "PKCS12"}, "ssl.truststore.location with ssl.truststore.type=PKCS12.*keytool"),
         ({"ssl.keystore.location": None}, "a certificate is missing"),
         ({"ssl.keystore.key": "x"}, "ssl.keystore.location and ssl.keystore.key are both given"),
-        ({"ssl.keystore.password": "secret-word"}, "ssl.key.password is for the key"),
+        ({"ssl.keystore.password": "word-hunter2"}, "ssl.key.password is for the key"),
         ({"ssl.truststore.location": None, "ssl.client.auth": "required"}, "needs the authorities"),
         ({"ssl.keystore.location": "/nowhere/x.pem"}, r"cannot be read \(/nowhere/x.pem\): there is no such file"),
         ({"ssl.truststore.location": "/nowhere/y.pem"}, "authorities to trust cannot be read.*no such file"),
@@ -260,14 +260,14 @@ def _keys(directory: Path, change: dict[str, object]) -> Any:
 def test_keys_that_do_not_fit_are_refused(directory: Path, change: dict[str, object], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem) as refused:
         _keys(directory, change)
-    assert "secret-word" not in str(refused.value)
+    assert "word-hunter2" not in str(refused.value)
 
 
 def test_a_sealed_key_needs_its_password(directory: Path) -> None:
     sealed: dict[str, object] = {"ssl.keystore.location": str(directory / "sealed.pem")}
     with pytest.raises(ConfigError, match=r"ssl\.key\.password is missing or wrong"):
         _keys(directory, sealed)
-    _keys(directory, {**sealed, "ssl.key.password": "key-password"})
+    _keys(directory, {**sealed, "ssl.key.password": "key-hunter2"})
 
 
 def test_texts_instead_of_files(directory: Path) -> None:
@@ -308,14 +308,14 @@ def test_a_listeners_own_keys_win() -> None:
 async def test_passwords_are_in_no_answer(directory: Path) -> None:
     resource = ConfigResource(ResourceType.BROKER, "1")
     async with (
-        AsyncBroker(_config(directory, ssl_key_password="secret-word")) as broker,
+        AsyncBroker(_config(directory, ssl_key_password="word-hunter2")) as broker,
         AsyncAdmin(_client(broker, directory)) as admin,
     ):
         settings = (await admin.describe_configs([resource]))[resource]
     assert settings["ssl.key.password"].value is None
-    assert "secret-word" not in repr(settings)
+    assert "word-hunter2" not in repr(settings)
 
 
 def test_passwords_are_in_no_repr(directory: Path) -> None:
-    config = BrokerConfig(_config(directory, ssl_key_password="secret-word"))
-    assert "secret-word" not in repr(tls_keys(config, config.listeners[0]))
+    config = BrokerConfig(_config(directory, ssl_key_password="word-hunter2"))
+    assert "word-hunter2" not in repr(tls_keys(config, config.listeners[0]))

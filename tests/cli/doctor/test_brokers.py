@@ -15,7 +15,7 @@ from ottla.testing import Broker
 from tests.cli.conftest import Ottla
 from tests.client.certificates import Authority
 
-_JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="alice-secret";'
+_JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="alice-hunter2";'
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def config(bootstrap: str, pem: Path, protocol: str, **more: str) -> dict[str, o
     if protocol.endswith("SSL"):
         own["ssl.ca.location"] = str(pem / "authority.pem")
     if protocol.startswith("SASL"):
-        own |= {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "alice-secret"}
+        own |= {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "alice-hunter2"}
     return {**own, **{name.replace("_", "."): value for name, value in more.items()}}
 
 

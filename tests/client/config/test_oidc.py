@@ -22,23 +22,23 @@ def test_x1_java_s_and_librdkafka_s_keys_say_the_same() -> None:
     url = "https://idp.example:8443/token"
     java = _sasl(
         sasl_oauthbearer_token_endpoint_url=url,
-        sasl_jaas_config=f'{_OAUTH} required clientId="me" clientSecret="secret" scope="kafka" extension_x="y";',
+        sasl_jaas_config=f'{_OAUTH} required clientId="me" clientSecret="hunter2" scope="kafka" extension_x="y";',
     )
     newer = _sasl(
         sasl_oauthbearer_token_endpoint_url=url,
         sasl_oauthbearer_client_credentials_client_id="me",
-        sasl_oauthbearer_client_credentials_client_secret="secret",
+        sasl_oauthbearer_client_credentials_client_secret="hunter2",
         sasl_oauthbearer_scope="kafka",
     )
     librdkafkas = _sasl(
         sasl_oauthbearer_method="oidc",
         sasl_oauthbearer_token_endpoint_url=url,
         sasl_oauthbearer_client_id="me",
-        sasl_oauthbearer_client_secret="secret",
+        sasl_oauthbearer_client_secret="hunter2",
         sasl_oauthbearer_scope="kafka",
         sasl_oauthbearer_extensions="x=y",
     )
-    assert java == newer == librdkafkas == TokenEndpoint(url, "me", Secret("secret"), "kafka")
+    assert java == newer == librdkafkas == TokenEndpoint(url, "me", Secret("hunter2"), "kafka")
 
 
 @pytest.mark.parametrize(

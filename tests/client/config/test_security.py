@@ -47,23 +47,25 @@ def test_x1_librdkafkas_keys_and_javas_say_the_same() -> None:
         ssl_keystore_type="pem",
         ssl_keystore_certificate_chain="CERT",
         ssl_keystore_key="KEY",
-        ssl_key_password="pw",
+        ssl_key_password="pw-hunter2",
         sasl_mechanism="SCRAM-SHA-512",
-        sasl_jaas_config=f'{_SCRAM} required username="alice" password="secret";',
+        sasl_jaas_config=f'{_SCRAM} required username="alice" password="secret-hunter2";',
     )
     ours = _security(
         security_protocol="sasl_ssl",
         ssl_ca_location="ca.pem",
         ssl_certificate_pem="CERT",
         ssl_key_pem="KEY",
-        ssl_key_password="pw",
+        ssl_key_password="pw-hunter2",
         sasl_mechanisms="scram-sha-512",
         sasl_username="alice",
-        sasl_password="secret",
+        sasl_password="secret-hunter2",
     )
     assert ours == theirs
-    assert ours.sasl == Sasl("SCRAM-SHA-512", "alice", Secret("secret"))
-    assert ours.tls == Tls(ca_file="ca.pem", certificate_pem="CERT", key_pem=Secret("KEY"), key_password=Secret("pw"))
+    assert ours.sasl == Sasl("SCRAM-SHA-512", "alice", Secret("secret-hunter2"))
+    assert ours.tls == Tls(
+        ca_file="ca.pem", certificate_pem="CERT", key_pem=Secret("KEY"), key_password=Secret("pw-hunter2")
+    )
 
 
 def test_x1_no_secret_is_in_the_repr_of_a_configuration() -> None:
@@ -75,8 +77,8 @@ def test_x1_no_secret_is_in_the_repr_of_a_configuration() -> None:
             "sasl.username": "alice",
             "sasl.password": "hunter2",
             "ssl.certificate.location": "c.pem",
-            "ssl.key.pem": "hunter3",
-            "ssl.key.password": "hunter4",
+            "ssl.key.pem": "other-hunter2",
+            "ssl.key.password": "key-hunter2",
         }
     )
     assert "alice" in repr(config)
@@ -84,7 +86,7 @@ def test_x1_no_secret_is_in_the_repr_of_a_configuration() -> None:
 
 
 def test_x1_a_delegation_token_says_so() -> None:
-    jaas = f'{_SCRAM} required username="id" password="hmac" tokenauth="true";'
+    jaas = f'{_SCRAM} required username="id" password="hmac-hunter2" tokenauth="true";'
     sasl = _security(security_protocol="SASL_SSL", sasl_mechanism="SCRAM-SHA-256", sasl_jaas_config=jaas).sasl
     assert sasl is not None
     assert sasl.extensions == {"tokenauth": "true"}

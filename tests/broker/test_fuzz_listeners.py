@@ -1,0 +1,105 @@
+"""SPEC X4: anything at all, on a listener of each protocol, before and after a client has said who it is.
+
+The broker answers or closes the connection; a fault inside it would be logged as an error, and that fails the test. The
+long form is `make fuzz`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import ssl
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ottla.broker.handlers.table import TABLE
+from ottla.testing import AsyncBroker
+from ottla.wire.apis import ApiKey
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
+from tests.broker import four_listeners
+from tests.broker.fuzzing import anything
+from tests.broker.wire_client import WireClient
+
+_CONNECTIONS = 6
+
+
+class _At(NamedTuple):
+    host: str
+    port: int
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Certificates."""
+    directory = tmp_path_factory.mktemp("four-listeners")
+    four_listeners.make_certificates(directory)
+    return directory
+
+
+class _Fuzzed:
+    def __init__(self, broker: AsyncBroker, protocol: str, directory: Path) -> None:
+        host, _, port = broker.listener(protocol).rpartition(":")
+        self._at = _At(host, int(port))
+        self._asks = protocol.startswith("SASL")
+        is_tls = protocol.endswith("SSL")
+        self._tls = ssl.create_default_context(cafile=str(directory / "authority.pem")) if is_tls else None
+
+    def client(self, tls: ssl.SSLContext | None = None) -> WireClient:
+        return WireClient(self._at, tls=tls)
+
+    async def take(self, content: bytes, *, inside: bool, known: bool) -> None:
+        """Send this, raw or inside of TLS; `known`: after the client has said who it is."""
+        async with self.client(self._tls if inside else None) as client:
+            if known and self._asks:
+                await say_who(client)
+            try:
+                await client.send_bytes(content)
+            except ConnectionError:
+                return  # closed before it was all sent
+
+    async def answers(self) -> bool:
+        """Whether somebody else is served."""
+        async with self.client(self._tls) as client:
+            if self._asks:
+                await say_who(client)
+            return len(await client.ask_api_versions()) == len(TABLE)
+
+
+async def say_who(client: WireClient) -> None:
+    """Authenticate with PLAIN."""
+    said = f"\0{four_listeners.USER}\0{four_listeners.PASSWORD}".encode()
+    assert (await client.ask(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest("PLAIN"))).error_code == 0
+    assert (await client.ask(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest(said))).error_code == 0
+
+
+async def _fuzz(rng: random.Random, directory: Path) -> None:
+    async with AsyncBroker(four_listeners.settings(directory)) as broker:
+        await broker.node.topics.create("t", 2, {})
+        for protocol in four_listeners.PROTOCOLS:
+            fuzzed = _Fuzzed(broker, protocol, directory)
+            for known in (False, True):
+                await asyncio.gather(
+                    *(
+                        fuzzed.take(anything(rng), inside=known or rng.random() < 0.7, known=known)
+                        for _ in range(_CONNECTIONS)
+                    )
+                )
+            assert await fuzzed.answers(), protocol
+
+
+@settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+@given(st.integers(0, 2**32))
+def test_x4_nothing_that_anybody_sends_breaks_a_listener(
+    caplog: pytest.LogCaptureFixture, directory: Path, seed: int
+) -> None:
+    caplog.clear()
+    asyncio.run(_fuzz(random.Random(seed), directory))
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
