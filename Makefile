@@ -11,7 +11,7 @@ LONGEST := tests/spark/test_in_spark.py tests/sim tests/cli
 SIM_SHORT := $(if $(SHORT),$(if $(SEED)$(HOURS)$(REPORT)$(WORLD),,300))
 NOT_SLOW := $(if $(SHORT), and not slow,)
 
-.PHONY: help setup setup-interop demo demo-secure picture test check interop chaos sim models bench docs docs-check requirements wheel clean
+.PHONY: help setup setup-interop demo demo-secure picture test check interop chaos sim fuzz models bench docs docs-check requirements wheel clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 16
@@ -52,6 +52,9 @@ chaos: setup-interop ## kill -9 of every process of the house, then the count
 sim: setup ## clients and broker in simulated worlds: SEED= SEEDS= HOURS= KIND= WORLD= REPORT= (docs/simulation.md)
 	@SEED="$(SEED)" SEEDS="$(or $(SEEDS),$(SIM_SHORT))" HOURS="$(HOURS)" KIND="$(KIND)" JOBS="$(JOBS)" WORLD="$(WORLD)" \
 	  REPORT="$(REPORT)" STOP="$(STOP)" $(PY) -m sim
+
+fuzz: setup ## random frames on every listener, before and after authentication, and half-open handshakes: HOURS= (1)
+	$(PY) -m tests.broker.fuzz_program --hours $(or $(HOURS),1) $(FUZZ)
 
 models: setup ## the members of a group on their whole cores: thousands of histories, HISTORIES= (5000)
 	OTTLA_GROUP_SEEDS=$(or $(HISTORIES),5000) $(PYTEST) -n 2 -q tests/client/core/consumer/group/test_group_model.py

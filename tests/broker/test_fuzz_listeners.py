@@ -7,9 +7,12 @@ long form is `make fuzz`.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import random
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,11 +22,10 @@ from hypothesis import strategies as st
 
 from ottla.broker.handlers.table import TABLE
 from ottla.testing import AsyncBroker
-from ottla.wire.apis import ApiKey
-from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest
-from ottla.wire.messages.sasl_handshake import SaslHandshakeRequest
 from tests.broker import four_listeners
+from tests.broker.fuzz_program import faults_of
 from tests.broker.fuzzing import anything
+from tests.broker.say_who import say_who
 from tests.broker.wire_client import WireClient
 
 _CONNECTIONS = 6
@@ -71,13 +73,6 @@ class _Fuzzed:
             return len(await client.ask_api_versions()) == len(TABLE)
 
 
-async def say_who(client: WireClient) -> None:
-    """Authenticate with PLAIN."""
-    said = f"\0{four_listeners.USER}\0{four_listeners.PASSWORD}".encode()
-    assert (await client.ask(ApiKey.SASL_HANDSHAKE, SaslHandshakeRequest("PLAIN"))).error_code == 0
-    assert (await client.ask(ApiKey.SASL_AUTHENTICATE, SaslAuthenticateRequest(said))).error_code == 0
-
-
 async def _fuzz(rng: random.Random, directory: Path) -> None:
     async with AsyncBroker(four_listeners.settings(directory)) as broker:
         await broker.node.topics.create("t", 2, {})
@@ -103,3 +98,26 @@ def test_x4_nothing_that_anybody_sends_breaks_a_listener(
     caplog.clear()
     asyncio.run(_fuzz(random.Random(seed), directory))
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+@pytest.mark.slow
+def test_x4_the_long_form_says_what_it_saw() -> None:
+    """For two seconds, with a few handshakes."""
+    arguments = ("--hours", str(2 / 3600), "--handshakes", "16", "--seed", "1")
+    command = [sys.executable, "-m", "tests.broker.fuzz_program", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:] + done.stdout[-2000:]
+    seen = json.loads(done.stdout)
+    assert (seen["faults"], seen["answers_at_the_end"], seen["half_open"]["handshakes"]) == ([], True, 16)
+    assert set(seen["sent"]) == {
+        f"{protocol} {when} authentication" for protocol in four_listeners.PROTOCOLS for when in ("before", "after")
+    }
+
+
+def test_negative_control_the_long_form_sees_a_fault_in_the_brokers_log(tmp_path: Path) -> None:
+    log = tmp_path / "broker.log"
+    log.write_text("2026-11-23 19:00:00,000 WARNING ottla.broker: a frame of 5 bytes\n")
+    assert faults_of(log) == []
+    fault = "2026-11-23 19:00:01,000 ERROR ottla.broker: Fetch failed"
+    log.write_text(f"{log.read_text()}{fault}\nTraceback (most recent call last):\n")
+    assert faults_of(log) == [fault, "Traceback (most recent call last):"]

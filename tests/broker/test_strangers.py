@@ -17,6 +17,7 @@ from ottla.broker.connections import Connections
 from ottla.broker.server import Frame, Listener
 from ottla.broker.unread import UnreadAnswers
 from ottla.testing import AsyncBroker
+from tests.broker.fuzzing import hello
 from tests.broker.lone_connections import LoneClient
 from tests.broker.wire_client import WireClient
 from tests.client.certificates import Authority
@@ -125,15 +126,6 @@ async def test_an_answer_that_is_read_is_not_counted_any_more(world: _World) -> 
     assert world.connections.unread.held_bytes == 0
 
 
-def _hello(context: ssl.SSLContext) -> bytes:
-    """What a client says first."""
-    outgoing = ssl.MemoryBIO()
-    ours = context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="127.0.0.1")
-    with pytest.raises(ssl.SSLWantReadError):
-        ours.do_handshake()
-    return outgoing.read()
-
-
 @pytest.mark.parametrize("half", [0, 7, -1, None], ids=["nothing", "a-few-bytes", "all-but-one", "the-whole-hello"])
 async def test_half_open_handshakes_keep_nobody_from_being_served(tmp_path: Path, half: int | None) -> None:
     authority = Authority(tmp_path, "authority")
@@ -148,7 +140,7 @@ async def test_half_open_handshakes_keep_nobody_from_being_served(tmp_path: Path
     async with AsyncBroker(config) as broker:
         slow = [await asyncio.open_connection(broker.host, broker.port) for _ in range(_MANY)]
         for _, writer in slow:
-            writer.write(_hello(context)[:half])
+            writer.write(hello(context)[:half])
         async with WireClient(broker, tls=context) as client:
             for _ in range(20):
                 assert await client.ask_api_versions()
