@@ -54,7 +54,7 @@ sim: setup ## clients and broker in simulated worlds: SEED= SEEDS= HOURS= KIND= 
 	  REPORT="$(REPORT)" STOP="$(STOP)" $(PY) -m sim
 
 fuzz: setup ## random frames on every listener, before and after authentication, and half-open handshakes: HOURS= (1)
-	$(PY) -m tests.broker.fuzz_program --hours $(or $(HOURS),1) $(FUZZ)
+	$(PY) -m bench.fuzz --hours $(or $(HOURS),1) $(FUZZ)
 
 models: setup ## the members of a group on their whole cores: thousands of histories, HISTORIES= (5000)
 	OTTLA_GROUP_SEEDS=$(or $(HISTORIES),5000) $(PYTEST) -n 2 -q tests/client/core/consumer/group/test_group_model.py

@@ -20,10 +20,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bench.fuzz import faults_of
 from ottla.broker.handlers.table import TABLE
 from ottla.testing import AsyncBroker
 from tests.broker import four_listeners
-from tests.broker.fuzz_program import faults_of
 from tests.broker.fuzzing import anything
 from tests.broker.say_who import say_who
 from tests.broker.wire_client import WireClient
@@ -104,7 +104,7 @@ def test_x4_nothing_that_anybody_sends_breaks_a_listener(
 def test_x4_the_long_form_says_what_it_saw() -> None:
     """For two seconds, with a few handshakes."""
     arguments = ("--hours", str(2 / 3600), "--handshakes", "16", "--seed", "1")
-    command = [sys.executable, "-m", "tests.broker.fuzz_program", *arguments]
+    command = [sys.executable, "-m", "bench.fuzz", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:] + done.stdout[-2000:]
     seen = json.loads(done.stdout)

@@ -1,6 +1,6 @@
 """The canary of the fuzz, a process of its own: a record every 20 ms by each of the configurations on standard input.
 
-    python -m tests.broker.fuzz_canary SECONDS < configurations.json
+    python -m bench.fuzz_canary SECONDS < configurations.json
 
 Prints p50, p99 and the longest time of an acknowledged write in milliseconds, by name. Times are from when a write was
 due, so that a broker that stands still is not asked less often.

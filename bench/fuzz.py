@@ -1,6 +1,6 @@
 """The long form of the fuzz: random frames for hours, on a broker of its own, while a canary is served.
 
-    python -m tests.broker.fuzz_program --hours 1      (`make fuzz HOURS=1`)
+    python -m bench.fuzz --hours 1      (`make fuzz HOURS=1`)
 
 Three processes: a broker with a listener of each protocol; this one, which sends anything to each listener, before and
 after authentication; and the canary, which writes a record every 20 ms over plain text and over SASL_SSL. First the
@@ -92,7 +92,7 @@ def _canary(world: _World, seconds: float) -> dict[str, Any]:
         each: {**four_listeners.client(world.directory, each, world.broker.listener(each)), "linger.ms": "0"}
         for each in _CANARIES
     }
-    command = [sys.executable, "-m", "tests.broker.fuzz_canary", str(seconds)]
+    command = [sys.executable, "-m", "bench.fuzz_canary", str(seconds)]
     done = subprocess.run(command, input=json.dumps(configs), stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
