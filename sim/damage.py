@@ -83,6 +83,8 @@ def do_damage(disk: SimDisk, rng: random.Random, *, clean: bool) -> Damage | Non
             return None  # killed in the middle of the first checkpoint: the file that comes last is not there yet
         case "removed":
             disk.change(folder, name, None)
+        case "emptied" if name.endswith(LOG) and not is_metadata and _may_be_empty(disk, folder, name, clean=clean):
+            return None  # retention may have made it, and deleted all before it: see docs
         case "emptied":
             disk.change(folder, name, b"")
         case "cut" if len(before) > 1:
@@ -193,6 +195,13 @@ def _shows_a_cut(disk: SimDisk, folder: str, name: str, end_offset: int, *, clea
     if _is_internal(folder):
         return False  # it may have been compacted
     return clean or end_offset < _known_end(disk, folder, name)
+
+
+def _may_be_empty(disk: SimDisk, folder: str, name: str, *, clean: bool) -> bool:
+    """Whether a log file may be empty by right, as far as a start can know: it is alone, at the recovery point."""
+    alone = [each for at, each in disk.files() if at == folder and each.endswith(LOG)] == [name]
+    base_offset = int(name.removesuffix(LOG))
+    return alone and not clean and 0 < base_offset == _known_end(disk, folder, name)
 
 
 class Heard(logging.Handler):

@@ -123,6 +123,29 @@ def test_cuts_between_batches_are_drawn_where_a_start_finds_them() -> None:
     assert cuts(0, f"{4:020}.log", clean=False) == {1, 2, 3}
 
 
+def test_a_log_file_is_emptied_where_a_start_can_tell_it_from_one_that_retention_has_made() -> None:
+    """broker-damage 530000098: all before it was deleted, and nothing said that it was not empty."""
+
+    def is_drawn(base_offset: int, recovery_point: int, *others: int, clean: bool = False) -> bool:
+        name = f"{base_offset:020}.log"
+        for seed in range(400):
+            disk = SimDisk()
+            disk.own_files().write(RECOVERY_POINT_CHECKPOINT, encode_offsets({TopicPartition("t", 0): recovery_point}))
+            for base in (base_offset, *others):
+                disk.open_folder("t-0").write(f"{base:020}.log", _content(4))
+            damage = do_damage(disk, random.Random(seed), clean=clean)
+            if damage is not None and (damage.name, damage.how) == (name, "emptied"):
+                return True
+        return False
+
+    assert not is_drawn(4, 4)
+    assert is_drawn(4, 3)
+    assert is_drawn(4, 5)
+    assert is_drawn(4, 4, 0)
+    assert is_drawn(4, 4, clean=True)
+    assert is_drawn(0, 0)
+
+
 def test_the_base_offset_of_a_last_batch_is_changed_where_it_can_be_one_only() -> None:
     """Beside a hole, which an earlier start has told of, another offset is as good: no start finds the change."""
 
