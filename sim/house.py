@@ -60,9 +60,8 @@ class House:
         self.config = settings.of_the_broker(rng, MACHINE, _PORT)
         self.app: BrokerApp | None = None
         self._dead: list[BrokerApp] = []
-        #: Records that a loss of power has taken, by value; and from where.
+        #: Records that a loss of power has taken, by value.
         self.lost: set[str] = set()
-        self._cut_by_power: set[TopicPartition] = set()
         self._topic_configs: dict[str, str] = {}
         self._known = Lives()
         #: The coordinators' shards that have read their logs.
@@ -109,9 +108,8 @@ class House:
         return self.deletions
 
     def deleted_below(self, tp: TopicPartition) -> int:
-        """Records below this offset may have been deleted; or a loss of power has taken a log's first file."""
-        cut = self._find(tp) if tp in self._cut_by_power else None
-        return max(self.deletions.deleted_below(tp), 0 if cut is None else cut.log.log_start_offset)
+        """Records below this offset may have been deleted."""
+        return self.deletions.deleted_below(tp)
 
     @property
     def compacts(self) -> bool:
@@ -419,7 +417,6 @@ class House:
             if not self.keeps_all:
                 self.lost |= {record.uid for record in gone}
             if gone:
-                self._cut_by_power.add(tp)
                 self.note("records lost", f"{tp}: {len(gone)} from {gone[0].offset} on")
         self._before = {}
 

@@ -65,7 +65,12 @@ class Synced:
             self._held = offset
 
     def reached(self, offset: int) -> None:
-        """The device has everything below `offset`."""
+        """The device has everything below `offset`: the files that hold it, and their names."""
+        self._segments.is_named = self._segments.is_named or offset > self.offset
+        self.skip_to(offset)
+
+    def skip_to(self, offset: int) -> None:
+        """The device has everything below `offset` that anybody wants."""
         self.offset = max(self.offset, offset)
         if self._held is not None:
             self._held = max(self._held, self.offset) if self.is_due else None

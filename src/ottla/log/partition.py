@@ -426,7 +426,7 @@ class PartitionLog:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.recovery_point = max(self.recovery_point, offset)
-            self.synced.reached(offset)
+            self.synced.skip_to(offset)
             self._epochs.truncate_from_start(offset)
 
     @property

@@ -44,7 +44,7 @@ from ottla.log.segment import Segment, delete_segments
 from ottla.log.snapshot import Snapshots
 from ottla.log.storage import Storage
 from ottla.log.txn_index import AbortedTxn
-from ottla.log.witnesses import Outside, Seen, look, losses, mended, start_of
+from ottla.log.witnesses import Outside, Seen, look, losses, lost_segments, mended, start_of
 from ottla.wire.batch import BatchHeader, check_integrity, is_emptied, parse_end_txn_marker
 
 
@@ -118,8 +118,8 @@ def load(
     flushed_offset = trusted_offset = max(recovery_point, producers.end_offset) if clean else recovery_point
     if outside.flush_is_unknown and not clean:
         flushed_offset = max(flushed_offset, reached_offset(segments))
-    known = _Known(log_start_offset, known_start, flushed_offset, trusted_offset, frozenset(), recorded)
-    known = known._replace(lost=_lost(found.orphans, known, config))
+    lost = lost_segments(found.orphans, log_start_offset, flushed_offset, compacts=config.compacts)
+    known = _Known(log_start_offset, known_start, flushed_offset, trusted_offset, lost, recorded)
     walked = _Walk(storage, config, now_ms, plan, known, producers, epochs).run(segments)
     if not walked.segments or walked.end_offset < log_start_offset >= flushed_offset:
         # The files are gone, or hold nothing that is wanted. Offsets that are known to be deleted are not used again.
@@ -144,13 +144,6 @@ def load(
     epochs.truncate(start_offset, end_offset)
     recovery_point = end_offset if clean else min(recovery_point, end_offset)
     return Loaded(walked.segments, producers, start_offset, end_offset, recovery_point, findings)
-
-
-def _lost(orphans: Collection[int], known: _Known, config: LogConfig) -> frozenset[int]:
-    """Of the segments that have only indexes left, those which held flushed records that are not deleted."""
-    if config.compacts or known.flushed_offset <= known.log_start_offset:
-        return frozenset()
-    return frozenset(each for each in orphans if each < known.flushed_offset)
 
 
 def _new(storage: Storage, config: LogConfig, now_ms: int, start_offset: int, outside: Outside) -> Loaded:

@@ -31,6 +31,8 @@ class Segments:
         self.active = segments[-1]
         #: The disk has refused a roll in its middle, and may hold a file of the segment that should follow.
         self.is_rolling = False
+        #: The first file's name is on the device for certain.
+        self.is_named = False
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
@@ -52,7 +54,13 @@ class Segments:
         StorageError when the disk refuses it. If it does so in the middle (`is_rolling`), nothing may be appended
         before another call has made the roll: there may be a file of the next segment, and its name says that no batch
         with such an offset is in this one.
+
+        The first file of a log has its name on the device before there is a second one. Else the second might be there
+        alone after a loss of power, and the log begin with it. Nearly always a flush has seen to that before.
         """
+        if len(self) == 1 and not self.is_named:
+            self._storage.sync_names()
+            self.is_named = True
         self.active.seal()
         was_rolling, self.is_rolling = self.is_rolling, True
         segment = Segment.create(self._storage, end_offset, config, now_ms)

@@ -81,6 +81,15 @@ def look(
     return Seen(bases, orphans, epoch_offset, max(snapshots.offsets(), default=-1), empty_base, indexed_offset)
 
 
+def lost_segments(
+    orphans: Collection[int], log_start_offset: int, flushed_offset: int, *, compacts: bool
+) -> frozenset[int]:
+    """Of the segments that have only indexes left, those which held flushed records that are not deleted."""
+    if compacts or flushed_offset <= log_start_offset:
+        return frozenset()
+    return frozenset(each for each in orphans if each < flushed_offset)
+
+
 def losses(outside: Outside, seen: Seen, end_offset: int, holes: Collection[OffsetRange]) -> tuple[str, ...]:
     """Sentences on records that are gone, and that are no part of a hole."""
     found = []
