@@ -11,10 +11,12 @@ from ottla.wire import compiled
 from ottla.wire.batch import (
     HEADER_BYTES,
     Compression,
+    CorruptBatchError,
     TimestampType,
     assign_offsets,
     control_batch,
     parse_header,
+    seal,
     set_log_append_time,
     validate,
 )
@@ -153,6 +155,49 @@ def test_consumer_records_carry_topic_type_and_epoch(form: Form) -> None:
     got = decode(batch, 0, parse_header(batch), ConsumerRow, **where, start_offset=1001)
     assert got == [ConsumerRow("t", 300, 1001, NOW_MS + 7, 1, None, b"", (), 12)]
     assert got[0].timestamp_type is TimestampType.LOG_APPEND_TIME
+
+
+@both_forms
+@pytest.mark.parametrize("compression", Compression)
+@given(
+    given_rows=st.lists(rows, min_size=1, max_size=20), limits=st.lists(st.integers(1, 7), max_size=8), data=st.data()
+)
+def test_a_batch_taken_bit_by_bit_gives_the_records_of_a_whole_one(
+    form: Form, compression: Compression, given_rows: list[Row], limits: list[int], data: st.DataObject
+) -> None:
+    records = [form.records.Record(at, *row) for at, row in enumerate(given_rows)]
+    encoded = form.records.encode_batch(records, compression=compression)
+    start = data.draw(st.integers(0, len(records)))
+    header, where = parse_header(encoded), {"topic": "t", "partition": 0}
+    whole = form.records.decode_consumer_records(encoded, 0, header, ConsumerRow, **where, start_offset=start)
+    assert [row.offset for row in whole] == list(range(start, len(records)))
+    batch = form.records.ConsumerBatch(memoryview(encoded), 0, header, ConsumerRow, **where, check_crc=True)
+    found: list[ConsumerRow] = []
+    for limit in limits:
+        taken = batch.take(start, limit)
+        assert len(taken) == min(limit, len(whole) - len(found)), "no more than is asked for is made"
+        found += taken
+    assert found + batch.take(start, len(records)) == whole
+    assert batch.is_taken
+
+
+@both_forms
+def test_of_a_batch_with_a_bad_record_nothing_is_given_also_bit_by_bit(form: Form) -> None:
+    batch = bytearray(form.records.encode_batch([form.records.Record(at, NOW_MS, None, b"v") for at in range(9)]))
+    batch[-1] = 2  # the last record claims a header
+    seal(batch)
+    rows_of = form.records.ConsumerBatch(
+        batch, 0, parse_header(batch), ConsumerRow, topic="t", partition=0, check_crc=True
+    )
+    with pytest.raises(CorruptBatchError, match="record 8 of the batch at offset 0"):
+        rows_of.take(0, 1)
+
+
+@both_forms
+def test_only_named_tuples_are_made_of_records(form: Form) -> None:
+    batch = form.records.encode_batch([form.records.Record(0, NOW_MS, b"k", b"v")])
+    with pytest.raises(TypeError, match="named tuples"):
+        form.records.decode_consumer_records(batch, 0, parse_header(batch), list, topic="t", partition=0)
 
 
 @both_forms

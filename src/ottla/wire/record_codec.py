@@ -30,16 +30,8 @@ _MAX_INT64 = 2**63 - 1
 _MIN_INT64 = -_MAX_INT64 - 1
 _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 
+Buffer = bytes | bytearray | memoryview
 Header = tuple[str, bytes | None]
-
-
-def _copy(target: Any, at: int, source: Any, start: int, size: int) -> None:
-    """Copy between two views: compiled, the loop becomes vector moves; interpreted, a slice is the fast way."""
-    if COMPILED:
-        for i in range(size):
-            target[at + i] = source[start + i]
-    else:
-        target[at : at + size] = source[start : start + size]
 
 
 class RecordCursor:
@@ -51,7 +43,7 @@ class RecordCursor:
 
     def __init__(
         self,
-        data: bytes,
+        data: Buffer,
         pos: int,
         end: int,
         count: int,
@@ -62,9 +54,12 @@ class RecordCursor:
     ) -> None:
         if not 0 <= pos <= end <= len(data):
             raise CorruptBatchError(f"records from {pos} to {end} in {len(data)} bytes")
-        self.data = data
-        self.raw = data
-        self.owner = data
+        self.data = data  # the body stays where it is
+        if not COMPILED:
+            self.owner = data if isinstance(data, bytes) else bytes(data)
+            self.raw = self.owner
+        else:
+            self.raw = address_of(self.data)  # type: ignore[name-defined]  # noqa: F821  in the .pxd
         self.at = pos
         self.end = end
         self.limit = end
@@ -120,6 +115,16 @@ class RecordCursor:
         self.taken = self.taken + 1
         return 0
 
+    def check(self) -> int:
+        """Parse every record, and build none: whoever takes them bit by bit gets none of a batch that is damaged."""
+        start = self.at
+        while self.taken < self.count:
+            self.advance()
+        self.finish()
+        self.at = start
+        self.taken = 0
+        return 0
+
     def finish(self) -> int:
         """Check that the records fill the body: what is left over is no record anybody counted."""
         if self.at != self.end:
@@ -137,13 +142,13 @@ class RecordCursor:
         """A zigzag number of 32 bits."""
         pos = self.at
         if pos < self.limit:
-            byte = self.data[pos]
+            byte = self.raw[pos]
             if byte < 0x80:
                 self.at = pos + 1
                 return (byte >> 1) ^ -(byte & 1)
-            if pos + 1 < self.limit and self.data[pos + 1] < 0x80:  # two bytes, as most numbers of a record take
+            if pos + 1 < self.limit and self.raw[pos + 1] < 0x80:  # two bytes, as most numbers of a record take
                 self.at = pos + 2
-                bits = (byte & 0x7F) | (self.data[pos + 1] << 7)
+                bits = (byte & 0x7F) | (self.raw[pos + 1] << 7)
                 return (bits >> 1) ^ -(bits & 1)
         return self.long_varint(_VARINT_BYTES, 0x0F)
 
@@ -151,13 +156,13 @@ class RecordCursor:
         """A zigzag number of 64 bits."""
         pos = self.at
         if pos < self.limit:
-            byte = self.data[pos]
+            byte = self.raw[pos]
             if byte < 0x80:
                 self.at = pos + 1
                 return (byte >> 1) ^ -(byte & 1)
-            if pos + 1 < self.limit and self.data[pos + 1] < 0x80:  # two bytes, as most numbers of a record take
+            if pos + 1 < self.limit and self.raw[pos + 1] < 0x80:  # two bytes, as most numbers of a record take
                 self.at = pos + 2
-                bits = (byte & 0x7F) | (self.data[pos + 1] << 7)
+                bits = (byte & 0x7F) | (self.raw[pos + 1] << 7)
                 return (bits >> 1) ^ -(bits & 1)
         return self.long_varint(_VARLONG_BYTES, 0x01)
 
@@ -169,7 +174,7 @@ class RecordCursor:
             pos = self.at
             if pos >= self.limit:
                 raise CorruptBatchError(f"{self.where()} ends inside a varint")
-            byte = self.data[pos]
+            byte = self.raw[pos]
             if i == max_bytes - 1 and byte > last_max:
                 break
             self.at = pos + 1
@@ -234,16 +239,6 @@ class RecordCursor:
         return tuple(found)
 
 
-def _untrack(record: Any) -> None:
-    """Take a tuple of numbers, texts and bytes out of the sight of Python's garbage collector.
-
-    CPython does the same with plain tuples when it first meets them: no cycle can go through them, for ever, because
-    they do not change. It does not do it with subclasses of tuple, and looked at each record three times and more.
-    """
-    if COMPILED:
-        PyObject_GC_UnTrack(record)  # type: ignore[name-defined]  # noqa: F821  declared in the .pxd
-
-
 def read_records(cursor: RecordCursor, record_class: Any, start_offset: int) -> list[Any]:
     """Every record at `start_offset` or later as `record_class` (offset, timestamp_ms, key, value, headers)."""
     new = tuple.__new__
@@ -265,29 +260,35 @@ def read_consumer_records(
     timestamp_type: Any,
     leader_epoch: int | None,
     start_offset: int,
+    limit: int,
 ) -> list[Any]:
-    """The same as `record_class` (topic, partition, offset, timestamp_ms, timestamp_type, key, value, headers,
-    leader_epoch), a named tuple: what a consumer hands out, without a step in between."""
-    new = tuple.__new__
+    """The next `limit` records from `start_offset` on as `record_class` (topic, partition, offset, timestamp_ms,
+    timestamp_type, key, value, headers, leader_epoch), a named tuple: what a consumer hands out, without a step
+    in between. Fewer only when these are the last."""
+    if not issubclass(record_class, tuple):
+        raise TypeError(f"{record_class!r} is no class of named tuples")
     records = []
-    for _ in range(cursor.count):
+    wanted = limit
+    time = 0
+    timestamp_ms = time
+    while wanted > 0 and cursor.taken < cursor.count:
         cursor.advance()
-        if cursor.offset >= start_offset:
-            fields = (
-                topic,
-                partition,
-                cursor.offset,
-                cursor.timestamp_ms,
-                timestamp_type,
-                cursor.key(),
-                cursor.value(),
-                cursor.headers(),
-                leader_epoch,
+        if cursor.offset < start_offset:
+            continue
+        if cursor.timestamp_ms != time:  # neighbours mostly have the same time, and share one number
+            time = cursor.timestamp_ms
+            timestamp_ms = time
+        offset, key, value, headers = cursor.offset, cursor.key(), cursor.value(), cursor.headers()
+        records.append(
+            new_consumer_record(  # type: ignore[name-defined]  # noqa: F821  in the .pxd
+                record_class, topic, partition, offset, timestamp_ms, timestamp_type, key, value, headers, leader_epoch
             )
-            record = new(record_class, fields)
-            _untrack(record)
-            records.append(record)
-    cursor.finish()
+            if COMPILED
+            else record_class(topic, partition, offset, timestamp_ms, timestamp_type, key, value, headers, leader_epoch)
+        )
+        wanted -= 1
+    if cursor.taken == cursor.count:
+        cursor.finish()
     return records
 
 
@@ -357,6 +358,9 @@ class ColumnFiller:
         #: Offsets (32 bits), bytes, and validity bits.
         self.key_offsets, self.key_data, self.key_valid = keys
         self.value_offsets, self.value_data, self.value_valid = values
+        if COMPILED:
+            self.keys_to = start_of(self.key_data)  # type: ignore[name-defined]  # noqa: F821  in the .pxd
+            self.values_to = start_of(self.value_data)  # type: ignore[name-defined]  # noqa: F821  in the .pxd
         self.with_headers = header_offsets is not None
         if self.with_headers:
             self.header_offsets = header_offsets
@@ -382,14 +386,24 @@ class ColumnFiller:
         self.timestamps[row] = cursor.timestamp_ms
         self.timestamp_types[row] = timestamp_type
         if cursor.key_size >= 0:
-            _copy(self.key_data, self.key_bytes, cursor.data, cursor.key_at, cursor.key_size)
+            if COMPILED:
+                move_bytes(  # type: ignore[name-defined]  # noqa: F821  in the .pxd
+                    self.keys_to, self.key_bytes, cursor.raw, cursor.key_at, cursor.key_size
+                )
+            else:
+                self.key_data[self.key_bytes : self.key_bytes + cursor.key_size] = cursor.key()
             self.key_bytes = self.key_bytes + cursor.key_size
             self.key_valid[row >> 3] |= bit
         else:
             self.key_nulls = self.key_nulls + 1
         self.key_offsets[row + 1] = self.key_bytes
         if cursor.value_size >= 0:
-            _copy(self.value_data, self.value_bytes, cursor.data, cursor.value_at, cursor.value_size)
+            if COMPILED:
+                move_bytes(  # type: ignore[name-defined]  # noqa: F821  in the .pxd
+                    self.values_to, self.value_bytes, cursor.raw, cursor.value_at, cursor.value_size
+                )
+            else:
+                self.value_data[self.value_bytes : self.value_bytes + cursor.value_size] = cursor.value()
             self.value_bytes = self.value_bytes + cursor.value_size
             self.value_valid[row >> 3] |= bit
         else:

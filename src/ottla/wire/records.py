@@ -1,11 +1,11 @@
 """The records inside record batches: read from a batch, or written into one, record by record.
 
-`decode_batch` and `encode_batch` are the simple functions. The consumer uses `decode_consumer_records`, the producer
+`decode_batch` and `encode_batch` are the simple functions. The consumer uses `ConsumerBatch`, the producer
 `BatchBuilder`. Columns are in `columns.py`, the loops in `record_codec.py` and `record_writer.py`.
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from ottla.base.limits import MAX_DECOMPRESSED_BATCH_BYTES
 from ottla.wire.batch import (
@@ -32,6 +32,7 @@ from ottla.wire.record_writer import RecordWriter
 
 __all__ = [
     "BatchBuilder",
+    "ConsumerBatch",
     "CorruptBatchError",
     "Header",
     "Record",
@@ -76,13 +77,12 @@ def open_batch(
     elif end > len(buf):
         raise CorruptBatchError(f"the batch at offset {header.base_offset} is cut off")
     start = pos + HEADER_BYTES
+    data: Buffer = buf
     if header.compression is not Compression.NONE:
-        body = decompress(header.compression, memoryview(buf)[start:end], max_bytes)
-        data, start, end = bytes(body), 0, len(body)
-    elif isinstance(buf, bytes):
-        data = buf
-    else:
-        data = bytes(memoryview(buf)[start:end])
+        data = decompress(header.compression, memoryview(buf)[start:end], max_bytes)
+        start, end = 0, len(data)
+    elif not isinstance(buf, bytes):
+        data = memoryview(buf)[start:end]
         start, end = 0, len(data)
     return RecordCursor(
         data,
@@ -102,22 +102,62 @@ def decode_batch(buf: Buffer, pos: int = 0, *, start_offset: int = 0, check_crc:
     return read_records(cursor, Record, start_offset)
 
 
+class ConsumerBatch(Generic[_Row]):
+    """A batch that a consumer hands out, as many records at a time as it is asked for.
+
+    `row` is a named tuple of (topic, partition, offset, timestamp_ms, timestamp_type, key, value, headers,
+    leader_epoch); the leader epoch is None where unknown. Raises CorruptBatchError as `open_batch`.
+    """
+
+    __slots__ = ("_begun", "_cursor", "_where")
+
+    def __init__(
+        self,
+        buf: Buffer,
+        pos: int,
+        header: BatchHeader,
+        row: type[_Row],
+        *,
+        topic: str,
+        partition: int,
+        check_crc: bool,
+    ) -> None:
+        self._cursor = open_batch(buf, pos, header, check_crc=check_crc)
+        epoch = None if header.partition_leader_epoch == NO_PARTITION_LEADER_EPOCH else header.partition_leader_epoch
+        self._where = row, topic, partition, header.timestamp_type, epoch
+        self._begun = False
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether no record is left."""
+        return self._cursor.taken >= self._cursor.count
+
+    def take(self, start_offset: int, limit: int) -> list[_Row]:
+        """The next `limit` records from `start_offset` on; fewer only when these are the last.
+
+        Raises CorruptBatchError in the first call or never: of a batch that is damaged anywhere, there is no record.
+        """
+        cursor = self._cursor
+        if not self._begun and limit < cursor.count:
+            cursor.check()
+        self._begun = True
+        return read_consumer_records(cursor, *self._where, start_offset, limit)
+
+
 def decode_consumer_records(
     buf: Buffer,
     pos: int,
     header: BatchHeader,
-    record_class: type[_Row],
+    row: type[_Row],
     *,
     topic: str,
     partition: int,
     start_offset: int = 0,
     check_crc: bool = True,
 ) -> list[_Row]:
-    """The same as a consumer hands them out. `record_class` is a named tuple of (topic, partition, offset,
-    timestamp_ms, timestamp_type, key, value, headers, leader_epoch); the leader epoch is None where unknown."""
-    cursor = open_batch(buf, pos, header, check_crc=check_crc)
-    epoch = None if header.partition_leader_epoch == NO_PARTITION_LEADER_EPOCH else header.partition_leader_epoch
-    return read_consumer_records(cursor, record_class, topic, partition, header.timestamp_type, epoch, start_offset)
+    """All records of a `ConsumerBatch` from `start_offset` on."""
+    batch = ConsumerBatch(buf, pos, header, row, topic=topic, partition=partition, check_crc=check_crc)
+    return batch.take(start_offset, header.record_count)
 
 
 def encode_batch(

@@ -8,7 +8,7 @@ from ottla.client.core.consumer.fetch_buffer import FetchBuffer
 from ottla.client.core.consumer.fetched import Decoding, FetchedPartition
 from ottla.client.core.consumer.positions import PartitionState
 from ottla.client.errors import ClientError, CorruptRecordsError, NoOffsetForPartitionError, SerializationError
-from ottla.wire.batch import CRC_START, assign_offsets, control_batch
+from ottla.wire.batch import CRC_START, assign_offsets, control_batch, seal
 from ottla.wire.records import Record, encode_batch
 
 ONE, TWO = TopicPartition("t", 1), TopicPartition("t", 2)
@@ -65,6 +65,19 @@ def test_c2_what_is_good_before_a_bad_record_comes_first_and_the_position_stays_
             buffer.take_records(100)
         assert (raised.value.partition, raised.value.offset) == (ONE, 3)
         assert fetch.state.position == 3
+
+
+@pytest.mark.parametrize("limit", [1, 2, 100])
+def test_c2_of_a_batch_with_one_damaged_record_nothing_comes_and_the_position_stays_before_it(limit: int) -> None:
+    damaged = bytearray(batch(2, b"2", b"3", b"4"))
+    damaged[-1] = 2  # the last record claims a header
+    seal(damaged)
+    fetch = fetched(ONE, batch(0, b"0", b"1"), bytes(damaged))
+    assert [record.value for _ in range(2) for record in fetch.take_records(1)] == [b"0", b"1"]
+    for _ in range(2):
+        with pytest.raises(CorruptRecordsError, match="t-1: what follows from offset 2 on is damaged"):
+            fetch.take_records(limit)
+    assert fetch.state.position == 2
 
 
 def test_c2_a_bad_record_of_one_partition_takes_nothing_from_another() -> None:

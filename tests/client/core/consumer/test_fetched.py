@@ -124,7 +124,14 @@ def test_records_then_columns_of_one_fetch_give_each_record_once() -> None:
     assert fetch.exhausted
 
 
-def test_records_say_where_they_come_from() -> None:
+def test_no_more_records_are_made_than_are_asked_for() -> None:
+    """A batch of a megabyte may hold a hundred thousand records, which take a hundred times its memory."""
+    fetch = FetchedPartition(at(0), batch(0, 1000), [], decoding())
+    for _ in range(3):
+        assert len(fetch.take_records(5)) == len(fetch._records) == 5
+
+
+def test_records_say_where() -> None:
     record = FetchedPartition(at(1), LOG, [], decoding()).take_records(1)[0]
     assert (record.topic, record.partition, record.offset, record.timestamp_ms) == ("t", 0, 1, 1_001)
     assert (record.value, record.headers, record.leader_epoch) == (b"1", (), 3)

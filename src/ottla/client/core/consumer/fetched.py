@@ -23,7 +23,7 @@ from ottla.wire.batch import (
     parse_end_txn_marker,
 )
 from ottla.wire.codec import Buffer
-from ottla.wire.records import decode_consumer_records
+from ottla.wire.records import ConsumerBatch
 
 if TYPE_CHECKING:
     import pyarrow
@@ -71,6 +71,9 @@ class FetchedPartition:
         except CorruptDataError as error:
             self._damage = error
         self._next = 0
+        #: The batch that is being taken, until its last records are decoded; the records that are, and how many of them
+        #: were taken. No more are decoded than somebody asks for: a batch may hold millions.
+        self._batch: ConsumerBatch[ConsumerRecord] | None = None
         self._records: list[ConsumerRecord] = []
         self._at = 0
         self._all_aborted: list[tuple[int, int]] = []
@@ -98,7 +101,11 @@ class FetchedPartition:
 
     @property
     def _batches_taken(self) -> bool:
-        return self._at >= len(self._records) and self._next >= len(self._headers)
+        return self._batch_taken and self._next >= len(self._headers)
+
+    @property
+    def _batch_taken(self) -> bool:
+        return self._at >= len(self._records) and self._batch is None
 
     def fail(self, error: Exception) -> None:
         """Let `error` be raised when everything before it was taken, until it is `told`."""
@@ -121,7 +128,7 @@ class FetchedPartition:
                 if self._batches_taken:
                     self._raise_what_follows()
                 if self._at >= len(self._records):
-                    self._decode_next()
+                    self._decode(limit - len(taken))
                     continue
                 chunk = self._chunk(limit - len(taken))
             except Exception as error:
@@ -133,7 +140,7 @@ class FetchedPartition:
             taken = taken + chunk if taken else chunk
             self._at += len(chunk)
             self._move(chunk[-1].offset + 1, chunk[-1].leader_epoch)
-            if self._at >= len(self._records):
+            if self._batch_taken:
                 self._batch_done()
         return taken
 
@@ -141,7 +148,7 @@ class FetchedPartition:
         """The user has not got what was taken from `position` on: the next call takes it again."""
         self.state.position, self.state.position_epoch = position, position_epoch
         self._next = self._at = 0  # batches before the position are passed over
-        self._records = []
+        self._batch, self._records = None, []
         self._aborted = list(self._all_aborted)
         self._aborting = set()
 
@@ -156,7 +163,7 @@ class FetchedPartition:
 
     def _take_good_columns(self, with_headers: bool) -> "pyarrow.RecordBatch":
         begin = self._next
-        if self._at < len(self._records):  # some records of this batch were taken; the rest comes as columns
+        if not self._batch_taken:  # some records of this batch were taken; the rest comes as columns
             begin -= 1
         stop = len(self._headers)
         try:
@@ -170,7 +177,7 @@ class FetchedPartition:
             last = self._headers[stop - 1][1]
             self._move(last.last_offset + 1, last.partition_leader_epoch)
         self._next = stop
-        self._records = []
+        self._batch, self._records = None, []
         self._at = 0
         return columns
 
@@ -237,28 +244,28 @@ class FetchedPartition:
                 raise
         return made
 
-    def _decode_next(self) -> None:
-        pos, header = self._headers[self._next]
+    def _decode(self, wanted: int) -> None:
+        """Decode the next `wanted` records of the batch at hand, or else of the next one. There may be none."""
+        batch = self._batch
         self._at = 0
         self._records = []
-        records: list[ConsumerRecord] = []
-        if header.last_offset < self.state.position:
-            self._left_out(pos, header)
-        elif not self._left_out(pos, header):
-            records = decode_consumer_records(
-                self._data,
-                pos,
-                header,
-                ConsumerRecord,
-                topic=self.state.tp.topic,
-                partition=self.state.tp.partition,
-                start_offset=self.state.position,
-                check_crc=self._decoding.check_crcs,
-            )
-        self._next += 1  # only now: a batch that cannot be decoded must not be passed over
+        if batch is None:
+            batch = self._opened(*self._headers[self._next])
+        records = [] if batch is None else batch.take(self.state.position, wanted)
+        if self._batch is None:
+            self._next += 1  # only now: a batch that cannot be decoded must not be passed over
+        self._batch = None if batch is None or batch.is_taken else batch
         self._records = records
-        if not self._records:
+        if not records:
             self._batch_done()
+
+    def _opened(self, pos: int, header: BatchHeader) -> ConsumerBatch[ConsumerRecord] | None:
+        if self._left_out(pos, header) or header.last_offset < self.state.position:
+            return None
+        tp, check_crc = self.state.tp, self._decoding.check_crcs
+        return ConsumerBatch(
+            self._data, pos, header, ConsumerRecord, topic=tp.topic, partition=tp.partition, check_crc=check_crc
+        )
 
     def _batch_done(self) -> None:
         header = self._headers[self._next - 1][1]
