@@ -85,3 +85,16 @@ def test_a_loop_goes_on_after_another_poll_with_nothing_twice() -> None:
     next(first)
     assert len(reader.loop()) == 9
     assert list(first) == []
+
+
+def test_a_loop_ends_when_another_one_has_begun() -> None:
+    reader = Reader()
+    first = reader.buffer.one_by_one(reader.buffer.take_records(100))
+    assert next(first).offset == 0
+    reader.buffer.handed_out()
+    second = reader.buffer.one_by_one(reader.buffer.take_records(100))
+    assert [next(second).offset for _ in range(2)] == [1, 2]
+    assert list(first) == []
+    assert reader.committable[0] == (3, 0)
+    assert len(list(second)) == 7
+    assert reader.committable == [(5, 3), (5, 3)]

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
 from ottla.client.core.consumer.fetched import FetchedPartition
-from ottla.client.core.consumer.positions import UNKNOWN_EPOCH, PartitionState
+from ottla.client.core.consumer.positions import Got, PartitionState
 
 T = TypeVar("T")
 
@@ -40,41 +40,45 @@ class OneByOne:
     So records that the loop has not got are not committed. When it is left early, the next poll goes on there.
     """
 
-    def __init__(self, marks: list[_Mark], records: list[ConsumerRecord]) -> None:
+    def __init__(
+        self, marks: list[_Mark], records: list[ConsumerRecord], runs: list[tuple[PartitionState, int]]
+    ) -> None:
+        """`runs` says of which partition how many of the records are, one after the other."""
         self._records = records
-        self._parts: dict[tuple[str, int], tuple[PartitionState, int]]
-        self._parts = {mark.fetch.state.tp: (mark.fetch.state, mark.fetch.state.version) for mark in marks}
+        self._runs = runs
+        self._states = {mark.fetch.state.tp: mark.fetch.state for mark in marks}
         for mark in reversed(marks):
             if not mark.fetch.is_void:
-                mark.fetch.state.got = mark.position, mark.position_epoch
+                mark.fetch.state.got = Got((mark.position, mark.position_epoch))
+        self._began = {tp: (state.got, state.version) for tp, state in self._states.items()}
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Ends early if the user calls seek or pause meanwhile: then the next poll decides what comes."""
-        tp: tuple[str, int] = ("", -1)
-        for record in self._records:
-            if record.partition != tp[1] or record.topic != tp[0]:
-                tp = TopicPartition(record.topic, record.partition)
-                state, version = self._parts[tp]
-            if state.got is None or state.version != version or state.paused:
-                return
-            state.got = record.offset + 1, UNKNOWN_EPOCH if record.leader_epoch is None else record.leader_epoch
-            yield record
+        start = 0
+        for state, count in self._runs:
+            got, version = self._began[state.tp]
+            for record in self._records[start : start + count]:
+                if got is None or state.got is not got or state.version != version or state.paused:
+                    return
+                got.record = record
+                yield record
+            start += count
         self._end()
 
     @property
     def is_left(self) -> bool:
         """Whether there are records that the loop has not got."""
-        return any(state.got is not None for state, _ in self._parts.values())
+        return any(state.got is not None for state in self._states.values())
 
     def go_on(self) -> None:
         """All records were put back: pass over those that the loop has got."""
-        for state, _ in self._parts.values():
+        for state in self._states.values():
             if state.got is not None:
-                state.position, state.position_epoch = state.got
+                state.position, state.position_epoch = state.got.place
         self._end()
 
     def _end(self) -> None:
-        for state, _ in self._parts.values():
+        for state in self._states.values():
             state.got = None
 
 
@@ -88,6 +92,8 @@ class FetchBuffer:
         self._marks: list[_Mark] = []
         #: Fetches that are out of the deque while their order is changed.
         self._moving: list[FetchedPartition] = []
+        #: Of which partition how many records were taken last, one after the other.
+        self._runs: list[tuple[PartitionState, int]] = []
         self._loop: OneByOne | None = None
 
     def __bool__(self) -> bool:
@@ -112,7 +118,7 @@ class FetchBuffer:
 
     def one_by_one(self, records: list[ConsumerRecord]) -> Iterator[ConsumerRecord]:
         """The records that were taken last, for a `for` loop that may be left before its end."""
-        self._loop = OneByOne(self._marks, records)
+        self._loop = OneByOne(self._marks, records, self._runs)
         return iter(self._loop)
 
     def handed_out(self) -> None:
@@ -138,6 +144,7 @@ class FetchBuffer:
         The partition of a fetch that raises lets the others go first.
         """
         taken: list[ConsumerRecord] = []
+        runs = self._runs = []
         for fetch in list(self._fetches):
             if len(taken) >= limit:
                 break
@@ -152,6 +159,7 @@ class FetchBuffer:
                         break
                     self._others_first(fetch)
                     raise
+                runs.append((fetch.state, len(records)))
                 taken = taken + records if taken else records
             if not fetch.is_void and not fetch.exhausted:
                 break

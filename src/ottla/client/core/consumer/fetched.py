@@ -123,6 +123,7 @@ class FetchedPartition:
         the user seeks behind it.
         """
         taken: list[ConsumerRecord] = []
+        first: list[ConsumerRecord] = []  # a chunk is not copied, unless others follow it
         while len(taken) < limit and not self.exhausted:
             try:
                 if self._batches_taken:
@@ -137,7 +138,12 @@ class FetchedPartition:
                 if isinstance(error, CorruptDataError):
                     raise self._corrupt(error) from error
                 raise
-            taken = taken + chunk if taken else chunk
+            if not taken:
+                taken = first = chunk
+            elif taken is first:
+                taken = taken + chunk
+            else:
+                taken += chunk
             self._at += len(chunk)
             self._move(chunk[-1].offset + 1, chunk[-1].leader_epoch)
             if self._batch_taken:

@@ -9,10 +9,29 @@ With `assignment`, the number of the assignment in which the partition came, it 
 from collections.abc import Iterable, Iterator
 
 from ottla.base.types import TopicPartition
+from ottla.client.core.consumer.consumer_record import ConsumerRecord
 from ottla.client.core.offsets import OffsetAndMetadata
 
 NO_POSITION = -1
 UNKNOWN_EPOCH = -1
+
+
+class Got:
+    """How far a `for` loop is in a partition: at `record`, or, before it has got one, where its poll began."""
+
+    __slots__ = ("_begin", "record")
+
+    def __init__(self, begin: tuple[int, int]) -> None:
+        self._begin = begin
+        self.record: ConsumerRecord | None = None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Position and epoch behind the record."""
+        record = self.record
+        if record is None:
+            return self._begin
+        return record.offset + 1, UNKNOWN_EPOCH if record.leader_epoch is None else record.leader_epoch
 
 
 class PartitionState:
@@ -52,8 +71,8 @@ class PartitionState:
         self.position = NO_POSITION
         #: Leader epoch of the last record that the user got, or of the committed offset.
         self.position_epoch = UNKNOWN_EPOCH
-        #: Position and epoch after the last record that a `for` loop has got; None if it has got all of the last poll.
-        self.got: tuple[int, int] | None = None
+        #: What a `for` loop has got of the last poll; None if it has got all of it.
+        self.got: Got | None = None
         #: Offset of the next fetch. It is ahead of `position` by what is in the buffer.
         self.fetch_offset = NO_POSITION
         #: Leader epoch at which the position was last found to be in the log.
@@ -95,7 +114,8 @@ class PartitionState:
     @property
     def next_offset(self) -> int:
         """The position as the user sees it: after the last record that the user has got."""
-        return self.position if self.got is None else self.got[0]
+        got = self.got
+        return self.position if got is None else got.place[0]
 
     def lag(self, *, read_committed: bool) -> int | None:
         """Offsets left to read as of the last fetch; None before the first."""
@@ -140,7 +160,8 @@ class PartitionState:
 
     def committable(self) -> OffsetAndMetadata | None:
         """The position to commit: after the last record that the user has got."""
-        offset, epoch = self.got or (self.position, self.position_epoch)
+        got = self.got
+        offset, epoch = (self.position, self.position_epoch) if got is None else got.place
         return None if offset == NO_POSITION else OffsetAndMetadata(offset, "", epoch)
 
 
