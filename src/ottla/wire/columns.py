@@ -41,6 +41,7 @@ SCHEMA: Final = pa.schema(
         pa.field("headers", HEADERS_TYPE, nullable=False),
     ]
 )
+_WITHOUT_HEADERS: Final = pa.schema(list(SCHEMA)[:5])
 _MAX_INT64: Final = 2**63 - 1
 _NO_LIMIT_BYTES: Final = 2**31 - 1
 
@@ -119,7 +120,7 @@ class _Columns:
             self.values.finish(rows, *sizes[1]),
         ]
         if self.header_offsets is None:
-            return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(list(SCHEMA)[:5]))
+            return pa.RecordBatch.from_arrays(arrays, schema=_WITHOUT_HEADERS)
         items = pa.StructArray.from_arrays(
             [pa.array(header_keys, pa.string()), pa.array(header_values, pa.binary())], fields=list(HEADER_TYPE)
         )

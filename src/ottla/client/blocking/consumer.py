@@ -271,9 +271,15 @@ class Consumer:
 
     def _wait(self, timeout_s: float) -> bool:
         """Poll on the loop until something can be taken, and make the user's callbacks that are due."""
-        deadline = self._on_loop(lambda: Deadline(timeout_s * 1000))
+        deadline: Deadline | None = None
+
+        async def step() -> "bool | CallbackDue | None":
+            nonlocal deadline
+            deadline = deadline or Deadline(timeout_s * 1000)  # it reads the loop's clock
+            return await self._consumer.step(lambda: self._consumer.buffer.has_takeable, deadline)
+
         while True:
-            found = self._thread.run(self._consumer.step(lambda: self._consumer.buffer.has_takeable, deadline))
+            found = self._thread.run(step())
             if not isinstance(found, CallbackDue):
                 return bool(found)
             self._call(found)
