@@ -3,7 +3,8 @@
     python -m bench.client_cpu 127.0.0.1:9092 --rounds 5 --records 200000 --only ottla_send ottla_poll
 
 Rates need a quiet machine; this does not. The clients run in turns, and the median of the rounds is printed:
-nanoseconds of CPU of all threads of the process (`process_time`), and of the user's thread alone (`thread_time`).
+nanoseconds of CPU of all threads of the process (`process_time`), of the user's thread alone (`thread_time`), and of
+the clock. A transaction is a poll of 500 records, which are read, changed, sent, and committed with their offsets.
 """
 
 from __future__ import annotations
@@ -20,23 +21,26 @@ from bench.broker_figures import new_topic
 
 _VALUE = b"x" * 100
 _POLL = 5_000
+#: Records of a transaction.
+_TRANSACTION = 500
 
 
 class Cost(NamedTuple):
-    """Nanoseconds of CPU by record."""
+    """Nanoseconds by record: of CPU of the process, of CPU of the user's thread, and of the clock."""
 
     process: float
     thread: float
+    wall: float
 
 
 class _Meter:
     def __init__(self) -> None:
         gc.collect()
-        self._process, self._thread = time.process_time_ns(), time.thread_time_ns()
+        self._began = time.process_time_ns(), time.thread_time_ns(), time.perf_counter_ns()
 
     def cost(self, records: int) -> Cost:
-        process, thread = time.process_time_ns() - self._process, time.thread_time_ns() - self._thread
-        return Cost(process / records, thread / records)
+        ended = time.process_time_ns(), time.thread_time_ns(), time.perf_counter_ns()
+        return Cost(*((end - begin) / records for begin, end in zip(self._began, ended, strict=True)))
 
 
 def _touch(value: object, offset: int) -> None:
@@ -229,6 +233,66 @@ def ottla_async_for(bootstrap: str, records: int) -> Cost:
     return _run(run)
 
 
+def _transactional(bootstrap: str, topic: str) -> tuple[dict[str, object], dict[str, object]]:
+    reader = {**_consumer_settings(bootstrap), "group.id": topic, "isolation.level": "read_committed"}
+    return reader | {"max.poll.records": _TRANSACTION}, {**_producer_settings(bootstrap), "transactional.id": topic}
+
+
+def ottla_transactions(bootstrap: str, records: int) -> Cost:
+    """`poll`, `send`, `send_offsets_to_transaction`, `commit_transaction`."""
+    from ottla import Consumer, OffsetAndMetadata, Producer, TopicPartition
+
+    out = new_topic(bootstrap)
+    reader, writer = _transactional(bootstrap, out)
+    tp, left = TopicPartition(_filled(bootstrap, records), 0), records
+    with Consumer(reader) as consumer, Producer(writer) as producer:
+        producer.init_transactions()
+        producer.partitions_for(out)
+        consumer.assign([tp])
+        consumer.seek(tp, 0)
+        meter = _Meter()
+        while left > 0:
+            polled = consumer.poll(1.0)
+            if not polled:
+                continue
+            producer.begin_transaction()
+            for record in polled:
+                producer.send(out, record.value.upper())
+            offsets = {tp: OffsetAndMetadata(polled[-1].offset + 1)}
+            producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+            producer.commit_transaction()
+            left -= len(polled)
+        return meter.cost(records)
+
+
+def ottla_transactions_of_columns(bootstrap: str, records: int) -> Cost:
+    """The same by `poll_arrow` and `send_arrow`: a transaction is a fetch, not 500 records."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from ottla import Consumer, OffsetAndMetadata, Producer, TopicPartition
+
+    out = new_topic(bootstrap)
+    reader, writer = _transactional(bootstrap, out)
+    tp, left = TopicPartition(_filled(bootstrap, records), 0), records
+    with Consumer(reader) as consumer, Producer(writer) as producer:
+        producer.init_transactions()
+        producer.partitions_for(out)
+        consumer.assign([tp])
+        consumer.seek(tp, 0)
+        meter = _Meter()
+        while left > 0:
+            for rows in consumer.poll_arrow(1.0).values():
+                producer.begin_transaction()
+                changed = pc.utf8_upper(rows.column("value").cast(pa.string()))
+                producer.send_arrow(out, pa.record_batch({"value": changed}))
+                offsets = {tp: OffsetAndMetadata(rows.column("offset")[-1].as_py() + 1)}
+                producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+                producer.commit_transaction()
+                left -= rows.num_rows
+        return meter.cost(records)
+
+
 # confluent-kafka
 
 
@@ -282,6 +346,33 @@ def confluent_consume(bootstrap: str, records: int) -> Cost:
         messages = consumer.consume(_POLL, 1.0)
         for message in messages:
             _touch(message.value(), message.offset())
+        left -= len(messages)
+    cost = meter.cost(records)
+    consumer.close()
+    return cost
+
+
+def confluent_transactions(bootstrap: str, records: int) -> Cost:
+    """`consume`, `produce`, `send_offsets_to_transaction`, `commit_transaction`."""
+    from confluent_kafka import Producer, TopicPartition
+
+    topic, out = _filled(bootstrap, records), new_topic(bootstrap)
+    consumer = _confluent_consumer(bootstrap, topic)
+    producer: Any = Producer({"bootstrap.servers": bootstrap, "transactional.id": out})
+    producer.init_transactions()
+    producer.list_topics(out)
+    left = records
+    meter = _Meter()
+    while left > 0:
+        messages = consumer.consume(min(_TRANSACTION, left), 1.0)
+        if not messages:
+            continue
+        producer.begin_transaction()
+        for message in messages:
+            producer.produce(out, message.value().upper())
+        offsets = [TopicPartition(topic, 0, messages[-1].offset() + 1)]
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata())
+        producer.commit_transaction()
         left -= len(messages)
     cost = meter.cost(records)
     consumer.close()
@@ -370,6 +461,9 @@ FIGURES: dict[str, Callable[[str, int], Cost]] = {
         confluent_poll,
         ottla_columns,
         confluent_consume,
+        ottla_transactions,
+        ottla_transactions_of_columns,
+        confluent_transactions,
         ottla_async_send,
         aiokafka_send,
         ottla_async_for,
@@ -391,9 +485,10 @@ def main() -> None:
         for name in asked.only:
             found[name].append(FIGURES[name](asked.bootstrap, asked.records))
     for name, costs in found.items():
-        process, thread = (statistics.median(values) for values in zip(*costs, strict=True))
+        process, thread, wall = (statistics.median(values) for values in zip(*costs, strict=True))
         least = min(cost.process for cost in costs)
-        print(f"{name:26} process {process:7.0f} ns (least {least:7.0f}), user's thread {thread:7.0f} ns", flush=True)
+        cpu = f"process {process:7.0f} ns (least {least:7.0f}), user's thread {thread:7.0f} ns"
+        print(f"{name:30} {cpu}, clock {wall:8.0f} ns", flush=True)
 
 
 if __name__ == "__main__":

@@ -104,6 +104,50 @@ def test_c3_one_fetch_is_stored_when_it_fills_the_store() -> None:
     assert not rig.asked(ApiKey.FETCH)
 
 
+def stored(rig: Rig) -> int:
+    return sum(state.buffered_bytes for state in rig.core.positions)
+
+
+def serve(rig: Rig) -> None:
+    """Answer a fetch as a broker does that has more of every partition, and no fetch sessions."""
+    request: FetchRequest = rig.message(ApiKey.FETCH)
+    given = list(offsets(request).items())[: request.max_bytes // len(batch(0))]
+    rig.answer(ApiKey.FETCH, fetched(*(brought(number, base) for (_, number), base in given), session=0))
+
+
+def many(count: int, held: int) -> Rig:
+    """So many partitions, and a `fetch.max.bytes` of so many batches of a record each."""
+    tps = [TopicPartition("t", number) for number in range(count)]
+    return reading(*tps, known=snapshot(t=count), config={"fetch.max.bytes": held * len(batch(0))})
+
+
+def test_c3_what_is_stored_is_bounded_however_many_partitions_there_are() -> None:
+    rig, most = many(100, held=10), 0
+    found: dict[int, int] = dict.fromkeys(range(100), 0)
+    for _ in range(60):
+        while rig.asked(ApiKey.FETCH):
+            serve(rig)
+            most = max(most, stored(rig))
+        for record in rig.core.buffer.take_records(7):
+            found[record.partition] += 1
+        rig.do(rig.core.taken)
+    assert most < 2 * 10 * len(batch(0)), "nearly a full store, and one more fetch"
+    assert max(found.values()) - min(found.values()) <= 1, "every partition has its turn"
+    assert sum(found.values()) == 60 * 7
+
+
+@pytest.mark.parametrize("stays", ["paused", "damaged"])
+def test_c3_what_may_stay_for_ever_does_not_stop_the_others(stays: str) -> None:
+    rig = many(2, held=1)
+    bad = brought(0, 0)._replace(records=batch(0) + bytes(300))
+    rig.answer(ApiKey.FETCH, fetched(brought(0, 0) if stays == "paused" else bad, session=0))
+    if stays == "paused":
+        assert not rig.asked(ApiKey.FETCH)
+        rig.state(A).paused = True
+        rig.do(rig.core.look)
+    assert offsets(rig.message(ApiKey.FETCH)) == {("t", 1): 0}
+
+
 def test_c3_a_broker_that_has_a_full_partition_too_is_asked_for_a_short_time() -> None:
     rig = reading(A, B)
     assert rig.message(ApiKey.FETCH).max_wait_ms == 500

@@ -1,4 +1,5 @@
-"""Fetches ahead of the user: one request to a broker at a time, and at most two fetches of a partition in store.
+"""Fetches ahead of the user: one request to a broker at a time, at most two fetches of a partition in store, and none
+while `fetch.max.bytes` are in store.
 
 `advance` asks for what is missing. A fetch is asked in the eras of its partitions. If a partition was sought, reset or
 taken away meanwhile, its part of the answer is void; the other parts still count. The fetch session belongs to the
@@ -49,6 +50,8 @@ class Fetching:
         self._out_of_range = out_of_range
         self._sessions: dict[int, FetchSession] = {}
         self._asked: set[int] = set()
+        #: Fetches that brought records of a partition.
+        self._brought = 0
         #: Until when a broker gets no fetch, after an error.
         self._not_before_s: dict[int, float] = {}
 
@@ -59,7 +62,7 @@ class Fetching:
         wanted: dict[int, list[PartitionState]] = {}
         full: set[int] = set()
         again_s: list[float] = []
-        stored_bytes = sum(state.buffered_bytes for state in shared.positions)
+        has_room = self._has_room()
         for state in shared.positions:
             if state.fetch_offset == NO_POSITION or state.paused or state.validate:
                 continue
@@ -70,7 +73,7 @@ class Fetching:
                 continue  # poll has to raise the stored error first
             elif state.retry_at_s > now_s:
                 again_s.append(state.retry_at_s)
-            elif self._is_full(state, stored_bytes):
+            elif state.buffered_fetches >= _FETCHES_AHEAD or not has_room:
                 full.add(leader)
             else:
                 wanted.setdefault(leader, []).append(state)
@@ -81,12 +84,17 @@ class Fetching:
             if not_before_s > now_s:
                 again_s.append(not_before_s)
             else:
+                # A broker fills its answer from the front, and changes the order only where it has a session.
+                states.sort(key=lambda state: state.fetched_last)
                 self._fetch(leader, states, hurried=leader in full)
         return min(again_s, default=None)
 
-    def _is_full(self, state: PartitionState, stored_bytes: int) -> bool:
-        ahead = state.buffered_fetches
-        return ahead >= _FETCHES_AHEAD or (ahead > 0 and stored_bytes >= self._shared.config.fetch_max_bytes)
+    def _has_room(self) -> bool:
+        """Whether what the user can take is less than `fetch.max.bytes`: however many partitions there are, the fetches
+        of one broker in store, and the one that is coming, take twice that. What is paused, or ends in an error, may
+        stay for ever, so it does not count: it must not stop the others."""
+        stored = sum(s.buffered_bytes for s in self._shared.positions if not s.paused and not s.halted)
+        return stored == 0 or stored < self._shared.config.fetch_max_bytes
 
     # asking
 
@@ -216,6 +224,8 @@ class Fetching:
             return
         config = self._shared.config
         aborted = [(a.producer_id, a.first_offset) for a in part.aborted_transactions or ()]
+        self._brought += 1
+        state.fetched_last = self._brought
         fetch = FetchedPartition(state, part.records, aborted, self._decoding)
         if fetch.end_offset <= state.fetch_offset and not fetch.ends_in_error:
             fetch.fail(

@@ -42,6 +42,7 @@ class PartitionState:
         "added_fetches",
         "assignment",
         "fetch_offset",
+        "fetched_last",
         "got",
         "halted",
         "high_watermark",
@@ -75,6 +76,8 @@ class PartitionState:
         self.got: Got | None = None
         #: Offset of the next fetch. It is ahead of `position` by what is in the buffer.
         self.fetch_offset = NO_POSITION
+        #: The number of the last fetch that brought records: partitions that waited longer are asked for first.
+        self.fetched_last = 0
         #: Leader epoch at which the position was last found to be in the log.
         self.leader_epoch = UNKNOWN_EPOCH
         #: The leader has changed: whether the log still holds the position must be checked (`validation`).
