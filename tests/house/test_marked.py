@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.broker.authentication.token_issuer import Issuer
 from tests.house.tree import ROOT
 from tests.marked import MARK, leaks_below, leaks_in
 
@@ -76,6 +77,12 @@ def test_the_mark_is_found_in_base64_wherever_it_begins(before: int) -> None:
     for after in range(4):
         assert leaks_in(base64.b64encode(b"x" * before + MARK.encode() + b"y" * after), "there")
     assert not leaks_in(base64.b64encode(b"x" * 60), "there")
+
+
+def test_a_token_of_the_tests_is_found() -> None:
+    header, claims, _ = Issuer().token().split(".")
+    assert leaks_in(claims.encode(), "there")
+    assert not leaks_in(header.encode(), "there")
 
 
 def test_a_secret_is_found_where_two_reads_of_a_file_meet(apart: Path) -> None:

@@ -9,6 +9,8 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
+from tests.marked import MARK
+
 NOW_S = 1_700_000_000
 
 
@@ -28,8 +30,8 @@ class Issuer:
         return json.dumps({"keys": [{**keys[each], "kid": each, **more} for each in key_ids or keys]})
 
     def token(self, key_id: str | None = "one", algorithm: str | None = None, **claims: Any) -> str:
-        """A token of alice's that counts for an hour; a claim that is None is left out."""
-        said = {"sub": "alice", "iat": NOW_S, "exp": NOW_S + 3600, **claims}
+        """A token of alice's that counts for an hour; a claim that is None is left out. It has the mark of secrets."""
+        said = {"sub": "alice", "iat": NOW_S, "exp": NOW_S + 3600, "jti": f"token-{MARK}", **claims}
         key: Any = self.curve if key_id == "two" else self.rsa
         headers = {} if key_id is None else {"kid": key_id}
         payload = {name: value for name, value in said.items() if value is not None}
