@@ -62,6 +62,9 @@ async def test_a_partition_whose_logs_are_gone_is_a_hole_and_no_reason_not_to_st
         path.unlink()
     async with AsyncBroker(dict([_ONE]), data_dir=tmp_path) as broker, WireClient(broker) as client:
         assert "t-0: the records at offsets 0–5 were written to disk and are gone" in caplog.text
+        # An index knows the name of its log file. Where nothing is left, no name is guessed.
+        named = f"put {0:020}.log back" if gone == "*.log" else "put the log files of t-0 that held them back"
+        assert named in caplog.text
         assert (await fetch(client, 0)).error_code == ErrorCode.CORRUPT_MESSAGE
         (written,) = await produce(client, batch(b"more"))
         assert (written.error_code, written.base_offset) == (0, 6)

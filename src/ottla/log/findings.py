@@ -15,7 +15,7 @@ class Findings:
     rebuilt: tuple[int, ...] = ()
     #: Flushed offsets that are gone.
     damaged: tuple[OffsetRange, ...] = ()
-    #: For each of these ranges, the log file that held its first record; where no file is left, the one there was once.
+    #: For each of these ranges, the log file that held its first record; "" where nothing is left that has its name.
     files: tuple[str, ...] = ()
     #: Offsets missing between two sound segments: compacted once, or left out by another broker's recovery.
     unexplained: tuple[OffsetRange, ...] = ()

@@ -218,8 +218,9 @@ def _findings(walked: "_Walked", plan: "_Plan", known: _Known, start_offset: int
     damaged = tuple(sorted(each for each in holes if each.end_offset > start_offset))
     rebuilt = tuple(base for base, seen in plan.inspected.items() if seen.rebuilt)
     bases = {*known.lost, *(segment.base_offset for segment in walked.segments)}
-    files = (max((each for each in bases if each <= first), default=first) for first, _ in damaged)
-    return Findings(walked.cuts, rebuilt, damaged, tuple(file_name(each, LOG) for each in files), tuple(unexplained))
+    held = (max((each for each in bases if each <= first), default=None) for first, _ in damaged)
+    files = tuple("" if each is None else file_name(each, LOG) for each in held)
+    return Findings(walked.cuts, rebuilt, damaged, files, tuple(unexplained))
 
 
 def _witnessed(

@@ -38,7 +38,7 @@ def told_of(tp: TopicPartition, findings: Findings) -> Iterator[Told]:
     for hole, name in zip(findings.damaged, findings.files, strict=True):
         text = (
             f"{tp}: the records at offsets {hole} were written to disk and are gone; reading there is refused "
-            f"(CORRUPT_MESSAGE). Stop the broker and put {name} back, or delete the records before offset "
-            f"{hole.end_offset}"
+            f"(CORRUPT_MESSAGE). Stop the broker and put {name or f'the log files of {tp} that held them'} back, or "
+            f"delete the records before offset {hole.end_offset}"
         )
-        yield Told(Kind.HOLE, f"{tp}/{name}", text, None, hole.first_offset, hole.end_offset)
+        yield Told(Kind.HOLE, f"{tp}/{name}" if name else str(tp), text, None, hole.first_offset, hole.end_offset)
