@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +18,8 @@ from tests.interop import apache
 
 if TYPE_CHECKING:
     from ottla.testing import Broker
+
+ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 @pytest.fixture(scope="session")
@@ -61,3 +64,28 @@ def fresh() -> Callable[[str], str]:
     """Makes names that nobody has used on the shared brokers: `fresh("topic")`."""
     numbers = itertools.count()
     return lambda stem: f"{stem}-{os.getpid()}-{next(numbers)}"
+
+
+@pytest.fixture(scope="package")
+def spark(apache_jars: str) -> Iterator[Any]:
+    """A session that has both connectors, Spark's own and ours; one for all files of this package."""
+    from pyspark.sql import SparkSession
+
+    settings = {
+        "spark.jars": ",".join(map(str, apache.spark_connector_jars())),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+        # what transformWithState needs; the other state is kept as without it
+        "spark.sql.streaming.stateStore.providerClass": ROCKS_DB,
+    }
+    with pytest.MonkeyPatch.context() as environment:  # Spark's workers are to find what is installed here
+        for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+            environment.setenv(name, sys.executable)
+        environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        session = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+        session.sparkContext.setLogLevel("OFF")  # queries that are to fail tell it to the test
+        yield session
+        session.stop()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +10,8 @@ import pytest
 
 from ottla import Admin, NewTopic, Producer
 from ottla.cli.main import main
-from tests.interop import apache
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def spark(apache_jars: str) -> Iterator[Any]:
-    """A session that has both connectors."""
-    from pyspark.sql import SparkSession
-
-    jars = ",".join(map(str, apache.spark_connector_jars()))
-    builder = SparkSession.builder.master("local[2]").config("spark.jars", jars).config("spark.ui.enabled", "false")
-    with pytest.MonkeyPatch.context() as environment:  # Spark's workers are to find what is installed here
-        for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-            environment.setenv(name, sys.executable)
-        session = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
-        yield session
-        session.stop()
 
 
 def _send(bootstrap: str, topic: str, *values: str) -> None:
