@@ -36,6 +36,8 @@ def test_s1_offsets_by_json_by_timestamp_and_by_one_timestamp() -> None:
     assert by_time.start == AtTimes("startingOffsetsByTimestamp", {A0: 1000}, EARLIEST, late_is_latest=False)
     one_time = source_options({**SOURCE, "startingTimestamp": "1000", "startingOffsets": "latest"}, streaming=True)
     assert one_time.start == AtTimes("startingTimestamp", {}, 1000, late_is_latest=False)
+    late = {**SOURCE, "startingTimestamp": "1000", "startingOffsetsByTimestampStrategy": "LATEST"}
+    assert source_options(late, streaming=True).start == AtTimes("startingTimestamp", {}, 1000, late_is_latest=True)
 
 
 def test_s1_partitions_that_an_end_does_not_name_end_at_their_latest() -> None:
@@ -70,6 +72,8 @@ def test_s1_partitions_are_assigned_by_json() -> None:
         ({**SOURCE, "minOffsetsPerTrigger": "8", "maxOffsetsPerTrigger": "7"}, "8 is above maxOffsetsPerTrigger 7"),
         ({**SOURCE, "kafka.isolation.level": "dirty"}, "read_committed"),
         ({**SERVERS, "subscribePattern": "("}, "is no regular expression"),
+        ({**SERVERS, "subscribePattern": ""}, "subscribePattern is empty"),
+        ({**SOURCE, "startingOffsets": ""}, "startingOffsets: expected JSON"),
         ({**SOURCE, "kafka.auto.offset.reset": "earliest"}, "startingOffsets says where a query begins"),
         ({**SOURCE, "kafka.enable.auto.commit": "true"}, "the checkpoint has the offsets"),
         ({**SOURCE, "kafka.key.deserializer": "x"}, "keys are bytes"),
@@ -88,10 +92,22 @@ def test_s1_a_wrong_source_option_is_named(given: dict[str, str], message: str) 
         source_options(given, streaming=True)
 
 
-@pytest.mark.parametrize(("option", "value"), [("startingOffsets", "latest"), ("endingOffsets", "earliest")])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("startingOffsets", "latest"),
+        ("startingOffsets", '{"a":{"0":3,"1":-1}}'),
+        ("endingOffsets", "earliest"),
+    ],
+)
 def test_s1_a_batch_read_of_nothing_is_refused(option: str, value: str) -> None:
     with pytest.raises(ConfigError, match="nothing to read"):
         source_options({**SOURCE, option: value}, streaming=False)
+
+
+def test_s1_an_end_that_says_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError, match="endingOffsets: expected JSON"):
+        source_options({**SOURCE, "endingOffsets": ""}, streaming=False)
 
 
 def test_s1_every_key_of_a_java_consumer_is_known() -> None:

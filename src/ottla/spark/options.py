@@ -47,7 +47,7 @@ SOURCE_OPTIONS = ConfigSet.of(
             _TEXT,
             "error",
             "When a partition has nothing that late",
-            one_of("error", "latest"),
+            one_of("error", "latest", any_case=True),
         ),
         ConfigKey("maxOffsetsPerTrigger", _WHOLE, None, "Most offsets in a micro-batch", _POSITIVE),
         ConfigKey("minOffsetsPerTrigger", _WHOLE, None, "A micro-batch waits for so many offsets", _POSITIVE),
@@ -261,8 +261,8 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
     if least is not None and most is not None and least > most:
         raise ConfigError(f"minOffsetsPerTrigger {least} is above maxOffsetsPerTrigger {most}")
     start = _start(own, streaming=streaming)
-    if not streaming and isinstance(start, AtOffsets) and start.others == LATEST:
-        raise ConfigError("startingOffsets can't be latest for batch reads: there would be nothing to read")
+    if not streaming and isinstance(start, AtOffsets) and LATEST in (start.others, *start.named.values()):
+        raise ConfigError("startingOffsets can't be latest (-1) for batch reads: there would be nothing to read")
     return SourceOptions(
         client=replace(client, security=Security()),
         kafka={"metadata.max.age.ms": client.metadata_max_age_ms, **kafka},
@@ -384,11 +384,13 @@ def _parse(
 
 
 def _start(own: Mapping[str, object], *, streaming: bool) -> Bound:
-    latest = own["startingOffsetsByTimestampStrategy"] == "latest"
+    latest = str(own["startingOffsetsByTimestampStrategy"]).lower() == "latest"
     timed = _timed(own, "starting", EARLIEST, late_is_latest=latest)
     if timed is not None:
         return timed
-    text = _text(own["startingOffsets"]) or ("latest" if streaming else "earliest")
+    text = "latest" if streaming else "earliest"
+    if own["startingOffsets"] is not None:
+        text = str(own["startingOffsets"])
     if text.lower() in ("earliest", "latest"):
         return AtOffsets("startingOffsets", {}, EARLIEST if text.lower() == "earliest" else LATEST)
     return AtOffsets("startingOffsets", _json_offsets("startingOffsets", text, EARLIEST), EARLIEST)
@@ -398,7 +400,7 @@ def _end(own: Mapping[str, object]) -> Bound:
     timed = _timed(own, "ending", LATEST, late_is_latest=True)
     if timed is not None:
         return timed
-    text = _text(own["endingOffsets"]) or "latest"
+    text = "latest" if own["endingOffsets"] is None else str(own["endingOffsets"])
     if text.lower() == "earliest":
         raise ConfigError("endingOffsets can't be earliest: there would be nothing to read")
     named = {} if text.lower() == "latest" else _json_offsets("endingOffsets", text, LATEST)
@@ -436,6 +438,8 @@ def _names(value: object) -> tuple[str, ...]:
 
 
 def _pattern(value: object) -> str | None:
+    if value == "":
+        raise ConfigError("subscribePattern is empty: every topic would be meant; say .* if that is so")
     if value is not None:
         topic_pattern(str(value))
     return _text(value)
