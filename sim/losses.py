@@ -56,6 +56,8 @@ class Losses:
         #: Transactions whose markers the last start has lost, by producer id and where they begin: nobody will end them
         #: there. -1: at a batch that is gone, too.
         self._hanging: defaultdict[TopicPartition, set[tuple[int, int]]] = defaultdict(set)
+        #: Offsets that nobody has used again: those that the last start has lost, or refuses.
+        self._gaps: defaultdict[TopicPartition, set[int]] = defaultdict(set)
 
     def add(self, tp: TopicPartition, before: Sequence[Entry], gone: Sequence[Entry]) -> None:
         """Some batches of `before` are `gone`."""
@@ -63,6 +65,7 @@ class Losses:
         self._hanging[tp] -= {each for each in self._hanging[tp] if each[1] in offsets}
         for entry in gone:
             self.offsets[tp].update(range(entry.base_offset, entry.last_offset + 1))
+            self._gaps[tp].update(range(entry.base_offset, entry.last_offset + 1))
             if not entry.header.is_control:
                 self.uids.update(record.uid for record in records_of([entry]))
         for marker, batches in ended(before):
@@ -73,19 +76,21 @@ class Losses:
 
     def begin(self) -> None:
         """Another start: offsets that were lost before may have been used again."""
+        self._gaps.clear()
         for known in self._hanging.values():
             known -= {each for each in known if each[1] < 0}
 
     def is_hanging(self, tp: TopicPartition, producer_id: int, start_offset: int) -> bool:
         """Whether the last start has lost the marker of a producer's transaction that begins there."""
         known = self._hanging.get(tp, set())
-        began_in_gap = (producer_id, -1) in known and start_offset in self.offsets.get(tp, ())
+        began_in_gap = (producer_id, -1) in known and start_offset in self._gaps.get(tp, ())
         return start_offset >= 0 and ((producer_id, start_offset) in known or began_in_gap)
 
     def refuse(self, tp: TopicPartition, ranges: Iterable[OffsetRange]) -> None:
         """The broker has told that it refuses to read these offsets. Some of their batches may be sound."""
         for first, end in ranges:
             self.offsets[tp].update(range(first, end))
+            self._gaps[tp].update(range(first, end))
 
     def judge(self, facts: Sequence[Told]) -> list[Anomaly]:
         """All anomalies. The readers are judged apart from the writers once something is gone."""

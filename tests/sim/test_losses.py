@@ -87,6 +87,17 @@ def test_a_transaction_that_began_in_what_was_deleted_loses_its_marker_too() -> 
     assert losses.unsettled == {"a"}
 
 
+def test_a_transaction_at_offsets_that_are_used_again_is_not_the_operators() -> None:
+    """broker-damage 530000340: one that was going on was aborted, because an older one had lost its marker."""
+    losses, log = Losses(), [_entry(0, "a", producer_id=7), _marker(1, 7), _entry(2, "b"), _entry(3, "c")]
+    losses.begin()
+    losses.add(_TP, log, log[2:])
+    losses.begin()
+    losses.add(_TP, [*log[:2], _entry(2, "d", producer_id=7)], log[:2])
+    assert not losses.is_hanging(_TP, 7, 2)
+    assert losses.is_hanging(_TP, 7, 0)
+
+
 def test_a_record_that_is_gone_is_excused_and_no_other() -> None:
     losses = Losses()
     left = [_entry(0, "a"), _entry(1, "b"), _entry(2, "c")]

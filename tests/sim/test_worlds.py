@@ -106,6 +106,7 @@ def test_worlds_that_have_found_something(kind: Kind, seed: int) -> None:
         (Kind.BROKER_DAMAGE, 520000277),
         (Kind.BROKER_DAMAGE, 530000037),
         (Kind.BROKER_DAMAGE, 530000098),
+        (Kind.BROKER_DAMAGE, 530000340),
         (Kind.BROKER_GROUPS, 39),
         (Kind.BROKER_PLAIN, 12),
         (Kind.BROKER_POWER, 520000177),
@@ -124,6 +125,7 @@ def test_worlds_with_deletion_that_have_found_something(kind: Kind, seed: int) -
     file, or deleted by retention. One whose answer was lost was refused, and all of them were written once more.
     The simulator gave a transaction that was deleted, and had lost its marker, the end of its producer's next one.
     The simulator emptied the only log file where no start can tell it from one that retention has made.
+    The simulator's operator aborted a transaction that was going on, at offsets that were lost once and used again.
     A roll that the disk refused left an empty file, and retention deleted the one in front: the next start cut all.
     A deletion moved the recovery point, and what a loss of power took behind it was told as flushed and gone.
     The simulator took records that the power had taken for deleted, because somebody had asked for that (twice).
