@@ -73,7 +73,8 @@ def test_s1_bounds_by_offset(world: World) -> None:
     only_one = json.dumps({world.topic: {"0": 4}})
     assert batch_values(world.reader(startingOffsets=only_one)) == world.rows(range(4, 5), range(5))
     assert batch_values(world.reader(endingOffsets=only_one)) == world.rows(range(4), range(5))
-    assert batch_values(world.reader(startingOffsets=world.json(-1, -1))) == []
+    with pytest.raises(ConfigError, match=r"startingOffsets can't be latest \(-1\) for batch reads"):
+        world.reader(startingOffsets=world.json(1, -1))
 
 
 def test_s1_bounds_by_time(world: World) -> None:
