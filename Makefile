@@ -6,7 +6,9 @@ PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 # The files that take longest begin: else one process would work on them at last, and the other would have nothing to do.
 PARALLEL := -n 3 --dist loadfile --no-loadscope-reorder
-LONGEST := tests/spark/test_in_spark.py tests/sim tests/cli
+LONGEST := tests/spark tests/sim tests/cli
+# Whole scripts, run by Spark in processes of their own: half a minute each.
+SPARK_SCRIPTS := spark and slow and not interop and not chaos
 # SHORT=1 makes "make sim" about a minute long, if nothing says how long it is to be.
 SIM_SHORT := $(if $(SHORT),$(if $(SEED)$(HOURS)$(REPORT)$(WORLD),,300))
 NOT_SLOW := $(if $(SHORT), and not slow,)
@@ -34,7 +36,10 @@ picture: setup ## record the demo again, and draw the README's picture from the 
 
 test: setup ## every test that needs no foreign peer; the codecs compiled and interpreted
 	OTTLA_INTERPRETED=1 $(PYTEST) $(PARALLEL) -q tests/wire tests/log
-	$(PYTEST) $(PARALLEL) -m "not interop and not chaos$(NOT_SLOW)" $(LONGEST) tests
+	$(PYTEST) $(PARALLEL) -m "not interop and not chaos and not ($(SPARK_SCRIPTS))$(NOT_SLOW)" $(LONGEST) tests
+
+spark: setup ## Spark scripts whose driver is killed, and what Spark writes of secrets
+	$(PYTEST) $(PARALLEL) -m "$(SPARK_SCRIPTS)" tests/spark tests/hidden
 
 check: setup ## ruff, mypy --strict, import contracts, the rules of the house
 	$(PY) -m ruff check .

@@ -23,7 +23,7 @@ from ottla.spark.pipeline import foreach_batch
 from ottla.spark.progress import Report, SinkNote, listen
 from ottla.spark.run import launch
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).resolve().parents[2]
 WORDCOUNT = ROOT / "examples" / "wordcount.py"
@@ -345,6 +345,7 @@ def test_s2_a_checkpoint_that_lost_its_last_batch_stops_the_query(
         assert {at.offset for at in committed.values()} == {len(LINES)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("semantics", "atomicity", "point"),
     [
