@@ -15,6 +15,8 @@ from importlib.machinery import FileFinder, SourceFileLoader
 import pytest
 from hypothesis import settings
 
+from tests.ending import pytest_collection_finish as pytest_collection_finish
+from tests.ending import pytest_unconfigure as pytest_unconfigure
 from tests.leaks import pytest_configure as pytest_configure
 from tests.leaks import pytest_sessionfinish as pytest_sessionfinish
 from tests.leaks import pytest_sessionstart as pytest_sessionstart
