@@ -16,6 +16,7 @@ from bench import (
     load_figures,
     log_figures,
     spark_figures,
+    tls_figures,
     transaction_figures,
 )
 from bench.canary import canary
@@ -26,7 +27,7 @@ from bench.worker import FigureFailedError, measure
 from tests.interop.apache import ApacheKafka, PeerFailedError
 
 _RESULTS = Path(__file__).with_name("RESULTS.md")
-_PARTS = ("broker", "load", "groups", "transactions", "log", "others", "clients", "spark", "assignors")
+_PARTS = ("broker", "load", "groups", "transactions", "log", "others", "tls", "clients", "spark", "assignors")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -39,12 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     parts = given.only or list(_PARTS)
     comparisons: list[Comparison] = []
-    if not set(parts) <= {"assignors", "log", "others"}:
+    if not set(parts) <= {"assignors", "log", "others", "tls"}:
         comparisons += _on_brokers(parts, given.rounds, given.scale)
     if "log" in parts:
         comparisons.append(_log(given.rounds, given.scale))
     if "others" in parts:
         comparisons.append(_others(given.rounds, given.scale))
+    if "tls" in parts:
+        comparisons.append(_tls(given.rounds, given.scale))
     if "assignors" in parts:
         comparisons.append(assignors(given.rounds, given.scale))
     for comparison in comparisons:
@@ -202,6 +205,19 @@ def _others(rounds: int, scale: float) -> Comparison:
             with canary(peer.bootstrap, "coordinators load", found):
                 transaction_figures.ids_are_there(peer.bootstrap, scale)
             comparison.add(name, found)
+    return comparison
+
+
+def _tls(rounds: int, scale: float) -> Comparison:
+    """Rates with TLS and without, and handshakes, on brokers of their own."""
+    comparison = Comparison("TLS", ("ottla", "Apache Kafka"), tls_figures.unit_of, tls_figures.NOTE)
+    with tls_figures.secure_pair() as peers:
+        for peer, addresses in peers.values():
+            measure("tls_figures", "rates", str(addresses), scale / 4, peer.pid)
+        for turn in range(rounds):
+            for figure in tls_figures.FIGURES:
+                for name, (peer, addresses) in list(peers.items())[:: -1 if turn % 2 else 1]:
+                    _take(comparison, name, "tls_figures", figure, str(addresses), scale, peer.pid)
     return comparison
 
 

@@ -47,12 +47,12 @@ def produce(bootstrap: str, topic: str, records: int, size: int, **settings: Any
     return records / (time.perf_counter() - start)
 
 
-def consume(bootstrap: str, topic: str, records: int) -> float:
+def consume(bootstrap: str, topic: str, records: int, **settings: Any) -> float:
     """Records a second from the first one on."""
     fetch = {"fetch.max.bytes": 52_428_800, "max.partition.fetch.bytes": 10_485_760, "fetch.queue.backoff.ms": 10}
     queue = {"queued.min.messages": 3_000_000, "queued.max.messages.kbytes": 1_000_000}
     consumer: Any = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False, **fetch, **queue}
+        {"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False, **fetch, **queue, **settings}
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
     first = 0

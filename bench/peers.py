@@ -50,10 +50,22 @@ class Peer(Protocol):
 class OttlaPeer(BrokerProcess):
     """Our broker, started as a user starts it."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str],
+        more_listeners: Mapping[str, tuple[str, int]] = MappingProxyType({}),
+    ) -> None:
+        """`more_listeners` have a protocol and a port, by name."""
         directory.mkdir(parents=True)
         port = free_port()
-        command = broker_command(None, sys.executable, port, directory / "data")
+        listeners: list[str] = []
+        if more_listeners:
+            where = ",".join(f"{name}://127.0.0.1:{number}" for name, (_, number) in more_listeners.items())
+            protocols = ",".join(f"{name}:{protocol}" for name, (protocol, _) in more_listeners.items())
+            listeners += ["-o", f"listeners=PLAINTEXT://127.0.0.1:{port},{where}"]
+            listeners += ["-o", f"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,{protocols}"]
+        command = broker_command(None, sys.executable, port, directory / "data", listeners)
         command += [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
         super().__init__(command, port, directory / "broker.log")
 

@@ -249,7 +249,10 @@ class House:
         self.note("power lost")
         self._die()
         if not self._before:  # else no start since the last loss of power has come to its end
-            self._before = {tp: records_of(self._entries(tp)) for tp in self._partitions()}
+            # With what was deleted: a file whose name is gone, and not yet on the device, is there again.
+            self._before = {
+                tp: records_of(self.deletions.with_deleted(tp, self._entries(tp))) for tp in self._partitions()
+            }
         self.disk = self.disk.after_power_loss(self.rng)
 
     async def stop(self) -> None:

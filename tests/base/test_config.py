@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.base.config import REQUIRED, ConfigKey, ConfigSet, ConfigType, between, not_empty, one_of
+from ottla.base.config import REQUIRED, ConfigKey, ConfigSet, ConfigType, between, not_empty, one_of, sendable
 from ottla.base.errors import ConfigError
 
 KEYS = ConfigSet.of(
@@ -70,6 +70,30 @@ def test_a_required_key_that_is_missing_says_what_it_is() -> None:
 def test_a_bad_value_says_what_is_accepted(name: str, value: object, said: str) -> None:
     with pytest.raises(ConfigError, match=f"configuration {name}: .*{said}"):
         KEYS.parse({**NEEDED, name: value})
+
+
+@pytest.mark.parametrize("name", ["bootstrap.servers", "fetch.min.bytes", "enable.auto.commit", "auto.offset.reset"])
+def test_none_is_no_value_of_a_key_that_has_a_default(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"Invalid value None for configuration {name}: must not be null"):
+        KEYS.parse({**NEEDED, name: None})
+
+
+def test_none_is_the_value_of_a_key_that_has_no_default() -> None:
+    assert KEYS.parse({**NEEDED, "group.id": None})["group.id"] is None
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("", None),
+        ("\u00fc" * 16_383, None),
+        ("\u00fc" * 16_384, "must take at most 32767 bytes in UTF-8, and takes 32768"),
+        ("a\udcff", "must be text that UTF-8 can write"),
+    ],
+)
+def test_what_no_request_can_carry_is_refused(value: str, problem: str | None) -> None:
+    said = sendable(value)
+    assert said == problem or (said is not None and problem is not None and said.startswith(problem))
 
 
 @pytest.mark.parametrize(("text", "number"), [("+5", 5), (" 7 ", 7), ("-0", 0), ("\u0665", 5), ("007", 7)])

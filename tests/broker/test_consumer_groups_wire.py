@@ -244,6 +244,13 @@ class NoWord:
         return group
 
 
+class NoCall:
+    """It has the two names, and nothing that can be called."""
+
+    name = "no call"
+    assign = "to the first"
+
+
 class NoName:
     """Its name cannot be had."""
 
@@ -265,6 +272,7 @@ class NoName:
         (f"{__name__}:NoName", "cannot be used: ValueError: no name"),
         (f"{__name__}:NoWord", "cannot be used: ValueError: no word"),
         (f"{__name__}:NoAssignor", "is no assignor: it needs a name and a method assign"),
+        (f"{__name__}:NoCall", "is no assignor: it needs a name and a method assign"),
         ("range", "two assignors have the name 'range'"),
     ],
 )

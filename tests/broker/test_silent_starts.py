@@ -12,6 +12,7 @@ from ottla.base.clock import ManualClock
 from ottla.base.errors import StorageError
 from ottla.base.types import TopicPartition
 from ottla.log.checkpoint import (
+    CLEAN_SHUTDOWN_MARKER,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -119,6 +120,47 @@ async def test_a_damaged_checkpoint_of_starts_is_mended_after_kill_too(
     (tmp_path / "left" / LOG_START_OFFSET_CHECKPOINT).unlink()
     await _check_start(tmp_path / "left", 3)
     assert f"{LOG_START_OFFSET_CHECKPOINT} is gone" in caplog.text
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("how", ["higher", "lower", "beyond"])
+async def test_another_start_is_not_believed_where_the_manifest_is_gone_too(
+    how: str, is_clean: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    running, left = tmp_path / "running", tmp_path / "left"
+    await _stopped(running)
+    if not is_clean:
+        async with AsyncBroker(_ONE, data_dir=running):
+            shutil.copytree(running, left)
+    directory = running if is_clean else left
+    _DAMAGE[how](directory / LOG_START_OFFSET_CHECKPOINT)
+    (directory / "ottla-manifest").unlink()
+    await _check_start(directory, 3)
+    assert f"t-0: {LOG_START_OFFSET_CHECKPOINT} says that the log begins at offset " in caplog.text
+    caplog.clear()
+    await _check_start(directory, 3)
+    assert "checkpoint" not in caplog.text, "it was written again"
+
+
+@pytest.mark.parametrize("how", ["empty", "garbage"])
+async def test_a_mark_of_a_clean_stop_that_no_broker_leaves_is_not_believed(
+    how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await _stopped(tmp_path)
+    _DAMAGE[how](tmp_path / CLEAN_SHUTDOWN_MARKER)
+    await _check_start(tmp_path, 3)
+    assert (f"{CLEAN_SHUTDOWN_MARKER} is damaged" in caplog.text) is (how == "garbage"), "older brokers leave it empty"
+
+
+async def test_a_start_without_the_mark_of_a_clean_stop_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "ottla")
+    await _stopped(tmp_path)
+    assert CLEAN_SHUTDOWN_MARKER not in caplog.text, "the directory was new, and then stopped in order"
+    (tmp_path / CLEAN_SHUTDOWN_MARKER).unlink()
+    await _check_start(tmp_path, 3)
+    assert f"there is no {CLEAN_SHUTDOWN_MARKER}: the last broker did not stop in order" in caplog.text
 
 
 async def test_a_start_that_nothing_knows_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,8 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.interop.apache import in_ci
 from tests.interop.conftest import apache_jars as apache_jars
+from tests.spark.conftest import java as java
+from tests.spark.conftest import need_java
 
 _TIMEOUT_S = 600.0
 
@@ -37,8 +37,7 @@ RunDemo = Callable[..., DemoRun]
 @pytest.fixture
 def run_demo() -> RunDemo:
     """Runs `ottla demo --json ARGUMENTS…` to its end."""
-    if shutil.which("java") is None:
-        (pytest.fail if in_ci() else pytest.skip)("Spark needs Java 17 or newer: `java` is not on the PATH")
+    need_java()
 
     def run(*arguments: str) -> DemoRun:
         command = [sys.executable, "-m", "ottla", "demo", "--json", *arguments]

@@ -246,6 +246,8 @@ def test_t14_an_open_transaction_is_aborted_by_its_id(ottla: Ottla, tp: TopicPar
         (("commit", "--start-offset", "1"), "say which: --producer-id"),
         (("commit", "--partition", "x:0"), "say which: --producer-id"),
         (("commit", "--partition", "x", "--start-offset", "1"), "'x' is not TOPIC:PARTITION"),
+        (("abort", ""), "a transactional id is never empty"),
+        (("describe", "x", ""), "a transactional id is never empty"),
         (("abort", "x", "--yes", "--dry-run"), "say --yes or --dry-run, not both"),
         (("abort", "x", "--json"), "--json asks nobody: add --yes to do it, or --dry-run"),
         (("find-hanging", "--older-than", "5 minutes"), "is not an ISO 8601 duration; write for example PT15M"),

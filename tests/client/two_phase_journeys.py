@@ -40,6 +40,8 @@ def t15_after_prepare_only_the_decision_is_missing(servers: str) -> None:
     topic, transactional_id = make_topic(servers), fresh("t15")
     with Producer(_two_phase(servers, transactional_id)) as producer:
         producer.init_transactions()
+        with pytest.raises(IllegalStateError, match=r"prepare_transaction\(\) is not allowed now: there is no open"):
+            producer.prepare_transaction()
         producer.begin_transaction()
         with pytest.raises(IllegalStateError, match="nothing was sent"):
             producer.prepare_transaction()

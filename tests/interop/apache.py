@@ -20,7 +20,7 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -181,8 +181,8 @@ def answers_api_versions(host: str, port: int, timeout_s: float = 2.0) -> bool:
 class ApacheKafka:
     """One KRaft node of Apache Kafka (broker and controller) on free ports, its files below `directory`.
 
-    `config` overrides any broker key; `ready_timeout_s` is how long a start may take. `data_dir` is the log directory,
-    `log_path` what the node printed.
+    `config` overrides any broker key; `flags` are more of Java's; `ready_timeout_s` is how long a start may take.
+    `data_dir` is the log directory, `log_path` what the node printed.
     """
 
     def __init__(
@@ -191,6 +191,7 @@ class ApacheKafka:
         config: Mapping[str, str] | None = None,
         *,
         heap: str = "512M",
+        flags: Sequence[str] = (),
         cluster_id: str | None = None,
         ready_timeout_s: float = _READY_TIMEOUT_S,
     ) -> None:
@@ -202,6 +203,7 @@ class ApacheKafka:
         self.controller_port = free_port()
         self.config = dict(config or {})
         self._heap = heap
+        self._flags = tuple(flags)
         self._ready_timeout_s = ready_timeout_s
         self._cluster_id = cluster_id or topic_id_text(new_uuid(random.SystemRandom()))
         self._process: subprocess.Popen[bytes] | None = None
@@ -232,7 +234,7 @@ class ApacheKafka:
         properties = self._write_properties()
         if not (self.data_dir / "meta.properties").exists():
             run_tool("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(properties))
-        flags = [f"-Xmx{self._heap}", "-XX:+UseG1GC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"]
+        flags = [f"-Xmx{self._heap}", "-XX:+UseG1GC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info", *self._flags]
         return [java(), *flags, "-cp", f"{jars()}/*", "kafka.Kafka", str(properties)]
 
     def start(self) -> None:

@@ -7,16 +7,12 @@ share the test's process, or have one of their own (`matrix/`), so that it can b
 from __future__ import annotations
 
 import asyncio
-import functools
-import hashlib
 import re
-import shutil
 import subprocess
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Protocol
 
 import aiokafka.coordinator.assignors.range
@@ -34,6 +30,7 @@ from ottla import CommitFailedError, SubscriptionPattern, TopicPartition
 from ottla.testing import History
 from ottla.testing.history.facts import Polled
 from tests.interop import apache
+from tests.interop.compiled import java_classes
 from tests.interop.spoken import event_of, partitions_of
 from tests.recording import aio_kafka, kafka_python, librdkafka, ours
 
@@ -354,26 +351,9 @@ def java_command(bootstrap: str, topic: str, group: str, strategy: str, *, who: 
     settings["enable.auto.commit"] = "false"
     del settings["bootstrap.servers"]
     flags = ["-Xmx128M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    flags += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{apache.jars()}/*:{_java_classes()}"]
+    flags += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{apache.jars()}/*:{java_classes('Member')}"]
     said = [f"{key}={value}" for key, value in settings.items()]
     return [apache.java(), *flags, "Member", who, bootstrap, topic, *said]
-
-
-@functools.cache
-def _java_classes() -> Path:
-    """The directory with the compiled member; compiled once for each version of its source."""
-    source = Path(__file__).parent / "java" / "Member.java"
-    version = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
-    classes = apache.jars().parent / f"member-{version}"
-    if not classes.is_dir():
-        compiler = shutil.which("javac")
-        if compiler is None:
-            raise apache.MissingPeerError("the Java member is compiled: `javac` is not on the PATH")
-        part = classes.with_suffix(".part")
-        command = [compiler, "-nowarn", "-d", str(part), "-cp", f"{apache.jars()}/*", str(source)]
-        subprocess.run(command, check=True, capture_output=True)
-        part.rename(classes)
-    return classes
 
 
 class Group:

@@ -174,7 +174,7 @@ def _await_cleaned(kafka: ApacheKafka, wanted: dict[TopicPartition, int]) -> Non
     assert {tp: cleaned[tp] for tp in wanted} == wanted
 
 
-@pytest.mark.parametrize("partitions", [25, pytest.param(250, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("partitions", [25, pytest.param(500, marks=pytest.mark.slow)])
 def test_both_cleaners_leave_the_same_records_at_the_same_offsets(tmp_path: Path, partitions: int) -> None:
     kafka = ApacheKafka(tmp_path / "kafka", _BROKER)
     with kafka:

@@ -14,6 +14,7 @@ from ottla.log.checkpoint import (
     encode_leader_epochs,
     encode_offsets,
     encode_partition_metadata,
+    is_clean_shutdown,
 )
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.memory import MemoryStorage
@@ -95,3 +96,12 @@ def test_partition_metadata_without_a_topic_id_is_no_partition_metadata() -> Non
 
 def test_the_clean_shutdown_marker_is_kafkas() -> None:
     assert encode_clean_shutdown(5) == b'{"version":0,"brokerEpoch":5}'
+    assert is_clean_shutdown(encode_clean_shutdown(5))
+    assert is_clean_shutdown(b""), "older brokers leave it empty"
+    assert not is_clean_shutdown(None)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"0", b"[]", b"{}", b'{"version":"0"}', encode_clean_shutdown()[:-1]])
+def test_a_clean_shutdown_marker_that_no_broker_leaves_is_none(content: bytes) -> None:
+    with pytest.raises(CorruptDataError, match="no mark of a clean shutdown"):
+        is_clean_shutdown(content)

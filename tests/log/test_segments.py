@@ -231,3 +231,22 @@ def test_retention_makes_room_on_a_full_disk() -> None:
     assert log.log_start_offset == log.end_offset
     found = open_log(storage.after_kill(), SMALL, log_start_offset=log.log_start_offset)
     assert found.end_offset_for_epoch(39).leader_epoch == log.end_offset_for_epoch(39).leader_epoch
+
+
+@pytest.mark.parametrize("deletes", [False, True], ids=["the files are there", "the files are gone"])
+@pytest.mark.parametrize("named", [False, True], ids=["by its old name", "emptied"])
+def test_a_loss_of_power_leaves_the_epoch_of_a_log_whose_records_are_all_deleted(named: bool, deletes: bool) -> None:
+    """broker-consumer-groups 700003986: a consumer behind them was told that the log was cut."""
+    storage = MemoryStorage()
+    log = open_log(storage, LogConfig(retention_bytes=0))
+    for sequence in range(3):
+        log.append(idempotent(sequence), now_ms=NOW_MS, leader_epoch=4)
+    plan = log.synced.plan()  # as `flush.messages` does: no leader epochs
+    plan.sync()
+    log.delete_records_before(3)
+    if deletes:
+        assert retain(log, NOW_MS) == 1
+    left = storage.after_power_loss(lambda name, synced, size: synced, lambda name: named or "epoch" not in name)
+    again = open_log(left, recovery_point=3, log_start_offset=3)
+    assert (again.log_start_offset, again.end_offset) == (3, 3)
+    assert again.end_offset_for_epoch(4) == (4, 3)

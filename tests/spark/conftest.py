@@ -20,13 +20,18 @@ if TYPE_CHECKING:
     from tests.spark.sink_world import SinkWorld
 
 
-@pytest.fixture(scope="session")
-def java() -> str:
+def need_java() -> str:
     """The `java` that Spark takes. A machine without it skips, and CI fails."""
     try:
         return find_java(os.environ)
     except ConfigError as missing:
         (pytest.fail if in_ci() else pytest.skip)(str(missing))
+
+
+@pytest.fixture(scope="session")
+def java() -> str:
+    """See `need_java`."""
+    return need_java()
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import runpy
-import signal
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from ottla.base.types import TopicPartition
 from ottla.spark.pipeline import foreach_batch
 from ottla.spark.progress import Report, SinkNote, listen
 from ottla.spark.run import launch
+from tests.spark.sessions import kill_session
 
 pytestmark = pytest.mark.spark
 
@@ -389,11 +389,3 @@ def test_s4_the_script_goes_on_after_its_driver_was_killed(
     else:  # the check is known to be able to fail
         assert set(words) == set(expected_words())
         assert words.total() > expected_words().total()
-
-
-def kill_session(leader: int) -> None:
-    """SIGKILL to the driver and everything it has started: Spark puts its workers into process groups of their own."""
-    for each in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(ProcessLookupError):
-            if os.getsid(int(each.name)) == leader:
-                os.kill(int(each.name), signal.SIGKILL)

@@ -41,6 +41,22 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
         log 0:a 1:b
         """,
     ),
+    "a reset of the position that the user hears of after the deletion": (
+        "deleted-read",
+        """
+        p sends a
+        p sends b
+        p ack a 0
+        p ack b 1
+      + c assigned gen 1
+        d deleting 1
+        d deleted 1
+      - c assigned gen 1
+        c seeks -1
+        c polls 0:a 1:b
+        log 0:a 1:b
+        """,
+    ),
     "another partition's deletion": (
         "deleted-read",
         """

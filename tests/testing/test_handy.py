@@ -42,12 +42,16 @@ def test_a_group_is_waited_for() -> None:
         broker.create_topics("orders")
         with pytest.raises(TimeoutError, match="group g is not stable with 1 members after 0 s: it"):
             broker.wait_for_group("g", members=1, timeout_s=0)
+        with pytest.raises(TimeoutError, match=r"group never is not stable with members after 0\.3 s: it is not there"):
+            broker.wait_for_group("never", timeout_s=0.3)
         with Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"}) as consumer:
             consumer.subscribe(["orders"])
             consumer.poll(PATIENCE_S / 60)
             assert len(broker.wait_for_group("g", members=1, timeout_s=PATIENCE_S).members) == 1
             with pytest.raises(TimeoutError, match=r"not stable with 2 members after .*: it is Stable, with 1 members"):
                 broker.wait_for_group("g", members=2, timeout_s=0.2)
+    with pytest.raises(BrokerError, match="the broker does not run"):
+        broker.records("orders")
 
 
 def test_time_goes_by_for_the_broker_alone_and_does_not_come_back_after_a_restart() -> None:

@@ -75,6 +75,24 @@ def not_empty(value: object) -> str | None:
     return None if value else "must not be empty"
 
 
+#: Most bytes of a text in a request, by Kafka's own format.
+_MOST_BYTES = 32_767
+
+
+def sendable(value: object) -> str | None:
+    """Accept texts that a request can carry: else the client would only see that its connection is cut."""
+    try:
+        size = len(str(value).encode())
+    except UnicodeEncodeError:  # a byte of the command line or the environment, or half of a pair of surrogates
+        return "must be text that UTF-8 can write"
+    return None if size <= _MOST_BYTES else f"must take at most {_MOST_BYTES} bytes in UTF-8, and takes {size}"
+
+
+def sendable_name(value: object) -> str | None:
+    """Accept texts with something in them that a request can carry."""
+    return not_empty(value) or sendable(value)
+
+
 class _Required(Enum):
     REQUIRED = "required"
 
@@ -121,7 +139,12 @@ class ConfigKey:
     standing: Standing = Standing.IN_FORCE
 
     def parse(self, value: object) -> object:
-        """Convert `value` (a string from a file, or a Python value) to the key's type, or raise ConfigError."""
+        """Convert `value` (a string from a file, or a Python value) to the key's type, or raise ConfigError.
+
+        None is good only where it is the default: Kafka's range checks refuse it, too.
+        """
+        if value is None and self.default is not None:
+            raise ConfigError(self._problem(value, "must not be null: leave it out, and the default is taken"))
         try:
             parsed = convert(self.type, value)
         except (TypeError, ValueError):
@@ -209,6 +232,13 @@ def _to_list(value: object) -> tuple[object, ...]:
     raise TypeError
 
 
+def mapping_of(given: object) -> Mapping[str, object]:
+    """`given`, if it is a configuration. ConfigError for anything but keys and values."""
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"a configuration is a dict of keys and values, not a {type(given).__name__}")
+    return given
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigSet:
     """All keys of a broker, a topic, a producer or the like, by name."""
@@ -244,6 +274,7 @@ class ConfigSet:
 
         Raises ConfigError for an unknown key, a bad value, or a required key that is missing.
         """
+        given = mapping_of(given)
         values: dict[str, object] = {}
         for name, value in given.items():
             values[name] = self.find(name).parse(value)

@@ -2,18 +2,22 @@
 
 Theory of operation. Sockets are accepted here and not by the loop's server, for three reasons: a connection counts in
 `max.connections` from its first byte on and not only after its handshake; each gets the certificate that is on the
-disk now; and a handshake that fails is told, with the address it came from. Handshakes run in the event loop, a step
-for each message of the client; one that is not over after `TLS_HANDSHAKE_MS` is given up.
+disk now; and a handshake that fails is told, here with the address it came from, and to the client by an alert.
+Handshakes run in the event loop, a step for each message of the client; one that is not over after `TLS_HANDSHAKE_MS`
+is given up.
 """
 
 import asyncio
 import errno
 import logging
 import socket
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from ottla.base.errors import OttlaError
 from ottla.base.limits import HANDSHAKES_AT_ONCE, TLS_HANDSHAKE_MS
+from ottla.broker.authentication.alerts import SEND_ALERT
 from ottla.broker.authentication.tls import ServerTls
 from ottla.broker.server import Connection, Listener
 
@@ -21,6 +25,10 @@ _log = logging.getLogger(__name__)
 
 #: How long no socket is accepted when there are no more files: the same as asyncio's.
 _PAUSE_S: Final = 1.0
+#: How long, and for how many bytes, a client is heard after the alert. If the system has bytes that nobody has read
+#: when a socket is closed, it resets the connection, and the client may never see the alert.
+_FAREWELL_S: Final = 1.0
+_FAREWELL_BYTES: Final = 1 << 16
 #: What the system says of an address that this machine does not have.
 _NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
@@ -117,6 +125,7 @@ class TlsListener(Listener):
         connection = Connection(self)
         connection.session.client_host = client_host
         admission = connection.opened()
+        told: list[socket.socket] = []
         try:
             if admission.delay_ms:
                 await asyncio.sleep(admission.delay_ms / 1000)
@@ -124,13 +133,18 @@ class TlsListener(Listener):
                 accepted.close()
                 return
             context = await self._tls.context()
+            SEND_ALERT.set(partial(_send_alert, accepted, told))
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection, accepted, ssl=context, ssl_handshake_timeout=self._handshake_s
             )
         except OSError as fault:  # ssl.SSLError and TimeoutError are of this kind
             _log.info("the TLS handshake of %s by listener %s has failed: %s", client_host, self.name, fault)
-            self.connections.closed(connection)
             accepted.close()
+            try:
+                for each in told:
+                    await _see_off(each)
+            finally:
+                self.connections.closed(connection)
         except BaseException:
             self.connections.closed(connection)
             accepted.close()
@@ -145,3 +159,20 @@ class TlsListener(Listener):
             _log.info("closing the connection of %s: %s", connection.session.client_host, fault)
             return False
         return True
+
+
+def _send_alert(accepted: socket.socket, told: list[socket.socket], alert: bytes) -> None:
+    """Tell the client why its handshake fails. The loop closes `accepted` next; `told` gets one that stays open."""
+    with suppress(OSError):  # it is gone, or there are no more files
+        accepted.send(alert)
+        told.append(accepted.dup())
+
+
+async def _see_off(told: socket.socket) -> None:
+    """Hear a client until it has closed its side: it has the alert then."""
+    loop, heard = asyncio.get_running_loop(), 0
+    with told, suppress(OSError, TimeoutError):
+        told.shutdown(socket.SHUT_WR)
+        async with asyncio.timeout(_FAREWELL_S):
+            while heard < _FAREWELL_BYTES and (content := await loop.sock_recv(told, _FAREWELL_BYTES)):
+                heard += len(content)

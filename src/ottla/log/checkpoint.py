@@ -78,6 +78,22 @@ def encode_clean_shutdown(broker_epoch: int = -1) -> bytes:
     return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
 
 
+def is_clean_shutdown(content: bytes | None) -> bool:
+    """Whether the marker says that the broker stopped in order; None: there is none.
+
+    CorruptDataError when no broker has left this. Brokers before KIP-966 left it empty.
+    """
+    if not content:
+        return content is not None
+    try:
+        fields = json.loads(content)
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict) or not isinstance(fields.get("version"), int):
+        raise CorruptDataError(f"no mark of a clean shutdown: {content[:40]!r}")
+    return True
+
+
 def _field(line: str) -> tuple[str, str]:
     name, _, value = line.partition(":")
     return name.strip(), value.strip()

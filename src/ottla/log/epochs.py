@@ -107,6 +107,13 @@ class LeaderEpochs:
         if self._is_behind:
             self.save(sync=False)
 
+    def sync(self) -> None:
+        """Have the checkpoint on the device, before batches go whose epochs nothing else says. It may run in another
+        thread. StorageError."""
+        if self._entries:
+            self._storage.open(LEADER_EPOCH_CHECKPOINT).sync()
+            self._storage.sync_names()
+
     def forget(self) -> None:
         """What the checkpoint says is wrong; the batches will say it again."""
         self._entries = []

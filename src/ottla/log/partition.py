@@ -420,6 +420,7 @@ class PartitionLog:
         when a file cannot be deleted: the next call tries again.
         """
         self._snapshots.begin_at(self._segments[0].base_offset)
+        self._epochs.sync()
         return self._segments.delete_retired()
 
     def _move_start(self, offset: int) -> None:

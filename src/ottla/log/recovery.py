@@ -97,9 +97,7 @@ def load(
 ) -> Loaded:
     """Open the directory; see the top of the file. StorageError when it cannot be used as it is."""
     names = storage.names()
-    if outside.start_is_unknown:
-        log_start_offset = start_of(epochs, recovery_point)
-        outside = outside._replace(start_is_unknown=log_start_offset is None)
+    log_start_offset, outside = start_of(outside, epochs, recovery_point, log_start_offset)
     # After a clean stop the checkpoint says where the log began, and not only what was deleted for certain.
     known_start = log_start_offset if clean else None
     log_start_offset = log_start_offset or 0

@@ -30,6 +30,10 @@ class Outside(NamedTuple):
     is_known: bool = False
     #: Where the log begins should be known, but the file that says so cannot be used.
     start_is_unknown: bool = False
+    #: Nothing proves that the file that says where the log begins is as the broker has left it.
+    start_is_unproved: bool = False
+    #: Where that file says that the log begins, when it is not believed.
+    wrong_start: int | None = None
     #: What is on the device should be known, but the file that says so cannot be used.
     flush_is_unknown: bool = False
     #: Apache Kafka has written the leader epochs: it notes one when a leader begins, before there is a record of it.
@@ -38,13 +42,21 @@ class Outside(NamedTuple):
     aborts: Mapping[int, AbortsSeal] = MappingProxyType({})
 
 
-def start_of(epochs: LeaderEpochs, recovery_point: int) -> int | None:
-    """Where the log begins as the leader epochs have it: their first entry moves along. None if that cannot be.
+def start_of(
+    outside: Outside, epochs: LeaderEpochs, recovery_point: int, said: int | None
+) -> tuple[int | None, Outside]:
+    """Where the log begins, and what is known of that: `said` by the checkpoint, or as the leader epochs have it.
 
-    The start is never above the recovery point.
+    Their first entry moves along. So they are asked where the checkpoint cannot be used, and believed where it says
+    another offset and nothing proves it. They cannot be right with an entry above the recovery point, where the log
+    never begins. None where nothing says it.
     """
-    first_offset = epochs.entries[0][1] if epochs.entries else None
-    return None if first_offset is None or first_offset > recovery_point else first_offset
+    first_offset = epochs.entries[0][1] if epochs.entries and epochs.entries[0][1] <= recovery_point else None
+    if outside.start_is_unknown:
+        return first_offset, outside._replace(start_is_unknown=first_offset is None)
+    if outside.start_is_unproved and first_offset not in (None, said or 0):
+        return first_offset, outside._replace(wrong_start=said or 0)
+    return said, outside
 
 
 class Seen(NamedTuple):
@@ -129,6 +141,11 @@ def mended(
         found.append(
             f"nothing says where the log begins: it begins at its oldest segment, offset {start_offset}; "
             "records that were deleted behind that offset can be read again"
+        )
+    if outside.wrong_start is not None:
+        found.append(
+            f"log-start-offset-checkpoint says that the log begins at offset {outside.wrong_start}, and "
+            f"leader-epoch-checkpoint says another one, which is believed: it begins at offset {start_offset}"
         )
     if _mend_epochs(epochs, segments, start_offset, end_offset):
         found.append(f"leader-epoch-checkpoint ({epochs.fault or 'gone or wrong'}) is made again from the batches")

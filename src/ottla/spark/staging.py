@@ -187,6 +187,9 @@ class Copier:
 
     async def copy(self, staged: Sequence[Staged]) -> bool:
         """Write everything; False if the handle is fenced. Raises PipelineError if something staged is gone."""
+        return await asyncio.get_running_loop().create_task(self._copy(staged))  # as in `client.net.requests.together`
+
+    async def _copy(self, staged: Sequence[Staged]) -> bool:
         try:
             async with asyncio.TaskGroup() as group:
                 async for each in _all_batches(self._kafka, staged):

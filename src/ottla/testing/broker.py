@@ -187,6 +187,9 @@ class Broker:
         return self._ask(handy.stable_group(self.bootstrap_servers, group_id, members, timeout_s))
 
     def _ask(self, question: Coroutine[Any, Any, T]) -> T:
+        if self._process is None:
+            question.close()
+            raise BrokerError("the broker does not run: start it, and ask it then")
         thread = LoopThread("ottla-testing")
         try:
             return thread.run(question)

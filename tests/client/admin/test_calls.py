@@ -45,3 +45,10 @@ async def test_calls_at_the_same_time_each_find_their_topics(watchdog: Watchdog)
             assert [set(each) for each in found] == [{name} for name in names]
             listed, described = await asyncio.gather(admin.list_topics(), admin.describe_topics(["a"]))
             assert ([topic.name for topic in listed], set(described)) == (names, {"a"})
+
+
+@pytest.mark.parametrize("wrong", ["7:0:id", None, (7, 0)])
+async def test_t15_a_transaction_is_ended_by_its_handle(wrong: object) -> None:
+    async with ScriptedBroker({"t": 1}) as broker, AsyncAdmin(broker.config()) as admin:
+        with pytest.raises(TypeError, match=r"must be a TransactionHandle, not .*: TransactionHandle\.parse makes one"):
+            await admin.end_transaction(wrong, commit=True)  # type: ignore[arg-type]

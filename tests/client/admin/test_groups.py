@@ -131,3 +131,32 @@ def test_g18_how_far_a_group_is_behind_is_known_only_if_both_ends_are() -> None:
         GroupLag(None, 0, 10, None): (None, None),
     }
     assert {lag: (lag.offsets, lag.age_ms(1_500)) for lag in lags} == lags
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "said"),
+    [
+        ([5], TypeError, "must be (a )?str, not 5"),
+        ([None], TypeError, "must be (a )?str, not None"),
+        (["g\udcff"], KafkaError, "INVALID_GROUP_ID: the id of a group must be text that UTF-8 can write"),
+        ("abc", TypeError, r"a list of group ids is needed, not a str: write \['abc'\]"),
+    ],
+)
+async def test_g18_what_is_no_group_id_is_refused_and_spoils_nothing(
+    wrong: Any, error: type[Exception], said: str
+) -> None:
+    """A text is not taken for its letters: that could delete groups that nobody has named."""
+    admin = AsyncAdmin({"bootstrap.servers": "127.0.0.1:9"})  # never started: nothing is asked
+    for call in (admin.describe_groups, admin.delete_groups):
+        with pytest.raises(error, match=said):
+            await call(wrong)
+    if wrong != "abc":
+        for one in (
+            admin.list_group_offsets(wrong[0]),
+            admin.alter_group_offsets(wrong[0], {}),
+            admin.delete_group_offsets(wrong[0], []),
+            admin.remove_members(wrong[0]),
+            admin.list_group_lags(wrong[0]),
+        ):
+            with pytest.raises(error, match=said):
+                await one

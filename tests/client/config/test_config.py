@@ -1,7 +1,10 @@
 """SPEC C3, P1: Kafka's names, defaults and contradictions."""
 
+from typing import Any
+
 import pytest
 
+from ottla import AsyncAdmin, AsyncConsumer, AsyncProducer, exactly_once
 from ottla.base.errors import ConfigError
 from ottla.client.config.admin import admin_config
 from ottla.client.config.consumer import consumer_config
@@ -119,3 +122,29 @@ def test_c3_a_java_client_s_other_keys_are_taken_or_refused_with_a_reason() -> N
     ):
         with pytest.raises(ConfigError, match=f"configuration {key}: .*{why}"):
             producer_config({**HERE, key: value})
+
+
+@pytest.mark.parametrize("text", ["\udcff", "x" * 32_768])
+@pytest.mark.parametrize("key", ["client.id", "group.id", "client.rack", "group.remote.assignor"])
+def test_c3_a_consumers_names_must_fit_into_a_request(key: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=rf"configuration {key}: must"):
+        consumer_config({"bootstrap.servers": "a:1", "group.id": "g", "group.protocol": "consumer", key: text})
+
+
+@pytest.mark.parametrize("text", ["\udcff", "x" * 32_768])
+@pytest.mark.parametrize("key", ["client.id", "transactional.id"])
+def test_c3_a_producers_names_must_fit_into_a_request(key: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=rf"configuration {key}: must"):
+        producer_config({"bootstrap.servers": "a:1", key: text})
+
+
+@pytest.mark.parametrize("given", [None, "client.properties", 5, ["acks", "all"]])
+def test_what_is_no_configuration_is_said(given: Any) -> None:
+    for make in (
+        AsyncConsumer,
+        AsyncProducer,
+        AsyncAdmin,
+        lambda config: exactly_once("a", "b", "t", config),
+    ):
+        with pytest.raises(ConfigError, match="a configuration is a dict of keys and values, not a"):
+            make(given)

@@ -46,3 +46,8 @@ def test_what_can_be_held_comes_back() -> None:
 def test_what_cannot_be_held_is_refused(check: Callable[[Any], object], given: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         check(given)
+
+
+def test_o1_a_note_that_utf_8_cannot_write_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"t-0: the metadata must be text that UTF-8 can write"):
+        checked_offsets({TopicPartition("t", 0): OffsetAndMetadata(1, metadata="\udcff")})

@@ -17,6 +17,7 @@ _BASE: dict[str, object] = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
         ({"enable.auto.commit": "true"}, "enable.auto.commit=true cannot be used with exactly_once: offsets are"),
         ({"isolation.level": "read_uncommitted"}, "isolation.level=read_uncommitted cannot be used with exactly_once"),
         ({"enable.idempotence": False}, "enable.idempotence=False cannot be used with exactly_once: transactions need"),
+        ({"transaction.two.phase.commit.enable": "true"}, "transaction.two.phase.commit.enable=true cannot be used"),
         ({"transactional.id": "x"}, "transactional.id is an argument of exactly_once: leave it out"),
         ({"max.pol.records": 5}, "Unknown consumer configuration max.pol.records; did you mean max.poll.records?"),
         ({"acks": "1"}, "acks"),
@@ -62,6 +63,7 @@ def test_t11_each_client_gets_its_keys_and_what_is_safe() -> None:
         "client.id": "c",
         "linger.ms": 3,
         "enable.idempotence": True,
+        "transaction.two.phase.commit.enable": False,
         "transactional.id": "tx",
     }
     assert (

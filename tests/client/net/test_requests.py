@@ -65,3 +65,20 @@ def test_no_answer_is_an_error_that_may_pass() -> None:
     with pytest.raises(IncompleteAnswerError, match="the broker's answer says nothing about seven") as caught:
         only((), "seven")
     assert caught.value.retriable
+
+
+async def test_a_failure_leaves_no_cancellation_on_the_callers_task() -> None:
+    """A caller's time-out would be taken for a cancellation from outside."""
+
+    async def fails() -> None:
+        raise KafkaError.of(ErrorCode.GROUP_ID_NOT_FOUND)
+
+    task = asyncio.current_task()
+    assert task is not None
+    for _ in range(3):
+        with pytest.raises(KafkaError):
+            await together([fails(), asyncio.Event().wait()])
+    assert task.cancelling() == 0
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await asyncio.Event().wait()

@@ -157,6 +157,18 @@ def test_g23_a_consumer_group_moves_partitions_and_says_who_has_them() -> None:
     assert rig.told.names[-1] == "group-emptied"
 
 
+def test_g23_a_consumer_group_names_the_assignor_that_has_divided() -> None:
+    """The broker's first while no member asks for one, then the one that most of them ask for."""
+    rig = ConsumerRig(Metadata(words=3))
+    members = [rig.joined("a")]
+    settle(*members)
+    assert rig.told.last("rebalance-completed")["protocol"] == "uniform"
+    for member_id, asks in (("b", "uniform"), ("c", "range"), ("d", "range")):
+        members.append(rig.joined(member_id, server_assignor=asks))
+        settle(*members)
+    assert rig.told.last("rebalance-completed")["protocol"] == "range"
+
+
 def test_g23_a_member_that_keeps_what_it_should_give_up_is_expelled() -> None:
     rig = ConsumerRig(Metadata(words=2))
     first = rig.joined("a")

@@ -15,6 +15,7 @@ from typing import Final
 from ottla.base.errors import ConfigError
 from ottla.base.pem import CONVERT_KEY, CONVERT_TRUST, VERSIONS, load_authorities, load_certificate, why
 from ottla.base.secret import Secret
+from ottla.broker.authentication.alerts import AlertingContext
 from ottla.broker.authentication.mapping import PrincipalRules
 from ottla.broker.authentication.names import distinguished_name
 from ottla.broker.config import BrokerConfig
@@ -163,7 +164,7 @@ def _suites(listener: str, given: tuple[str, ...], versions: tuple[str, ...]) ->
 
 def make_context(keys: TlsKeys) -> ssl.SSLContext:
     """The context of a listener. Raises ConfigError for a file that cannot be read, or does not hold what it should."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = AlertingContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.minimum_version = min(VERSIONS[each] for each in keys.versions)
     context.maximum_version = max(VERSIONS[each] for each in keys.versions)

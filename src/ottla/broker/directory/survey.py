@@ -10,11 +10,12 @@ Where this broker cannot start, `foreign` looks at each partition by itself.
 
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias
 
 from ottla.base.clock import Clock
-from ottla.base.errors import StorageError
+from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import TopicPartition
 from ottla.broker.config import BrokerConfig
 from ottla.broker.directory.foreign import look_around, partition_of
@@ -26,9 +27,10 @@ from ottla.broker.metadata.properties import mark_of_apache_kafka, read_properti
 from ottla.broker.recover import Recovered, recover
 from ottla.broker.runtime.manifest import sealed_properties
 from ottla.broker.told import Kind, Tell, Told
-from ottla.log.checkpoint import CLEAN_SHUTDOWN_MARKER
+from ottla.log.checkpoint import CLEAN_SHUTDOWN_MARKER, is_clean_shutdown
 from ottla.log.examination import Flaw, FlawKind, examine
 from ottla.log.names import LEADER_EPOCH_CHECKPOINT, OFFSET_INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX
+from ottla.log.storage import Storage
 
 #: Bytes read, bytes in all (0 while that is not known), and the partition that is being read.
 Progress: TypeAlias = Callable[[int, int, str], None]
@@ -57,7 +59,7 @@ def survey(disk: Disk, config: BrokerConfig, clock: Clock, *, deep: bool, progre
     _must_be_one(disk)
     told: dict[Told, None] = {}  # what two ways of looking find alike is told once
     own_files = disk.own_files()
-    was_stopped = CLEAN_SHUTDOWN_MARKER in own_files.names()
+    was_stopped = _was_stopped(own_files)
     found: Found | None = None
     changes: tuple[Change, ...] = ()
     opening = partial(progress, 0, 0)
@@ -91,6 +93,12 @@ def survey(disk: Disk, config: BrokerConfig, clock: Clock, *, deep: bool, progre
 def _must_be_one(disk: Disk) -> None:
     if META_PROPERTIES not in disk.own_files().names() and not any(map(partition_of, disk.folders())):
         raise StorageError(f"{disk} is no data directory: it has neither {META_PROPERTIES} nor a partition's folder")
+
+
+def _was_stopped(own_files: Storage) -> bool:
+    with suppress(CorruptDataError):  # the start tells it
+        return is_clean_shutdown(own_files.read(CLEAN_SHUTDOWN_MARKER))
+    return False
 
 
 def _as_a_start(

@@ -65,6 +65,7 @@ def _load(name: str) -> ServerAssignor:
     try:
         made = getattr(import_module(module), attribute)()
         is_assignor = isinstance(made, ServerAssignor) and isinstance(made.name, str) and bool(made.name)
+        is_assignor = is_assignor and callable(made.assign)
         for setting in _SETTINGS:  # properties that raise are told now, and not in the middle of a group's change
             getattr(made, setting, None)
     except (Exception, SystemExit) as fault:

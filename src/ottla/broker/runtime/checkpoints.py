@@ -4,6 +4,7 @@ A file that is gone or damaged never stops a start, and is never passed over in 
 other files: where a log begins, from its leader-epoch-checkpoint; what is durable, by checking more than is needed.
 """
 
+import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -30,10 +31,13 @@ from ottla.log.checkpoint import (
     decode_offsets,
     encode_clean_shutdown,
     encode_offsets,
+    is_clean_shutdown,
 )
 from ottla.log.storage import Storage
 from ottla.log.txn_index import AbortsSeal
 from ottla.log.witnesses import Outside
+
+_log = logging.getLogger(__name__)
 
 #: What follows when a file cannot be used.
 _INSTEAD: Final = {
@@ -78,7 +82,7 @@ class Checkpoints:
         self._is_used = is_used
         #: Whether the last broker stopped in order. The marker is removed now, and the removal synced, so that even
         #: after a loss of power the next start does not find it: that start would check nothing.
-        self.clean = storage.read(CLEAN_SHUTDOWN_MARKER) is not None
+        self.clean = self._read_mark()
         storage.delete(CLEAN_SHUTDOWN_MARKER)
         storage.sync_names()
         #: Names of files that cannot be used.
@@ -113,6 +117,7 @@ class Checkpoints:
         return Outside(
             is_known,
             start_is_unknown=LOG_START_OFFSET_CHECKPOINT in self.unusable,
+            start_is_unproved=self.lacks_manifest,
             flush_is_unknown=RECOVERY_POINT_CHECKPOINT in self.unusable,
             aborts=self.aborts.get(tp, {}),
         )
@@ -180,6 +185,21 @@ class Checkpoints:
         elif properties is not None and properties != self._manifest.properties:
             found = {name: (checksum(self._storage.read(name)),) for name in _INSTEAD}
             self._write_manifest(Manifest(found | dict(self._manifest.checksums), self._manifest.aborts, properties))
+
+    def _read_mark(self) -> bool:
+        content = self._storage.read(CLEAN_SHUTDOWN_MARKER)
+        if content is None and self._is_used:
+            _log.info(
+                "there is no %s: the last broker did not stop in order, or the file is gone. "
+                "Each log is checked from its recovery point on",
+                CLEAN_SHUTDOWN_MARKER,
+            )
+        try:
+            return is_clean_shutdown(content)
+        except CorruptDataError as damage:
+            text = f"{CLEAN_SHUTDOWN_MARKER} is damaged ({damage}): every log is checked, as after a crash"
+            self._tell(Told(Kind.MADE_AGAIN, CLEAN_SHUTDOWN_MARKER, text))
+            return False
 
     def _read(self, name: str) -> Mapping[TopicPartition, int]:
         content = self._storage.read(name)

@@ -20,7 +20,7 @@ from ottla.cli.common import (
     print_rows,
     say,
 )
-from ottla.cli.transactions.look import DESCRIBED, described_row
+from ottla.cli.transactions.look import DESCRIBED, described_row, require_id
 from ottla.cli.transactions.repair import NEVER_MS, NO_TIMEOUT, row_of, state_of, what_to_do
 
 if TYPE_CHECKING:
@@ -99,6 +99,8 @@ def abort(
             "give either a transactional id, or --producer-id with --producer-epoch, or --partition TOPIC:PARTITION "
             "with --start-offset N"
         )
+    if transactional_id is not None:
+        require_id(transactional_id)
     with Admin(admin_config(bootstrap, config)) as admin:
         if transactional_id is not None:
             _abort_by_id(admin, transactional_id, how)

@@ -68,10 +68,18 @@ def describe(
     """
     from ottla import Admin
 
+    for each in ids:
+        require_id(each)
     with Admin(admin_config(bootstrap, config)) as admin:
         found = admin.describe_transactions(ids)
     none = "There are no such transactions."
     print_rows([described_row(each) for each in found.values()], DESCRIBED, as_json=as_json, none=none)
+
+
+def require_id(transactional_id: str) -> None:
+    """Raise CommandError for an empty id: mostly a variable of a shell that has no value."""
+    if not transactional_id:
+        raise CommandError("a transactional id is never empty; `ottla transactions list` shows which there are")
 
 
 def described_row(each: TransactionDescription) -> dict[str, object]:

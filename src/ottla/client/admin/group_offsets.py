@@ -6,7 +6,7 @@ from ottla.base.types import TopicPartition
 from ottla.client.admin.base import AdminBase
 from ottla.client.admin.types import GroupLag, OffsetSpec
 from ottla.client.core.intents import CoordinatorKind
-from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from ottla.client.core.offsets import ConsumerGroupMetadata, OffsetAndMetadata, checked_group_id
 from ottla.client.net.group_offsets import commit_offsets, fetch_committed
 from ottla.client.net.log_offsets import list_offsets
 from ottla.client.net.record_times import first_timestamps
@@ -28,6 +28,7 @@ class GroupOffsetCalls(AdminBase):
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """A group's committed offsets: of `partitions`, or (None) of all partitions."""
+        checked_group_id(group_id)
         wanted = None if partitions is None else list(partitions)
         return await self._requests.repeat(
             lambda: fetch_committed(self._requests.coordinators, self._cluster.snapshot, group_id, wanted),
@@ -37,7 +38,7 @@ class GroupOffsetCalls(AdminBase):
     async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Set the committed offsets of a group without members. If it has members, raises KafkaError with
         UNKNOWN_MEMBER_ID."""
-        member = ConsumerGroupMetadata(group_id)
+        member = ConsumerGroupMetadata(checked_group_id(group_id))
         await self._requests.repeat(
             lambda: commit_offsets(self._requests.coordinators, member, offsets), f"alter_group_offsets({group_id})"
         )
@@ -48,6 +49,7 @@ class GroupOffsetCalls(AdminBase):
         Raises KafkaError: with GROUP_ID_NOT_FOUND, or with GROUP_SUBSCRIBED_TO_TOPIC for a partition of a topic that
         members subscribe to; then the offsets of other topics are deleted.
         """
+        checked_group_id(group_id)
         by_topic: dict[str, list[OffsetDeleteRequestPartition]] = {}
         for tp in sorted(set(partitions)):
             by_topic.setdefault(tp.topic, []).append(OffsetDeleteRequestPartition(tp.partition))

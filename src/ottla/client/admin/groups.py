@@ -8,6 +8,8 @@ from ottla.base.types import TopicPartition
 from ottla.client.admin.base import AdminBase
 from ottla.client.admin.types import CLASSIC, CONSUMER, GroupDescription, GroupListing, MemberDescription
 from ottla.client.core.intents import CoordinatorKind
+from ottla.client.core.offsets import checked_group_ids
+from ottla.client.core.several import several
 from ottla.client.errors import KafkaError, UnsupportedVersionError, raise_for
 from ottla.client.net.requests import only, together
 from ottla.wire.apis import ApiKey
@@ -40,12 +42,12 @@ class GroupCalls(AdminBase):
         Raises UnsupportedVersionError if `types` are given and a broker is older than 3.7 (KIP-848).
         """
 
+        request = ListGroupsRequest(tuple(several(states, "states")), tuple(several(types, "types")))
+
         async def attempt() -> list[GroupListing]:
             found = []
             answer: ListGroupsResponse
-            for answer in await self._requests.ask_all_brokers(
-                ApiKey.LIST_GROUPS, ListGroupsRequest(tuple(states), tuple(types))
-            ):
+            for answer in await self._requests.ask_all_brokers(ApiKey.LIST_GROUPS, request):
                 raise_for(answer.error_code)
                 found += [GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in answer.groups]
             return sorted(found)
@@ -55,7 +57,7 @@ class GroupCalls(AdminBase):
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
         """Groups of either type, with their members. For a group that does not exist an older broker answers the state
         Dead; a newer one answers GROUP_ID_NOT_FOUND, which is raised as KafkaError."""
-        ids = list(group_ids)
+        ids = checked_group_ids(group_ids)
         calls = (self._requests.repeat(partial(self._describe, i), f"describe_groups({i})") for i in ids)
         return dict(zip(ids, await together(calls), strict=True))
 
@@ -121,7 +123,7 @@ class GroupCalls(AdminBase):
             result = only(answer.results, f"group {group_id}")
             self._requests.coordinators.check(_GROUP, group_id, result.error_code, group_id)
 
-        for group_id in list(group_ids):
+        for group_id in checked_group_ids(group_ids):
             await self._requests.repeat(partial(delete, group_id), f"delete_groups({group_id})")
 
     async def remove_members(

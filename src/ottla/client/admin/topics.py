@@ -15,6 +15,7 @@ from ottla.client.admin.types import (
     TopicListing,
 )
 from ottla.client.core.metadata import Node, TopicInfo, checked_topic
+from ottla.client.core.several import several
 from ottla.client.errors import IncompleteAnswerError, UnknownTopicOrPartitionError, raise_for
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -70,7 +71,7 @@ class TopicCalls(AdminBase):
     async def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> None:
         """Delete topics by name. Raises KafkaError of the first topic that is refused, for example
         UnknownTopicOrPartitionError."""
-        states = tuple(DeleteTopicState(name=checked_topic(name)) for name in names)
+        states = tuple(DeleteTopicState(name=checked_topic(name)) for name in several(names, "topics"))
         gone: set[str | None] = set()
 
         async def attempt() -> None:
@@ -109,7 +110,7 @@ class TopicCalls(AdminBase):
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """Topics with their partitions. Raises UnknownTopicOrPartitionError if one does not exist."""
-        wanted = list(names)
+        wanted = several(names, "topics")
 
         async def attempt() -> dict[str, TopicDescription]:
             snapshot = await self._cluster.look_up(wanted)

@@ -15,6 +15,7 @@ from ottla.client.core.intents import CoordinatorKind
 from ottla.client.core.producer.identity import NO_IDENTITY, ProducerIdentity
 from ottla.client.core.producer.transaction_requests import end_transaction, init_producer_id
 from ottla.client.core.producer.transactions import TransactionHandle
+from ottla.client.core.several import several
 from ottla.client.errors import KafkaError, code_of, raise_for
 from ottla.client.net.requests import only, together
 from ottla.wire.apis import ApiKey
@@ -92,7 +93,7 @@ class TransactionCalls(AdminBase):
                 frozenset(TopicPartition(t.topic, p) for t in state.topics for p in t.partitions),
             )
 
-        ids = list(transactional_ids)
+        ids = several(transactional_ids, "transactional ids")
         calls = (self._requests.repeat(partial(describe, i), f"describe_transactions({i})") for i in ids)
         return dict(zip(ids, await together(calls), strict=True))
 
@@ -145,7 +146,12 @@ class TransactionCalls(AdminBase):
 
         It may be repeated: with the same handle and the same `commit` it returns ENDED again, as long as no newer
         transaction of this id has begun. Raises RequestTimeoutError if the outcome is unknown: then call it again.
+        Raises TypeError for what is no handle.
         """
+        if not isinstance(handle, TransactionHandle):
+            raise TypeError(
+                f"handle must be a TransactionHandle, not {handle!r}: TransactionHandle.parse makes one of a str"
+            )
         identity = ProducerIdentity(handle.producer_id, handle.producer_epoch)
         request = end_transaction(handle.transactional_id, identity, commit=commit)
 
@@ -202,6 +208,6 @@ class TransactionCalls(AdminBase):
             self._requests.coordinators.check(_TRANSACTION, transactional_id, answer.error_code, transactional_id)
             return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
-        ids = list(transactional_ids)
+        ids = several(transactional_ids, "transactional ids")
         calls = (self._requests.repeat(partial(fence, i), f"fence_producers({i})") for i in ids)
         return dict(zip(ids, await together(calls), strict=True))

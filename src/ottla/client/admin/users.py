@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ottla.base.errors import ConfigError
 from ottla.base.secret import Secret
 from ottla.client.admin.base import AdminBase
+from ottla.client.core.several import several
 from ottla.client.errors import raise_for
 from ottla.wire.apis import ApiKey
 from ottla.wire.errors import ErrorCode
@@ -64,7 +65,7 @@ class UserCalls(AdminBase):
 
         Raises KafkaError: RESOURCE_NOT_FOUND for a user who has no credential.
         """
-        request = DescribeUserScramCredentialsRequest(tuple(UserName(each) for each in users) or None)
+        request = DescribeUserScramCredentialsRequest(tuple(map(UserName, several(users, "users"))) or None)
 
         async def attempt() -> dict[str, dict[ScramMechanism, int]]:
             answer: DescribeUserScramCredentialsResponse = await self._requests.ask_controller(

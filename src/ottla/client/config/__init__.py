@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from ottla.base.config import REQUIRED, ConfigKey, ConfigSet, ConfigType, Standing, between, not_empty, one_of
+from ottla.base.config import REQUIRED, ConfigKey, ConfigSet, ConfigType, Standing, between, not_empty, one_of, sendable
 from ottla.base.digits import natural
 from ottla.base.errors import ConfigError
 from ottla.client.config import accepted
@@ -18,7 +18,7 @@ _AT_LEAST_0 = between(0)
 
 COMMON_KEYS: tuple[ConfigKey, ...] = (
     ConfigKey("bootstrap.servers", ConfigType.LIST, REQUIRED, "Brokers to connect to first, host:port", not_empty),
-    ConfigKey("client.id", ConfigType.STRING, "", "Name of this client in the broker's logs and quotas"),
+    ConfigKey("client.id", ConfigType.STRING, "", "Name of this client in the broker's logs and quotas", sendable),
     ConfigKey("request.timeout.ms", ConfigType.INT, 30_000, "Longest wait for one answer", _AT_LEAST_0),
     ConfigKey("retry.backoff.ms", ConfigType.LONG, 100, "First pause before a request is repeated", _AT_LEAST_0),
     ConfigKey("retry.backoff.max.ms", ConfigType.LONG, 1_000, "Longest pause before a repetition", _AT_LEAST_0),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ottla.assign import BUILT_IN
-from ottla.base.config import ConfigKey, ConfigType, between, not_empty, one_of
+from ottla.base.config import ConfigKey, ConfigType, between, mapping_of, not_empty, one_of, sendable, sendable_name
 from ottla.base.duration import duration_ms
 from ottla.base.errors import ConfigError
 from ottla.base.topic_names import topic_name_problem
@@ -53,7 +53,7 @@ DEFAULT_STRATEGY = tuple(name for name in ("range", "cooperative-sticky") if nam
 CONSUMER_CONFIG = client_keys(
     "consumer",
     (
-        ConfigKey("group.id", ConfigType.STRING, None, "The consumer group", not_empty),
+        ConfigKey("group.id", ConfigType.STRING, None, "The consumer group", sendable_name),
         ConfigKey("group.instance.id", ConfigType.STRING, None, "Makes the member static (KIP-345)", _an_instance_id),
         ConfigKey(
             "session.timeout.ms",
@@ -92,7 +92,7 @@ CONSUMER_CONFIG = client_keys(
         ConfigKey("exclude.internal.topics", ConfigType.BOOLEAN, True, "A pattern does not match Kafka's own topics"),
         ConfigKey("key.deserializer", ConfigType.OBJECT, None, "callable or object with deserialize(topic, data)"),
         ConfigKey("value.deserializer", ConfigType.OBJECT, None, "callable or object with deserialize(topic, data)"),
-        ConfigKey("client.rack", ConfigType.STRING, "", "Rack of this client, for assignors"),
+        ConfigKey("client.rack", ConfigType.STRING, "", "Rack of this client, for assignors", sendable),
         ConfigKey(
             "group.protocol",
             ConfigType.STRING,
@@ -105,7 +105,7 @@ CONSUMER_CONFIG = client_keys(
             ConfigType.STRING,
             None,
             "The broker's assignor, for group.protocol=consumer; unset: the broker chooses",
-            not_empty,
+            sendable_name,
         ),
         *accepted.CONSUMER,
     ),
@@ -171,7 +171,7 @@ def _check_protocol(protocol: str, given: Mapping[str, object]) -> None:
 
 def consumer_config(given: Mapping[str, object]) -> ConsumerConfig:
     """Parse and check `given`. Raises ConfigError for an unknown key, a bad value, or contradictory keys."""
-    protocol = given.get("group.protocol")
+    protocol = mapping_of(given).get("group.protocol")
     if isinstance(protocol, str):  # Kafka's own consumers accept CONSUMER, too
         given = {**given, "group.protocol": protocol.lower()}
     config = build(ConsumerConfig, CONSUMER_CONFIG, given)

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from ottla.base.config import ConfigKey, ConfigType, between, not_empty, one_of
+from ottla.base.config import ConfigKey, ConfigType, between, mapping_of, one_of, sendable_name
 from ottla.base.errors import ConfigError
 from ottla.client.config import CommonConfig, accepted, build, client_keys
 
@@ -52,7 +52,7 @@ PRODUCER_CONFIG = client_keys(
         ConfigKey("partitioner.ignore.keys", ConfigType.BOOLEAN, False, "Spread records evenly, also those with a key"),
         ConfigKey("key.serializer", ConfigType.OBJECT, None, "callable or object with serialize(topic, data)"),
         ConfigKey("value.serializer", ConfigType.OBJECT, None, "callable or object with serialize(topic, data)"),
-        ConfigKey("transactional.id", ConfigType.STRING, None, "Turns transactions on", not_empty),
+        ConfigKey("transactional.id", ConfigType.STRING, None, "Turns transactions on", sendable_name),
         ConfigKey(
             "metadata.max.idle.ms",
             ConfigType.LONG,
@@ -123,7 +123,7 @@ class ProducerConfig(CommonConfig):
 
 def producer_config(given: Mapping[str, object]) -> ProducerConfig:
     """Parse and check `given`. Raises ConfigError for an unknown key, a bad value, or contradictory keys."""
-    if isinstance(given.get("acks"), int):  # Kafka's type is a string, users write numbers
+    if isinstance(mapping_of(given).get("acks"), int):  # Kafka's type is a string, users write numbers
         given = {**given, "acks": str(given["acks"])}
     if isinstance(given.get("partitioner.class"), str):
         _require_kafkas_rule(str(given["partitioner.class"]))

@@ -1,11 +1,14 @@
 """Offsets that consumers commit, and the checks of what users give."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from operator import index
 from typing import NamedTuple, SupportsIndex
 
 from ottla.base.types import TopicPartition
 from ottla.client.core.metadata import checked_topic
+from ottla.client.core.several import several
+from ottla.client.errors import KafkaError
+from ottla.wire.errors import ErrorCode
 
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
@@ -95,9 +98,27 @@ def checked_group(group: ConsumerGroupMetadata) -> ConsumerGroupMetadata:
     return group
 
 
+def checked_group_id(group_id: str) -> str:
+    """The id of a group, if a request can hold it. Raises TypeError, or KafkaError (INVALID_GROUP_ID)."""
+    try:
+        _check_text("the id of a group", group_id)
+    except ValueError as fault:
+        raise KafkaError.of(ErrorCode.INVALID_GROUP_ID, str(fault)) from None
+    return group_id
+
+
+def checked_group_ids(group_ids: Iterable[str]) -> list[str]:
+    """Several of them; the same errors. Raises TypeError for a text, too: it would be taken for its letters."""
+    return list(map(checked_group_id, several(group_ids, "group ids")))
+
+
 def _check_text(what: str, value: object) -> None:
     if not isinstance(value, str):
         raise TypeError(f"{what} must be a str, not {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} must be text that UTF-8 can write, not {value!r}") from None
 
 
 def _check_number(what: str, value: SupportsIndex, least: int, most: int) -> None:

@@ -35,14 +35,25 @@ def passes(error: BaseException | None) -> bool:
     return isinstance(error, CommitFailedError | RequestTimeoutError | DisconnectedError)
 
 
+def has_lost_its_epoch(error: BaseException) -> bool:
+    """Whether the transaction was ended by somebody else: mostly by its time-out."""
+    cause = error.__cause__ if isinstance(error, AbortableTransactionError) else error
+    return isinstance(cause, KafkaError) and cause.code == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def too_long(open_s: float, timeout_ms: int) -> str:
+    """What is said of a transaction that was open for longer than its time-out."""
+    return (
+        f"its transaction was open for {open_s:.1f} s, and transaction.timeout.ms={timeout_ms} allows less, so "
+        "the coordinator has aborted it: make batches smaller (max.poll.records), or allow more time"
+    )
+
+
 def explained(error: ClientError, transactional_id: str, open_s: float, timeout_ms: int) -> ClientError:
     """`error`; for one that has ended the producer, an error that says what to do. The batch was open for `open_s`."""
     if isinstance(error, ProducerFencedError) or isinstance(error.__cause__, ProducerFencedError):
         if open_s * 1_000 >= timeout_ms:
-            why = (
-                f"its transaction was open for {open_s:.1f} s, and transaction.timeout.ms={timeout_ms} allows less, so "
-                "the coordinator has aborted it: make batches smaller (max.poll.records), or allow more time"
-            )
+            why = too_long(open_s, timeout_ms)
         else:
             why = (
                 f"another process has taken over transactional.id {transactional_id}, or somebody has aborted its "

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ottla.base.config import mapping_of
 from ottla.base.errors import ConfigError
 from ottla.client.config.consumer import CONSUMER_CONFIG, consumer_config
 from ottla.client.config.producer import PRODUCER_CONFIG, producer_config
@@ -16,6 +17,11 @@ _FIXED: Mapping[str, tuple[object, str]] = {
     "enable.auto.commit": (False, "offsets are committed in the transaction of their batch"),
     "isolation.level": ("read_committed", "else aborted records of the source would be worked on"),
     "enable.idempotence": (True, "transactions need it"),
+    "transaction.two.phase.commit.enable": (
+        False,
+        "nobody else decides about its transactions, and without a time-out one whose process does not come back would "
+        "hold back readers for ever",
+    ),
 }
 
 
@@ -79,7 +85,7 @@ class _Given:
 
 def _split(config: Mapping[str, object]) -> _Given:
     """Each key goes to the client that knows it, a common one to both. Raises ConfigError for any other."""
-    if "transactional.id" in config:
+    if "transactional.id" in mapping_of(config):
         raise ConfigError("transactional.id is an argument of exactly_once: leave it out of the configuration")
     given = _Given({}, {})
     for key, value in config.items():

@@ -22,11 +22,12 @@ from ottla.client.consumer.consumer import AsyncConsumer
 from ottla.client.core.backoff import Backoff
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
 from ottla.client.core.offsets import OffsetAndMetadata
-from ottla.client.errors import ClientError, IllegalStateError, RequestTimeoutError
+from ottla.client.errors import ClientError, IllegalStateError, ProducerFencedError, RequestTimeoutError
 from ottla.client.exactly_once.batch import AnyBatch, AsyncBatch
-from ottla.client.exactly_once.faults import explained, passes
+from ottla.client.exactly_once.faults import explained, has_lost_its_epoch, passes, too_long
 from ottla.client.exactly_once.settings import Settings
 from ottla.client.producer.producer import AsyncProducer
+from ottla.wire.errors import ErrorCode
 
 T = TypeVar("T")
 log = logging.getLogger("ottla.exactly_once")
@@ -57,6 +58,8 @@ class AsyncExactlyOnce:
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, rng or random.Random())
         #: A batch is to be done again, but only after this pause: what made it fail may take a while to pass.
         self._pause_ms = 0.0
+        #: The last batch timed out while the user worked on it.
+        self._was_slow = False
         self._running = self._stopping = False
         #: A call of the loop has failed, or was cancelled, in the middle of a transaction: there is no way to go on.
         self._broken = False
@@ -186,6 +189,7 @@ class AsyncExactlyOnce:
         batch, self._batch = self._batch, None
         if batch is None:
             return
+        worked_s = asyncio.get_running_loop().time() - self._began_s
         left_out = None if batch.aborted else batch.next_untaken
         if left_out is not None:
             batch.end("records were left out")
@@ -200,13 +204,26 @@ class AsyncExactlyOnce:
             except ClientError as error:
                 if not passes(error):
                     raise
+                self._require_time(error, worked_s)
                 log.warning("%s: a batch is done again: %s", self.settings.transactional_id, error)
             else:
+                self._was_slow = False
                 self._backoff.succeeded()
                 return
         self._pause_ms = self._backoff.next_ms()
         await self._until_known(self._producer.abort_transaction)
         self._go_back(batch)
+
+    def _require_time(self, error: ClientError, worked_s: float) -> None:
+        """Raise ProducerFencedError if the user has needed more than the transaction's time-out, twice in a row: it
+        would never end. Once may be a pause of the machine, or a send that waited for a broker."""
+        timeout_ms = self.settings.transaction_timeout_ms
+        is_slow = has_lost_its_epoch(error) and worked_s * 1_000 >= timeout_ms
+        if is_slow and self._was_slow:
+            raise ProducerFencedError(ErrorCode.PRODUCER_FENCED) from error
+        self._was_slow = is_slow
+        if is_slow:
+            log.warning("%s: %s", self.settings.transactional_id, too_long(worked_s, timeout_ms))
 
     def _go_back(self, batch: AnyBatch) -> None:
         """Read the batch again, as far as its partitions are still here."""

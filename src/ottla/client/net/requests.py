@@ -145,7 +145,15 @@ class Requests:
 
 
 async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run all calls at once; their results, in order. When one call fails, cancel the others and raise its error."""
+    """Run all calls at once; their results, in order. When one call fails, cancel the others and raise its error.
+
+    In a task of its own: Python 3.11's group leaves the cancellation by which it has ended on the task it runs in, and
+    a caller's `asyncio.timeout` would take that for one from outside.
+    """
+    return await asyncio.get_running_loop().create_task(_together(calls))
+
+
+async def _together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     first: Exception
     try:
         async with asyncio.TaskGroup() as group:

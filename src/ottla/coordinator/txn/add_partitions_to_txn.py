@@ -8,7 +8,7 @@ Order of checks after Kafka 4.3's `handleAddPartitionsToTransaction` and `handle
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 from ottla.base.types import TopicPartition
 from ottla.coordinator.decision import Decision, Reply, SetTimer
@@ -50,7 +50,7 @@ def add_partitions_to_txn(
     """
 
     def answer(error: ErrorCode) -> AddPartitionsToTxnResult:
-        return _result(transaction, lambda partition: error)
+        return _result(transaction, error)
 
     if transaction.verify_only:
         return Decision(replies=(Reply(token, _verify(store, transaction)),))
@@ -122,22 +122,27 @@ def _verify(store: TransactionStore, transaction: AddPartitionsToTxnTransaction)
     if txn is not None and error == ErrorCode.NONE and txn.state in PREPARED_STATES:
         error = ErrorCode.CONCURRENT_TRANSACTIONS
     if txn is None or error != ErrorCode.NONE:
-        return _result(transaction, lambda partition: error)
-    known = txn.partitions
-    return _result(transaction, lambda tp: ErrorCode.NONE if tp in known else ErrorCode.TRANSACTION_ABORTABLE)
+        return _result(transaction, error)
+    return _result(transaction, ErrorCode.TRANSACTION_ABORTABLE, txn.partitions)
 
 
 def _result(
-    transaction: AddPartitionsToTxnTransaction, error_of: Callable[[TopicPartition], ErrorCode]
+    transaction: AddPartitionsToTxnTransaction, error: ErrorCode, good: Collection[TopicPartition] = ()
 ) -> AddPartitionsToTxnResult:
+    """`error` for all partitions but those that are `good`."""
+
+    def of_topic(name: str, partitions: Sequence[int]) -> list[AddPartitionsToTxnPartitionResult]:
+        if not good:  # nearly always, and there may be thousands
+            return [AddPartitionsToTxnPartitionResult(partition, error) for partition in partitions]
+        return [
+            AddPartitionsToTxnPartitionResult(
+                partition, ErrorCode.NONE if TopicPartition(name, partition) in good else error
+            )
+            for partition in partitions
+        ]
+
     topics = tuple(
-        AddPartitionsToTxnTopicResult(
-            topic.name,
-            tuple(
-                AddPartitionsToTxnPartitionResult(partition, error_of(TopicPartition(topic.name, partition)))
-                for partition in topic.partitions
-            ),
-        )
+        AddPartitionsToTxnTopicResult(topic.name, tuple(of_topic(topic.name, topic.partitions)))
         for topic in transaction.topics
     )
     return AddPartitionsToTxnResult(transaction.transactional_id, topics)

@@ -6,6 +6,7 @@ the move is allowed (that is `states.TRANSITIONS`). Numbers as in Kafka 4.3's `T
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Final, NamedTuple
 
 from ottla.base.errors import CorruptDataError
@@ -159,9 +160,9 @@ def prepare_complete(txn: TransactionMetadata, to: TransactionState, now_ms: int
 
 def to_record(txn: TransactionMetadata) -> LogRecord:
     """The record that makes `txn` durable."""
-    topics: dict[str, list[int]] = {}
-    for partition in sorted(txn.partitions):
-        topics.setdefault(partition.topic, []).append(partition.partition)
+    topics: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, partition in txn.partitions:
+        topics[topic].append(partition)
     value = TransactionLogValue(
         producer_id=txn.producer_id,
         previous_producer_id=txn.previous_producer_id,
@@ -171,7 +172,7 @@ def to_record(txn: TransactionMetadata) -> LogRecord:
         transaction_status=txn.state,
         transaction_partitions=None
         if txn.state == TransactionState.EMPTY
-        else tuple(PartitionsSchema(topic, tuple(ids)) for topic, ids in topics.items()),
+        else tuple(PartitionsSchema(topic, tuple(sorted(ids))) for topic, ids in sorted(topics.items())),
         transaction_last_update_timestamp_ms=txn.last_update_ms,
         transaction_start_timestamp_ms=txn.start_ms,
         client_transaction_version=txn.client_version,

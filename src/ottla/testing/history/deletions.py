@@ -13,7 +13,8 @@ def deleted_read(evidence: Evidence) -> Iterator[Anomaly]:
     """A consumer began to read after DeleteRecords was answered (KIP-107), and was given a record that it deleted.
 
     A consumer begins when it is given the partition, and with each seek. Excused: who has begun before. It may have
-    fetched the record when that was still there.
+    fetched the record when that was still there. Nor does a position without an offset begin anew: that is how a reset
+    by `auto.offset.reset` is told, with a later poll, when records from the new position may be fetched already.
     """
     deleted: defaultdict[TopicPartition, int] = defaultdict(int)
     #: By consumer: what was deleted when it began.
@@ -22,8 +23,10 @@ def deleted_read(evidence: Evidence) -> Iterator[Anomaly]:
         match event.fact:
             case Deleted(tp=tp, offset=offset):
                 deleted[tp] = max(deleted[tp], offset)
-            case Assigned(partitions=begun) | Sought(positions=begun):
+            case Assigned(partitions=begun):
                 before.update(((event.who, tp), deleted[tp]) for tp in begun)
+            case Sought(positions=positions):
+                before.update(((event.who, tp), deleted[tp]) for tp, offset in positions.items() if offset >= 0)
             case Polled(records=records):
                 for tp, offset, uid in records:
                     end = before.get((event.who, tp), 0)

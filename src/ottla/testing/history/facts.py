@@ -150,7 +150,8 @@ class Revoked:
 class Sought:
     """A consumer's positions were changed by the user (a seek), or by `auto.offset.reset`.
 
-    An offset is -1 if the test does not know it (a seek to the end).
+    An offset is -1 if the test does not know it: a seek to the end, or a reset, which the user hears of with a later
+    poll.
     """
 
     positions: Mapping[TopicPartition, int]

@@ -53,3 +53,8 @@ def test_g20_a_pattern_for_the_brokers_needs_the_consumer_protocol() -> None:
 def test_c1_a_pattern_is_a_text_that_is_not_empty(wrong: object) -> None:
     with pytest.raises(TypeError, match="not empty"):
         SubscriptionPattern(wrong)  # type: ignore[arg-type]
+
+
+def test_c1_a_pattern_that_no_request_can_carry_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"a SubscriptionPattern must be text that UTF-8 can write"):
+        SubscriptionPattern("t\udcff")

@@ -4,6 +4,7 @@ import pytest
 
 from ottla.client.core import intents
 from ottla.client.core.producer.transaction_state import TxnInput, TxnState
+from ottla.client.core.producer.transactions import TransactionHandle
 from ottla.client.errors import (
     AbortableTransactionError,
     DisconnectedError,
@@ -242,3 +243,20 @@ def test_a_record_is_refused_once_the_transaction_is_being_ended() -> None:
     producer.call(producer.core.end_transaction, TxnInput.COMMIT)
     with pytest.raises(IllegalStateError):
         producer.append("a")
+
+
+@pytest.mark.parametrize("text", ["", "7", "7:0", "7:0:", "-7:0:x", "7:32768:x", f"{2**63}:0:x", "7:x:0"])
+def test_t15_what_is_no_handle_is_said(text: str) -> None:
+    with pytest.raises(ValueError, match="is no transaction: expected producerId:epoch:transactionalId"):
+        TransactionHandle.parse(text)
+
+
+@pytest.mark.parametrize("wrong", [None, 7, b"7:0:x"])
+def test_t15_a_handle_is_read_from_a_text(wrong: object) -> None:
+    with pytest.raises(TypeError, match="a handle is read from the str that str"):
+        TransactionHandle.parse(wrong)  # type: ignore[arg-type]
+
+
+def test_t15_a_handle_may_be_as_large_as_kafka_allows_and_its_id_may_have_colons() -> None:
+    handle = TransactionHandle("a:b", 2**63 - 1, 32_767)
+    assert TransactionHandle.parse(str(handle)) == handle

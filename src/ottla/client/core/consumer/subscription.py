@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
+from ottla.base.config import sendable
 from ottla.base.types import TopicPartition
 from ottla.client.core.metadata import ClusterSnapshot, checked_topic
 from ottla.client.errors import IllegalStateError
@@ -27,6 +28,9 @@ class SubscriptionPattern:
     def __post_init__(self) -> None:
         if not isinstance(self.pattern, str) or not self.pattern:
             raise TypeError(f"a SubscriptionPattern needs a text that is not empty, not {self.pattern!r}")
+        problem = sendable(self.pattern)
+        if problem is not None:
+            raise ValueError(f"a SubscriptionPattern {problem}")
 
 
 #: What a user can subscribe to.

@@ -78,10 +78,13 @@ class TransactionHandle(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "TransactionHandle":
-        """The handle that `str(handle)` has written, for example into a database. Raises ValueError."""
+        """The handle that `str(handle)` has written, for example into a database. Raises ValueError, TypeError."""
+        if not isinstance(text, str):
+            raise TypeError(f"a handle is read from the str that str(handle) has made, not from {text!r}")
         producer_id, colon, rest = text.partition(":")
         epoch, second_colon, transactional_id = rest.partition(":")
-        if not (colon and second_colon and transactional_id and producer_id.isdecimal() and epoch.isdecimal()):
+        numbers = producer_id.isdecimal() and int(producer_id) < 2**63 and epoch.isdecimal() and int(epoch) < 2**15
+        if not (colon and second_colon and transactional_id and numbers):
             raise ValueError(f"{text!r} is no transaction: expected producerId:epoch:transactionalId, as str(handle)")
         return cls(transactional_id, int(producer_id), int(epoch))
 
@@ -194,8 +197,11 @@ class Transactions:
 
     def check_send(self) -> None:
         """Raise an error if no records may be sent now. Any thread may ask."""
+        self._check_open(TxnInput.SEND)
+
+    def _check_open(self, call: TxnInput) -> None:
         if self._automaton.state is not TxnState.IN_TRANSACTION:
-            self._automaton.handle(TxnInput.SEND)
+            self._automaton.handle(call)
 
     def send_offsets(
         self,
@@ -244,7 +250,7 @@ class Transactions:
         if call in _ENDS:
             self._automaton.handle(call)
         elif self.state is not TxnState.PREPARED:
-            self.check_send()
+            self._check_open(call)
         self._ending = ending
 
     def abandoned(self, user: Any, now_s: float) -> None:
@@ -383,7 +389,7 @@ class Transactions:
         """Prepare or detach: the transaction stays open, and its handle goes to the user."""
         try:
             if self.state is not TxnState.PREPARED:
-                self.check_send()
+                self._check_open(ending.call)
             if not self._started:
                 raise IllegalStateError(f"{ending.call.value}: nothing was sent in this transaction, abort it instead")
             self._automaton.handle(ending.call)

@@ -24,7 +24,7 @@ def describe(draft: Draft) -> DescribedGroup:
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.target_epoch,
-        assignor_name=preferred_assignor(draft),
+        assignor_name=preferred_assignor(draft.room, draft.group),
         members=tuple(_member(group, each, topics) for each in group.members.values()),
     )
 

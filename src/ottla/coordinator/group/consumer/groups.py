@@ -29,7 +29,7 @@ from ottla.coordinator.group.consumer.room import (
     Room,
 )
 from ottla.coordinator.group.consumer.states import JOIN_EPOCH, GroupState, MemberState
-from ottla.coordinator.group.consumer.target import target_records
+from ottla.coordinator.group.consumer.target import preferred_assignor, target_records
 from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.group.kinds import AnyGroup, Appending, Groups, answer
 from ottla.wire.consumer_group_records import RECORD_TYPES, decode_key, decode_value
@@ -157,7 +157,7 @@ class ConsumerGroups:
         changed, self._changed = self._changed, {}
         groups = [group for group in map(self.find, changed) if group is not None]
         return tuple(
-            GroupFacts(group.group_id, group.kind, group.epoch, (_settled(group),))
+            GroupFacts(group.group_id, group.kind, group.epoch, (self._settled(group),))
             for group in groups
             if group.state in (GroupState.STABLE, GroupState.EMPTY)
         )
@@ -245,13 +245,11 @@ class ConsumerGroups:
         )
         return self._appending.prepare(decision, draft.target, lambda _: retry)
 
-
-def _settled(group: ConsumerGroup) -> Settled | Emptied:
-    if group.is_empty:
-        return Emptied(group.epoch)
-    after = {member.member_id: member.assigned for member in group.members.values()}
-    assignor = next(iter(group.assignors), None)
-    return Settled(group.epoch, assignor, len(after), after)
+    def _settled(self, group: ConsumerGroup) -> Settled | Emptied:
+        if group.is_empty:
+            return Emptied(group.epoch)
+        after = {member.member_id: member.assigned for member in group.members.values()}
+        return Settled(group.epoch, preferred_assignor(self.room, group), len(after), after)
 
 
 def heartbeat_error(error: ErrorCode, message: str | None) -> ConsumerGroupHeartbeatResponse:

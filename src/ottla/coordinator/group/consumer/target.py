@@ -50,7 +50,7 @@ def update_target(draft: Draft, epoch: int, member: Member, kind: Callable[[], S
     last = MemberTarget(group.target_epoch, group.target_of(member))
     if group.target_epoch >= epoch or not _is_due(draft, epoch):
         return last
-    name = preferred_assignor(draft, member)
+    name = preferred_assignor(draft.room, group, member)
     assignor = draft.room.assignors[name]
     spec = group_spec(draft.room, group, member, kind())
     if not _runs_inline(assignor, spec):
@@ -81,18 +81,18 @@ def _is_due(draft: Draft, epoch: int) -> bool:
     return last_ms == 0 or not lasts(last_ms, interval_ms, draft.now_ms)
 
 
-def preferred_assignor(draft: Draft, member: Member | None = None) -> str:
+def preferred_assignor(room: Room, group: ConsumerGroup, member: Member | None = None) -> str:
     """The assignor that most members ask for, with `member` as it will be; else the broker's first."""
-    group, counts = draft.group, dict(draft.group.assignors)
+    counts = dict(group.assignors)
     if member is not None:
         before = group.static_member(member.instance_id) or group.members.get(member.member_id)
         if before is not None and before.server_assignor is not None:
             counts[before.server_assignor] -= 1
         if member.server_assignor is not None:
             counts[member.server_assignor] = counts.get(member.server_assignor, 0) + 1
-    known = [name for name in java_order.member_ids(counts) if counts[name] > 0 and name in draft.room.assignors]
+    known = [name for name in java_order.member_ids(counts) if counts[name] > 0 and name in room.assignors]
     best = max((counts[name] for name in known), default=0)
-    return next((name for name in known if counts[name] == best), draft.room.default_assignor)
+    return next((name for name in known if counts[name] == best), room.default_assignor)
 
 
 def _runs_inline(assignor: ServerAssignor, spec: GroupSpec) -> bool:

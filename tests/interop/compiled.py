@@ -1,0 +1,31 @@
+"""Programs of the interop tests in Java, compiled."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.interop import apache
+
+
+@functools.cache
+def java_classes(name: str) -> Path:
+    """The directory with the classes of `java/NAME.java`, which is compiled once for each version of it.
+
+    MissingPeerError without Java, its compiler, or Apache Kafka's jars.
+    """
+    source = Path(__file__).parent / "java" / f"{name}.java"
+    version = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
+    classes = apache.jars().parent / f"{name.lower()}-{version}"
+    if not classes.is_dir():
+        compiler = shutil.which("javac")
+        if compiler is None:
+            raise apache.MissingPeerError(f"{source.name} is compiled: `javac` is not on the PATH")
+        part = classes.with_suffix(".part")
+        command = [compiler, "-nowarn", "-d", str(part), "-cp", f"{apache.jars()}/*", str(source)]
+        subprocess.run(command, check=True, capture_output=True)
+        part.rename(classes)
+    return classes
