@@ -227,7 +227,7 @@ async def test_the_loop_waits_for_no_device(
         assert not found.coordinators[0].error_code
     gone = DeleteTopicsRequest(tuple(map(DeleteTopicState, ("a", "b", "auto"))))
     assert {each.error_code for each in (await client.ask(ApiKey.DELETE_TOPICS, gone)).responses} == {0}
-    assert calls.taken()["fdatasync"] > 8
+    assert calls.taken()["fdatasync"] >= 8  # one for each change
     assert calls.in_the_loop == 0
 
 

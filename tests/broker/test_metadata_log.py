@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.base.clock import ManualClock
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import TopicPartition
 from ottla.broker.access.acls import Acl
-from ottla.broker.metadata.cluster import METADATA_VERSION, ClusterMetadata
-from ottla.broker.metadata.end_mark import EndMark
+from ottla.broker.metadata.cluster import METADATA_VERSION
 from ottla.broker.metadata.image import TOPIC_RESOURCE
 from ottla.broker.metadata.properties import load_or_create, new_uuid
 from ottla.broker.metadata.records import (
@@ -36,7 +34,7 @@ from ottla.log.partition import PartitionLog
 from ottla.log.results import Origin
 from ottla.wire.producer_ids_record import ProducerIdsRecord
 from ottla.wire.records import Record, encode_batch
-from tests.broker.metadata_changes import make_topic, new_producer_id, write
+from tests.broker.metadata_changes import make_topic, new_producer_id, opened_metadata, write
 
 _uuid = st.binary(min_size=16, max_size=16)
 _int8 = st.integers(-128, 127)
@@ -86,48 +84,41 @@ def test_garbage_is_a_fault_of_the_data_and_nothing_else(value: bytes) -> None:
         decode_record(value)
 
 
-def _open(storage: MemoryStorage) -> ClusterMetadata:
-    log = PartitionLog.open(TopicPartition("__cluster_metadata", 0), storage, LogConfig(), 0)
-    metadata = ClusterMetadata(log, EndMark(storage), 1, ManualClock())
-    metadata.load()
-    return metadata
-
-
 def test_a_log_of_a_newer_metadata_version_is_refused_and_says_so() -> None:
     storage = MemoryStorage()
-    metadata = _open(storage)
+    metadata = opened_metadata(storage)
     write(metadata, [FeatureLevelRecord("metadata.version", METADATA_VERSION + 1)])
     with pytest.raises(StorageError, match=r"metadata\.version 26, and this version of Ottla knows them up to 25"):
-        _open(storage)
+        opened_metadata(storage)
 
 
 def test_a_record_of_a_newer_version_is_no_damage() -> None:
     storage = MemoryStorage()
-    _open(storage)
+    opened_metadata(storage)
     log = PartitionLog.open(TopicPartition("__cluster_metadata", 0), storage, LogConfig(), 0)
     log.append(encode_batch([Record(0, 0, None, bytes((1, 99, 0)), ())]), now_ms=0, origin=Origin.COORDINATOR)
     with pytest.raises(StorageError, match=r"does not know .*type 99 version 0.*: a newer version has written it"):
-        _open(storage)
+        opened_metadata(storage)
 
 
 def test_acls_come_back() -> None:
     storage = MemoryStorage()
-    metadata = _open(storage)
+    metadata = opened_metadata(storage)
     acl = Acl(2, "orders", 3, "User:alice", "*", 3, 3)
     write(metadata, metadata.acl_records({b"a" * 16: acl, b"b" * 16: acl._replace(host="h")}, ()))
     write(metadata, metadata.acl_records({b"c" * 16: acl._replace(pattern_type=4)}, [b"b" * 16]))
-    assert dict(_open(storage).image.acls) == {b"a" * 16: acl, b"c" * 16: acl._replace(pattern_type=4)}
+    assert dict(opened_metadata(storage).image.acls) == {b"a" * 16: acl, b"c" * 16: acl._replace(pattern_type=4)}
 
 
 def test_topics_settings_and_partitions_come_back() -> None:
     storage = MemoryStorage()
-    metadata = _open(storage)
+    metadata = opened_metadata(storage)
     topic = make_topic(metadata, "t", b"i" * 16, 2, {"retention.ms": "5"})
     write(metadata, metadata.partition_records(topic, 3, directory_id=b"d" * 16))
     write(metadata, metadata.config_records(TOPIC_RESOURCE, "t", {"retention.ms": None, "segment.ms": "9"}))
     gone = make_topic(metadata, "gone", b"g" * 16, 1, {"retention.ms": "1"})
     write(metadata, metadata.removal_records([gone]))
-    image = _open(storage).image
+    image = opened_metadata(storage).image
     assert list(image.topics) == ["t"]
     assert [partition.leader for partition in image.topics["t"].partitions] == [1, 1, 1]
     assert image.topic_configs("t") == {"segment.ms": "9"}
@@ -138,7 +129,7 @@ def test_p2_producer_ids_are_never_handed_out_twice() -> None:
     storage = MemoryStorage()
     seen = []
     for _ in range(3):
-        metadata = _open(storage)
+        metadata = opened_metadata(storage)
         seen += [new_producer_id(metadata) for _ in range(1_500)]
     assert len(set(seen)) == len(seen)
     assert None not in seen
@@ -146,10 +137,10 @@ def test_p2_producer_ids_are_never_handed_out_twice() -> None:
 
 def test_what_was_answered_survives_a_loss_of_power() -> None:
     storage = MemoryStorage()
-    metadata = _open(storage)
+    metadata = opened_metadata(storage)
     make_topic(metadata, "t", b"i" * 16, 1, {"retention.ms": "5"})
     producer_id = new_producer_id(metadata)
-    again = _open(storage.after_power_loss(lambda name, synced_bytes, size_bytes: synced_bytes))
+    again = opened_metadata(storage.after_power_loss(lambda name, synced_bytes, size_bytes: synced_bytes))
     assert again.image.topic_configs("t") == {"retention.ms": "5"}
     assert (new_producer_id(again) or 0) > (producer_id or 0)
 
@@ -157,14 +148,14 @@ def test_what_was_answered_survives_a_loss_of_power() -> None:
 def test_p2_an_id_is_handed_out_when_its_block_is_on_the_device_and_not_before() -> None:
     """The simulator's find: two producers got one id, and a record of one passed for a duplicate of the other's."""
     storage = MemoryStorage()
-    metadata = _open(storage)
+    metadata = opened_metadata(storage)
     storage.refuses = lambda action, name: action == "sync"
     assert new_producer_id(metadata) is None
     storage.refuses = None
     first = new_producer_id(metadata)
     assert first is not None
     left = storage.after_power_loss(lambda name, synced, size: synced)
-    assert (new_producer_id(_open(left)) or 0) > first
+    assert (new_producer_id(opened_metadata(left)) or 0) > first
 
 
 def test_a_directory_belongs_to_one_node_of_one_cluster(tmp_path: Path) -> None:

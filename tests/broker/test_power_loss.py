@@ -80,9 +80,17 @@ def test_a_name_that_a_killed_process_made_is_synced_by_the_next(tmp_path: Path,
 
 
 async def test_a_topics_directories_are_on_the_device_before_the_metadata_says_so(synced: list[str]) -> None:
+    sync = os.fdatasync
+
+    def noted(descriptor: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        sync(descriptor)
+
     async with AsyncBroker() as broker:
         synced.clear()
-        await broker.node.topics.create("t", 3, {})
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "fdatasync", noted)
+            await broker.node.topics.create("t", 3, {})
         metadata = str(broker.data_dir / "__cluster_metadata-0")
         (made,) = [at for at, path in enumerate(synced) if path == str(broker.data_dir)]
         assert made < min(at for at, path in enumerate(synced) if path.startswith(metadata))

@@ -100,7 +100,7 @@ class ClusterMetadata:
     def load(self) -> frozenset[bytes]:
         """Apply the whole log; a new one gets its first record. Returns the ids of topics that were deleted.
 
-        Raises StorageError for a log that cannot be read.
+        Raises StorageError for a log that cannot be read, or that the device refuses to take.
         """
         now_ms = self._clock.now_ms()
         deleted: set[bytes] = set()
@@ -130,8 +130,7 @@ class ClusterMetadata:
         elif not knows_groups:  # it was made by an earlier version
             with suppress(StorageError):  # the disk is full; nobody needs it here, so the next start will do
                 self.write_now(self.change((_GROUP_VERSION,)))
-        with suppress(StorageError):  # what a killed process has written may not be on the device yet
-            self._flush()
+        self._flush()  # what a killed process has written may not be on the device yet, and others build on it
         return frozenset(deleted)
 
     @property
@@ -214,7 +213,7 @@ class ClusterMetadata:
     def _are_ids_durable(self) -> bool:
         # The disk may have refused the sync. Without its block the next start would give the same ids once more, and
         # then one producer's batches pass for duplicates of another's.
-        return self._log.recovery_point >= self._ids_end
+        return self._log.synced.offset >= self._ids_end
 
     def reserve(self) -> Change | None:
         """The change that takes the next block of producer ids; None while one is taken that is not on the device."""
@@ -277,12 +276,10 @@ class ClusterMetadata:
         Yields what waits for the device; another thread may do it, before the next step. It raises StorageError when
         the disk refuses.
         """
-        while self._log.needs_flush:
-            plan = self._log.flush_plan()
-            yield plan.sync
-            self._log.mark_flushed(plan)
-            del plan  # its files are closed before the next ones are opened
-        yield partial(self._mark.write, self._log.end_offset, sync=sync_mark)
+        plan = self._log.synced.plan()  # no index: that would need room, and then a full disk could delete no topic
+        yield plan.sync
+        self._log.synced.reached(plan.offset)
+        yield partial(self._mark.write, plan.offset, sync=sync_mark)
 
     def _flush(self, *, sync_mark: bool = False) -> None:
         for work in self.flushing(sync_mark=sync_mark):
@@ -321,7 +318,7 @@ class ClusterMetadata:
 
 @contextmanager
 def reported_sync() -> Iterator[None]:
-    """A sync that the disk refuses is reported and undoes nothing: the change is in the log and counts."""
+    """A sync that is refused at a start is reported and undoes nothing: the change is in the log and counts."""
     try:
         yield
     except StorageError as fault:
