@@ -18,6 +18,11 @@ from ottla.wire.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from ottla.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from ottla.wire.records import Record, encode_batch
 from tests.client.core.consumer.rig import TOPIC_ID, Rig, snapshot
 
@@ -308,6 +313,10 @@ def test_c3_a_position_out_of_range_without_a_policy_is_told_until_the_user_seek
     rig = reading(A, config={"auto.offset.reset": "none"})
     for _ in range(2):
         rig.answer(ApiKey.FETCH, fetched(refused(0, ErrorCode.OFFSET_OUT_OF_RANGE)))
+        rig.answer(
+            ApiKey.LIST_OFFSETS,
+            ListOffsetsResponse(topics=(ListOffsetsTopicResponse("t", (ListOffsetsPartitionResponse(0, offset=9),)),)),
+        )
         assert [type(error) for error in rig.raised()] == [OffsetOutOfRangeError]
         rig.wait(1.1)
     rig.state(A).seek(3)

@@ -26,6 +26,7 @@ from ottla.wire.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from ottla.wire.special_timestamp import SpecialTimestamp
 from tests.client.core.consumer.rig import TOPIC_ID, WALL_MS, Rig, snapshot
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -123,10 +124,46 @@ def beyond_the_end(policy: str = "earliest", epoch: int = -1, replicas: int = 2)
 
 
 def is_refused(rig: Rig, policy: str = "earliest") -> None:
+    """The leader says so again, and that its log lies between 0 and 5. The policy is asked for, if there is need."""
+    ends = {"earliest": 0, "latest": 5}
     rig.answer(ApiKey.FETCH, out_of_range(0))
-    offset = {"earliest": 0, "latest": 5}[policy]
-    rig.answer(ApiKey.LIST_OFFSETS, listed(ListOffsetsPartitionResponse(0, offset=offset)))
+    for end, offset in ends.items():
+        assert times(rig) == {0: SpecialTimestamp[end.upper()]}
+        rig.answer(ApiKey.LIST_OFFSETS, listed(ListOffsetsPartitionResponse(0, offset=offset)))
+    if rig.asked(ApiKey.LIST_OFFSETS):
+        rig.answer(ApiKey.LIST_OFFSETS, listed(ListOffsetsPartitionResponse(0, offset=ends[policy])))
     rig.run_all_callbacks()
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest", "by_duration:PT1H", "none"])
+@pytest.mark.parametrize("ends", [(5, 66), (7, 66), (7, 7), (0, 7)])
+def test_o5_a_position_that_is_in_the_log_after_all_stays(policy: str, ends: tuple[int, int]) -> None:
+    """The simulator's find (broker-consumer-groups 830000846): a loss of power had undone a deletion meanwhile."""
+    rig = Rig({"group.id": "g", "auto.offset.reset": policy, "isolation.level": "read_committed"})
+    rig.assign(A)
+    rig.answer(ApiKey.OFFSET_FETCH, committed(a=7))
+    rig.state(A).position_epoch = 3
+    rig.answer(ApiKey.FETCH, out_of_range(0))
+    for offset in ends:
+        assert rig.message(ApiKey.LIST_OFFSETS).isolation_level == 0, "a transaction may be open below the position"
+        rig.answer(ApiKey.LIST_OFFSETS, listed(ListOffsetsPartitionResponse(0, offset=offset)))
+    rig.run_all_callbacks()
+    state = rig.state(A)
+    assert (state.position, state.position_epoch, rig.resets, rig.raised()) == (7, 3, [], [])
+    assert state.validate, "another leader may have another history"
+    assert not rig.asked(ApiKey.FETCH), "not at once"
+
+
+def test_o5_a_position_whose_epoch_is_not_known_is_fetched_again_if_it_is_in_the_log() -> None:
+    rig = Rig({"group.id": "g", "auto.offset.reset": "latest"})
+    rig.assign(A)
+    rig.answer(ApiKey.OFFSET_FETCH, committed(a=7))
+    rig.answer(ApiKey.FETCH, out_of_range(0))
+    for offset in (5, 66):
+        rig.answer(ApiKey.LIST_OFFSETS, listed(ListOffsetsPartitionResponse(0, offset=offset)))
+    rig.wait(1)
+    [topic] = rig.message(ApiKey.FETCH).topics
+    assert [p.fetch_offset for p in topic.partitions] == [7]
 
 
 @pytest.mark.parametrize("policy", ["earliest", "latest"])
@@ -182,7 +219,16 @@ def test_o5_a_position_before_the_start_of_the_log_is_replaced_at_once_whoever_l
     assert rig.resets == [OffsetReset(A, 7, 9)]
 
 
-def test_o5_out_of_range_without_a_policy_keeps_the_position_and_is_told_again() -> None:
+@pytest.mark.parametrize(
+    ("ends", "where"),
+    [
+        ((12,), "offset 9 is before the start of the log (offset 12)"),
+        ((3, 8), "offset 9 is beyond the end of the log (offset 8)"),
+    ],
+)
+def test_o5_out_of_range_without_a_policy_keeps_the_position_and_is_told_again(
+    ends: tuple[int, ...], where: str
+) -> None:
     rig = Rig({"auto.offset.reset": "none"})
     rig.assign(A)
     rig.raised()
@@ -190,9 +236,11 @@ def test_o5_out_of_range_without_a_policy_keeps_the_position_and_is_told_again()
     rig.do(rig.core.positions_chosen)
     for _ in range(2):
         rig.answer(ApiKey.FETCH, out_of_range(0))
+        for offset in ends:
+            rig.answer(ApiKey.LIST_OFFSETS, listed(ListOffsetsPartitionResponse(0, offset=offset)))
         [error] = rig.raised()
         assert isinstance(error, OffsetOutOfRangeError)
-        assert "offset 9 is before the start of the log or beyond its end" in str(error)
+        assert where in str(error)
         assert "seek()" in str(error)
         assert (rig.state(A).position, rig.state(A).fetch_offset) == (9, 9)
         assert not rig.asked(ApiKey.FETCH), "not at once"

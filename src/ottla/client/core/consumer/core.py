@@ -64,7 +64,7 @@ class ConsumerCore(Core):
         self.membership: Membership[Any] = MEMBERSHIPS[config.group_protocol](shared, self._retrack)
         self._commits = self.membership.commits
         self._resets = Resets(shared, self.member, on_reset)
-        self._validation = Validation(shared, self._resets.happened, self._resets.out_of_range)
+        self._validation = Validation(shared, self._resets.happened, self._resets.replace)
         self._fetching = Fetching(shared, decoding, self._resets.out_of_range)
         self._tracked: frozenset[str] = frozenset()
         self._begun = False

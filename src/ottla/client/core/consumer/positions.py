@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
 from ottla.client.core.offsets import OffsetAndMetadata
+from ottla.wire.special_timestamp import SpecialTimestamp
 
 NO_POSITION = -1
 UNKNOWN_EPOCH = -1
@@ -41,6 +42,7 @@ class PartitionState:
         "added_bytes",
         "added_fetches",
         "assignment",
+        "end_asked",
         "fetch_offset",
         "fetched_last",
         "got",
@@ -51,6 +53,7 @@ class PartitionState:
         "log_start_offset",
         "looked_up",
         "lost_at",
+        "lost_epoch",
         "old_since_s",
         "out_of_range_since_s",
         "paused",
@@ -91,8 +94,11 @@ class PartitionState:
         self.reset_to_ms: int | None = None
         #: A request about the position is on its way.
         self.looked_up = False
-        #: The position that was out of range, while another one is looked for.
+        #: The position that was out of range, and its epoch, while another one is looked for.
         self.lost_at = NO_POSITION
+        self.lost_epoch = UNKNOWN_EPOCH
+        #: The end of the log (EARLIEST, LATEST) that is asked for, to see whether the lost position is in the log.
+        self.end_asked: SpecialTimestamp | None = None
         self.retry_at_s = 0.0
         self.paused = False
         #: The last stored fetch ends in an error: nothing is fetched until poll has raised it.
@@ -134,6 +140,8 @@ class PartitionState:
         self.reset_to_ms = None
         self.looked_up = False
         self.lost_at = NO_POSITION
+        self.lost_epoch = UNKNOWN_EPOCH
+        self.end_asked = None
         self.retry_at_s = 0.0
         self.halted = False
         self.validate = epoch != UNKNOWN_EPOCH
@@ -147,17 +155,23 @@ class PartitionState:
         self.seek(NO_POSITION)
         self.reset_to_ms = timestamp_ms
 
-    def lose(self, lost_at: int, timestamp_ms: int) -> None:
-        """The position `lost_at` is out of range, or there was none (NO_POSITION): look for the one of this time."""
+    def lose(self, timestamp_ms: int) -> None:
+        """The position is out of range, or there was none: look for the one of this time."""
+        lost = (self.lost_at, self.lost_epoch) if self.position == NO_POSITION else (self.position, self.position_epoch)
         since_s = self.out_of_range_since_s
         self.seek_to_time(timestamp_ms)
-        self.lost_at = lost_at
+        self.lost_at, self.lost_epoch = lost
         self.out_of_range_since_s = since_s
+
+    def doubt(self, end: SpecialTimestamp) -> None:
+        """A leader says that the position is out of range: look for this end of its log first."""
+        self.lose(end)
+        self.end_asked = end
 
     def find_again(self, retry_at_s: float) -> None:
         """The position that was out of range may be in the log all the same: try to read from it again."""
         since_s = self.out_of_range_since_s
-        self.seek(self.lost_at)
+        self.seek(self.lost_at, self.lost_epoch)
         self.out_of_range_since_s = since_s
         self.retry_at_s = retry_at_s
 

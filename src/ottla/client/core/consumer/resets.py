@@ -4,10 +4,12 @@ A new partition begins at the offset that its group has committed. If there is n
 log, `auto.offset.reset` names a time, and the leader is asked for the offset of this time. Requests are asked in the
 eras of their partitions. `looked_up` says that a request is on its way. A partition without a position is not fetched.
 
-A position beyond the end of the log is not replaced at once. The leader that says so may have been deposed without
-knowing it: its log ends where its successor's goes on. If the leader epoch of the position is known, `validation` has
-found out; but many commit offsets without it. Then the position is tried again for as long as metadata may be out of
-date. (Java's consumer replaces it at once.) A partition with a single replica has no other leader.
+A position that is said not to be in the log is not replaced at once (Java's consumer does so). The leader is asked for
+both ends of its log first: it may have started again without a deletion, or another one may lead. A position beyond the
+end is doubted longer. The leader that says so may have been deposed without knowing it: its log ends where its
+successor's goes on. If the leader epoch of the position is known, `validation` has found out; but many commit offsets
+without it. Then the position is tried again for as long as metadata may be out of date. A partition with a single
+replica has no other leader.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -58,23 +60,15 @@ class Resets:
         self._given_up = False
 
     def out_of_range(self, state: PartitionState, now_s: float) -> None:
-        """The position is before the start of the log, or beyond its end."""
-        config = self._shared.config
+        """A leader says that the position is before the start of the log, or beyond its end: ask where these are."""
         if state.position_epoch != UNKNOWN_EPOCH or not self._shared.snapshot.may_have_another_leader(state.tp):
             state.out_of_range_since_s = None
         elif state.out_of_range_since_s is None:
             state.out_of_range_since_s = now_s
-        if config.auto_offset_reset == "none":
-            # fetch again after a pause, and raise this again, until the user seeks
-            state.retry_at_s = now_s + config.retry_backoff_max_ms / 1000
-            self._shared.fail(
-                OffsetOutOfRangeError(
-                    ErrorCode.OFFSET_OUT_OF_RANGE,
-                    f"{state.tp}: offset {state.position} is before the start of the log or beyond its end, and "
-                    "auto.offset.reset is none: call seek() to say where to go on",
-                )
-            )
-            return
+        state.doubt(SpecialTimestamp.EARLIEST)
+
+    def replace(self, state: PartitionState, now_s: float) -> None:
+        """The position is lost: go on as `auto.offset.reset` says."""
         self._by_policy([state], now_s)
 
     def advance(self, now_s: float) -> float | None:
@@ -152,9 +146,8 @@ class Resets:
         """The time of day is known (0 if it is not needed): set the time that `auto.offset.reset` names."""
         when = reset_time(self._shared.config.auto_offset_reset, now_ms)
         for state in states.values():
-            lost_at = state.position
             if when is not None:
-                state.lose(lost_at, when)
+                state.lose(when)
 
     # times become offsets
 
@@ -164,9 +157,17 @@ class Resets:
             if leader == NO_LEADER:
                 self._leaderless(of_leader, now_s)
                 continue
-            times = {s.tp: s.reset_to_ms for s in of_leader if s.reset_to_ms is not None}
-            request = list_request(shared.snapshot, times, read_committed=shared.config.read_committed)
-            ticket = self._asking.ticket(Call.LIST, of_leader)
+            doubtful = [s for s in of_leader if s.end_asked is not None]
+            self._ask(leader, doubtful, read_committed=False)  # what is not committed yet is in the log
+            lost = [s for s in of_leader if s.end_asked is None]
+            self._ask(leader, lost, read_committed=shared.config.read_committed)
+
+    def _ask(self, leader: int, states: list[PartitionState], *, read_committed: bool) -> None:
+        shared = self._shared
+        times = {s.tp: s.reset_to_ms for s in states if s.reset_to_ms is not None}
+        if times:
+            request = list_request(shared.snapshot, times, read_committed=read_committed)
+            ticket = self._asking.ticket(Call.LIST, states)
             timeout_ms = shared.config.request_timeout_ms
             shared.ask_leader(ticket, Broker(leader), ApiKey.LIST_OFFSETS, request, timeout_ms)
 
@@ -189,19 +190,40 @@ class Resets:
             if p.error_code:
                 self._refused(Call.LIST, p.error_code, str(state.tp), now_s)
             elif p.offset < 0:  # there is no record from that time or later
-                state.lose(state.lost_at, SpecialTimestamp.LATEST)
+                state.lose(SpecialTimestamp.LATEST)
+            elif state.end_asked is not None:
+                self._end_found(state, state.end_asked, p.offset, now_s)
             else:
-                self._found(state, p.offset, now_s)
+                self._found(state, p.offset)
 
-    def _found(self, state: PartitionState, offset: int, now_s: float) -> None:
-        shared, since_s = self._shared, state.out_of_range_since_s
-        left_s = 0.0 if since_s is None else since_s + shared.old_metadata_s - now_s
-        if offset < state.lost_at and left_s > 0:
+    def _end_found(self, state: PartitionState, end: SpecialTimestamp, offset: int, now_s: float) -> None:
+        """An end of the log is known, from which a position was thought to be lost."""
+        config, since_s = self._shared.config, state.out_of_range_since_s
+        left_s = 0.0 if since_s is None else since_s + self._shared.old_metadata_s - now_s
+        if end is SpecialTimestamp.EARLIEST and state.lost_at >= offset:
+            state.doubt(SpecialTimestamp.LATEST)
+        elif end is SpecialTimestamp.LATEST and state.lost_at <= offset:  # another start of the broker, another leader
+            state.find_again(now_s + config.retry_backoff_ms / 1000)
+        elif end is SpecialTimestamp.LATEST and left_s > 0:
             text = "%s: offset %d is beyond the end of the log that its leader has: asked again for another %.0f s"
-            shared.say(intents.INFO, text, state.tp, state.lost_at, left_s)
-            shared.refresh(now_s)
-            state.find_again(now_s + shared.config.retry_backoff_max_ms / 1000)
-            return
+            self._shared.say(intents.INFO, text, state.tp, state.lost_at, left_s)
+            self._shared.refresh(now_s)
+            state.find_again(now_s + config.retry_backoff_max_ms / 1000)
+        elif config.auto_offset_reset == "none":
+            # fetch again after a pause, and raise this again, until the user seeks
+            where = "before the start" if end is SpecialTimestamp.EARLIEST else "beyond the end"
+            text = (
+                f"{state.tp}: offset {state.lost_at} is {where} of the log (offset {offset}), and auto.offset.reset is "
+                "none: call seek() to say where to go on"
+            )
+            state.find_again(now_s + config.retry_backoff_max_ms / 1000)
+            self._shared.fail(OffsetOutOfRangeError(ErrorCode.OFFSET_OUT_OF_RANGE, text))
+        elif end is SpecialTimestamp.EARLIEST and config.auto_offset_reset == "earliest":
+            self._found(state, offset)
+        else:
+            self.replace(state, now_s)
+
+    def _found(self, state: PartitionState, offset: int) -> None:
         reset = OffsetReset(state.tp, state.lost_at, offset)
         state.seek(offset)
         self._shared.say(intents.WARNING if reset.before >= 0 else intents.INFO, "%s", reset)
