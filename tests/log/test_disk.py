@@ -180,3 +180,44 @@ def test_a_log_may_have_more_segments_than_a_process_may_have_files(tmp_path: Pa
         assert open_files(tmp_path) < 15
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_file_whose_sync_was_refused_is_written_again_whole_and_once(
+    tmp_path: Path,
+) -> None:
+    content = os.urandom(2_500_000)
+    storage = DirectoryStorage(tmp_path)
+    file = storage.open("a", create=True)
+    file.append([content])
+    again: list[tuple[int, bytes]] = []
+
+    def refused(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def noted(descriptor: int, data: bytes, position: int) -> int:
+        again.append((position, data[:1_000_000]))
+        return write(descriptor, data[:1_000_000], position)  # a system may write less than it was given
+
+    write, patch = os.pwrite, pytest.MonkeyPatch()
+    with patch.context() as broken:
+        broken.setattr(os, "fdatasync", refused)
+        with pytest.raises(StorageError, match="Input/output error"):
+            file.sync()
+    with patch.context() as watched:
+        watched.setattr(os, "pwrite", noted)
+        storage.open("a").write_again()  # another handle of the file
+        written = len(again)
+        file.write_again()
+        assert len(again) == written, "once"
+    file.sync()
+    assert b"".join(data for _, data in again) == file.read(0, len(content)) == content
+    assert [position for position, _ in again] == [0, 1_000_000, 1 << 20, 2_048_576, 1 << 21]
+
+
+def test_a_file_whose_sync_was_not_refused_is_not_written_again(tmp_path: Path) -> None:
+    file = DirectoryStorage(tmp_path).open("a", create=True)
+    file.append([b"abc"])
+    file.sync()
+    before = (tmp_path / "a").stat().st_mtime_ns
+    file.write_again()
+    assert (tmp_path / "a").stat().st_mtime_ns == before

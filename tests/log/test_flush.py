@@ -1,5 +1,7 @@
 """`flush.messages`: what is on the device before it is acknowledged, and what readers see until then."""
 
+from collections.abc import Callable
+
 import pytest
 
 from ottla.base.errors import StorageError
@@ -131,3 +133,20 @@ def test_a_change_of_the_setting_counts_from_the_next_append_on() -> None:
     assert log.high_watermark == 1
     append(log, batch())
     assert (log.synced.is_due, log.high_watermark) == (True, 1)
+
+
+@pytest.mark.parametrize("flush", [PartitionLog.flush, lambda log: log.synced.sync_due()], ids=["flush", "sync due"])
+def test_what_a_refused_sync_has_dropped_is_written_again_before_the_next_one(
+    flush: Callable[[PartitionLog], None],
+) -> None:
+    """Linux takes pages that the device has refused for clean, so the second sync would succeed without them."""
+    storage = MemoryStorage()
+    log = open_log(storage, _EACH)
+    append(log, batch(2))
+    storage.refuses = lambda action, name: action == "sync"
+    with pytest.raises(StorageError, match="refuses to sync"):
+        flush(log)
+    storage.refuses = None
+    append(log, batch(3))
+    flush(log)
+    assert _after_power_loss(storage).end_offset == log.high_watermark == 5

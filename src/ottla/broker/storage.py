@@ -22,6 +22,10 @@ from ottla.log.storage import Buffer
 
 LOCK_FILE: Final = ".lock"
 
+#: Files whose sync was refused. The system may have dropped what they held, whoever has them open.
+_DROPPED: Final[set[str]] = set()
+_WRITTEN_AGAIN_BYTES: Final = 1 << 20
+
 
 class DiskFile:
     """An open file; its descriptor is closed by `close`, or when nobody holds the object any more."""
@@ -99,7 +103,22 @@ class DiskFile:
         try:
             os.fdatasync(self._descriptor)
         except OSError as fault:
+            _DROPPED.add(self._path)
             raise StorageError(f"{self._path}: {fault.strerror}") from fault
+
+    def write_again(self) -> None:
+        if self._path not in _DROPPED:
+            return
+        try:
+            for begin in range(0, self._size_bytes, _WRITTEN_AGAIN_BYTES):
+                left = os.pread(self._descriptor, min(_WRITTEN_AGAIN_BYTES, self._size_bytes - begin), begin)
+                position = begin
+                while left:
+                    written = os.pwrite(self._descriptor, left, position)
+                    left, position = left[written:], position + written
+        except OSError as fault:
+            raise StorageError(f"{self._path}: {fault.strerror}") from fault
+        _DROPPED.discard(self._path)
 
     def fileno(self) -> int:
         return self._descriptor

@@ -7,7 +7,7 @@ from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.checkpoint import decode_leader_epochs, encode_leader_epochs
 from ottla.log.names import LEADER_EPOCH_CHECKPOINT
 from ottla.log.results import EpochEndOffset
-from ottla.log.storage import Storage
+from ottla.log.storage import Storage, sync_whole
 
 _UNKNOWN = EpochEndOffset(-1, -1)
 #: Epochs have 31 bits.
@@ -111,7 +111,7 @@ class LeaderEpochs:
         """Have the checkpoint on the device, before batches go whose epochs nothing else says. It may run in another
         thread. StorageError."""
         if self._entries:
-            self._storage.open(LEADER_EPOCH_CHECKPOINT).sync()
+            sync_whole(self._storage.open(LEADER_EPOCH_CHECKPOINT))
             self._storage.sync_names()
 
     def forget(self) -> None:

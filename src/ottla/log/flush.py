@@ -1,6 +1,7 @@
 """What makes a log durable, apart from the log: it waits for the device, and may do so in another thread."""
 
 import weakref
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from ottla.log.config import LogConfig
@@ -14,6 +15,14 @@ class FlushPlan(NamedTuple):
     offset: int
     files: tuple[File, ...]
     storage: Storage
+
+    @classmethod
+    def of(cls, offset: int, files: Iterable[File], storage: Storage) -> "FlushPlan":
+        """One of these files, as they are now. StorageError when one was dropped, and cannot be written again."""
+        plan = cls(offset, tuple(files), storage)
+        for file in plan.files:
+            file.write_again()  # here, where the log's own thread writes nothing else meanwhile
+        return plan
 
     def sync(self) -> None:
         """Return when every file and its name is on the device. StorageError when the system refuses."""
@@ -82,7 +91,7 @@ class Synced:
         """
         end_offset = self._log.end_offset
         segments = self._segments.ending_after(self.offset) if end_offset > self.offset else []
-        return FlushPlan(end_offset, tuple(segment.log_file() for segment in segments), self._storage)
+        return FlushPlan.of(end_offset, (segment.log_file() for segment in segments), self._storage)
 
     def sync_due(self) -> None:
         """Sync now, if that is due. Blocks until the device has everything; StorageError when it refuses."""

@@ -33,6 +33,8 @@ class MemoryFile:
         self.synced_bytes = len(content) if synced_bytes is None else synced_bytes
         #: When it was written, if somebody has said so.
         self.modified_ms: int | None = None
+        #: A sync was refused. As with Linux, the next one succeeds without what that one has dropped.
+        self.has_dropped = False
 
     @property
     def size_bytes(self) -> int:
@@ -62,8 +64,18 @@ class MemoryFile:
         self.synced_bytes = min(self.synced_bytes, size_bytes)
 
     def sync(self) -> None:
-        self.owner.check("sync", self.name)
-        self.synced_bytes = len(self.content)
+        try:
+            self.owner.check("sync", self.name)
+        except StorageError:
+            self.has_dropped = True
+            raise
+        if not self.has_dropped:
+            self.synced_bytes = len(self.content)
+
+    def write_again(self) -> None:
+        if self.has_dropped:
+            self.owner.check("append", self.name)
+            self.has_dropped = False
 
     def fileno(self) -> int:
         return -1

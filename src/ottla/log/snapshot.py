@@ -22,7 +22,7 @@ from typing import Final
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.log.names import SNAPSHOT, base_offset, file_name
 from ottla.log.producers import BatchMetadata, OngoingTransaction, ProducerEntry, ProducerState
-from ottla.log.storage import Storage
+from ottla.log.storage import Storage, sync_whole
 from ottla.wire.crc import crc32c
 
 _HEADER: Final = Struct(">hI")
@@ -182,7 +182,7 @@ class Snapshots:
         stays. Segments are deleted after this: a loss of power must not leave neither them nor the snapshot."""
         name = file_name(offset, SNAPSHOT)
         if name in self._storage.names():
-            self._storage.open(name).sync()
+            sync_whole(self._storage.open(name))
             self._storage.sync_names()
         self.delete_before(offset)
 

@@ -48,6 +48,14 @@ class File(Protocol):
         """Return once everything written is on the device. May be called from another thread."""
         ...
 
+    def write_again(self) -> None:
+        """After a sync that was refused, and before the next: write what the system may have dropped. Else a no-op.
+
+        Linux takes pages that it could not write for clean: the next sync would succeed without them. Nobody may write
+        to the file meanwhile.
+        """
+        ...
+
     def fileno(self) -> int:
         """Descriptor for os.sendfile, or -1 where there is none."""
         ...
@@ -113,3 +121,9 @@ class Slice(NamedTuple):
     def read(self) -> bytes:
         """The bytes themselves."""
         return self.file.read(self.position, self.length_bytes)
+
+
+def sync_whole(file: File) -> None:
+    """Have a file on the device to which nobody writes any more, also after a sync that was refused. StorageError."""
+    file.write_again()
+    file.sync()

@@ -125,6 +125,9 @@ class OverlayFile:
     def sync(self) -> None:
         """Does nothing: nothing of this is to stay."""
 
+    def write_again(self) -> None:
+        """Does nothing, like `sync`."""
+
     def fileno(self) -> int:
         return -1
 
@@ -179,6 +182,9 @@ class _LazyFile:
 
     def sync(self) -> None:
         """Does nothing: nothing was written."""
+
+    def write_again(self) -> None:
+        """Does nothing, like `sync`."""
 
     def fileno(self) -> int:
         return -1
