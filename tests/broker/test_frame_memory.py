@@ -7,12 +7,12 @@ from contextlib import ExitStack, closing
 import pytest
 
 from ottla.base.clock import ManualClock
-from ottla.base.limits import INITIAL_BUFFER_BYTES, STALLED_FRAME_MS
+from ottla.base.limits import BUSY_BUFFER_BYTES, STALLED_FRAME_MS
 from ottla.broker.connections import Connections
 from ottla.broker.server import Frame, Listener
 from tests.broker.lone_connections import LoneClient
 
-_FRAME_BYTES = 10 * INITIAL_BUFFER_BYTES
+_FRAME_BYTES = 10 * BUSY_BUFFER_BYTES
 _HEAD = struct.pack(">i", _FRAME_BYTES)
 _IDLE_MS = 60_000
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ottla.base.clock import ManualClock
-from ottla.base.limits import AUTHENTICATION_MS, INITIAL_BUFFER_BYTES, MAX_STRANGERS_BYTES
+from ottla.base.limits import AUTHENTICATION_MS, BUSY_BUFFER_BYTES, MAX_STRANGERS_BYTES
 from ottla.broker.connections import Connections
 from ottla.broker.server import Frame, Listener
 from ottla.broker.unread import UnreadAnswers
@@ -84,9 +84,9 @@ async def test_who_has_said_who_he_is_has_the_memory_of_all(world: _World) -> No
         each.send_bytes(_HEAD)
     one = world.client(world.guarded)
     one.send_bytes(struct.pack(">i", 1) + b"!")
-    one.send_bytes(struct.pack(">i", 2 * _FRAME_BYTES) + bytes(INITIAL_BUFFER_BYTES))
+    one.send_bytes(struct.pack(">i", 2 * _FRAME_BYTES) + bytes(BUSY_BUFFER_BYTES))
     assert one.transport.is_reading()
-    one.send_bytes(bytes(2 * _FRAME_BYTES - INITIAL_BUFFER_BYTES))
+    one.send_bytes(bytes(2 * _FRAME_BYTES - BUSY_BUFFER_BYTES))
     assert not world.connections.memory.is_short
 
 

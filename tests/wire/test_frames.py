@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.base.limits import LARGE_FRAME_BYTES, RECEIVED_AT_ONCE_BYTES
+from ottla.base.limits import BUSY_BUFFER_BYTES, IDLE_BUFFER_BYTES, LARGE_FRAME_BYTES, RECEIVED_AT_ONCE_BYTES
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.codec import Buffer, WireError
 from ottla.wire.frames import (
@@ -93,7 +93,7 @@ def test_a_large_frame_is_handed_out_without_a_copy_and_nothing_of_it_is_kept() 
     room[0] = ord("x")
     assert bytes(frame[:8]) == b"abcxefg\0"
     assert (buffer.begun, buffer.begun_bytes) == (b"", 0)
-    assert len(buffer.get_buffer()) == 65_536
+    assert len(buffer.get_buffer()) == IDLE_BUFFER_BYTES
 
 
 def test_frames_follow_each_other_whatever_their_sizes() -> None:
@@ -157,3 +157,18 @@ def test_large_records_are_pieces_of_their_own_and_the_whole_is_one_frame(versio
     assert header == (ApiKey.PRODUCE, version, 7, "client")
     [topic] = decode_body(ProduceRequest, version, frame, at).topic_data
     assert [bytes(part.records) for part in topic.partition_data] == records
+
+
+def test_a_connection_takes_little_memory_until_somebody_fills_it() -> None:
+    buffer = FrameBuffer(1_000_000)
+    assert len(buffer.get_buffer()) == IDLE_BUFFER_BYTES
+    whole, begun = b"\0\0\0\x02ab", b"\0\0\x20\0" + bytes(IDLE_BUFFER_BYTES - 10)
+    buffer.get_buffer()[: len(whole)] = whole
+    assert [bytes(frame) for frame in buffer.commit(len(whole))] == [b"ab"]
+    assert len(buffer.get_buffer()) == IDLE_BUFFER_BYTES
+    buffer.get_buffer()[:] = whole + begun
+    assert [bytes(frame) for frame in buffer.commit(IDLE_BUFFER_BYTES)] == [b"ab"]
+    assert len(buffer.get_buffer()) == BUSY_BUFFER_BYTES - len(begun)
+    left = 4 + 0x2000 - len(begun)
+    buffer.get_buffer()[:left] = b"c" * left
+    assert [bytes(frame) for frame in buffer.commit(left)] == [begun[4:] + b"c" * left]

@@ -64,10 +64,12 @@ FRAMES_AT_ONCE: Final = 8
 #: Bytes of such frames: with produce requests of a megabyte, the limit on their number alone would allow too much.
 MAX_WAITING_BYTES: Final = 8_388_608
 
-#: The first buffer of a connection; it grows to the largest frame seen, up to LARGE_FRAME_BYTES.
-INITIAL_BUFFER_BYTES: Final = 65_536
+#: The buffer of a busy connection; it grows to the largest frame seen, up to LARGE_FRAME_BYTES.
+BUSY_BUFFER_BYTES: Final = 65_536
+#: What a connection begins with. Most are idle; the first receive that fills it makes it larger.
+IDLE_BUFFER_BYTES: Final = 4_096
 
-#: Bytes of all frames that a broker receives at one time, beside the first buffers, where `queued.max.request.bytes` is
+#: Bytes of all frames that a broker receives at one time, beside these buffers, where `queued.max.request.bytes` is
 #: -1: five of the largest requests, or 500 produce requests of a megabyte. Kafka has no limit then.
 MAX_RECEIVED_BYTES: Final = 536_870_912
 #: While frames wait for that memory, a frame that has some and of which nothing comes for so long gives it up.

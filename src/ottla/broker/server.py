@@ -18,8 +18,8 @@ from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, OttlaError
 from ottla.base.limits import (
     AUTHENTICATION_MS,
+    BUSY_BUFFER_BYTES,
     FRAMES_AT_ONCE,
-    INITIAL_BUFFER_BYTES,
     MAX_WAITING_BYTES,
     MAX_WAITING_FRAMES,
     STALLED_FRAME_MS,
@@ -201,7 +201,7 @@ class Connection(asyncio.BufferedProtocol):
         """A frame has begun. One that is too large for the buffer that each connection has needs memory."""
         if self._frame_since_ms is None:
             self._frame_since_ms = self.active_ms
-        if begun_bytes <= INITIAL_BUFFER_BYTES or self._held_bytes or self._waits_for_memory:
+        if begun_bytes <= BUSY_BUFFER_BYTES or self._held_bytes or self._waits_for_memory:
             return
         if self._is_admitted:  # what it holds or waits for now is of the strangers' memory, if it was one until now
             self._memory = self._listener.connections.memory

@@ -10,7 +10,13 @@ from collections.abc import Iterator
 from mmap import ACCESS_COPY, mmap
 from typing import Any, Final, NamedTuple
 
-from ottla.base.limits import INITIAL_BUFFER_BYTES, LARGE_FRAME_BYTES, MAX_TAGGED_FIELDS, RECEIVED_AT_ONCE_BYTES
+from ottla.base.limits import (
+    BUSY_BUFFER_BYTES,
+    IDLE_BUFFER_BYTES,
+    LARGE_FRAME_BYTES,
+    MAX_TAGGED_FIELDS,
+    RECEIVED_AT_ONCE_BYTES,
+)
 from ottla.wire.apis import API, Api, ApiKey
 from ottla.wire.codec import Buffer, WireError
 from ottla.wire.schema import decode, encode, encode_pieces, encode_steps
@@ -182,7 +188,7 @@ class FrameBuffer:
     __slots__ = ("_buffer", "_end", "_large", "_large_end", "_max_bytes", "_start")
 
     def __init__(self, max_bytes: int) -> None:
-        self._buffer = bytearray(INITIAL_BUFFER_BYTES)
+        self._buffer = bytearray(IDLE_BUFFER_BYTES)
         self._max_bytes = max_bytes
         self._start = 0
         self._end = 0
@@ -228,9 +234,12 @@ class FrameBuffer:
                 break
             frames.append(bytes(view[start + 4 : start + 4 + length]))
             start += 4 + length
+        is_filled = self._end == len(self._buffer)
         if start == end:
             start = end = 0
         self._start, self._end = start, end
+        if is_filled and len(self._buffer) < BUSY_BUFFER_BYTES:  # more is on its way
+            self._move(BUSY_BUFFER_BYTES)
         return frames
 
     @property
@@ -257,12 +266,14 @@ class FrameBuffer:
 
     def _make_room(self) -> None:
         """Move the begun frame to the front; grow by doubling, up to what its length says and no more."""
+        used, size = self._end - self._start, len(self._buffer)
+        self._move(max(size, min(self.begun_bytes, size * 2)) if used == size else size)
+
+    def _move(self, size_bytes: int) -> None:
+        """Move the begun frame to the front of a buffer of that size."""
         used = self._end - self._start
-        size = len(self._buffer)
-        if used == size:
-            size = max(size, min(self.begun_bytes, size * 2))
-        if size > len(self._buffer):
-            grown = bytearray(size)
+        if size_bytes > len(self._buffer):
+            grown = bytearray(size_bytes)
             grown[:used] = memoryview(self._buffer)[self._start : self._end]
             self._buffer = grown
         else:
