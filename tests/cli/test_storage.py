@@ -246,3 +246,78 @@ def test_what_cannot_be_looked_at_is_told_and_exits_with_2(
     assert why in said
     assert "Traceback" not in said
     assert not (directory.parent / "gone").exists()
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_a_folder_in_the_place_of_a_file_is_named_and_a_repair_says_that_it_cannot_help(
+    suffix: str, directory: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place = f"t-0/{0:020}{suffix}"
+    (directory / place).unlink(missing_ok=True)
+    (directory / place).mkdir()
+    for command in (["check"], ["repair", "--yes"], ["check"]):
+        assert main(["storage", *command, str(directory)]) == 1
+        said = capfd.readouterr().out
+        assert "refused: the broker does not start: " in said
+        assert f"in the way: {place} is a folder, and a file must have this name: move the folder away" in said
+        assert "The broker does not start until that is mended by hand. A repair cannot do it." in said
+    assert main(["serve", "--data-dir", str(directory), "--port", "0"]) == 1
+    assert f"{place} is a folder, and a file must have this name" in capfd.readouterr().err
+    (directory / place).rmdir()
+    main(["storage", "repair", "--yes", str(directory)])
+    assert main(["storage", "check", str(directory)]) == 0
+
+
+@pytest.mark.parametrize("name", [f"{50:020}.index", f"{0:020}.txnindex", f"{10:020}.log"])
+def test_a_folder_that_a_later_write_will_meet_is_named(
+    name: str, directory: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place = f"t-0/{name}"
+    (directory / place).mkdir()
+    assert main(["storage", "check", str(directory)]) == 1
+    said = capfd.readouterr().out
+    assert f"in the way: {place} is a folder" in said
+    assert said.endswith("1 thing wrong: 1 has to be moved away by hand.\n")
+
+
+@pytest.mark.parametrize("name", ["meta.properties", "ottla-manifest", "recovery-point-offset-checkpoint"])
+def test_a_folder_in_the_place_of_one_of_the_directorys_own_files_is_named(
+    name: str, directory: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (directory / name).unlink()
+    (directory / name).mkdir()
+    for command in (["check"], ["repair", "--yes"], ["info"]):
+        assert main(["storage", *command, str(directory)]) == 2
+        assert f"{directory / name} is a folder, and a file must have this name" in capfd.readouterr().err
+    assert main(["serve", "--data-dir", str(directory), "--port", "0"]) == 1
+    assert f"{directory / name} is a folder, and a file must have this name" in capfd.readouterr().err
+
+
+def test_names_that_no_broker_gives_are_told_and_are_no_damage(
+    directory: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    aside = f"gone-3.{0:032x}-stray"
+    (directory / aside).mkdir()
+    (directory / "backup").mkdir()
+    for name in ("foo.txt", "t-0/00000000000000000000.log.bak", "t-0/notes.txt"):
+        (directory / name).write_bytes(b"x")
+    (directory / "t-0" / "old").mkdir()
+    for command in ("check", "info"):
+        assert main(["storage", command, str(directory)]) == 0
+        said = capfd.readouterr().out
+        assert "note: the directory: backup/, foo.txt are no files or folders of a broker: left alone\n" in said
+        assert "note: t-0: 00000000000000000000.log.bak, notes.txt, old/ are no files or folders of a broker" in said
+        assert f"note: {aside} is a stray partition: gone-3 belonged to no topic that the metadata log knows" in said
+    assert main(["storage", "info", "--json", str(directory)]) == 0
+    assert len(json.loads(capfd.readouterr().out)["notes"]) == 3
+    assert main(["storage", "repair", "--yes", str(directory)]) == 0
+    assert (directory / "foo.txt").exists()
+
+
+def test_a_partition_that_no_topic_has_is_told_as_a_stray(directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(directory / "t-0", directory / "unknown-0")
+    assert main(["storage", "check", str(directory)]) == 1
+    assert "stray: unknown-0 belongs to no topic; kept as unknown-0." in capfd.readouterr().out
+    (directory / "t-7").symlink_to(directory / "t-0")
+    assert main(["storage", "check", str(directory)]) == 1
+    assert "note: t-7 is a link, and belongs to no topic" in capfd.readouterr().out

@@ -5,7 +5,15 @@
 
 from typing import NamedTuple, Protocol
 
+from ottla.base.errors import StorageError
 from ottla.log.storage import Storage
+
+
+class InTheWayError(StorageError):
+    """Something that is no file has a name that a file must have."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} is a folder, and a file must have this name: move the folder away")
 
 
 class Folder(NamedTuple):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Final, Protocol
 
 from ottla.base.errors import StorageError
-from ottla.broker.disk import Entry, Folder, Space
+from ottla.broker.disk import Entry, Folder, InTheWayError, Space
 from ottla.log.storage import Buffer
 
 LOCK_FILE: Final = ".lock"
@@ -44,6 +44,8 @@ class DiskFile:
                     raise
                 self._descriptor = os.open(path, flags | os.O_CREAT, 0o644)
                 self.made = True
+        except IsADirectoryError:
+            raise InTheWayError(path) from None
         except OSError as fault:
             raise StorageError(f"{path}: {fault.strerror}") from fault
         self._path = path
@@ -171,6 +173,8 @@ class DirectoryStorage:
                 return file.readall()
         except FileNotFoundError:
             return None
+        except IsADirectoryError:
+            raise InTheWayError(f"{self._prefix}{name}") from None
         except OSError as fault:
             raise StorageError(f"{self._prefix}{name}: {fault.strerror}") from fault
 
@@ -184,6 +188,8 @@ class DirectoryStorage:
                     file.flush()
                     os.fsync(file.fileno())
             os.replace(draft, target)  # noqa: PTH105
+        except IsADirectoryError:
+            raise InTheWayError(target) from None
         except OSError as fault:
             raise StorageError(f"{target}: {fault.strerror}") from fault
         self._changed = next(self._numbers)
@@ -195,6 +201,8 @@ class DirectoryStorage:
             os.unlink(self._prefix + name)  # noqa: PTH108
         except FileNotFoundError:
             pass
+        except IsADirectoryError:
+            raise InTheWayError(f"{self._prefix}{name}") from None
         except OSError as fault:
             raise StorageError(f"{self._prefix}{name}: {fault.strerror}") from fault
         self._changed = next(self._numbers)
@@ -202,6 +210,8 @@ class DirectoryStorage:
     def rename(self, name: str, to: str) -> None:
         try:
             os.replace(self._prefix + name, self._prefix + to)  # noqa: PTH105
+        except IsADirectoryError:
+            raise InTheWayError(self._prefix + to) from None
         except OSError as fault:
             raise StorageError(f"{self._prefix}{name}: {fault.strerror}") from fault
         self._changed = next(self._numbers)

@@ -31,6 +31,8 @@ class Kind(Enum):
     HOLE = "hole"
     #: Bytes that nobody can read, or that contradict each other. A start does not see them; a reader does.
     DAMAGE = "damage"
+    #: A folder has the name of a file. It has to be moved away by hand.
+    IN_THE_WAY = "in the way"
     #: The broker does not start.
     REFUSED = "refused"
 

@@ -68,13 +68,14 @@ def info(directory: Directory, config: ServerConfig = None, option: Options = No
     """
     survey = _survey(directory, config, option, deep=False)
     if as_json:
-        print_json(_head(survey) | {"partitions": _rows(survey)})
+        print_json(_head(survey) | {"partitions": _rows(survey), "notes": [_told(each) for each in _notes(survey)]})
         return
     print(_heading(survey))
     print_rows(_rows(survey), _COLUMNS, as_json=False, none="It holds no partition.")
     for each in survey.logs:
         if each.dirt is not None and each.dirt.held_back is not None:
             print(printable(f"{each.tp} is not cleaned, or not to its end: {each.dirt.held_back}."))
+    _print_told(_notes(survey))
     wrong = sum(each.kind.is_fault for each in survey.told)
     if wrong:
         print(f"{counted(wrong, 'thing')} not as it should be: `ottla storage check {directory}` says what.")
@@ -264,6 +265,8 @@ def _heading(survey: Survey) -> str:
 
 
 def _verdict(survey: Survey) -> str:
+    from ottla.broker.told import Kind
+
     faults = [each for each in survey.told if each.kind.is_fault]
     if not faults:
         return "Nothing is wrong."
@@ -272,13 +275,20 @@ def _verdict(survey: Survey) -> str:
     if survey.owner.value != "Ottla":
         return f"{found}. {survey.owner.value} mends what it can when it starts; `ottla storage repair` does not."
     if survey.is_refused:
-        return f"{found}. The broker does not start until that is mended by hand."
-    left = len(faults) - mended
+        return f"{found}. The broker does not start until that is mended by hand. A repair cannot do it."
+    by_hand = sum(each.kind is Kind.IN_THE_WAY for each in faults)
+    left = len(faults) - mended - by_hand
     parts = [f"a repair, or a start, mends {mended}"] if mended else []
+    parts += [f"{by_hand} has to be moved away by hand"] if by_hand else []
     parts += [f"{left} cannot be mended without a copy of the files"] if left else []
     lost = any(each.goes_on_without_records for each in faults)
     warning = " Records are gone then: if there is a copy of these files, put it back first." if lost and mended else ""
     return f"{found}: {'; '.join(parts)}.{warning}"
+
+
+def _notes(survey: Survey) -> list[Told]:
+    """What is not wrong, but good to know."""
+    return [each for each in survey.told if not each.kind.is_fault]
 
 
 def _print_told(told: Sequence[Told]) -> None:

@@ -15,7 +15,7 @@ from ottla.base.types import TopicPartition
 from ottla.broker.config import BrokerConfig
 from ottla.broker.directory.overlay import OverlayDisk
 from ottla.broker.directory.state import Found, LogState, state_of
-from ottla.broker.disk import Folder
+from ottla.broker.disk import Folder, InTheWayError
 from ottla.broker.metadata.cluster import METADATA_VERSION_FEATURE
 from ottla.broker.metadata.image import TOPIC_RESOURCE
 from ottla.broker.metadata.names import META_PROPERTIES, METADATA_TOPIC
@@ -106,6 +106,8 @@ def _open(
         log.compaction.cleaned_offset = known.cleaned_offsets.get(tp)
         state = state_of(tp, log, storage, clock.now_ms(), compacts=config.compacts)
         log.close()
+    except InTheWayError:
+        return None  # `strays` tells it
     except (StorageError, CorruptDataError) as fault:
         tell(Told(Kind.DAMAGE, str(tp), f"{tp} cannot be opened: {fault}"))
         return None

@@ -6,14 +6,14 @@ the directory; so a log of any size can be looked at.
 """
 
 import mmap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from tempfile import SpooledTemporaryFile
 from typing import IO, Final, NamedTuple
 
 from ottla.base.errors import StorageError
-from ottla.broker.disk import Disk, Entry, Folder, Space
+from ottla.broker.disk import Disk, Entry, Folder, InTheWayError, Space
 from ottla.log.storage import Buffer, File, Storage
 
 #: Bytes of one file that are kept in memory.
@@ -198,8 +198,11 @@ class _LazyFile:
 class OverlayStorage:
     """A folder's files, or the directory's own (the port `Storage`)."""
 
-    def __init__(self, below: Storage | None, now_ms: int) -> None:
+    def __init__(self, below: Storage | None, now_ms: int, where: str = "", occupied: Collection[str] = ()) -> None:
+        """`occupied`: names below that no file has; the system would refuse them. `where`: the folder's path."""
         self._below = below
+        self._where = where
+        self._occupied = frozenset(occupied)
         self._now_ms = now_ms
         #: Times that were set, or taken along.
         self._modified_ms: dict[str, int] = {}
@@ -210,11 +213,16 @@ class OverlayStorage:
         return sorted(self._nodes)
 
     def open(self, name: str, *, create: bool = False) -> OverlayFile:
+        self._must_be_free(name)
         if name not in self._nodes:
             if not create:
                 raise StorageError(f"{name}: No such file or directory")
             self._nodes[name] = _Node(None)
         return OverlayFile(self._node(name))
+
+    def _must_be_free(self, name: str) -> None:
+        if name in self._occupied:
+            raise InTheWayError(f"{self._where}/{name}")
 
     def _node(self, name: str) -> _Node:
         node = self._nodes[name]
@@ -224,6 +232,7 @@ class OverlayStorage:
         return node
 
     def read(self, name: str) -> bytes | None:
+        self._must_be_free(name)
         if name not in self._nodes:
             return None
         file = self.open(name)
@@ -238,12 +247,14 @@ class OverlayStorage:
         node.append(content)
 
     def delete(self, name: str) -> None:
+        self._must_be_free(name)
         self._nodes.pop(name, None)
         self._modified_ms.pop(name, None)
 
     def rename(self, name: str, to: str) -> None:
         if name not in self._nodes:
             raise StorageError(f"{name}: No such file or directory")
+        self._must_be_free(to)
         modified_ms = self.modified_ms(name)
         self._node(name)  # it goes on reading from the file that it was
         self._nodes[to] = self._nodes[name]
@@ -326,9 +337,10 @@ class OverlayDisk:
         self._below = below
         self._opening = opening
         self._now_ms = now_ms
-        self._own = OverlayStorage(below.own_files(), now_ms)
+        folders = below.folders()
+        self._own = OverlayStorage(below.own_files(), now_ms, str(below), {each.name for each in folders})
         #: The folders that are there, by name: the name below, or None for a new one.
-        self._folders: dict[str, Folder | None] = {each.name: each for each in below.folders()}
+        self._folders: dict[str, Folder | None] = {each.name: each for each in folders}
         #: The folders that were opened.
         self._opened: dict[str, OverlayStorage] = {}
 
@@ -350,7 +362,9 @@ class OverlayDisk:
             self._opening(name)
             origin = self._folders.setdefault(name, None)
             storage = None if origin is None else self._below.open_folder(origin.name)
-            found = self._opened[name] = OverlayStorage(storage, self._now_ms)
+            entries = (self._below.entries(origin.name) or []) if origin is not None else []
+            occupied = {entry.name for entry in entries if not entry.is_file}
+            found = self._opened[name] = OverlayStorage(storage, self._now_ms, f"{self}/{name}", occupied)
         return found
 
     def folders(self) -> list[Folder]:

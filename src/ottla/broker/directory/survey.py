@@ -21,6 +21,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.directory.foreign import look_around, partition_of
 from ottla.broker.directory.overlay import Action, Change, OverlayDisk
 from ottla.broker.directory.state import Found, LogState, Owner, Survey, state_of
+from ottla.broker.directory.strays import strays
 from ottla.broker.disk import Disk
 from ottla.broker.metadata.names import GROUP_TOPIC, META_PROPERTIES, METADATA_TOPIC, TRANSACTION_TOPIC
 from ottla.broker.metadata.properties import mark_of_apache_kafka, read_properties
@@ -75,6 +76,7 @@ def survey(disk: Disk, config: BrokerConfig, clock: Clock, *, deep: bool, progre
         overlay = OverlayDisk(disk, clock.now_ms(), opening)
         is_theirs = owner is Owner.APACHE_KAFKA
         found = look_around(overlay, config, clock, lambda each: told.setdefault(each), is_theirs=is_theirs)
+    told |= dict.fromkeys(strays(disk))
     flaws = tuple(_read_all(overlay, found.logs, progress)) if deep else ()
     told |= dict.fromkeys(_told(tp, flaw) for tp, flaw in flaws)
     return Survey(

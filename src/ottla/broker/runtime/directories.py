@@ -26,7 +26,8 @@ _DELETED: Final = "-delete"
 _STRAY: Final = "-stray"
 #: `<partition>.<unique>-delete`, Kafka's form and ours.
 _DELETED_NAME: Final = re.compile(r".+\.[0-9a-f]{32}-delete")
-_LOG_FILE: Final = re.compile(
+#: The names that a log's files have.
+LOG_FILE: Final = re.compile(
     r"(\d{20}\.(log|index|timeindex|txnindex|snapshot)(\.deleted|\.cleaned|\.swap)?"
     r"|leader-epoch-checkpoint|partition\.metadata|damaged-offsets)(\.tmp)?"
 )
@@ -62,7 +63,7 @@ def remove_partition(disk: Disk, folder: str) -> None:
     """Remove a log's files, and then the folder (or the link to it) if it is empty. What cannot go, stays."""
     with suppress(StorageError):
         for entry in disk.entries(folder) or ():
-            if entry.is_file and _LOG_FILE.fullmatch(entry.name):
+            if entry.is_file and LOG_FILE.fullmatch(entry.name):
                 disk.delete(folder, entry.name)
         disk.remove(folder)
 
@@ -90,15 +91,19 @@ def set_strays_aside(
     `deleted_ids` are topics that the metadata says were deleted. The broker died before it removed their folders.
     """
     for folder, is_link in disk.folders():
-        if is_link:
-            continue
         name, dash, number = folder.rpartition("-")
         topic = image.topics.get(name)
         if _DELETED_NAME.fullmatch(folder):
-            remove_partition(disk, folder)
-        elif not dash or not (number.isascii() and number.isdigit()) or name == METADATA_TOPIC:
+            if not is_link:
+                remove_partition(disk, folder)
             continue
-        elif topic is None or int(number) >= len(topic.partitions):
+        if not dash or not (number.isascii() and number.isdigit()) or name == METADATA_TOPIC:
+            continue
+        if topic is not None and int(number) < len(topic.partitions):
+            continue
+        if is_link:
+            tell(Told(Kind.NOTE, folder, f"{folder} is a link, and belongs to no topic: left alone"))
+        else:
             try:
                 _set_aside(disk, folder, deleted_ids, rng, tell)
             except StorageError as fault:
@@ -129,13 +134,13 @@ def _topic_id(disk: Disk, folder: str) -> bytes | None:
 
 def _is_log(entries: Iterable[Entry]) -> bool:
     """Whether there is nothing but a log's files."""
-    return all(entry.is_file and _LOG_FILE.fullmatch(entry.name) for entry in entries)
+    return all(entry.is_file and LOG_FILE.fullmatch(entry.name) for entry in entries)
 
 
 def _holds_records(entries: Iterable[Entry] | None) -> bool:
     # A `.swap` log may hold all records that there are (`log.cleaner.swap`, between the steps 3 and 4).
     logs = (LOG, LOG + SWAP)
-    found = [entry for entry in entries or () if entry.name.endswith(logs) and _LOG_FILE.fullmatch(entry.name)]
+    found = [entry for entry in entries or () if entry.name.endswith(logs) and LOG_FILE.fullmatch(entry.name)]
     return any(entry.size_bytes for entry in found)
 
 
