@@ -97,6 +97,41 @@ def t11_with_asyncio(servers: str) -> None:
     assert _copied(servers, sink) == list(range(_COUNT))
 
 
+def t11_what_goes_back_to_the_source_is_refused_and_nothing_is_committed(servers: str) -> None:
+    source, sink = _source(servers), make_topic(servers)
+    said = f"the topic {source} is a source of this loop: what is written there is worked on again"
+    with pytest.raises(ValueError, match=said), _copy(servers, source, sink) as work:
+        for batch in work:
+            for record in batch:
+                batch.send(record.value)
+                batch.send(record.value, topic=source)
+
+    async def copy() -> None:
+        async with _copy(servers, source, sink) as work:
+            async for batch in work:
+                for record in batch:
+                    await batch.send(record.value, topic=source)
+
+    with pytest.raises(ValueError, match=said):
+        asyncio.run(copy())
+    assert _committed(servers, sink, source) is None
+    assert len(read_all(servers, source)) == _COUNT
+    assert _copied(servers, sink) == []
+
+
+def t11_a_record_is_tried_again_by_way_of_the_source_where_that_is_said(servers: str) -> None:
+    source, sink = _source(servers), make_topic(servers)
+    with _copy(servers, source, sink) as work:
+        for batch in work:
+            for record in batch:
+                if record.headers or int(record.value) % 5:
+                    batch.send(record.value)
+                else:
+                    batch.send(record.value, topic=source, headers=[("tries", b"1")], to_source=True)
+    assert sorted(_copied(servers, sink)) == list(range(_COUNT))
+    assert len(read_all(servers, source)) == _COUNT + _COUNT // 5
+
+
 def t11_a_wait_that_is_cancelled_loses_nothing(servers: str) -> None:
     """While it waits for records a call may be cancelled; when a transaction is ending, nobody can go on after that."""
     source, sink = _source(servers), make_topic(servers)
@@ -312,6 +347,8 @@ def _swapped(journey: Callable[..., None], arguments: tuple[str, ...], servers: 
 ALL: list[Callable[[str], None]] = [
     t11_a_topic_is_copied_once_with_its_offsets,
     t11_with_asyncio,
+    t11_what_goes_back_to_the_source_is_refused_and_nothing_is_committed,
+    t11_a_record_is_tried_again_by_way_of_the_source_where_that_is_said,
     t11_a_wait_that_is_cancelled_loses_nothing,
     t11_a_commit_that_is_cancelled_ends_the_work,
     t11_a_block_that_raises_leaves_nothing,

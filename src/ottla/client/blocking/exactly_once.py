@@ -28,8 +28,7 @@ class Batch(AnyBatch):
         work: AsyncExactlyOnce,
         thread: LoopThread,
     ) -> None:
-        super().__init__(records, offsets)
-        self._sink = work.settings.sink
+        super().__init__(records, offsets, work.settings)
         self._producer = work.producer
         self._thread = thread
 
@@ -42,10 +41,11 @@ class Batch(AnyBatch):
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Iterable[tuple[str, bytes | None]] = _NO_HEADERS,
+        to_source: bool = False,
     ) -> Delivery:
         """Write a record to the sink, or to `topic`, in the transaction of this batch; see `AsyncBatch.send`."""
         self._require_open()
-        to, headers = topic or self._sink, tuple(headers)
+        to, headers = self._destination(topic, to_source=to_source), tuple(headers)
         try:
             delivery = self._producer.try_send(to, value, key, partition, timestamp_ms, headers, None)
             if delivery is not None:

@@ -9,6 +9,7 @@ from ottla.client.core.offsets import OffsetAndMetadata
 from ottla.client.core.producer.outcome import NO_TIMESTAMP, UNKNOWN_OFFSET, WHOLE_BATCH, Outcome
 from ottla.client.errors import AbortableTransactionError, IllegalStateError
 from ottla.client.exactly_once.faults import passes
+from ottla.client.exactly_once.settings import Settings
 from ottla.client.producer.delivery import Delivery
 from ottla.client.producer.producer import AsyncProducer
 
@@ -19,9 +20,18 @@ _NO_PARTITION = -1
 class AnyBatch:
     """What batches of asyncio and of blocking code share. Iterate over it: these are its records."""
 
-    def __init__(self, records: list[ConsumerRecord], offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+    def __init__(
+        self,
+        records: list[ConsumerRecord],
+        offsets: dict[TopicPartition, OffsetAndMetadata],
+        settings: Settings,
+    ) -> None:
         """`offsets` are to be committed with it: where to go on after its records."""
         self._records = records
+        self._settings = settings
+        #: Topics that are read, whatever the brokers make of the source's pattern.
+        self._read = {tp.topic for tp in offsets}
+        self._sink_is_read = settings.sink in self._read
         self._taken = 0
         self._over = ""
         self._aborted = False
@@ -76,6 +86,19 @@ class AnyBatch:
         """Nothing more can be sent in it."""
         self._over = self._over or why
 
+    def _destination(self, topic: str | None, *, to_source: bool) -> str:
+        """Where a record goes. Raises ValueError for a topic that is read, unless that is wanted."""
+        if topic is None:
+            topic, is_read = self._settings.sink, self._sink_is_read
+        else:
+            is_read = topic in self._read or self._settings.reads(topic)
+        if is_read and not to_source:
+            raise ValueError(
+                f"the topic {topic} is a source of this loop: what is written there is worked on again, perhaps "
+                "without end. Name another topic; or say send(…, to_source=True) if records are to come again"
+            )
+        return topic
+
     def _require_open(self) -> None:
         if self._over:
             raise IllegalStateError(
@@ -91,11 +114,10 @@ class AsyncBatch(AnyBatch):
         records: list[ConsumerRecord],
         offsets: dict[TopicPartition, OffsetAndMetadata],
         producer: AsyncProducer,
-        sink: str,
+        settings: Settings,
     ) -> None:
-        super().__init__(records, offsets)
+        super().__init__(records, offsets, settings)
         self._producer = producer
-        self._sink = sink
 
     async def send(
         self,
@@ -106,16 +128,19 @@ class AsyncBatch(AnyBatch):
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Iterable[tuple[str, bytes | None]] = _NO_HEADERS,
+        to_source: bool = False,
     ) -> Delivery:
         """Write a record to the sink, or to `topic`, in the transaction of this batch; see `AsyncProducer.send`.
 
         Its Delivery need not be awaited: the batch is not committed unless all were delivered. Raises IllegalStateError
-        when the batch is over, and what `AsyncProducer.send` raises.
+        when the batch is over, ValueError for a topic that the loop reads (`to_source` allows it: the record is worked
+        on again, as for a retry), and what `AsyncProducer.send` raises.
         """
         self._require_open()
+        to = self._destination(topic, to_source=to_source)
         try:
             return await self._producer.send(
-                topic or self._sink,
+                to,
                 value,
                 key=key,
                 partition=partition,
@@ -123,7 +148,7 @@ class AsyncBatch(AnyBatch):
                 headers=headers,
             )
         except AbortableTransactionError as error:
-            return not_delivered(topic or self._sink, error)
+            return not_delivered(to, error)
 
     async def flush(self) -> None:
         """Wait until all that was sent is at the brokers; readers see it when the batch is committed."""

@@ -37,6 +37,12 @@ class Settings:
     transaction_timeout_ms: int
     until_end: bool
 
+    def reads(self, topic: str) -> bool:
+        """Whether the topic is one of the source. A pattern that only the brokers know says nothing here."""
+        if isinstance(self.source, re.Pattern):
+            return self.source.fullmatch(topic) is not None
+        return isinstance(self.source, tuple) and topic in self.source
+
 
 def settings(
     source: str | Wanted, sink: str, transactional_id: str, config: Mapping[str, object], *, until_end: bool = False

@@ -119,7 +119,7 @@ class AsyncExactlyOnce:
         found = await self.following()
         if found is None:
             raise StopAsyncIteration
-        batch = AsyncBatch(*found, self._producer, self.settings.sink)
+        batch = AsyncBatch(*found, self._producer, self.settings)
         self._batch = batch
         return batch
 
