@@ -6,7 +6,7 @@
     group_figures    groups of eight, of a thousand, and ten thousand of them
     transaction_figures  1, 10 and 100 transactional producers, and a restart with many transactional ids
     group_members    members as raw requests; `wire` is their connection, `canary` another client meanwhile
-    client_figures   Python clients, record by record, on one broker
+    client_figures   Python clients in every shape of records, on either broker; `clients/` has their loops
     spark_figures    Spark's source and sink, ours and its own connector's
     peers            the brokers as processes
     results          the ratios, as a table and as RESULTS.md

@@ -69,7 +69,7 @@ def _on_brokers(parts: Sequence[str], rounds: int, scale: float) -> list[Compari
         if "transactions" in parts:
             comparisons.append(transactions(peers, rounds, scale))
         if "clients" in parts:
-            comparisons.append(clients(peers, rounds, scale))
+            comparisons += clients(peers, rounds, scale)
         if "spark" in parts:
             comparisons.append(spark(peers, rounds, scale))
     return comparisons
@@ -221,18 +221,19 @@ def _tls(rounds: int, scale: float) -> Comparison:
     return comparison
 
 
-def clients(peers: dict[str, Peer], rounds: int, scale: float) -> Comparison:
-    """Python clients on Apache Kafka, the neutral ground."""
-    note = (
-        "All on Apache Kafka, 100-byte records, each record's value and offset looked at. "
-        "Aims: 0.5 of confluent-kafka, ahead of aiokafka."
-    )
-    comparison = Comparison("Python clients", tuple(client_figures.FIGURES), client_figures.unit_of, note)
-    bootstrap = peers["Apache Kafka"].bootstrap
-    for _ in range(rounds):
-        for figure in client_figures.FIGURES:
-            _take(comparison, figure, "client_figures", figure, bootstrap, scale)
-    return comparison
+def clients(peers: dict[str, Peer], rounds: int, scale: float) -> list[Comparison]:
+    """Python clients on either broker."""
+    comparisons = []
+    for broker, peer in list(peers.items())[::-1]:  # the neutral ground first
+        title = f"Python clients on {broker}"
+        comparison = Comparison(title, tuple(client_figures.CLIENTS), client_figures.unit_of, client_figures.NOTE)
+        for turn in range(rounds):
+            for shape in client_figures.SHAPES:
+                for client in list(client_figures.CLIENTS)[:: -1 if turn % 2 else 1]:
+                    name = client_figures.figure(client, shape)
+                    _take(comparison, client, "client_figures", name, peer.bootstrap, scale)
+        comparisons.append(comparison)
+    return comparisons
 
 
 def assignors(rounds: int, scale: float) -> Comparison:

@@ -1,137 +1,76 @@
-"""Python clients on one broker, record by record, 100 bytes: ours, confluent-kafka, aiokafka."""
+"""Python clients beside each other, by record, in every shape: what the clock says, and the CPU of the client's process.
+
+A figure is one client in one shape: `ottla / 1 KB, 4 partitions, lz4`. Its loops run one by one in a process.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from itertools import product
 
-from bench.broker_figures import new_topic
-from bench.figure import RATE, Measure, Unit, Values
+from bench.clients import aiokafka, confluent, floor, ottla
+from bench.clients.cost import Cost
+from bench.clients.shape import Shape
+from bench.figure import CPU, RATE, Measure, Unit, Values
 
-_VALUE = b"x" * 100
-_RECORDS = 500_000
+NOTE = (
+    "Each record's value and offset is looked at, or each delivery is told. `columns` is `poll_arrow` beside `consume` "
+    "of 5,000, `send as columns` is `send_arrow` beside `produce`. A transaction has 500 records: read, changed, sent, "
+    "and committed with their offsets. CPU is of the client's process. *Nothing* is the same loop with an empty "
+    "function. Aims, beside confluent-kafka: send 1.0, poll 2, columns 5, send as columns 5, transactions 3; beside "
+    "aiokafka 4."
+)
+#: A loop of a client, by the name of its figure.
+_Loops = dict[str, Callable[[str, Shape], Cost]]
+CLIENTS: dict[str, _Loops] = {
+    "ottla": {
+        "send": ottla.send_with_callback,
+        "poll": ottla.poll,
+        "columns": ottla.columns,
+        "send as columns": ottla.send_arrow,
+        "asyncio: send": ottla.async_send,
+        "asyncio: poll": ottla.async_each,
+        "transactions": ottla.transactions,
+    },
+    "confluent-kafka": {
+        "send": confluent.produce,
+        "poll": confluent.poll,
+        "columns": confluent.consume,
+        "send as columns": confluent.produce,
+        "transactions": confluent.transactions,
+    },
+    "aiokafka": {"asyncio: send": aiokafka.send, "asyncio: poll": aiokafka.each},
+    "nothing": {"send": floor.send, "poll": floor.poll},
+}
+SHAPES = [
+    Shape({100: 500_000, 1_000: 150_000}[size], size, partitions, codec)
+    for size, partitions, codec in product((100, 1_000), (1, 4), ("none", "lz4", "zstd"))
+]
+#: A loop that is slow is measured with a part of the records.
+_SHARES = {"asyncio: send": 0.2, "asyncio: poll": 0.2, "transactions": 0.2}
 
 
-def ours(bootstrap: str, scale: float) -> Values:
-    """ottla.Producer.send and ottla.Consumer.poll, each record's value and offset looked at; and as Arrow columns."""
-    from ottla import Consumer, Producer, TopicPartition
-
-    topic, records = new_topic(bootstrap), int(_RECORDS * scale)
-    with Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "batch.size": 1_000_000}) as producer:
-        producer.partitions_for(topic)
-        start = time.perf_counter()
-        for _ in range(records):
-            producer.send(topic, _VALUE)
-        producer.flush()
-        sent = records / (time.perf_counter() - start)
-    found: Values = {"send": sent}
-    settings = {"bootstrap.servers": bootstrap, "enable.auto.commit": False, "max.poll.records": 5000}
-    tp = TopicPartition(topic, 0)
-    with Consumer(settings) as consumer:
-        consumer.assign([tp])
-        consumer.seek_to_beginning([tp])
-        left, start = records, 0.0
-        while left > 0:
-            polled = consumer.poll(1.0)
-            start = start or time.perf_counter()
-            for record in polled:
-                _touch(record.value, record.offset)
-            left -= len(polled)
-        found["poll"] = records / (time.perf_counter() - start)
-        consumer.seek(tp, 0)
-        left, start = records, 0.0
-        while left > 0:
-            batches = consumer.poll_arrow(1.0)
-            start = start or time.perf_counter()
-            left -= sum(batch.num_rows for batch in batches.values())
-        found["poll as columns or a list"] = records / (time.perf_counter() - start)
+def _taken(loops: _Loops, shape: Shape, bootstrap: str, scale: float) -> Values:
+    found: Values = {}
+    for name, loop in loops.items():
+        records = max(1_000, int(shape.records * _SHARES.get(name, 1.0) * scale))
+        cost = loop(bootstrap, shape._replace(records=records))
+        found[f"{name}, {shape}"] = 1e9 / cost.wall
+        found[f"{name}, {shape}: CPU"] = cost.process / 1_000
     return found
 
 
-def _touch(value: object, offset: int) -> None:
-    """What the cheapest user does with a record."""
+def figure(client: str, shape: Shape) -> str:
+    """The name of one."""
+    return f"{client} / {shape}"
 
 
-def confluent(bootstrap: str, scale: float) -> Values:
-    """confluent-kafka: produce, poll, consume."""
-    from confluent_kafka import Consumer, Producer, TopicPartition
-
-    topic, records = new_topic(bootstrap), int(_RECORDS * scale)
-    queue = {"queue.buffering.max.messages": 4_000_000}
-    producer: Any = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "acks": "all", **queue})
-    producer.list_topics(topic)
-    start = time.perf_counter()
-    for n in range(records):
-        producer.produce(topic, _VALUE)
-        if n % 1000 == 0:
-            producer.poll(0)
-    producer.flush()
-    found: Values = {"send": records / (time.perf_counter() - start)}
-    settings = {"group.id": topic, "enable.auto.commit": False, "queued.min.messages": 3_000_000}
-    consumer: Any = Consumer({"bootstrap.servers": bootstrap, "fetch.queue.backoff.ms": 10, **settings})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    left, start = records, 0.0
-    while left > 0:
-        message = consumer.poll(1.0)
-        if message is None:
-            continue
-        start = start or time.perf_counter()
-        _touch(message.value(), message.offset())
-        left -= 1
-    found["poll"] = records / (time.perf_counter() - start)
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    left, start = records, 0.0
-    while left > 0:
-        messages = consumer.consume(5000, 1.0)
-        start = start or time.perf_counter()
-        for message in messages:
-            _touch(message.value(), message.offset())
-        left -= len(messages)
-    found["poll as columns or a list"] = records / (time.perf_counter() - start)
-    consumer.close()
-    return found
+FIGURES: dict[str, Measure] = {
+    figure(client, shape): partial(_taken, loops, shape) for client, loops in CLIENTS.items() for shape in SHAPES
+}
 
 
-def aiokafka(bootstrap: str, scale: float) -> Values:
-    """aiokafka: send, getmany."""
-    import uvloop
-
-    found: Values = uvloop.run(_aiokafka(bootstrap, int(_RECORDS * scale)))
-    return found
-
-
-async def _aiokafka(bootstrap: str, records: int) -> Values:
-    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-
-    topic = await asyncio.to_thread(new_topic, bootstrap)
-    size = {"max_batch_size": 1_000_000, "max_request_size": 2_000_000}
-    async with AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=5, acks="all", **size) as producer:
-        await producer.partitions_for(topic)
-        start = time.perf_counter()
-        for _ in range(records):
-            await producer.send(topic, _VALUE)
-        await producer.flush()
-        found: Values = {"send": records / (time.perf_counter() - start)}
-    settings = {"enable_auto_commit": False, "max_partition_fetch_bytes": 10_485_760}
-    async with AIOKafkaConsumer(bootstrap_servers=bootstrap, **settings) as consumer:
-        consumer.assign([TopicPartition(topic, 0)])
-        await consumer.seek_to_beginning()
-        left, start = records, 0.0
-        while left > 0:
-            polled = await consumer.getmany(timeout_ms=1000, max_records=5000)
-            start = start or time.perf_counter()
-            for batch in polled.values():
-                for record in batch:
-                    _touch(record.value, record.offset)
-                left -= len(batch)
-        found["poll"] = records / (time.perf_counter() - start)
-    return found
-
-
-FIGURES: dict[str, Measure] = {"ottla": ours, "confluent-kafka": confluent, "aiokafka": aiokafka}
-
-
-def unit_of(_name: str) -> Unit:
+def unit_of(name: str) -> Unit:
     """The unit of a value of this module."""
-    return RATE
+    return CPU if name.endswith("CPU") else RATE
