@@ -8,6 +8,7 @@
     group_members    members as raw requests; `wire` is their connection, `canary` another client meanwhile
     client_figures   Python clients in every shape of records, on either broker; `clients/` has their loops
     spark_figures    Spark's source and sink, ours and its own connector's
+    start_figures    how long a person waits for a command, the import of the client, a broker
     peers            the brokers as processes
     results          the ratios, as a table and as RESULTS.md
 

@@ -16,6 +16,7 @@ from bench import (
     load_figures,
     log_figures,
     spark_figures,
+    start_figures,
     tls_figures,
     transaction_figures,
 )
@@ -27,7 +28,7 @@ from bench.worker import FigureFailedError, measure
 from tests.interop.apache import ApacheKafka, PeerFailedError
 
 _RESULTS = Path(__file__).with_name("RESULTS.md")
-_PARTS = ("broker", "load", "groups", "transactions", "log", "others", "tls", "clients", "spark", "assignors")
+_PARTS = ("broker", "load", "groups", "transactions", "log", "others", "tls", "clients", "spark", "assignors", "start")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     parts = given.only or list(_PARTS)
     comparisons: list[Comparison] = []
-    if not set(parts) <= {"assignors", "log", "others", "tls"}:
+    if not set(parts) <= {"assignors", "log", "others", "start", "tls"}:
         comparisons += _on_brokers(parts, given.rounds, given.scale)
     if "log" in parts:
         comparisons.append(_log(given.rounds, given.scale))
@@ -50,6 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         comparisons.append(_tls(given.rounds, given.scale))
     if "assignors" in parts:
         comparisons.append(assignors(given.rounds, given.scale))
+    if "start" in parts:
+        comparisons.append(start(given.rounds, given.scale))
     for comparison in comparisons:
         show(comparison)
     write(given.output, comparisons, given.rounds, given.scale)
@@ -244,6 +247,15 @@ def assignors(rounds: int, scale: float) -> Comparison:
     for _ in range(rounds):
         for figure in assignor_figures.FIGURES:
             _take(comparison, figure, "assignor_figures", figure, "", scale)
+    return comparison
+
+
+def start(rounds: int, scale: float) -> Comparison:
+    """What a person waits for."""
+    comparison = Comparison("Start", tuple(start_figures.FIGURES), start_figures.unit_of, start_figures.NOTE)
+    for _ in range(rounds):
+        for figure in start_figures.FIGURES:
+            _take(comparison, figure, "start_figures", figure, "", scale)
     return comparison
 
 

@@ -1,4 +1,4 @@
-"""Python clients beside each other, by record, in every shape: what the clock says, and the CPU of the client's process.
+"""Python clients beside each other, by record, in every shape: by the clock, and the CPU of the client's process.
 
 A figure is one client in one shape: `ottla / 1 KB, 4 partitions, lz4`. Its loops run one by one in a process.
 """
