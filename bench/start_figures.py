@@ -1,7 +1,7 @@
 """How long a person waits: for a command's help, its first byte, the import of the client, and a broker's first answer.
 
-The peer of the commands is Apache Kafka's own (`kafka-topics`), that of the client is confluent-kafka, each in a process
-that begins anew, with what the system keeps of the files. A figure is the best of several.
+The peer of the commands is Apache Kafka's own (`kafka-topics`), that of the client is confluent-kafka. Each is a new
+process; the system has its files in memory. A figure is the best of several.
 """
 
 from __future__ import annotations
