@@ -18,6 +18,7 @@ from ottla.client.admin.types import GroupDescription
 from ottla.client.blocking.loop_thread import LoopThread
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
 from ottla.testing import handy
+from ottla.testing.arguments import seconds, whole
 from ottla.testing.clock import DONE, BrokerClock
 from ottla.testing.slow_disk import checked_s
 
@@ -42,6 +43,7 @@ TEST_DEFAULTS: Final[Mapping[str, str]] = {
     # A test's records may have any timestamp. Retention must not delete records of 1970 in the middle of a test.
     "log.retention.hours": "-1",
 }
+_MOST_PORT: Final = 65_535
 _READY: Final = "ottla ready "
 
 
@@ -56,7 +58,7 @@ class Broker:
     `port` 0 means any free one; a restart keeps the port. `kill` is kill -9; `restart` starts again on the same data.
     With `faults` clients reach it through them (`ottla.testing.Faults`). They belong to this broker until `close`.
     With `listeners` in `config` it listens there, and not on `port`; `bootstrap_servers` is the first of them, and
-    `faults` cannot stand before them.
+    `faults` cannot stand before them. TypeError and ValueError for a port, or a time, that cannot be.
     """
 
     def __init__(
@@ -68,6 +70,9 @@ class Broker:
         start_timeout_s: float = 30.0,
         faults: "Faults | None" = None,
     ) -> None:
+        if whole("port", port, 0, "is 0 for any free one, or its number") > _MOST_PORT:
+            raise ValueError(f"port is at most {_MOST_PORT}; it cannot be {port}")
+        seconds("start_timeout_s", start_timeout_s)
         self._config = {**TEST_DEFAULTS, **{key: str(value) for key, value in (config or {}).items()}}
         self._temporary = tempfile.TemporaryDirectory(prefix="ottla-") if data_dir is None else None
         self.data_dir = Path(self._temporary.name if self._temporary is not None else data_dir or "")
@@ -146,7 +151,7 @@ class Broker:
 
     def stop(self, timeout_s: float = 30.0) -> None:
         """Stop in order (SIGTERM), as an operator would; no-op when it does not run."""
-        self._end(signal.SIGTERM, timeout_s)
+        self._end(signal.SIGTERM, seconds("timeout_s", timeout_s))
 
     def kill(self) -> None:
         """Stop at once (SIGKILL), as a crash would; no-op when it does not run."""

@@ -10,6 +10,7 @@ from ottla.client.admin.types import GroupDescription, NewTopic
 from ottla.client.consumer.consumer import AsyncConsumer
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
 from ottla.client.errors import KafkaError
+from ottla.testing.arguments import seconds, whole
 from ottla.testing.faults.rules import OWN_CLIENT_ID
 from ottla.wire.errors import ErrorCode
 
@@ -26,6 +27,7 @@ async def create_topics(
     bootstrap: str, names: tuple[str, ...], partitions: int, config: Mapping[str, str] | None
 ) -> None:
     """Make topics. TopicAlreadyExistsError, and what else `AsyncAdmin.create_topics` raises."""
+    whole("partitions", partitions, 1)
     async with AsyncAdmin(_config(bootstrap)) as admin:
         await admin.create_topics([NewTopic(name, partitions, 1, dict(config or {})) for name in names])
 
@@ -35,6 +37,7 @@ async def records(bootstrap: str, topic: str, *, read_committed: bool, timeout_s
 
     UnknownTopicOrPartitionError for a topic that is not there, TimeoutError when it was not read to its end in time.
     """
+    seconds("timeout_s", timeout_s)
     isolation = "read_committed" if read_committed else "read_uncommitted"
     found: list[ConsumerRecord] = []
     async with (
@@ -56,6 +59,9 @@ async def records(bootstrap: str, topic: str, *, read_committed: bool, timeout_s
 
 async def stable_group(bootstrap: str, group_id: str, members: int | None, timeout_s: float) -> GroupDescription:
     """The group as soon as it is stable, with so many members; see `Broker.wait_for_group`."""
+    if members is not None:
+        whole("members, or None for any number,", members, 0)
+    seconds("timeout_s", timeout_s)
     seen = "it is not there"
     async with AsyncAdmin(_config(bootstrap)) as admin:
         try:

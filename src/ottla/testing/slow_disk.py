@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ottla.broker.storage import DirectoryDisk, DiskFile
 from ottla.log.storage import Buffer
+from ottla.testing.arguments import seconds
 
 
 class SlowDisk(DirectoryDisk):
@@ -40,7 +41,5 @@ class _SlowFile(DiskFile):
 
 
 def checked_s(delay_s: float) -> float:
-    """The number of seconds. ValueError for one that cannot be."""
-    if not 0 <= delay_s < float("inf"):
-        raise ValueError(f"a disk takes some seconds longer, or 0; it cannot take {delay_s}")
-    return delay_s
+    """The number of seconds. TypeError for what is no number, ValueError for one that cannot be."""
+    return seconds("slow_disk:", delay_s, "a disk takes some seconds longer, or 0")

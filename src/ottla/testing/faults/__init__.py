@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 
 from ottla.client.blocking.loop_thread import LoopThread
+from ottla.testing.arguments import text
 from ottla.testing.faults.proxy import Proxy
 from ottla.testing.faults.rules import OWN_CLIENT_ID, Fault, FaultSpec, Harm, Side, api_of, checked
 from ottla.wire.apis import ApiKey
@@ -29,7 +30,8 @@ class Faults:
     all), of the client that calls itself `client_id` or of any. `api` is Kafka's name of it. Several may meet one
     message. The returned `Fault` counts how often it has happened, can be waited for, and cancelled.
 
-    All of them raise ValueError for an API that is not known, or numbers that make no sense.
+    All of them raise ValueError for an API that is not known, or numbers that make no sense, and TypeError for what is
+    no number where one is needed.
     """
 
     def __init__(self) -> None:
@@ -99,6 +101,8 @@ class Faults:
 
     def cut(self, client_id: str | None = None) -> int:
         """Cut the connections of a client, or all; how many there were. A client may connect again."""
+        if client_id is not None:
+            text("client_id, or None for all clients,", client_id)
         thread, proxy = self._running()
         return thread.run(_in_loop(proxy.cut, client_id))
 
@@ -177,7 +181,7 @@ def _error(error: ErrorCode | str) -> ErrorCode:
     if isinstance(error, ErrorCode):
         return error
     try:
-        return ErrorCode[error.upper()]
+        return ErrorCode[text("an error", error).upper()]
     except KeyError:
         near = get_close_matches(error.upper(), ErrorCode.__members__, 1)
         raise ValueError(f"Kafka has no error {error}" + (f"; did you mean {near[0]}?" if near else "")) from None

@@ -6,12 +6,14 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Final
 
+from ottla.testing.arguments import seconds, text, whole
 from ottla.testing.faults.refusals import can_be_refused
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.errors import ErrorCode
 
 #: Who asks for a test's broker itself (`Broker.records`): no fault is meant for that, and none counts its requests.
 OWN_CLIENT_ID: Final = "ottla-testing"
+_POSITIVE: Final = "is a positive number of seconds"
 _BY_NAME: Final = {api.name.lower(): ApiKey(key) for key, api in API.items()}
 
 
@@ -71,8 +73,11 @@ class Fault:
     def wait(self, timeout_s: float = 30.0, *, times: int = 1) -> None:
         """Wait until it has happened so often. In an event loop, call it in a thread: it blocks.
 
-        TimeoutError when it has not happened so often within `timeout_s`.
+        TimeoutError when it has not happened so often within `timeout_s`; TypeError and ValueError for numbers that
+        make no sense.
         """
+        seconds("timeout_s", timeout_s)
+        whole("times", times, 1)
         with self._changed:
             if not self._changed.wait_for(lambda: self.happened >= times, timeout_s):
                 raise TimeoutError(f"{self!r} after {timeout_s:g} s, {times} were waited for")
@@ -107,13 +112,15 @@ def api_of(api: ApiKey | str) -> ApiKey:
 
 
 def checked(spec: FaultSpec) -> FaultSpec:
-    """The spec. ValueError for one that can never happen, or cannot be carried out."""
-    if spec.nth < 1:
-        raise ValueError(f"nth counts from 1, it cannot be {spec.nth}")
-    if spec.times is not None and spec.times < 1:
-        raise ValueError(f"times is at least 1, or None for all; it cannot be {spec.times}")
-    if spec.harm is Harm.DELAY and not 0 < spec.delay_s < float("inf"):
-        raise ValueError(f"a delay is a positive number of seconds; it cannot be {spec.delay_s}")
+    """The spec. TypeError for what is no number or no text; ValueError for one that can never happen, or cannot be
+    carried out."""
+    whole("nth", spec.nth, 1, "counts from 1")
+    if spec.times is not None:
+        whole("times", spec.times, 1, "is at least 1, or None for all")
+    if spec.client_id is not None:
+        text("client_id, or None for all clients,", spec.client_id)
+    if spec.harm is Harm.DELAY and not seconds("a delay", spec.delay_s, _POSITIVE):
+        raise ValueError(f"a delay {_POSITIVE}; it cannot be {spec.delay_s}")
     if spec.harm is Harm.FAIL and spec.error is ErrorCode.NONE:
         raise ValueError("NONE is no error to fail with")
     if spec.harm is Harm.FAIL and not can_be_refused(spec.api):
