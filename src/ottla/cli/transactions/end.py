@@ -20,7 +20,7 @@ from ottla.cli.common import (
     print_rows,
     say,
 )
-from ottla.cli.transactions.look import DESCRIBED, described_row, require_id
+from ottla.cli.transactions.look import DESCRIBED, described_row, found_by_id, require_id
 from ottla.cli.transactions.repair import NEVER_MS, NO_TIMEOUT, row_of, state_of, what_to_do
 
 if TYPE_CHECKING:
@@ -34,9 +34,10 @@ _COMMITS = (
 )
 
 _ProducerId = Annotated[
-    int | None, typer.Option("--producer-id", help="Whose transaction hangs, as `find-hanging` shows it.")
+    str | None,
+    typer.Option("--producer-id", metavar="NUMBER", help="Whose transaction hangs, as `find-hanging` shows it."),
 ]
-_ProducerEpoch = Annotated[int | None, typer.Option("--producer-epoch", help="Its epoch.")]
+_ProducerEpoch = Annotated[str | None, typer.Option("--producer-epoch", metavar="NUMBER", help="Its epoch.")]
 _Partition = Annotated[
     str | None, typer.Option("--partition", metavar="TOPIC:PARTITION", help="Only there; without, wherever it hangs.")
 ]
@@ -92,7 +93,7 @@ def abort(
     """
     from ottla import Admin
 
-    which = _Which(producer_id, producer_epoch, partition, start_offset)
+    which = _Which(*_producer("abort", producer_id, producer_epoch), partition, start_offset)
     how = _checked(_How(False, yes, dry_run, as_json))
     if (transactional_id is not None) == any(each is not None for each in which):
         raise CommandError(
@@ -109,6 +110,7 @@ def abort(
 
 
 def commit(
+    transactional_id: Annotated[str | None, typer.Argument(hidden=True)] = None,
     producer_id: _ProducerId = None,
     producer_epoch: _ProducerEpoch = None,
     partition: _Partition = None,
@@ -128,9 +130,45 @@ def commit(
     """
     from ottla import Admin
 
+    if transactional_id is not None:
+        raise CommandError(_not_by_id(transactional_id))
+    which = _Which(*_producer("commit", producer_id, producer_epoch), partition, start_offset)
     how = _checked(_How(True, yes, dry_run, as_json))
     with Admin(admin_config(bootstrap, config)) as admin:
-        _end_hanging(admin, _Which(producer_id, producer_epoch, partition, start_offset), how)
+        _end_hanging(admin, which, how)
+
+
+def _not_by_id(given: str) -> str:
+    example = "ottla transactions commit --producer-id 7 --producer-epoch 0"
+    if _is_number(given):
+        return (
+            f"a producer id is given with its epoch: {example.replace('7', given)}; "
+            "`ottla transactions find-hanging` shows both"
+        )
+    return (
+        f"a transaction that has a coordinator is committed by its producer, not by its transactional id "
+        f"({given}). One that hangs is committed by its producer id and epoch: {example}; `ottla transactions "
+        f"find-hanging` shows both. To abort that of {given}: ottla transactions abort {given}"
+    )
+
+
+def _producer(command: str, producer_id: str | None, producer_epoch: str | None) -> tuple[int | None, int | None]:
+    """Both as numbers. Raises CommandError for what is none: a transactional id, perhaps."""
+    for option, given in (("--producer-id", producer_id), ("--producer-epoch", producer_epoch)):
+        if given is not None and not _is_number(given):
+            by_id = f". By a transactional id: ottla transactions abort {given}" if option == "--producer-id" else ""
+            raise CommandError(
+                f"{option} is a number, not {given!r}: write for example `ottla transactions {command} --producer-id 7 "
+                f"--producer-epoch 0`; `ottla transactions find-hanging` shows both{by_id}"
+            )
+    return (
+        None if producer_id is None else int(producer_id),
+        None if producer_epoch is None else int(producer_epoch),
+    )
+
+
+def _is_number(given: str) -> bool:
+    return given.isascii() and given.isdigit()
 
 
 def _checked(how: _How) -> _How:
@@ -146,7 +184,7 @@ def _checked(how: _How) -> _How:
 
 def _abort_by_id(admin: Admin, transactional_id: str, how: _How) -> None:
     # Ask first: fencing would create an id that does not exist, and stop a producer that has nothing open.
-    found = admin.describe_transactions([transactional_id])[transactional_id]
+    found = found_by_id(admin, [transactional_id])[transactional_id]
     if found.state != "Ongoing":
         raise CommandError(f"{transactional_id} has no open transaction, it is {found.state}; nothing was aborted")
     if not how.as_json:

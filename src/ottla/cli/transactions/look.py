@@ -18,6 +18,7 @@ from ottla.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from ottla import Admin
     from ottla.client.admin.types import TransactionDescription
 
 #: What a table shows of `described_row`.
@@ -71,7 +72,7 @@ def describe(
     for each in ids:
         require_id(each)
     with Admin(admin_config(bootstrap, config)) as admin:
-        found = admin.describe_transactions(ids)
+        found = found_by_id(admin, ids)
     none = "There are no such transactions."
     print_rows([described_row(each) for each in found.values()], DESCRIBED, as_json=as_json, none=none)
 
@@ -80,6 +81,28 @@ def require_id(transactional_id: str) -> None:
     """Raise CommandError for an empty id: mostly a variable of a shell that has no value."""
     if not transactional_id:
         raise CommandError("a transactional id is never empty; `ottla transactions list` shows which there are")
+
+
+def found_by_id(admin: Admin, ids: list[str]) -> dict[str, TransactionDescription]:
+    """What coordinators know of these. Raises CommandError for an id that is not known: a producer id, perhaps."""
+    from ottla.client.errors import KafkaError
+    from ottla.wire.errors import ErrorCode
+
+    try:
+        return admin.describe_transactions(ids)
+    except KafkaError as fault:
+        if fault.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            raise
+        numbers = [each for each in ids if each.isascii() and each.isdigit()]
+        hint = (
+            f". If {numbers[0]} is a producer id: ottla transactions abort --producer-id {numbers[0]} "
+            "--producer-epoch 0, with its epoch; `ottla transactions find-hanging` shows both"
+            if numbers
+            else ""
+        )
+        raise CommandError(
+            f"{fault}; `ottla transactions list` shows which transactional ids there are{hint}"
+        ) from None
 
 
 def described_row(each: TransactionDescription) -> dict[str, object]:
