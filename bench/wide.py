@@ -1,7 +1,8 @@
-"""The longest turn of the broker's loop for one request of each API that names many partitions: `python -m bench.wide`.
+"""The longest turn of the broker's loop for one request of each API that may name very much: `python -m bench.wide`.
 
-Starts a broker under `bench.turns`, makes a topic of so many partitions (`python -m bench.wide 10000`), sends each
-request once, and prints the milliseconds of CPU of its longest turn. CPU, so that it can be run beside other work.
+Starts a broker under `bench.turns`, makes a topic of so many partitions (`python -m bench.wide 10000`), as many groups
+and transactional ids, sends each request once, and prints the milliseconds of CPU of its longest turn. CPU, so that it
+can be run beside other work.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import asyncio
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from subprocess import PIPE, STDOUT, Popen
 from threading import Thread
 from typing import Any, Final
 
+from bench import wide_names
 from bench.wire import VERSIONS, Wire, made_topic, settled
 from ottla.cli.demo.processes import free_port
 from ottla.wire.apis import ApiKey
@@ -67,7 +69,6 @@ _MORE_VERSIONS = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
     ApiKey.TXN_OFFSET_COMMIT: 3,
 }
-_What = tuple[str, ApiKey, tuple[Any, ...]]
 
 
 def _batch(producer_id: int = -1, epoch: int = -1, sequence: int = -1, *, transactional: bool = False) -> bytes:
@@ -88,7 +89,7 @@ def _fetch(every: range, offset: int, session: int = -1) -> FetchRequest:
     return FetchRequest(max_wait_ms=100, min_bytes=1, max_bytes=50_000_000, session_epoch=session, topics=topics)
 
 
-def _requests(every: range, producer: tuple[int, int], transaction: tuple[int, int]) -> Iterator[_What]:
+def _requests(every: range, producer: tuple[int, int], transaction: tuple[int, int]) -> Iterator[wide_names.What]:
     """One after the other: what one writes the next may read."""
     yield "Produce", ApiKey.PRODUCE, _produce(every, _batch())
     yield "Produce, idempotent", ApiKey.PRODUCE, _produce(every, _batch(*producer, 0))
@@ -176,11 +177,21 @@ async def _ask_all(bootstrap: str, turns: _Turns, partitions: int) -> None:
         await _coordinator(wire, _GROUP, 0)
         producer, transaction = await _producer(wire, None), await _producer(wire, _ID)
         turns.longest()
-        for name, key, request in _requests(range(partitions), producer, transaction):
-            answer = await wire.ask(key, request)
-            await asyncio.sleep(1)  # what goes on behind the answer, such as markers
-            taken_ms, whose = turns.longest()
-            print(f"{name:28} {taken_ms:5} ms   {whose:60} {_errors(answer)}", flush=True)
+        await _ask_each(wire, turns, _requests(range(partitions), producer, transaction))
+        await made_topic(wire, _TOPIC, 1)
+        names = [f"{number}-of-many" for number in range(partitions)]
+        await wide_names.prepare(bootstrap, _TOPIC, names)
+        await asyncio.sleep(2)
+        turns.longest()
+        await _ask_each(wire, turns, wide_names.requests(names))
+
+
+async def _ask_each(wire: Wire, turns: _Turns, requests: Iterable[wide_names.What]) -> None:
+    for name, key, request in requests:
+        answer = await wire.ask(key, request)
+        await asyncio.sleep(1)  # what goes on behind the answer, such as markers
+        taken_ms, whose = turns.longest()
+        print(f"{name:28} {taken_ms:5} ms   {whose:60} {_errors(answer)}", flush=True)
 
 
 def _errors(answer: Any) -> str:
@@ -201,11 +212,12 @@ def _errors(answer: Any) -> str:
 
 def main(partitions: int) -> None:
     """Start the broker, ask it, stop it."""
-    VERSIONS.update(_MORE_VERSIONS)
+    VERSIONS.update(_MORE_VERSIONS | wide_names.VERSIONS)
     port = free_port()
     with tempfile.TemporaryDirectory() as directory:
         command = [sys.executable, "-m", "bench.turns", str(_FROM_MS), "serve", "--port", str(port)]
         command += ["--data-dir", str(Path(directory) / "data")]
+        command += [word for key, value in wide_names.SETTINGS.items() for word in ("-o", f"{key}={value}")]
         with Popen(command, stdout=PIPE, stderr=STDOUT, text=True) as process:
             turns = _Turns(process)
             try:

@@ -22,6 +22,7 @@ from ottla.wire.messages import describe_client_quotas as describe
 from ottla.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.wire.messages.describe_cluster import DescribeClusterRequest
 from ottla.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.messages.list_groups import ListGroupsRequest
 from ottla.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -280,11 +281,13 @@ async def test_a_throttled_fetch_of_a_session_forgets_no_news(client: WireClient
 async def test_time_that_a_request_takes_counts_up_to_one_window(broker: AsyncBroker, client: WireClient) -> None:
     await _alter(client, _entry(_CLIENT, request_percentage=10.0))
     broker.node.quotas.nanos = _steps_of(40_000_000)  # 40 ms a request
-    throttled = [(await client.ask(ApiKey.LIST_GROUPS, ListGroupsRequest())).throttle_time_ms for _ in range(27)]
+    throttled = [
+        (await client.ask(ApiKey.DESCRIBE_CLUSTER, DescribeClusterRequest())).throttle_time_ms for _ in range(27)
+    ]
     assert throttled[:25] == [0] * 25  # a second in what counts as ten
     assert throttled[25:] == [400, 800]
     broker.node.quotas.nanos = _steps_of(10**11)
-    assert (await client.ask(ApiKey.LIST_GROUPS, ListGroupsRequest())).throttle_time_ms == 1000
+    assert (await client.ask(ApiKey.DESCRIBE_CLUSTER, DescribeClusterRequest())).throttle_time_ms == 1000
 
 
 async def test_a_request_of_many_partitions_is_counted_slice_by_slice(

@@ -46,10 +46,10 @@ def test_g18_groups_are_listed_by_state_and_type() -> None:
     rig.commit(1, group_id="simple")
     stable = ListedGroup(GROUP, "consumer", "Stable", "classic")
     simple = ListedGroup("simple", "", "Empty", "classic")
-    assert rig.shard.list_groups() == (stable, simple)
-    assert rig.shard.list_groups(states=["stable"]) == (stable,)
-    assert rig.shard.list_groups(states=["EMPTY", "Dead"], types=["classic"]) == (simple,)
-    assert rig.shard.list_groups(types=["consumer"]) == ()
+    assert list(rig.shard.list_groups()) == [(stable, simple)]
+    assert list(rig.shard.list_groups(states=["stable"])) == [(stable,)]
+    assert list(rig.shard.list_groups(states=["EMPTY", "Dead"], types=["classic"])) == [(simple,)]
+    assert list(rig.shard.list_groups(types=["consumer"])) == [()]
     assert {state.value for state in GroupState} == {
         "Empty",
         "PreparingRebalance",

@@ -20,6 +20,7 @@ from ottla.wire.messages.consumer_protocol_subscription import TopicPartition as
 from ottla.wire.messages.heartbeat import HeartbeatRequest
 from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ottla.wire.messages.list_groups import ListedGroup
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.coordinator.group.consumer.rig import CLIENT, CONFIG, GROUP, FakeMember, Rig, settle
 
@@ -61,9 +62,13 @@ def _beat(rig: Rig, member_id: str, generation: int) -> ErrorCode:
     return ErrorCode(rig.answers[token].error_code)
 
 
+def _listed(rig: Rig) -> ListedGroup:
+    ((group,),) = rig.shard.list_groups()
+    return group
+
+
 def _kind(rig: Rig) -> str:
-    (group,) = rig.shard.list_groups()
-    return group.group_type
+    return _listed(rig).group_type
 
 
 @pytest.mark.parametrize(
@@ -104,7 +109,7 @@ def test_g21_a_group_that_was_upgraded_is_the_same_after_a_crash() -> None:
     rig.advance(44_999)
     assert set(rig.group.members) == {member_id, "m1"}
     rig.advance(1)
-    assert rig.shard.list_groups()[0].group_state == "Empty"
+    assert _listed(rig).group_state == "Empty"
 
 
 def test_an_upgrade_whose_append_fails_leaves_the_classic_group() -> None:

@@ -8,10 +8,10 @@ the host or from everywhere. So the number of ACLs does not matter, only the num
 """
 
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from typing import Final, NamedTuple
 
-from ottla.base.require import require
+from ottla.base.require import InvariantError
 from ottla.wire.acls import WILDCARD, WILDCARD_PRINCIPAL, AclOperation, AclPermissionType, PatternType, ResourceType
 
 
@@ -146,7 +146,8 @@ class Acls:
 
     def add(self, acl_id: bytes, acl: Acl) -> None:
         """One more. As in Kafka, neither its id nor the same ACL may be there already."""
-        require(acl_id not in self._by_id and acl not in self._ids, f"{acl} is there already")
+        if acl_id in self._by_id or acl in self._ids:  # no text is made of the thousands of a request that are good
+            raise InvariantError(f"{acl} is there already")
         self._by_id[acl_id] = acl
         self._ids[acl] = acl_id
         where, who = (acl.resource_type, acl.pattern_type, acl.resource_name), (acl.principal, acl.host)
@@ -163,8 +164,9 @@ class Acls:
 
     def remove(self, acl_id: bytes) -> None:
         """The ACL with this id, which must be there."""
-        require(acl_id in self._by_id, f"there is no ACL with the id {acl_id.hex()}")
-        acl = self._by_id.pop(acl_id)
+        acl = self._by_id.pop(acl_id, None)
+        if acl is None:
+            raise InvariantError(f"there is no ACL with the id {acl_id.hex()}")
         del self._ids[acl]
         where, who = (acl.resource_type, acl.pattern_type, acl.resource_name), (acl.principal, acl.host)
         rules = self._on[where][who]
@@ -183,6 +185,10 @@ class Acls:
                 lengths[len(acl.resource_name)] -= 1
                 if not lengths[len(acl.resource_name)]:
                     del lengths[len(acl.resource_name)]
+
+    def all(self) -> Iterable[Acl]:
+        """Every one, in no particular order."""
+        return self._by_id.values()
 
     def matching(self, wanted: AclFilter) -> Iterator[tuple[bytes, Acl]]:
         """Those that the filter means, with their ids, in no particular order."""

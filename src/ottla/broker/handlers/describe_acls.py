@@ -1,10 +1,12 @@
 """DescribeAcls, versions 1–3 (KIP-140): the ACLs that a filter means, by resource pattern."""
 
+import asyncio
 from typing import Protocol
 
 from ottla.broker.access.acls import AclFilter
-from ottla.broker.handlers.table import RequestContext
+from ottla.broker.handlers.table import RequestContext, counted
 from ottla.broker.ports.access import HasAccess
+from ottla.broker.ports.slices import HasSlices
 from ottla.broker.ports.topics import HasImage
 from ottla.wire.acls import AclOperation
 from ottla.wire.errors import ErrorCode
@@ -16,11 +18,13 @@ from ottla.wire.messages.describe_acls import (
 )
 
 
-class _Node(HasAccess, HasImage, Protocol):
+class _Node(HasAccess, HasImage, HasSlices, Protocol):
     """What this handler touches."""
 
 
-def handle(node: _Node, request: DescribeAclsRequest, context: RequestContext) -> DescribeAclsResponse:
+def handle(
+    node: _Node, request: DescribeAclsRequest, context: RequestContext
+) -> "DescribeAclsResponse | asyncio.Future[DescribeAclsResponse]":
     """All that the filter means. (A filter with UNKNOWN in it gets its connection closed by Kafka.)"""
     if not node.access.allows_cluster(context, AclOperation.DESCRIBE):
         return _refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Seeing ACLs needs DESCRIBE on the cluster.")
@@ -29,13 +33,19 @@ def handle(node: _Node, request: DescribeAclsRequest, context: RequestContext) -
     wanted = AclFilter(*request)
     if 0 in (wanted.resource_type, wanted.pattern_type, wanted.operation, wanted.permission_type):
         return _refuse(ErrorCode.INVALID_REQUEST, "The filter has UNKNOWN elements; ANY means every one.")
+    return node.slices.start(_told(node, wanted, context), "describing ACLs")
+
+
+async def _told(node: _Node, wanted: AclFilter, context: RequestContext) -> DescribeAclsResponse:
+    meant = (acl for acl in tuple(node.image.acls.all()) if wanted.matches(acl))
     by_pattern: dict[tuple[int, str, int], list[AclDescription]] = {}
-    for acl in sorted(acl for _, acl in node.image.acls.matching(wanted)):
+    for acl in sorted(await node.slices.collect(counted(context, meant))):
         by_pattern.setdefault(acl[:3], []).append(AclDescription(*acl[3:]))
-    return DescribeAclsResponse(
-        error_message=None,
-        resources=tuple(DescribeAclsResource(*pattern, tuple(acls)) for pattern, acls in by_pattern.items()),
+    resources = (
+        DescribeAclsResource(kind, name, pattern, tuple(acls)) for (kind, name, pattern), acls in by_pattern.items()
     )
+    found = await node.slices.collect(counted(context, resources))
+    return DescribeAclsResponse(error_message=None, resources=tuple(found))
 
 
 def _refuse(error: ErrorCode, message: str) -> DescribeAclsResponse:

@@ -70,12 +70,12 @@ class Dispatcher:
     def _carry_out(
         self, entry: Entry, handle: Callable[..., Any], message: Any, size_bytes: int, context: RequestContext
     ) -> Answer:
-        if entry.in_parts:
-            parts = parts_of(message, size_bytes)
+        if entry.in_parts or entry.names:
+            parts = parts_of(message, size_bytes) if entry.names is None else entry.names.parts_of(message)
             if parts:
-                whole = self._node.slices.start(
-                    self._in_parts(handle, parts, context), f"a large {API[entry.key].name}"
-                )
+                join = partial(joined, parts) if entry.names is None else entry.names.joined
+                work = self._in_parts(handle, parts, join, context)
+                whole = self._node.slices.start(work, f"a large {API[entry.key].name}")
                 return Later(whole, partial(self._encode, context))
         response = handle(self._node, message, context)
         if isinstance(response, asyncio.Future):
@@ -84,7 +84,13 @@ class Dispatcher:
             response = response.result()
         return self._encode(context, response)
 
-    async def _in_parts(self, handle: Callable[..., Any], parts: Sequence[Part], context: RequestContext) -> Any:
+    async def _in_parts(
+        self,
+        handle: Callable[..., Any],
+        parts: Sequence[Part],
+        join: Callable[[Sequence[Any]], Any],
+        context: RequestContext,
+    ) -> Any:
         """While others are served. A part begins when the one before is answered."""
         answers: list[Any] = []
 
@@ -97,7 +103,7 @@ class Dispatcher:
             await self._node.slices.run(step(part))
             if isinstance(answers[-1], asyncio.Future):
                 answers[-1] = await answers[-1]
-        return joined(parts, answers)
+        return join(answers)
 
     def _encode(self, context: RequestContext, message: tuple[Any, ...]) -> Answer:
         key, version, correlation_id = context[:3]

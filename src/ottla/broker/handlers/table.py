@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 from ottla.base.limits import MAX_REQUEST_ELEMENTS
+from ottla.broker.handlers.parts import Names
 from ottla.broker.ports.quotas import Charge
 from ottla.broker.server import Frame
 from ottla.broker.session import Session
@@ -62,6 +63,8 @@ class Entry(NamedTuple):
     summary: str
     #: Whether a request of very many partitions is carried out in parts (`handlers.parts`).
     in_parts: bool
+    #: The same for one of very many names.
+    names: Names | None = None
     #: Whether the version after `max_version` is there too, with `unstable.api.versions.enable`: Apache Kafka may still
     #: change it.
     has_unstable: bool = False
@@ -80,8 +83,16 @@ class Entry(NamedTuple):
         return handle
 
 
-def _api(key: ApiKey, summary: str, *, raw: bool = False, in_parts: bool = False, has_unstable: bool = False) -> Entry:
-    return Entry(key, API[key].max_version - (1 if has_unstable else 0), raw, summary, in_parts, has_unstable)
+def _api(
+    key: ApiKey,
+    summary: str,
+    *,
+    raw: bool = False,
+    in_parts: bool = False,
+    names: Names | None = None,
+    has_unstable: bool = False,
+) -> Entry:
+    return Entry(key, API[key].max_version - (1 if has_unstable else 0), raw, summary, in_parts, names, has_unstable)
 
 
 _K = ApiKey
@@ -94,13 +105,21 @@ TABLE: Final[dict[int, Entry]] = {
         _api(_K.LIST_OFFSETS, "Offsets by time: earliest, latest, max timestamp, isolation.", in_parts=True),
         _api(_K.METADATA, "Brokers, topics, partitions; creates a topic where that is enabled."),
         _api(_K.OFFSET_COMMIT, "Commit a group's offsets.", in_parts=True),
-        _api(_K.OFFSET_FETCH, "A group's offsets, or several groups'; stable ones on request (KIP-447)."),
-        _api(_K.FIND_COORDINATOR, "Which broker coordinates a group or a transactional id."),
+        _api(
+            _K.OFFSET_FETCH,
+            "A group's offsets, or several groups'; stable ones on request (KIP-447).",
+            names=Names("groups", "groups"),
+        ),
+        _api(
+            _K.FIND_COORDINATOR,
+            "Which broker coordinates a group or a transactional id.",
+            names=Names("coordinator_keys", "coordinators"),
+        ),
         _api(_K.JOIN_GROUP, "Join a classic group."),
         _api(_K.HEARTBEAT, "A classic member lives."),
         _api(_K.LEAVE_GROUP, "Members leave."),
         _api(_K.SYNC_GROUP, "Hand out, or wait for, the assignment."),
-        _api(_K.DESCRIBE_GROUPS, "State and members of classic groups."),
+        _api(_K.DESCRIBE_GROUPS, "State and members of classic groups.", names=Names("groups", "groups")),
         _api(_K.LIST_GROUPS, "All groups, by state and type."),
         _api(_K.SASL_HANDSHAKE, "Which mechanism a client uses; on listeners with SASL."),
         _api(_K.API_VERSIONS, "This table; UNSUPPORTED_VERSION in version 0 (KIP-511).", raw=True),
@@ -126,18 +145,26 @@ TABLE: Final[dict[int, Entry]] = {
         _api(_K.DESCRIBE_LOG_DIRS, "Sizes of partitions on disk."),
         _api(_K.SASL_AUTHENTICATE, "What a mechanism says; the lifetime of the session (KIP-368)."),
         _api(_K.CREATE_PARTITIONS, "Give a topic more partitions."),
-        _api(_K.DELETE_GROUPS, "Delete empty groups."),
+        _api(_K.DELETE_GROUPS, "Delete empty groups.", names=Names("groups_names", "results", are_distinct=True)),
         _api(_K.INCREMENTAL_ALTER_CONFIGS, "Change the settings of topics and groups (KIP-339)."),
         _api(_K.OFFSET_DELETE, "Delete a group's offsets.", in_parts=True),
         _api(_K.CONSUMER_GROUP_HEARTBEAT, "A member of a consumer group joins, stays or leaves (KIP-848)."),
-        _api(_K.CONSUMER_GROUP_DESCRIBE, "Consumer groups with epochs, members and assignments (KIP-848)."),
+        _api(
+            _K.CONSUMER_GROUP_DESCRIBE,
+            "Consumer groups with epochs, members and assignments (KIP-848).",
+            names=Names("group_ids", "groups"),
+        ),
         _api(_K.DESCRIBE_CLIENT_QUOTAS, "Quotas of users, client ids and addresses (KIP-546, KIP-612)."),
         _api(_K.ALTER_CLIENT_QUOTAS, "Set and remove such quotas."),
         _api(_K.DESCRIBE_USER_SCRAM_CREDENTIALS, "Users with SCRAM credentials (KIP-554)."),
         _api(_K.ALTER_USER_SCRAM_CREDENTIALS, "Set or delete the SCRAM credentials of users (KIP-554)."),
         _api(_K.DESCRIBE_CLUSTER, "Cluster id, controller, brokers."),
         _api(_K.DESCRIBE_PRODUCERS, "A partition's active producers (KIP-664)."),
-        _api(_K.DESCRIBE_TRANSACTIONS, "State of transactional ids (KIP-664)."),
+        _api(
+            _K.DESCRIBE_TRANSACTIONS,
+            "State of transactional ids (KIP-664).",
+            names=Names("transactional_ids", "transaction_states"),
+        ),
         _api(_K.LIST_TRANSACTIONS, "Transactional ids, by state, producer id, duration, pattern (KIP-664, KIP-1152)."),
         _api(_K.DESCRIBE_TOPIC_PARTITIONS, "Topics page by page (KIP-966)."),
     )

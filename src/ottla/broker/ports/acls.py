@@ -39,8 +39,9 @@ class AclChanges:
     async def _create(self, acls: Sequence[Acl]) -> StorageError | None:
         async with self._changing:
             there = self._metadata.image.acls
-            new = {new_uuid(self._rng): acl for acl in dict.fromkeys(acls) if acl not in there}
-            return await self._write(self._metadata.acl_records(new, ()))
+            missing = (acl for acl in dict.fromkeys(acls) if acl not in there)
+            new = await self._slices.collect((new_uuid(self._rng), acl) for acl in missing)
+            return await self._write(self._metadata.acl_records(dict(new), ()))
 
     async def _delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]] | StorageError:
         async with self._changing:

@@ -104,14 +104,20 @@ class QuotaTable:
     def __iter__(self) -> Iterator[tuple[Entity, Mapping[str, float]]]:
         return iter(self._entities.items())
 
-    def matching(self, components: Iterable[Component], *, strict: bool) -> list[tuple[Entity, Mapping[str, float]]]:
-        """The entities that have what each component asks for; with `strict` those that have no other type."""
+    def matching(
+        self, components: Iterable[Component], *, strict: bool
+    ) -> Iterator[tuple[Entity, Mapping[str, float]]]:
+        """The entities that have what each component asks for; with `strict` those that have no other type.
+
+        They are those of the moment of the call, with what is set for them when they are taken.
+        """
         wanted = {each.type: each for each in components}
-        return [
+        there = tuple(self._entities.items())
+        return (
             (of, values)
-            for of, values in self._entities.items()
-            if (not strict or len(of) == len(wanted)) and _has_all(dict(of), wanted.values())
-        ]
+            for of, values in there
+            if values and (not strict or len(of) == len(wanted)) and _has_all(dict(of), wanted.values())
+        )
 
     def limit(self, key: QuotaKey, user: str, client_id: str) -> tuple[Sharers, float] | None:
         """Who shares the quota that counts for this client, and what it is; None where there is none."""

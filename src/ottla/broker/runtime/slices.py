@@ -7,7 +7,7 @@ long work take turns. Other code runs between two slices, so after each step it 
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 from ottla.base.clock import Clock
@@ -40,6 +40,18 @@ class Slices:
                 loop.call_soon(self._turn.release)
             if more:
                 await asyncio.sleep(0)
+
+    async def collect(self, made: Iterable[T]) -> list[T]:
+        """All that an iterator makes, one thing in a step. What it goes through must not change meanwhile."""
+        found: list[T] = []
+
+        def steps() -> Iterator[None]:
+            for each in made:
+                found.append(each)
+                yield
+
+        await self.run(steps())
+        return found
 
     def start(self, work: Coroutine[Any, Any, T], what: str) -> asyncio.Task[T]:
         """Run `work` in a task of its own. `close` ends it, and its faults are logged, so nobody need wait for it."""

@@ -10,7 +10,7 @@ what all kinds have, offsets and lists, is here. See `kinds`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from ottla.assign.server import Partitions, ServerAssignor
@@ -63,6 +63,8 @@ from ottla.wire.offsets_records import OffsetCommitKey, decode_key, decode_offse
 #: The keys of the shard's own timers: offset retention, and the offsets of topics that are gone.
 RETENTION: Final = ("retention",)
 GONE_TOPICS: Final = ("gone-topics",)
+#: Groups that ListGroups looks at in one step.
+_LISTED_AT_ONCE: Final = 100
 
 
 class GroupShard:
@@ -108,9 +110,11 @@ class GroupShard:
         """ConsumerGroupDescribe for one group (KIP-848)."""
         return self._consumer.describe(group_id)
 
-    def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> tuple[ListedGroup, ...]:
-        """ListGroups for this shard; empty filters take everything (KIP-518, KIP-848)."""
-        return kinds.listed(self._groups.values(), states, types)
+    def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> Iterator[tuple[ListedGroup, ...]]:
+        """ListGroups for this shard, some groups at a time; empty filters take everything (KIP-518, KIP-848)."""
+        there = tuple(self._groups.values())
+        for begin in range(0, len(there), _LISTED_AT_ONCE):
+            yield kinds.listed(there[begin : begin + _LISTED_AT_ONCE], states, types)
 
     def fetch_offsets(self, request: OffsetFetchRequestGroup, *, require_stable: bool) -> OffsetFetchResponseGroup:
         """OffsetFetch for one group. `offsets.fetch` turns a request of any version into these, and answers back."""

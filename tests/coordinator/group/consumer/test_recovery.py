@@ -130,12 +130,12 @@ def test_a_group_that_is_deleted_leaves_nothing() -> None:
     token = rig.token()
     rig.run(rig.shard.delete_group(token, GROUP))
     assert rig.answers[token].error_code == ErrorCode.NONE
-    assert rig.shard.list_groups() == ()
+    assert list(rig.shard.list_groups()) == []
     last: dict[bytes, LogRecord] = {record.key: record for record in rig.log}
     assert all(record.value is None for record in last.values())
     assert {record_type(key) for key in last} <= RECORD_TYPES
     rig.crash()
-    assert rig.shard.list_groups() == ()
+    assert list(rig.shard.list_groups()) == []
 
 
 def test_a_log_without_the_records_that_compaction_removed() -> None:

@@ -1,0 +1,167 @@
+"""Requests that name very many groups or ids, and answers about all there are: others are served meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.broker.handlers.parts import PART_NAMES, Names
+from ottla.broker.handlers.table import TABLE
+from ottla.testing import AsyncBroker
+from ottla.wire.acls import AclOperation, AclPermissionType, PatternType, ResourceType
+from ottla.wire.apis import API, ApiKey
+from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
+from ottla.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
+from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
+from ottla.wire.messages.delete_groups import DeleteGroupsRequest
+from ottla.wire.messages.describe_acls import DescribeAclsRequest
+from ottla.wire.messages.describe_client_quotas import DescribeClientQuotasRequest
+from ottla.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from ottla.wire.messages.describe_transactions import DescribeTransactionsRequest
+from ottla.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from ottla.wire.messages.find_coordinator import FindCoordinatorRequest
+from ottla.wire.messages.list_groups import ListGroupsRequest
+from ottla.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ottla.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.wire.schema import schema
+from tests.broker.ticking import TickingClock, steps, turns
+from tests.broker.wire_client import WireClient
+
+_PARTS = 3
+_NAMES = tuple(f"n{number:03}" for number in range((_PARTS - 1) * PART_NAMES + 1))
+_AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+_ANY = 1
+
+pytestmark = pytest.mark.usefixtures("group_coordinator", "transaction_coordinator")
+
+
+@pytest.fixture
+async def broker(directory: Path) -> AsyncIterator[AsyncBroker]:
+    async with AsyncBroker(_AUTHORIZER, data_dir=directory, clock=TickingClock()) as running:
+        yield running
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=5 * PART_NAMES), st.booleans())
+def test_parts_are_the_whole_request_and_their_answers_the_whole_answer(names: list[str], are_distinct: bool) -> None:
+    where = Names("groups", "groups", are_distinct)
+    whole = DescribeGroupsRequest(tuple(names))
+    cut = where.parts_of(whole)
+    assert bool(cut) == (len(names) > PART_NAMES)
+    if cut:
+        expected = tuple(dict.fromkeys(names)) if are_distinct else whole.groups
+        assert all(len(part.request.groups) <= PART_NAMES for part in cut)
+        assert where.joined([part.request for part in cut]) == DescribeGroupsRequest(expected)
+
+
+def test_an_answer_that_refuses_the_whole_request_is_the_answer_to_all() -> None:
+    where = Names("coordinator_keys", "coordinators")
+    response = API[ApiKey.FIND_COORDINATOR].response
+    refused = response(error_code=15)
+    assert where.joined([response(), refused, response()]) == refused
+
+
+def test_the_table_names_lists_of_requests_and_answers() -> None:
+    entries = [(ApiKey(key), entry.names) for key, entry in TABLE.items() if entry.names is not None]
+    assert len(entries) == 6
+    for key, names in entries:
+        for message, name in ((API[key].request, names.asked), (API[key].response, names.told)):
+            (kind,) = (field.type for field in schema(message).fields if field.name == name)
+            assert isinstance(kind, list), f"{key.name}: {name} is no list"
+
+
+async def _make_groups(client: WireClient) -> None:
+    for name in _NAMES:
+        part = (OffsetCommitRequestPartition(0, 1),)
+        commit = OffsetCommitRequest(name, topics=(OffsetCommitRequestTopic(name="t", partitions=part),))
+        answer = await client.ask(ApiKey.OFFSET_COMMIT, commit, 9)
+        assert not answer.topics[0].partitions[0].error_code
+
+
+_ASKED: dict[ApiKey, tuple[int, Any]] = {
+    ApiKey.FIND_COORDINATOR: (4, lambda names: FindCoordinatorRequest("", 0, names)),
+    ApiKey.OFFSET_FETCH: (
+        9,
+        lambda names: OffsetFetchRequest(tuple(OffsetFetchRequestGroup(name, topics=None) for name in names)),
+    ),
+    ApiKey.DESCRIBE_GROUPS: (5, DescribeGroupsRequest),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (1, ConsumerGroupDescribeRequest),
+    ApiKey.DESCRIBE_TRANSACTIONS: (0, DescribeTransactionsRequest),
+}
+
+
+@pytest.mark.parametrize("key", _ASKED)
+async def test_what_is_asked_of_many_is_answered_in_turns_and_in_order(client: WireClient, key: ApiKey) -> None:
+    version, request = _ASKED[key]
+    short = await turns(asyncio.create_task(client.ask(key, request(_NAMES[:1]), version)), lambda: 0)
+    answer = asyncio.create_task(client.ask(key, request(_NAMES), version))
+    long = await turns(answer, lambda: 0)
+    assert len(long) - len(short) >= _PARTS
+    names = TABLE[key].names
+    assert names is not None
+    told = getattr(await answer, names.told)
+    assert [name in each for each, name in zip(told, _NAMES, strict=True)] == [True] * len(_NAMES)
+
+
+async def test_many_groups_are_listed_described_and_deleted_in_turns(broker: AsyncBroker, client: WireClient) -> None:
+    await broker.node.topics.create("t", 1, {})
+    await _make_groups(client)
+    listing = asyncio.create_task(client.ask(ApiKey.LIST_GROUPS, ListGroupsRequest(), 5))
+    assert len(await turns(listing, lambda: 0)) > _PARTS
+    assert sorted(group.group_id for group in (await listing).groups) == list(_NAMES)
+    described: DescribeGroupsResponse = await client.ask(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest(_NAMES), 5)
+    assert {(group.error_code, group.group_state) for group in described.groups} == {(0, "Empty")}
+
+    def there() -> int:
+        return sum(len(part) for runner in broker.node.groups.active() for part in runner.shard.list_groups())
+
+    asked = DeleteGroupsRequest((*_NAMES, *_NAMES[:5], "nobody"))
+    deleting = asyncio.create_task(client.ask(ApiKey.DELETE_GROUPS, asked, 2))
+    assert max(steps(await turns(deleting, there))) <= PART_NAMES
+    results = {(each.group_id, each.error_code) for each in (await deleting).results}
+    assert results == {*((name, 0) for name in _NAMES), ("nobody", 69)}
+    assert len((await deleting).results) == len(_NAMES) + 1, "a group that is named twice is deleted once"
+
+
+async def test_many_rules_quotas_and_users_are_described_in_turns(client: WireClient) -> None:
+    topic, literal = ResourceType.TOPIC, PatternType.LITERAL
+    rule = AclOperation.READ, AclPermissionType.ALLOW
+    rules = tuple(AclCreation(topic, name, literal, f"User:{name}", "*", *rule) for name in _NAMES)
+    limits = tuple(
+        EntryData((EntityData("user", name),), (OpData("producer_byte_rate", 9.0, False),)) for name in _NAMES
+    )
+    users = tuple(ScramCredentialUpsertion(name, 1, 4096, b"s" * 16, b"p" * 32) for name in _NAMES)
+    written: list[tuple[ApiKey, tuple[Any, ...], int]] = [
+        (ApiKey.CREATE_ACLS, CreateAclsRequest(rules), 3),
+        (ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest(limits), 1),
+        (ApiKey.ALTER_USER_SCRAM_CREDENTIALS, AlterUserScramCredentialsRequest((), users), 0),
+    ]
+    for key, request, version in written:
+        await client.ask(key, request, version)
+    every_rule = DescribeAclsRequest(_ANY, None, _ANY, None, None, _ANY, _ANY)
+    asked: list[tuple[ApiKey, tuple[Any, ...], int, str]] = [
+        (ApiKey.DESCRIBE_ACLS, every_rule, 3, "resources"),
+        (ApiKey.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest(), 1, "entries"),
+        (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, DescribeUserScramCredentialsRequest(None), 0, "results"),
+    ]
+    for key, request, version, field in asked:
+        answer = asyncio.create_task(client.ask(key, request, version))
+        seen = await turns(answer, lambda: 0)
+        assert len(getattr(await answer, field)) == len(_NAMES)
+        assert len(seen) > len(_NAMES) // 10, key.name
