@@ -1,7 +1,8 @@
 """AlterClientQuotas, versions 0–1 (KIP-546, KIP-612): set and remove quotas, as Kafka's ClientQuotaControlManager."""
 
 import asyncio
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from ottla.base.errors import StorageError
@@ -38,15 +39,14 @@ def handle(
     if not node.access.allows_cluster(context, AclOperation.ALTER_CONFIGS):
         refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
         return AlterClientQuotasResponse(entries=tuple(EntryResult(*refused, each.entity) for each in request.entries))
-    alterations = [_read(each) for each in request.entries]
-    if request.validate_only:
-        return _answer(decide(node.image.quotas, alterations)[1])
+    alterations = map(_read, request.entries)
     results: dict[Entity, RefusedError | None] = {}
+    if request.validate_only:
+        deque(decide(node.image.quotas, alterations, results), 0)
+        return _answer(results)
 
-    def decided() -> list[MetadataRecord]:
-        changes, found = decide(node.image.quotas, alterations)
-        results.update(found)
-        return [_record(each) for each in changes]
+    def decided() -> Iterator[MetadataRecord]:
+        return map(_record, decide(node.image.quotas, alterations, results))
 
     def told(fault: StorageError | None) -> AlterClientQuotasResponse:
         return _answer(results, None if fault is None else (ErrorCode.KAFKA_STORAGE_ERROR, str(fault)))

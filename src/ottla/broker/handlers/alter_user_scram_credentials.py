@@ -4,6 +4,7 @@ The client sends the salted password, and the broker keeps only the two keys tha
 """
 
 import asyncio
+from collections.abc import Iterator
 from typing import Final, Protocol
 
 from ottla.base.errors import StorageError
@@ -51,10 +52,8 @@ def handle(
         return _answer(dict.fromkeys(names, refused))
     problems: dict[str, _Problem | None] = {}
 
-    def decide() -> list[MetadataRecord]:
-        records, found = decided(node.image, request)
-        problems.update(found)
-        return records
+    def decide() -> Iterator[MetadataRecord]:
+        return decided(node.image, request, problems)
 
     def told(fault: StorageError | None) -> AlterUserScramCredentialsResponse:
         if fault is None:
@@ -68,23 +67,20 @@ def handle(
 
 
 def decided(
-    image: MetadataImage, request: AlterUserScramCredentialsRequest
-) -> tuple[list[MetadataRecord], dict[str, _Problem | None]]:
-    """The records to write, and what is wrong with each user's change, None if nothing is."""
-    problems: dict[str, _Problem | None] = {}
+    image: MetadataImage, request: AlterUserScramCredentialsRequest, problems: dict[str, _Problem | None]
+) -> Iterator[MetadataRecord]:
+    """The records to write, one after the other: their keys take time. `problems` gets what is wrong with each user's
+    change, None if nothing is, before the first of them."""
     for deletion in request.deletions:
         twice = _TWICE if deletion.name in problems else None
         problems[deletion.name] = problems.get(deletion.name) or twice or _deletion_problem(image, deletion)
     for upsertion in request.upsertions:
         twice = _TWICE if upsertion.name in problems else None
         problems[upsertion.name] = problems.get(upsertion.name) or twice or _upsertion_problem(upsertion)
-    records: list[MetadataRecord] = [
-        RemoveUserScramCredentialRecord(each.name, each.mechanism)
-        for each in request.deletions
-        if problems[each.name] is None
-    ]
-    records += [_record(each) for each in request.upsertions if problems[each.name] is None]
-    return records, problems
+    for deleted in request.deletions:
+        if problems[deleted.name] is None:
+            yield RemoveUserScramCredentialRecord(deleted.name, deleted.mechanism)
+    yield from (_record(each) for each in request.upsertions if problems[each.name] is None)
 
 
 def _record(asked: ScramCredentialUpsertion) -> UserScramCredentialRecord:

@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from ottla.broker.metadata.rules import RefusedError
@@ -42,25 +42,24 @@ class Change(NamedTuple):
 
 
 def decide(
-    table: QuotaTable, alterations: Iterable[Alteration]
-) -> tuple[list[Change], dict[Entity, RefusedError | None]]:
-    """What is to be changed, and what is wrong with each entity's alteration, None if nothing is.
+    table: QuotaTable, alterations: Iterable[Alteration], results: dict[Entity, RefusedError | None]
+) -> Iterator[Change]:
+    """What is to be changed, one after the other, because there may be very many.
 
-    An entity is changed whole or not at all. As in Kafka, one that is named twice is changed as it was named first, and
-    answered with an error.
+    `results` gets what is wrong with each entity's alteration, None if nothing is. An entity is changed whole or not at
+    all. As in Kafka, one that is named twice is changed as it was named first, and answered with an error.
     """
-    changes: list[Change] = []
-    results: dict[Entity, RefusedError | None] = {}
     for parts, values in alterations:
         of = entity(parts)
         try:
             if of in results:
                 raise RefusedError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {_told(of)}")
             results[of] = None
-            changes += _changes(table, of, values)
+            changes = _changes(table, of, values)
         except RefusedError as refused:
             results[of] = refused
-    return changes, results
+        else:
+            yield from changes
 
 
 def _changes(table: QuotaTable, of: Entity, values: Iterable[tuple[str, float | None]]) -> list[Change]:

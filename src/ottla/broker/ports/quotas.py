@@ -6,7 +6,7 @@ has used too much gets his answer at once, which says for how long nothing of hi
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -51,7 +51,7 @@ class Quotas:
         self._sweep_at = _FEW_USED
         table.changed = self._changed
 
-    def change(self, records: Callable[[], Sequence[MetadataRecord]]) -> "asyncio.Future[StorageError | None]":
+    def change(self, records: Callable[[], Iterable[MetadataRecord]]) -> "asyncio.Future[StorageError | None]":
         """Change quotas, as `DecidedChanges.change`."""
         return self._changes.change(records)
 
