@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.base.limits import MAX_CHANGES
 from ottla.broker.handlers.parts import PART_NAMES, Names
 from ottla.broker.handlers.table import TABLE
 from ottla.testing import AsyncBroker
 from ottla.wire.acls import AclOperation, AclPermissionType, PatternType, ResourceType
 from ottla.wire.apis import API, ApiKey
+from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -23,6 +25,7 @@ from ottla.wire.messages.alter_user_scram_credentials import (
 )
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
+from ottla.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
 from ottla.wire.messages.describe_acls import DescribeAclsRequest
 from ottla.wire.messages.describe_client_quotas import DescribeClientQuotasRequest
@@ -139,22 +142,29 @@ async def test_many_groups_are_listed_described_and_deleted_in_turns(broker: Asy
     assert len((await deleting).results) == len(_NAMES) + 1, "a group that is named twice is deleted once"
 
 
-async def test_many_rules_quotas_and_users_are_described_in_turns(client: WireClient) -> None:
+def _changes(names: Sequence[str]) -> list[tuple[ApiKey, tuple[Any, ...], int, str]]:
+    """A rule, a quota and a user of each name; where the answers say what became of them."""
     topic, literal = ResourceType.TOPIC, PatternType.LITERAL
     rule = AclOperation.READ, AclPermissionType.ALLOW
-    rules = tuple(AclCreation(topic, name, literal, f"User:{name}", "*", *rule) for name in _NAMES)
-    limits = tuple(
-        EntryData((EntityData("user", name),), (OpData("producer_byte_rate", 9.0, False),)) for name in _NAMES
-    )
-    users = tuple(ScramCredentialUpsertion(name, 1, 4096, b"s" * 16, b"p" * 32) for name in _NAMES)
-    written: list[tuple[ApiKey, tuple[Any, ...], int]] = [
-        (ApiKey.CREATE_ACLS, CreateAclsRequest(rules), 3),
-        (ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest(limits), 1),
-        (ApiKey.ALTER_USER_SCRAM_CREDENTIALS, AlterUserScramCredentialsRequest((), users), 0),
+    rules = tuple(AclCreation(topic, name, literal, f"User:{name}", "*", *rule) for name in names)
+    limit = (OpData("producer_byte_rate", 9.0, False),)
+    limits = tuple(EntryData((EntityData("user", name),), limit) for name in names)
+    users = tuple(ScramCredentialUpsertion(name, 1, 4096, b"s" * 16, b"p" * 32) for name in names)
+    return [
+        (ApiKey.CREATE_ACLS, CreateAclsRequest(rules), 3, "results"),
+        (ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest(limits), 1, "entries"),
+        (ApiKey.ALTER_USER_SCRAM_CREDENTIALS, AlterUserScramCredentialsRequest((), users), 0, "results"),
     ]
-    for key, request, version in written:
-        await client.ask(key, request, version)
-    every_rule = DescribeAclsRequest(_ANY, None, _ANY, None, None, _ANY, _ANY)
+
+
+_EVERY_RULE = (_ANY, None, _ANY, None, None, _ANY, _ANY)
+
+
+async def test_many_rules_quotas_and_users_are_described_in_turns(client: WireClient) -> None:
+    for key, request, version, field in _changes(_NAMES):
+        told = getattr(await client.ask(key, request, version), field)
+        assert [each.error_code for each in told] == [0] * len(_NAMES)
+    every_rule = DescribeAclsRequest(*_EVERY_RULE)
     asked: list[tuple[ApiKey, tuple[Any, ...], int, str]] = [
         (ApiKey.DESCRIBE_ACLS, every_rule, 3, "resources"),
         (ApiKey.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest(), 1, "entries"),
@@ -165,3 +175,27 @@ async def test_many_rules_quotas_and_users_are_described_in_turns(client: WireCl
         seen = await turns(answer, lambda: 0)
         assert len(getattr(await answer, field)) == len(_NAMES)
         assert len(seen) > len(_NAMES) // 10, key.name
+
+
+async def test_more_changes_than_are_applied_at_once_are_refused_whole(broker: AsyncBroker, client: WireClient) -> None:
+    rules, _, users = _changes([str(number) for number in range(MAX_CHANGES + 1)])
+    two = (OpData("producer_byte_rate", 9.0, False), OpData("consumer_byte_rate", 9.0, False))
+    limits = tuple(EntryData((EntityData("user", str(number)),), two) for number in range(MAX_CHANGES // 2 + 1))
+    quotas = (ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasRequest(limits), 1, "entries")
+    for (key, request, version, field), count in ((rules, 10_001), (users, 10_001), (quotas, 10_002)):
+        told = getattr(await client.ask(key, request, version), field)
+        assert {each.error_code for each in told} == {ErrorCode.POLICY_VIOLATION}
+        assert "At most 10000" in told[0].error_message
+        assert f"and these are {count}: send several requests" in told[0].error_message
+    image = broker.node.image
+    assert (len(image.acls), list(image.quotas), image.scram) == (0, [], {})
+
+
+async def test_more_rules_than_are_deleted_at_once_stay(broker: AsyncBroker, client: WireClient) -> None:
+    for half in ("a", "b"):
+        key, request, version, _ = _changes([f"{half}{number}" for number in range(MAX_CHANGES // 2 + 1)])[0]
+        await client.ask(key, request, version)
+    all_of_them = DeleteAclsRequest((DeleteAclsFilter(*_EVERY_RULE),))
+    (told,) = (await client.ask(ApiKey.DELETE_ACLS, all_of_them, 3)).filter_results
+    assert (told.error_code, told.matching_acls) == (ErrorCode.POLICY_VIOLATION, ())
+    assert len(broker.node.image.acls) == MAX_CHANGES + 2

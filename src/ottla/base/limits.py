@@ -90,6 +90,9 @@ MAX_INLINE_COMPRESSION: Final = 16_384
 #: Partitions made in one request, of all its topics (Kafka's `MAX_PARTITIONS_PER_BATCH`); each is several open files.
 MAX_NEW_PARTITIONS: Final = 10_000
 
+#: ACLs, quotas or users changed by one request (Kafka's `MAX_RECORDS_PER_USER_OP`): all are applied in one turn.
+MAX_CHANGES: Final = 10_000
+
 #: Partitions of one page of DescribeTopicPartitions (Kafka's `max.request.partition.size.limit`).
 MAX_DESCRIBED_PARTITIONS: Final = 2_000
 

@@ -9,7 +9,7 @@ from ottla.base.errors import StorageError
 from ottla.broker.handlers.table import RequestContext
 from ottla.broker.metadata.quota_rules import Alteration, Change, decide
 from ottla.broker.metadata.records import ClientQuotaRecord, MetadataRecord, QuotaEntityData
-from ottla.broker.metadata.rules import RefusedError
+from ottla.broker.metadata.rules import RefusedError, check_changes
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.quotas import HasQuotas
 from ottla.broker.ports.topics import HasImage
@@ -39,6 +39,12 @@ def handle(
     if not node.access.allows_cluster(context, AclOperation.ALTER_CONFIGS):
         refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."
         return AlterClientQuotasResponse(entries=tuple(EntryResult(*refused, each.entity) for each in request.entries))
+    try:
+        check_changes(sum(len(each.ops) for each in request.entries), "quotas")
+    except RefusedError as refused:
+        return AlterClientQuotasResponse(
+            entries=tuple(EntryResult(refused.error, str(refused), each.entity) for each in request.entries)
+        )
     alterations = map(_read, request.entries)
     results: dict[Entity, RefusedError | None] = {}
     if request.validate_only:

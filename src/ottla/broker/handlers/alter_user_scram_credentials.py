@@ -15,6 +15,7 @@ from ottla.broker.metadata.records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
+from ottla.broker.metadata.rules import RefusedError, check_changes
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.topics import HasImage
 from ottla.broker.ports.users import HasUsers
@@ -46,10 +47,14 @@ def handle(
     node: _Node, request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> "AlterUserScramCredentialsResponse | asyncio.Future[AlterUserScramCredentialsResponse]":
     """Each user's change, or an error for the user. A user who is named twice is not changed."""
+    names = [each.name for each in request.deletions] + [each.name for each in request.upsertions]
     if not node.access.allows_cluster(context, AclOperation.ALTER):
         refused = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Changing users needs ALTER on the cluster.")
-        names = [each.name for each in request.deletions] + [each.name for each in request.upsertions]
         return _answer(dict.fromkeys(names, refused))
+    try:
+        check_changes(len(names), "users")
+    except RefusedError as too_many:
+        return _answer(dict.fromkeys(names, (too_many.error, str(too_many))))
     problems: dict[str, _Problem | None] = {}
 
     def decide() -> Iterator[MetadataRecord]:

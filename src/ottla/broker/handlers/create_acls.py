@@ -7,6 +7,7 @@ from ottla.base.errors import StorageError
 from ottla.broker.access.acls import Acl
 from ottla.broker.access.rules import acl_problem
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.metadata.rules import RefusedError, check_changes
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.acls import HasAcls
 from ottla.broker.runtime.answers import then
@@ -32,6 +33,10 @@ def handle(
     asked = [_acl(each) for each in request.creations]
     problems = [acl_problem(each) for each in asked]
     good = [acl for acl, problem in zip(asked, problems, strict=True) if problem is None]
+    try:
+        check_changes(len(good), "ACLs")
+    except RefusedError as refused:
+        return _all(request, refused.error, str(refused))
 
     def told(fault: StorageError | None) -> CreateAclsResponse:
         done = _GOOD if fault is None else AclCreationResult(ErrorCode.KAFKA_STORAGE_ERROR, str(fault))

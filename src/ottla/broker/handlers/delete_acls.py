@@ -7,6 +7,7 @@ from ottla.base.errors import StorageError
 from ottla.broker.access.acls import Acl, AclFilter
 from ottla.broker.access.rules import filter_problem
 from ottla.broker.handlers.table import RequestContext
+from ottla.broker.metadata.rules import RefusedError
 from ottla.broker.ports.access import HasAccess
 from ottla.broker.ports.acls import HasAcls
 from ottla.broker.runtime.answers import then
@@ -36,9 +37,11 @@ def handle(
     problems = [filter_problem(each) for each in asked]
     good = [wanted for wanted, problem in zip(asked, problems, strict=True) if problem is None]
 
-    def told(met: list[list[Acl]] | StorageError) -> DeleteAclsResponse:
+    def told(met: list[list[Acl]] | StorageError | RefusedError) -> DeleteAclsResponse:
         if isinstance(met, StorageError):
             return _all(request, ErrorCode.KAFKA_STORAGE_ERROR, str(met))
+        if isinstance(met, RefusedError):
+            return _all(request, met.error, str(met))
         found = iter(met)
         return DeleteAclsResponse(
             filter_results=tuple(

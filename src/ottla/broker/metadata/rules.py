@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from ottla.base.errors import ConfigError, OttlaError
-from ottla.base.limits import MAX_NEW_PARTITIONS
+from ottla.base.limits import MAX_CHANGES, MAX_NEW_PARTITIONS
 from ottla.base.topic_names import topic_name_problem
 from ottla.broker.config import BrokerConfig
 from ottla.broker.metadata.image import MetadataImage
@@ -80,3 +80,12 @@ def check_configs(broker: BrokerConfig, given: Mapping[str, str | None]) -> dict
     except ConfigError as fault:
         raise RefusedError(ErrorCode.INVALID_CONFIG, str(fault)) from None
     return found
+
+
+def check_changes(count: int, what: str) -> None:
+    """RefusedError when one request changes more than may be changed at once. `what` are they?"""
+    if count > MAX_CHANGES:
+        raise RefusedError(
+            ErrorCode.POLICY_VIOLATION,
+            f"At most {MAX_CHANGES} {what} can be changed in one request, and these are {count}: send several requests",
+        )

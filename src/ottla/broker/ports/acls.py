@@ -10,6 +10,7 @@ from ottla.broker.access.acls import Acl, AclFilter
 from ottla.broker.metadata.cluster import ClusterMetadata
 from ottla.broker.metadata.properties import new_uuid
 from ottla.broker.metadata.records import MetadataRecord
+from ottla.broker.metadata.rules import RefusedError, check_changes
 from ottla.broker.runtime.changes import Changes
 from ottla.broker.runtime.faults import DiskFaults
 from ottla.broker.runtime.slices import Slices
@@ -32,8 +33,9 @@ class AclChanges:
         """Have these ACLs; those that are there already stay. None of them is new if the disk refuses, and then why."""
         return asyncio.shield(self._slices.start(self._create(acls), "creating ACLs"))
 
-    def delete(self, filters: Sequence[AclFilter]) -> "asyncio.Future[list[list[Acl]] | StorageError]":
-        """Have none of the ACLs that a filter means. The result is what each filter met; several may meet one ACL."""
+    def delete(self, filters: Sequence[AclFilter]) -> "asyncio.Future[list[list[Acl]] | StorageError | RefusedError]":
+        """Have none of the ACLs that a filter means. The result is what each filter met; several may meet one ACL. Or
+        why none of them is gone."""
         return asyncio.shield(self._slices.start(self._delete(filters), "deleting ACLs"))
 
     async def _create(self, acls: Sequence[Acl]) -> StorageError | None:
@@ -43,11 +45,15 @@ class AclChanges:
             new = await self._slices.collect((new_uuid(self._rng), acl) for acl in missing)
             return await self._write(self._metadata.acl_records(dict(new), ()))
 
-    async def _delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]] | StorageError:
+    async def _delete(self, filters: Sequence[AclFilter]) -> list[list[Acl]] | StorageError | RefusedError:
         async with self._changing:
             met: list[dict[bytes, Acl]] = []
             await self._slices.run(self._meet(filters, met))
             gone = dict.fromkeys(acl_id for each in met for acl_id in each)
+            try:
+                check_changes(len(gone), "ACLs")
+            except RefusedError as refused:
+                return refused
             fault = await self._write(self._metadata.acl_records({}, gone))
         return fault or [sorted(each.values()) for each in met]
 
