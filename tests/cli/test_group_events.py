@@ -127,6 +127,23 @@ def test_in_the_consumer_protocol_only_what_moves_stands_still() -> None:
     assert after.endswith("moved: t-2 a → b"), "how long the dead member had not read is not known"
 
 
+def test_in_the_consumer_protocol_it_is_said_who_waited_for_whom() -> None:
+    waited = [
+        {"member_id": "id-b", "ms": 1_200, "for": ["id-a", f"x-{_UUID}"], "for_count": 4},
+        {"member_id": "id-c", "ms": 3, "for": [], "for_count": 0},
+    ]
+    of_consumers: dict[str, Any] = {"kind": "consumer", "protocol": "uniform", "waited": waited, "waited_count": 2}
+    first = _completed((0, "id-a", "id-b"), **of_consumers)
+    without_join = _completed(**of_consumers, duration_ms=7, first_join_to_stable_ms=7)
+    said = _said(_joined("a"), _joined("b"), first, without_join)
+    assert said[2] == (
+        "generation 3 is stable after 1,500 ms (1,400 ms from the first join); 2 members by uniform; moved: t-0 a → b; "
+        "stood still: b at most 1,500 ms; "
+        "waited for others, reading on: b 1,200 ms for a, x-6197412d and 2 more, id-c 3 ms"
+    )
+    assert said[3].startswith("generation 3 is stable after 7 ms; 2 members by uniform; nothing moved; waited for")
+
+
 def test_what_was_cut_or_cannot_be_read_is_said() -> None:
     waited = [{"member_id": "id-a", "ms": 1}]
     cut, unread = _said(

@@ -151,8 +151,10 @@ MAX_ASSIGNOR_THREADS: Final = 4
 MAX_LOST_ASSIGNOR_CALLS: Final = 4
 
 #: Moved partitions, and members that waited, that one event of the history of groups names; it counts the rest. And
-#: characters of a text in it: so the largest event has some 100 KiB, far below the 1 MiB that a batch may have.
+#: characters of a text in it: so the largest event has some 250 KiB, far below the 1 MiB that a batch may have.
 MAX_EVENT_ITEMS: Final = 100
+#: Whom one of these members waited for: so many are named.
+MAX_EVENT_NAMES: Final = 5
 MAX_EVENT_TEXT: Final = 256
 
 #: What may wait to be written to the history of groups: an event, or a member's part before or after a rebalance,

@@ -15,6 +15,8 @@ from typing import NamedTuple, TypeAlias
 
 #: What one member has: the bytes of a ConsumerProtocolAssignment, or partitions by topic id. It must not change later.
 Owned: TypeAlias = bytes | Mapping[bytes, Collection[int]]
+#: Partitions by topic id. It must not change later.
+Parts: TypeAlias = Mapping[bytes, Collection[int]]
 
 
 class Why(Enum):
@@ -64,6 +66,27 @@ class Waits(NamedTuple):
     member_id: str
 
 
+class Lacks(NamedTuple):
+    """A member has not got all that it shall have, because others have not given it up yet (KIP-848)."""
+
+    member_id: str
+    wanted: Parts
+    has: Parts
+
+
+class LacksNothing(NamedTuple):
+    """A member does not wait for others any more."""
+
+    member_id: str
+
+
+class Gave(NamedTuple):
+    """Of these partitions a member has given up all that are not its own any more (KIP-848)."""
+
+    member_id: str
+    partitions: Parts
+
+
 class Began(NamedTuple):
     """A rebalance. `before`: who had what; None when one was going on already, and begins once more."""
 
@@ -96,7 +119,7 @@ class Deleted(NamedTuple):
     """The group was deleted."""
 
 
-Fact: TypeAlias = Joined | Gone | Waits | Began | Settled | Emptied | Converted | Deleted
+Fact: TypeAlias = Joined | Gone | Waits | Lacks | LacksNothing | Gave | Began | Settled | Emptied | Converted | Deleted
 
 
 class GroupFacts(NamedTuple):

@@ -157,6 +157,65 @@ def test_g23_a_consumer_group_moves_partitions_and_says_who_has_them() -> None:
     assert rig.told.names[-1] == "group-emptied"
 
 
+def test_g23_in_a_consumer_group_a_member_waits_for_who_has_not_given_up_yet() -> None:
+    """A gives up one partition for B, and B another one for C, who also waits for A."""
+    rig = ConsumerRig(Metadata(words=6))
+    first = rig.joined("a")
+    settle(first)
+    completed = rig.told.last("rebalance-completed")
+    assert (completed["first_join_to_stable_ms"], completed["waited"], completed["waited_count"]) == (0, [], 0)
+    rig.advance(10)
+    second = rig.joined("b")
+    rig.advance(20)
+    settle(first, second)
+    completed = rig.told.last("rebalance-completed")
+    assert completed["waited"] == [{"member_id": "b", "ms": 20, "for": ["a"], "for_count": 1}]
+    assert (completed["duration_ms"], completed["first_join_to_stable_ms"], completed["waited_count"]) == (20, 20, 1)
+    third = rig.joined("c")
+    rig.advance(5)
+    settle(first, third)
+    rig.advance(7)
+    settle(first, second, third)
+    (waited,) = rig.told.last("rebalance-completed")["waited"]
+    assert (waited["member_id"], waited["ms"], sorted(waited["for"]), waited["for_count"]) == ("c", 12, ["a", "b"], 2)
+
+
+def test_g23_without_a_join_the_time_is_from_the_change_that_began_it() -> None:
+    rig = ConsumerRig(Metadata(words=4))
+    first, second = rig.joined("a"), rig.joined("b")
+    settle(first, second)
+    rig.advance(10)
+    rig.metadata.make("words", 6)
+    first.beat()
+    rig.advance(25)
+    settle(first, second)
+    completed = rig.told.last("rebalance-completed")
+    assert (completed["reason"], completed["duration_ms"]) == ("the topics have changed", 25)
+    assert (completed["first_join_to_stable_ms"], completed["waited"]) == (25, [])
+    second.leave()
+    rig.advance(5)
+    third = rig.joined("c")
+    rig.advance(30)
+    settle(first, third)
+    completed = rig.told.last("rebalance-completed")
+    assert (completed["reason"], completed["duration_ms"]) == ("b left", 35)
+    assert completed["first_join_to_stable_ms"] == 30
+
+
+def test_g23_who_waits_for_a_member_that_is_expelled_has_waited_for_it() -> None:
+    rig = ConsumerRig(Metadata(words=2))
+    settle(rig.joined("a"))
+    second = rig.joined("b")
+    for _ in range(20):
+        second.beat()
+        rig.advance(rig.config.consumer_session_timeout_ms // 8)
+    settle(second)
+    assert rig.told.last("member-expelled")["member_id"] == "a"
+    (waited,) = rig.told.last("rebalance-completed")["waited"]
+    assert (waited["member_id"], waited["for"]) == ("b", ["a"])
+    assert waited["ms"] >= rig.config.consumer_session_timeout_ms * 7 // 8
+
+
 def test_g23_a_consumer_group_names_the_assignor_that_has_divided() -> None:
     """The broker's first while no member asks for one, then the one that most of them ask for."""
     rig = ConsumerRig(Metadata(words=3))

@@ -5,7 +5,7 @@ A member is called by the name that it joined with, as in `groups.changes`. Who 
 from two. With an eager assignor a member reads nothing from its JoinGroup to its assignment: that is `waited`. A
 cooperative rebalance gives partitions to nobody first, and to their new readers in a second one: a partition stands
 still between the two. In the consumer protocol (KIP-848) only what moves stands still, and not for longer than the
-rebalance lasts.
+rebalance lasts. There `waited` says who waited for partitions that others had still, and for whom.
 """
 
 from __future__ import annotations
@@ -141,7 +141,9 @@ def _gone(event: _Fields, group: _Group) -> str:
 
 def _completed(event: _Fields, group: _Group) -> str:
     first_ms, protocol = event["first_join_to_stable_ms"], event["protocol"]
-    since_first = "" if first_ms is None else f" ({first_ms:,} ms from the first join)"
+    # In the consumer protocol nobody need have joined: then it is the time from the change that began it.
+    is_told = first_ms is None or (event["kind"] == "consumer" and first_ms == event["duration_ms"])
+    since_first = "" if is_told else f" ({first_ms:,} ms from the first join)"
     said = [
         f"generation {event['generation']} is stable after {event['duration_ms']:,} ms{since_first}",
         counted(event["members"], "member") + (f" by {protocol}" if protocol else ""),
@@ -181,7 +183,8 @@ def _still(event: _Fields, group: _Group) -> list[str]:
         if each["from"] is not None and each["to"] is not None and each["from"] not in group.gone
     }
     still = _by_length(unread_ms) + [f"{name} at most {ms:,} ms" for name, ms in sorted(took_over.items())]
-    return [f"stood still: {', '.join(still)}"] if still else []
+    waited = _waited("waited for others, reading on", event, group)
+    return [*([f"stood still: {', '.join(still)}"] if still else []), *waited]
 
 
 def _unread(event: _Fields, group: _Group) -> dict[str, int]:
@@ -199,8 +202,13 @@ def _unread(event: _Fields, group: _Group) -> dict[str, int]:
 
 
 def _waited(what: str, event: _Fields, group: _Group) -> list[str]:
-    waits = [f"{_name(each['member_id'], group)} {each['ms']:,} ms" for each in event["waited"]]
+    waits = [f"{_name(each['member_id'], group)} {each['ms']:,} ms{_whom(each, group)}" for each in event["waited"]]
     return [f"{what}: {_listed(waits, event['waited_count'])}"] if waits else []
+
+
+def _whom(wait: _Fields, group: _Group) -> str:
+    names = [_name(each, group) for each in wait.get("for", ())]
+    return f" for {_listed(names, wait['for_count'])}" if names else ""
 
 
 def _by_length(still_ms: Mapping[str, int]) -> list[str]:

@@ -26,15 +26,19 @@ from ottla.coordinator.facts import (
     Deleted,
     Emptied,
     Fact,
+    Gave,
     Gone,
     GroupFacts,
     Joined,
+    Lacks,
+    LacksNothing,
     Owned,
     Settled,
-    Waits,
     Who,
     Why,
 )
+from ottla.coordinator.facts import Waits as JoinedAndWaits
+from ottla.coordinator.group.waits import Waited, Waits
 from ottla.wire.consumer_protocol import decode_assignment
 
 #: The version of the events' schema.
@@ -43,10 +47,13 @@ VERSION: Final = 1
 #: Partitions that one step of `Event.write` compares and sorts: about a millisecond.
 _PARTITIONS_A_STEP: Final = 500
 
+#: The kind of groups of KIP-848, in which members wait for each other's partitions.
+_CONSUMER: Final = "consumer"
+
 #: The name of the topic that has this id, or None.
 TopicName: TypeAlias = Callable[[bytes], "str | None"]
 
-Json: TypeAlias = "str | int | bool | list[dict[str, str | int | None]] | None"
+Json: TypeAlias = "str | int | bool | list[dict[str, str | int | list[str] | None]] | None"
 
 
 class Moves(NamedTuple):
@@ -64,18 +71,32 @@ class Event:
     time_ms: int
     fields: Mapping[str, Json]
     moves: Moves | None = None
+    #: Who waited for whom, where that is written with the moves.
+    waited: Waited | None = None
 
     @property
     def weight(self) -> int:
         """How many things the event holds on to."""
-        return 1 if self.moves is None else 1 + len(self.moves.before) + len(self.moves.after)
+        moves = 0 if self.moves is None else len(self.moves.before) + len(self.moves.after)
+        return 1 + moves + (0 if self.waited is None else self.waited.weight)
 
     def write(self, topic_name: TopicName) -> Generator[None, None, bytes]:
         """The event as JSON. A step looks at one member, or some partitions; the generator returns the event."""
         fields = dict(self.fields)
         if self.moves is not None:
             fields |= yield from _moved(self.moves, topic_name)
+        if self.waited is not None:
+            fields |= yield from _waited(self.waited)
         return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+class _Made(NamedTuple):
+    """What becomes an event: its name, its own fields, and what is written into it step by step."""
+
+    name: str
+    fields: Mapping[str, Json]
+    moves: Moves | None = None
+    waited: Waited | None = None
 
 
 @dataclass(slots=True)
@@ -85,9 +106,11 @@ class _Rebalance:
     reason: str
     began_ms: int
     before: Mapping[str, Owned]
-    #: When each member joined it last. (Only classic groups wait.)
+    #: When each member of a classic group joined it last, and waits since.
     joined_ms: dict[str, int] = field(default_factory=dict)
     first_join_ms: int | None = None
+    #: Who waits for whom in a consumer group.
+    waits: Waits = field(default_factory=Waits)
 
 
 class History:
@@ -101,7 +124,7 @@ class History:
         for fact in told.facts:
             event = self._event(told, fact, monotonic_ms)
             if event is not None:
-                name, fields, moves = event
+                name, fields, moves, waited = event
                 head: dict[str, Json] = {
                     "version": VERSION,
                     "event": name,
@@ -110,53 +133,75 @@ class History:
                     "time_ms": now_ms,
                     "generation": told.generation,
                 }
-                yield Event(told.group_id, now_ms, {**head, **fields}, moves)
+                yield Event(told.group_id, now_ms, {**head, **fields}, moves, waited)
 
-    def _event(self, told: GroupFacts, fact: Fact, at_ms: int) -> tuple[str, Mapping[str, Json], Moves | None] | None:
+    def _event(self, told: GroupFacts, fact: Fact, at_ms: int) -> _Made | None:
         match fact:
             case Joined(who, replaces):
-                return "member-joined", {**_named(who), "replaces": _text(replaces)}, None
+                self._joined(told, at_ms)
+                return _Made("member-joined", {**_named(who), "replaces": _text(replaces)})
             case Gone(who, why, text):
+                if told.group_id in self._rebalances:
+                    self._rebalances[told.group_id].waits.gone(who.member_id)
                 name = "member-left" if why is Why.LEFT else "member-expelled"
-                return name, {**_named(who), "why": why.value, "reason": _text(text)}, None
-            case Waits(member_id):
-                self._waits(told.group_id, member_id, at_ms)
+                return _Made(name, {**_named(who), "why": why.value, "reason": _text(text)})
+            case JoinedAndWaits() | Lacks() | LacksNothing() | Gave():
+                self._waits(told.group_id, fact, at_ms)
                 return None
             case Began():
-                return self._began(told.group_id, fact, at_ms)
+                return self._began(told, fact, at_ms)
             case Settled():
-                return self._settled(told.group_id, fact, at_ms)
+                return self._settled(told, fact, at_ms)
             case Emptied(generation):
                 self._rebalances.pop(told.group_id, None)
-                return "group-emptied", {"generation": generation}, None
+                return _Made("group-emptied", {"generation": generation})
             case Converted(kind):
-                return "group-converted", {"kind": kind}, None
+                return _Made("group-converted", {"kind": kind})
             case Deleted():
                 self._rebalances.pop(told.group_id, None)
-                return "group-deleted", {}, None
+                return _Made("group-deleted", {})
 
-    def _waits(self, group_id: str, member_id: str, at_ms: int) -> None:
+    def _joined(self, told: GroupFacts, at_ms: int) -> None:
+        """A consumer group has no JoinGroup: its first heartbeat is what a member joins with."""
+        rebalance = self._rebalances.get(told.group_id)
+        if rebalance is not None and told.kind == _CONSUMER and rebalance.first_join_ms is None:
+            rebalance.first_join_ms = at_ms
+
+    def _waits(self, group_id: str, fact: JoinedAndWaits | Lacks | LacksNothing | Gave, at_ms: int) -> None:
         rebalance = self._rebalances.get(group_id)
-        if rebalance is not None:
-            rebalance.joined_ms[member_id] = at_ms
-            if rebalance.first_join_ms is None:
-                rebalance.first_join_ms = at_ms
+        if rebalance is None:
+            return
+        match fact:
+            case JoinedAndWaits(member_id):
+                rebalance.joined_ms[member_id] = at_ms
+                if rebalance.first_join_ms is None:
+                    rebalance.first_join_ms = at_ms
+            case Lacks(member_id, wanted, has):
+                rebalance.waits.lacks(member_id, wanted, has, at_ms)
+            case LacksNothing(member_id):
+                rebalance.waits.lacks_nothing(member_id, at_ms)
+            case Gave(member_id, partitions):
+                rebalance.waits.gave(member_id, partitions)
 
-    def _began(self, group_id: str, fact: Began, at_ms: int) -> tuple[str, Mapping[str, Json], Moves | None] | None:
+    def _began(self, told: GroupFacts, fact: Began, at_ms: int) -> _Made | None:
         """A group that was at rest begins anew, whatever is remembered: its coordinator may have been another one."""
-        if fact.before is None and group_id in self._rebalances:
+        if fact.before is None and told.group_id in self._rebalances:
             return None
-        self._rebalances[group_id] = _Rebalance(fact.reason, at_ms, fact.before or {})
-        return "rebalance-started", {"reason": _text(fact.reason)}, None
+        self._rebalances[told.group_id] = _Rebalance(fact.reason, at_ms, fact.before or {})
+        if any(isinstance(each, Joined) for each in told.facts):
+            self._joined(told, at_ms)
+        return _Made("rebalance-started", {"reason": _text(fact.reason)})
 
-    def _settled(self, group_id: str, fact: Settled, at_ms: int) -> tuple[str, Mapping[str, Json], Moves | None] | None:
-        rebalance = self._rebalances.pop(group_id, None)
+    def _settled(self, told: GroupFacts, fact: Settled, at_ms: int) -> _Made | None:
+        rebalance = self._rebalances.pop(told.group_id, None)
         if rebalance is None:
             return None
         waited = {member_id: at_ms - since_ms for member_id, since_ms in rebalance.joined_ms.items()}
         longest = nlargest(MAX_EVENT_ITEMS, waited.items(), key=lambda each: each[1])
         first = rebalance.first_join_ms
-        return (
+        if first is None and told.kind == _CONSUMER:
+            first = rebalance.began_ms  # nobody has joined: another change began it
+        return _Made(
             "rebalance-completed",
             {
                 "generation": fact.generation,
@@ -169,7 +214,25 @@ class History:
                 "waited_count": len(waited),
             },
             None if fact.after is None else Moves(rebalance.before, fact.after),
+            rebalance.waits.ended(at_ms) if told.kind == _CONSUMER else None,
         )
+
+
+def _waited(waited: Waited) -> Generator[None, None, dict[str, Json]]:
+    """Who waited for whom, in steps."""
+    longest = yield from waited.longest()
+    return {
+        "waited": [
+            {
+                "member_id": _text(each.member_id),
+                "ms": each.ms,
+                "for": [_text(name) or "" for name in each.whom],
+                "for_count": each.whom_count,
+            }
+            for each in longest
+        ],
+        "waited_count": len(waited.members),
+    }
 
 
 def _named(who: Who) -> dict[str, Json]:
@@ -211,7 +274,7 @@ def _moved(moves: Moves, topic_name: TopicName) -> Generator[None, None, dict[st
         count += len(moved)
         first = nsmallest(MAX_EVENT_ITEMS, [*first, *moved])
         yield
-    listed: list[dict[str, str | int | None]] = [
+    listed: list[dict[str, str | int | list[str] | None]] = [
         {"topic": each.topic, "partition": each.partition, "from": _text(owners[each][0]), "to": _text(owners[each][1])}
         for each in first
     ]

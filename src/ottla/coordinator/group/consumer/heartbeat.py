@@ -300,6 +300,7 @@ def step(
     if updated == member:
         return member
     draft.records.append(current_record(group.group_id, updated))
+    draft.stepped(member, updated, target.target)
     if not updated.is_classic:
         if updated.state is MemberState.UNREVOKED_PARTITIONS:
             draft.start(REVOKE, updated.member_id, updated.rebalance_timeout_ms)

@@ -8,11 +8,23 @@ from typing import Final, NamedTuple
 
 from ottla.assign.server import BUILT_IN, ServerAssignor
 from ottla.coordinator.decision import AssignPartitions, CancelTimer, LogRecord, Reply, SetTimer, Timer
-from ottla.coordinator.facts import Began, Fact, Gone, GroupFacts, Joined, Owned, Who, Why
+from ottla.coordinator.facts import (
+    Began,
+    Fact,
+    Gave,
+    Gone,
+    GroupFacts,
+    Joined,
+    Lacks,
+    LacksNothing,
+    Owned,
+    Who,
+    Why,
+)
 from ottla.coordinator.group.config import GroupConfig, GroupSettings
 from ottla.coordinator.group.consumer.group import ConsumerGroup
-from ottla.coordinator.group.consumer.member import Member
-from ottla.coordinator.group.consumer.states import STATIC_LEAVE_EPOCH, GroupState
+from ottla.coordinator.group.consumer.member import Member, Target
+from ottla.coordinator.group.consumer.states import STATIC_LEAVE_EPOCH, GroupState, MemberState
 from ottla.coordinator.group.consumer.topics import TopicHashes, Topics
 from ottla.coordinator.group.context import sees_all
 from ottla.coordinator.group.kinds import AnyGroup
@@ -117,6 +129,18 @@ class Draft:
         """A member leaves, or is expelled. One that is away for a while has left already."""
         if member.member_epoch != STATIC_LEAVE_EPOCH or why not in (Why.LEFT, Why.INSTANCE_REPLACED):
             self.facts.append(Gone(who(member), why, text))
+        self.facts += [Gave(member.member_id, each) for each in (member.assigned, member.revoking) if each]
+
+    def stepped(self, member: Member, updated: Member, target: Target) -> None:
+        """A member goes a step towards its part of the target: it gives up, waits for others, or has it all."""
+        if member.revoking and not updated.revoking:
+            self.facts.append(Gave(member.member_id, member.revoking))
+        elif member.assigned and not updated.revoking and member.assigned != updated.assigned:
+            self.facts.append(Gave(member.member_id, member.assigned))
+        if updated.state is MemberState.UNRELEASED_PARTITIONS:
+            self.facts.append(Lacks(member.member_id, target, updated.assigned))
+        elif member.state is MemberState.UNRELEASED_PARTITIONS:
+            self.facts.append(LacksNothing(member.member_id))
 
     def began(self, reason: str) -> None:
         """The group's epoch rises: its members get other partitions, if the target says so."""
