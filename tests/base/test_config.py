@@ -22,7 +22,7 @@ NEEDED = {"bootstrap.servers": "a:1"}
 
 
 def test_defaults_fill_what_is_not_given() -> None:
-    values = KEYS.parse({"bootstrap.servers": "a:1, b:2,", "fetch.min.bytes": "7", "enable.auto.commit": " FALSE "})
+    values = KEYS.parse({"bootstrap.servers": "a:1, b:2", "fetch.min.bytes": "7", "enable.auto.commit": " FALSE "})
     assert values["bootstrap.servers"] == ("a:1", "b:2")
     assert values["fetch.min.bytes"] == 7
     assert values["enable.auto.commit"] is False

@@ -145,6 +145,8 @@ class ConfigKey:
         """
         if value is None and self.default is not None:
             raise ConfigError(self._problem(value, "must not be null: leave it out, and the default is taken"))
+        if self.type is ConfigType.LIST and _has_empty_name(value):
+            raise ConfigError(self._problem(value, "a name in the list is empty: take the comma beside it away"))
         try:
             parsed = convert(self.type, value)
         except (TypeError, ValueError):
@@ -195,6 +197,13 @@ def convert(kind: ConfigType, value: object) -> object:
             return text
 
 
+def _has_empty_name(value: object) -> bool:
+    """Whether one of several names is empty. Of an empty text the validator says whether no name will do."""
+    if isinstance(value, str):
+        return bool(value.strip()) and not all(part.strip() for part in value.split(","))
+    return isinstance(value, list | tuple) and any(isinstance(each, str) and not each.strip() for each in value)
+
+
 def _to_bool(value: object) -> bool:
     if isinstance(value, bool):
         return value
@@ -225,7 +234,7 @@ def _to_float(value: object) -> float:
 
 def _to_list(value: object) -> tuple[object, ...]:
     if isinstance(value, str):
-        # A name that is given twice counts once, as in Kafka. Kafka refuses empty names; here they are left out.
+        # A name that is given twice counts once, as in Kafka. `ConfigKey.parse` refuses empty names, as Kafka does.
         return tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
     if isinstance(value, Iterable):
         return tuple(value)

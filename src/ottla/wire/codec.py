@@ -10,8 +10,10 @@ anything is allocated. Writing refuses what the wire cannot hold. Both raise Wir
 import struct
 from typing import Any
 
-from ottla.base.errors import CorruptDataError
 from ottla.base.limits import MAX_ARRAY_ELEMENTS, MAX_TAGGED_FIELDS
+from ottla.wire.codec_errors import TooManyElementsError as TooManyElementsError
+from ottla.wire.codec_errors import UnwritableTextError as UnwritableTextError
+from ottla.wire.codec_errors import WireError as WireError
 
 #: RECORDS are like BYTES on the wire, and decoded as a view of the frame instead of a copy.
 BOOL, INT8, INT16, INT32, INT64, UINT16, UINT32 = 1, 2, 3, 4, 5, 6, 7
@@ -32,14 +34,6 @@ _MAX_TAGGED_FIELDS = MAX_TAGGED_FIELDS
 Buffer = bytes | bytearray | memoryview
 #: A field of so many bytes is not copied when it is written: to copy less costs less than a piece more to send.
 _OWN_PIECE_BYTES = 32_768
-
-
-class WireError(CorruptDataError):
-    """Bytes that are not the message they should be, or a message the wire cannot hold."""
-
-
-class TooManyElementsError(WireError):
-    """A message that has more elements than its reader allows."""
 
 
 class FieldPlan:
@@ -204,10 +198,9 @@ class Reader:
         self.need(n, plan.name)
         start = self.pos
         self.pos = start + n
-        try:
-            return str(self.data[start : start + n], "utf-8")
-        except UnicodeDecodeError:
-            raise WireError(f"{plan.name}: not UTF-8 at {start}") from None
+        # As in Apache Kafka, whose Java puts U+FFFD for what is no UTF-8: whoever sent it is served, and nothing that
+        # cannot be written again gets into a log.
+        return str(self.data[start : start + n], "utf-8", "replace")
 
     def bytes_(self, plan: FieldPlan) -> bytes | memoryview | None:
         n = self.length(plan, "bytes")
@@ -388,7 +381,10 @@ class Writer:
             if value is None:
                 self.length(plan, -1)
             elif isinstance(value, str):
-                data = value.encode("utf-8", "surrogatepass")
+                try:
+                    data = value.encode("utf-8")
+                except UnicodeEncodeError:
+                    raise UnwritableTextError(f"{plan.name}: {value!r} is no text that UTF-8 can write") from None
                 self.length(plan, len(data))
                 self.raw(data, len(data))
             else:

@@ -18,7 +18,7 @@ from ottla.base.limits import (
     RECEIVED_AT_ONCE_BYTES,
 )
 from ottla.wire.apis import API, Api, ApiKey
-from ottla.wire.codec import Buffer, WireError
+from ottla.wire.codec import Buffer, UnwritableTextError, WireError
 from ottla.wire.schema import decode, encode, encode_pieces, encode_steps
 
 _HEAD: Final = struct.Struct(">hhi")
@@ -108,9 +108,13 @@ def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, message: tuple[Any, ...]) -> bytes:
-    """A whole response frame, with its length."""
+    """A whole response frame, with its length. In a text that UTF-8 cannot write, a path for example, `?` stands for
+    what it cannot, as in Apache Kafka."""
     head = response_header(api_key, version, correlation_id)
-    body = encode(message, version)
+    try:
+        body = encode(message, version)
+    except UnwritableTextError:
+        body = encode(_writable(message), version)
     return b"".join((_SIZE.pack(len(head) + len(body)), head, body))
 
 
@@ -119,10 +123,24 @@ def encode_response_steps(
 ) -> Iterator[None]:
     """The same in steps, for an answer that takes long; the frame is what is in `into` at last, one after the other."""
     into += b"", response_header(api_key, version, correlation_id)
-    for piece in encode_steps(message, version):
-        into.append(piece)
-        yield
+    try:
+        for piece in encode_steps(message, version):
+            into.append(piece)
+            yield
+    except UnwritableTextError:
+        del into[2:]
+        into.append(encode(_writable(message), version))
     into[0] = _SIZE.pack(sum(map(len, into)))
+
+
+def _writable(value: Any) -> Any:
+    """The message, its texts such that UTF-8 can write them."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, tuple):
+        parts = map(_writable, value)
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return value
 
 
 def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Any]:
@@ -145,10 +163,7 @@ def _nullable_string(frame: Buffer, pos: int) -> tuple[str | None, int]:
         return None, pos
     if len(frame) < pos + size:
         raise WireError(f"a client id of {size} bytes, only {len(frame) - pos} are left")
-    try:
-        return str(frame[pos : pos + size], "utf-8"), pos + size
-    except UnicodeDecodeError:
-        raise WireError("the client id is not UTF-8") from None
+    return str(frame[pos : pos + size], "utf-8", "replace"), pos + size  # see `codec.Reader.string`
 
 
 def _skip_tags(frame: Buffer, pos: int) -> int:

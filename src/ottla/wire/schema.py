@@ -134,7 +134,7 @@ def encode(message: tuple[Any, ...], version: int) -> bytes:
     try:
         return codec.write_struct(plan(type(message), version), message)
     except WireError as error:
-        raise WireError(f"{type(message).__name__} v{version}: {error}") from None
+        raise type(error)(f"{type(message).__name__} v{version}: {error}") from None
 
 
 def encode_pieces(message: tuple[Any, ...], version: int) -> list[codec.Buffer]:
@@ -142,7 +142,7 @@ def encode_pieces(message: tuple[Any, ...], version: int) -> list[codec.Buffer]:
     try:
         return codec.write_pieces(plan(type(message), version), message)
     except WireError as error:
-        raise WireError(f"{type(message).__name__} v{version}: {error}") from None
+        raise type(error)(f"{type(message).__name__} v{version}: {error}") from None
 
 
 def encode_steps(message: tuple[Any, ...], version: int) -> Iterator[bytes]:
@@ -159,4 +159,4 @@ def encode_steps(message: tuple[Any, ...], version: int) -> Iterator[bytes]:
                 yield codec.write_field(f, value)
         yield codec.write_end(made, message)
     except WireError as error:
-        raise WireError(f"{type(message).__name__} v{version}: {error}") from None
+        raise type(error)(f"{type(message).__name__} v{version}: {error}") from None

@@ -1,5 +1,6 @@
 """SPEC C3, P1: Kafka's names, defaults and contradictions."""
 
+import re
 from typing import Any
 
 import pytest
@@ -148,3 +149,24 @@ def test_what_is_no_configuration_is_said(given: Any) -> None:
     ):
         with pytest.raises(ConfigError, match="a configuration is a dict of keys and values, not a"):
             make(given)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("bootstrap.servers", "a:1,,b:2"),
+        ("bootstrap.servers", "a:1,"),
+        ("bootstrap.servers", ["a:1", ""]),
+        ("partition.assignment.strategy", "range,,sticky"),
+        ("partition.assignment.strategy", ", range"),
+        ("partition.assignment.strategy", ["range", " "]),
+        ("ssl.enabled.protocols", "TLSv1.3,,TLSv1.2"),
+    ],
+)
+def test_c3_an_empty_name_in_a_list_is_refused(key: str, value: object) -> None:
+    """As in Apache Kafka since 4.2 (KIP-1161); librdkafka passes over it in bootstrap.servers."""
+    said = (
+        f"Invalid value {value!r} for configuration {key}: a name in the list is empty: take the comma beside it away"
+    )
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        consumer_config({**HERE, key: value})

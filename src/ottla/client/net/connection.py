@@ -18,10 +18,10 @@ from typing import Any, cast
 from ottla.base.limits import MAX_RESPONSE_BYTES
 from ottla.client.core.negotiation import BrokerVersions
 from ottla.client.core.throttle import Throttle
-from ottla.client.errors import ClientError, DisconnectedError, RequestTimeoutError, raise_for
+from ottla.client.errors import ClientError, DisconnectedError, KafkaError, RequestTimeoutError, raise_for
 from ottla.client.net.tls import ALERT, handshake_failed, speaks_tls
 from ottla.wire.apis import API, ApiKey
-from ottla.wire.codec import Buffer, WireError
+from ottla.wire.codec import Buffer, UnwritableTextError, WireError
 from ottla.wire.errors import ErrorCode
 from ottla.wire.frames import FrameBuffer, decode_response, encode_request_pieces
 from ottla.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -146,7 +146,12 @@ class Connection(asyncio.BufferedProtocol):
             future.set_exception(self._lost or DisconnectedError(f"not connected to {self.name}"))
             return future
         correlation_id = self._next_correlation_id()
-        wait_s = self._write(encode_request_pieces(api, version, correlation_id, self._client_id, message))
+        try:
+            pieces = encode_request_pieces(api, version, correlation_id, self._client_id, message)
+        except UnwritableTextError as fault:
+            future.set_exception(KafkaError.of(ErrorCode.INVALID_REQUEST, f"{API[api].name} cannot be sent: {fault}"))
+            return future
+        wait_s = self._write(pieces)
         deadline_s = self.last_used_s + wait_s + timeout_ms / 1000
         timer = self._loop.call_at(deadline_s, self._timed_out, correlation_id)
         self._waiting.append(_Waiting(api, version, correlation_id, future, timer, deadline_s, timeout_ms))

@@ -1,0 +1,62 @@
+"""Texts that are no UTF-8, or that UTF-8 cannot write: in requests, in answers, in what is read and what is written."""
+
+from typing import Any
+
+import pytest
+
+from ottla.wire.apis import API, ApiKey
+from ottla.wire.codec import UnwritableTextError, WireError
+from ottla.wire.frames import decode_body, decode_request, decode_response, encode_request, encode_response_steps
+from ottla.wire.frames import encode_response as whole
+from ottla.wire.messages.describe_log_dirs import DescribeLogDirsResponse, DescribeLogDirsResult
+from ottla.wire.messages.heartbeat import HeartbeatRequest
+from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+
+#: A lone byte, half of a pair of surrogates (as WTF-8), the zero of Java's modified UTF-8, a cut sequence.
+BAD = (b"\xff", b"\xed\xa0\x80", b"\xc0\x80", b"\xf0\x9f")
+_LONE = "a\udcffb"
+
+
+def _slowly(key: int, version: int, correlation_id: int, message: tuple[Any, ...]) -> bytes:
+    into: list[bytes] = []
+    for _ in encode_response_steps(key, version, correlation_id, message, into):
+        pass
+    return b"".join(into)
+
+
+@pytest.mark.parametrize("bad", BAD, ids=repr)
+@pytest.mark.parametrize("version", [0, 4])
+def test_what_is_no_utf_8_is_read_as_java_reads_it(bad: bytes, version: int) -> None:
+    mark = b"@" * len(bad)
+    asked = HeartbeatRequest("g" + mark.decode(), 3, "m" + mark.decode() + "m")
+    frame = encode_request(ApiKey.HEARTBEAT, version, 7, "c" + mark.decode(), asked).replace(mark, bad)[4:]
+    header, offset = decode_request(frame)
+    message = decode_body(HeartbeatRequest, version, frame, offset)
+    said = bad.decode("utf-8", "replace")
+    assert "\ufffd" in said
+    assert (header.client_id, message.group_id, message.member_id) == (f"c{said}", f"g{said}", f"m{said}m")
+    again = encode_request(ApiKey.HEARTBEAT, version, 7, header.client_id, message)
+    assert decode_body(HeartbeatRequest, version, again[4:], decode_request(again[4:])[1]) == message
+
+
+def test_a_length_that_is_wrong_is_still_refused() -> None:
+    frame = encode_request(ApiKey.HEARTBEAT, 0, 7, "c", HeartbeatRequest("group", 3, "member"))[4:]
+    with pytest.raises(WireError):
+        decode_body(HeartbeatRequest, 0, frame[:-1], decode_request(frame)[1])
+
+
+def test_half_of_a_pair_of_surrogates_is_not_sent() -> None:
+    asked = LeaveGroupRequest("g", members=(MemberIdentity("m", None, _LONE),))
+    with pytest.raises(UnwritableTextError, match=r"reason: 'a\\udcffb' is no text that UTF-8 can write"):
+        encode_request(ApiKey.LEAVE_GROUP, 5, 1, "c", asked)
+
+
+@pytest.mark.parametrize("encode", [whole, _slowly])
+def test_an_answer_with_such_a_text_is_sent_without_it(encode: Any) -> None:
+    """A data directory's name may be any bytes. As Java, it says `?`, and the connection stays."""
+    version = API[ApiKey.DESCRIBE_LOG_DIRS].max_version
+    answer = DescribeLogDirsResponse(0, 0, (DescribeLogDirsResult(0, f"/data/{_LONE}", ()),))
+    _, found = decode_response(
+        ApiKey.DESCRIBE_LOG_DIRS, version, encode(ApiKey.DESCRIBE_LOG_DIRS, version, 1, answer)[4:]
+    )
+    assert [each.log_dir for each in found.results] == ["/data/a?b"]
