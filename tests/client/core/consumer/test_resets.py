@@ -166,7 +166,7 @@ def test_o5_a_position_whose_epoch_is_not_known_is_fetched_again_if_it_is_in_the
     assert [p.fetch_offset for p in topic.partitions] == [7]
 
 
-@pytest.mark.parametrize("policy", ["earliest", "latest"])
+@pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
 def test_c5_a_position_beyond_the_end_is_tried_again_because_a_leader_may_have_been_deposed(policy: str) -> None:
     rig = beyond_the_end(policy)
     assert (rig.state(A).position, rig.resets) == (7, [])
@@ -184,6 +184,7 @@ def test_c5_a_position_beyond_the_end_is_tried_again_because_a_leader_may_have_b
     rig.wait(100)
     is_refused(rig, policy)
     assert rig.resets == [], "each time it has as long to be found again"
+    assert rig.raised() == []
 
 
 @pytest.mark.parametrize(("policy", "after"), [("earliest", 0), ("latest", 5)])
@@ -194,6 +195,27 @@ def test_c5_what_leaders_say_for_longer_than_metadata_can_be_out_of_date_is_true
         rig.wait(1)
         is_refused(rig, policy)
     assert rig.resets == [OffsetReset(A, 7, after)]
+
+
+def test_c5_without_a_policy_a_leader_that_may_have_been_deposed_is_no_reason_to_give_up() -> None:
+    rig = beyond_the_end("none")
+    for _ in range(30):
+        assert rig.raised() == []
+        rig.wait(1)
+        is_refused(rig, "none")
+    [error] = rig.raised()
+    assert isinstance(error, OffsetOutOfRangeError)
+    assert "offset 7 is beyond the end of the log (offset 5)" in str(error)
+    assert (rig.state(A).position, rig.resets) == (7, [])
+    rig.learn(snapshot(1, 2, 2, t=2))
+    rig.wait(1.1)
+    assert rig.asked(ApiKey.FETCH)[-1].to.node_id == 2  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("of", ["a single replica", "the epoch of the position"])
+def test_c5_without_a_policy_a_leader_that_must_be_right_is_believed(of: str) -> None:
+    rig = beyond_the_end("none", replicas=1) if of == "a single replica" else beyond_the_end("none", epoch=0)
+    assert [type(error) for error in rig.raised()] == [OffsetOutOfRangeError]
 
 
 def test_c5_a_seek_takes_the_place_of_a_position_that_is_tried_again() -> None:
