@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from ottla.base.clock import ManualClock
 from ottla.base.types import TopicPartition
 from ottla.broker.metadata.cluster import ClusterMetadata
-from ottla.broker.metadata.end_mark import EndMark
 from ottla.broker.metadata.image import TopicImage
 from ottla.broker.metadata.records import MetadataRecord
 from ottla.log.config import LogConfig
@@ -16,7 +15,7 @@ from ottla.log.partition import PartitionLog
 def opened_metadata(storage: MemoryStorage) -> ClusterMetadata:
     """The metadata as a start finds it there."""
     log = PartitionLog.open(TopicPartition("__cluster_metadata", 0), storage, LogConfig(), 0)
-    metadata = ClusterMetadata(log, EndMark(storage), 1, ManualClock())
+    metadata = ClusterMetadata(log, storage, 1, ManualClock())
     metadata.load()
     return metadata
 

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla.cli.main import main
 from ottla.testing import Broker
 from tests.interop.apache import ApacheKafka
+from tests.interop.whole_directory import patiently
 
 pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("apache_jars")]
 
@@ -40,7 +41,7 @@ def _fill(bootstrap: str) -> None:
         producer.produce("latest", f"value {at}", key=f"{at % 7}")
         producer.flush(60)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g"})
-    consumer.commit(offsets=[TopicPartition("orders", 0, 7)], asynchronous=False)
+    patiently(lambda: consumer.commit(offsets=[TopicPartition("orders", 0, 7)], asynchronous=False))
     consumer.close()
 
 

@@ -157,7 +157,7 @@ class PartitionLog:
         if origin is Origin.CLIENT:
             refusal = check_client_batch(records, header, self.config, self.tp, now_ms, looked)
         else:
-            require(not header.is_control, "markers are written by append_control")
+            require(not header.is_control or origin is Origin.RAFT_LEADER, "append_control writes markers")
             refusal = check_own_batch(records, header, self.config)
         if refusal is not None:
             return self._refused(refusal)

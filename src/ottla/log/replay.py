@@ -31,6 +31,18 @@ def replay(log: PartitionLog, offset: int | None = None) -> Iterator[ReplayedBat
     StorageError when records are missing that were on the device, or a byte has changed: what they said must not be
     passed over, nor believed. What a loss of power has taken was never there.
     """
+    for header, batch in batches(log, offset):
+        end = header.last_offset + 1
+        if header.is_control:
+            commit = None if is_emptied(header) else parse_end_txn_marker(batch)[0]
+            yield ReplayedBatch((), end, header.producer_id, commit)
+        else:
+            transactional = header.producer_id if header.is_transactional else None
+            yield ReplayedBatch(tuple(decode_batch(batch)), end, transactional)
+
+
+def batches(log: PartitionLog, offset: int | None = None) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """As `replay`, without opening a batch. Every one is whole."""
     log.synced.sync_due()  # a read ends where that has to be done first
     position = log.log_start_offset if offset is None else offset
     while position < log.end_offset:
@@ -52,17 +64,11 @@ def replay(log: PartitionLog, offset: int | None = None) -> Iterator[ReplayedBat
                     f"{log.tp}: the log is damaged at offset {before}, or at one behind it: offsets go back"
                 )
             position = end
-            batch = memoryview(chunk)[at : at + header.size_bytes]
             try:
                 check_integrity(chunk, at, header)
             except CorruptDataError as fault:
                 raise StorageError(f"{log.tp}: the log is damaged at offset {header.base_offset}: {fault}") from None
-            if header.is_control:
-                commit = None if is_emptied(header) else parse_end_txn_marker(batch)[0]
-                yield ReplayedBatch((), end, header.producer_id, commit)
-            else:
-                transactional = header.producer_id if header.is_transactional else None
-                yield ReplayedBatch(tuple(decode_batch(batch)), end, transactional)
+            yield header, memoryview(chunk)[at : at + header.size_bytes]
         if position == before:
             raise StorageError(f"{log.tp}: the log is damaged at offset {position}")
 

@@ -17,6 +17,8 @@ class Origin(Enum):
     CLIENT = "client"
     #: The broker itself (group and transaction records, metadata): epochs and verification are checked, sequences not.
     COORDINATOR = "coordinator"
+    #: The leader of the metadata log's quorum, who begins its epoch with a control batch (KIP-595).
+    RAFT_LEADER = "raft leader"
 
 
 class Isolation(IntEnum):

@@ -58,6 +58,7 @@ __all__ = [
     "is_transactional",
     "iter_headers",
     "join_batch",
+    "mark_as_control",
     "parse_end_txn_marker",
     "parse_header",
     "producer_of",
@@ -366,6 +367,13 @@ def set_log_append_time(buf: MutableBuffer, pos: int, now_ms: int) -> None:
     _ATTRIBUTES.pack_into(buf, pos + CRC_START, attributes | TIMESTAMP_TYPE_FLAG)
     _MAX_TIMESTAMP.pack_into(buf, pos + _MAX_TIMESTAMP_AT, now_ms)
     seal(buf, pos)
+
+
+def mark_as_control(buf: MutableBuffer) -> None:
+    """Make the batch at the beginning of `buf` a control batch; the CRC follows."""
+    (attributes,) = _ATTRIBUTES.unpack_from(buf, CRC_START)
+    _ATTRIBUTES.pack_into(buf, CRC_START, attributes | CONTROL_FLAG)
+    seal(buf)
 
 
 def set_producer(

@@ -12,7 +12,6 @@ from ottla.base.secret import Secret
 from ottla.base.types import TopicPartition
 from ottla.broker.authentication.users import add_users
 from ottla.broker.metadata.cluster import ClusterMetadata
-from ottla.broker.metadata.end_mark import EndMark
 from ottla.broker.metadata.records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
@@ -110,7 +109,7 @@ async def test_what_cannot_be_is_refused_and_the_others_are_carried_out(client: 
 
 def _open(storage: MemoryStorage) -> ClusterMetadata:
     log = PartitionLog.open(TopicPartition("__cluster_metadata", 0), storage, LogConfig(), 0)
-    metadata = ClusterMetadata(log, EndMark(storage), 1, ManualClock())
+    metadata = ClusterMetadata(log, storage, 1, ManualClock())
     metadata.load()
     return metadata
 

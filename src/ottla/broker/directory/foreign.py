@@ -16,7 +16,7 @@ from ottla.broker.config import BrokerConfig
 from ottla.broker.directory.overlay import OverlayDisk
 from ottla.broker.directory.state import Found, LogState, state_of
 from ottla.broker.disk import Folder, InTheWayError
-from ottla.broker.metadata.cluster import METADATA_VERSION_FEATURE
+from ottla.broker.metadata.features import METADATA_VERSION_FEATURE, NEWEST_METADATA_VERSION
 from ottla.broker.metadata.image import TOPIC_RESOURCE
 from ottla.broker.metadata.names import META_PROPERTIES, METADATA_TOPIC
 from ottla.broker.metadata.properties import read_properties
@@ -32,8 +32,6 @@ from ottla.log.partition import PartitionLog
 from ottla.wire.batch import check_integrity, iter_headers
 from ottla.wire.records import decode_batch
 
-#: `metadata.version` 4.3-IV0: the newest that Apache Kafka 4.3 writes.
-_NEWEST_OF_KAFKA: Final = 30
 _METADATA_FOLDER: Final = f"{METADATA_TOPIC}-0"
 #: What Apache Kafka's quorum writes beside its log: snapshots of the metadata, which are batches, and its vote.
 _SNAPSHOT: Final = ".checkpoint"
@@ -59,10 +57,10 @@ def look_around(overlay: OverlayDisk, config: BrokerConfig, clock: Clock, tell: 
         _check_their_files(overlay, tell)
     known = Checkpoints(overlay.own_files(), is_used=not is_theirs, tell=tell)
     metadata = _Metadata(overlay)
-    if metadata.version is not None and is_theirs and metadata.version > _NEWEST_OF_KAFKA:
+    if metadata.version is not None and is_theirs and metadata.version > NEWEST_METADATA_VERSION:
         text = (
             f"{_METADATA_FOLDER}: {METADATA_VERSION_FEATURE} {metadata.version} is newer than that of Apache Kafka 4.3 "
-            f"({_NEWEST_OF_KAFKA}), which this version of Ottla knows: what it does not know it cannot check"
+            f"({NEWEST_METADATA_VERSION}), which this version of Ottla knows: what it does not know it cannot check"
         )
         tell(Told(Kind.NOTE, _METADATA_FOLDER, text))
     logs = []

@@ -24,7 +24,8 @@ from ottla.broker.directory.state import Found, LogState, Owner, Survey, state_o
 from ottla.broker.directory.strays import strays
 from ottla.broker.disk import Disk
 from ottla.broker.metadata.names import GROUP_TOPIC, META_PROPERTIES, METADATA_TOPIC, TRANSACTION_TOPIC
-from ottla.broker.metadata.properties import mark_of_apache_kafka, read_properties
+from ottla.broker.metadata.properties import read_properties
+from ottla.broker.metadata.quorum import mark_of_apache_kafka
 from ottla.broker.recover import Recovered, recover
 from ottla.broker.runtime.manifest import sealed_properties
 from ottla.broker.told import Kind, Tell, Told
@@ -66,12 +67,12 @@ def survey(disk: Disk, config: BrokerConfig, clock: Clock, *, deep: bool, progre
     opening = partial(progress, 0, 0)
     overlay = OverlayDisk(disk, clock.now_ms(), opening)
     owner = Owner.OTTLA if mark_of_apache_kafka(disk) is None else Owner.APACHE_KAFKA
-    if owner is Owner.OTTLA:
-        try:
-            found, changes = _as_a_start(overlay, config, clock, lambda each: told.setdefault(each))
+    try:
+        found, changes = _as_a_start(overlay, config, clock, lambda each: told.setdefault(each))
+        if owner is Owner.OTTLA:  # what Apache Kafka leaves need not be as we would leave it
             told |= dict.fromkeys(_silent(changes, [each.text for each in told], was_stopped=was_stopped))
-        except StorageError as fault:
-            told[Told(Kind.REFUSED, "", f"the broker does not start: {fault}")] = None
+    except StorageError as fault:
+        told[Told(Kind.REFUSED, "", f"the broker does not start: {fault}")] = None
     if found is None:
         overlay = OverlayDisk(disk, clock.now_ms(), opening)
         is_theirs = owner is Owner.APACHE_KAFKA

@@ -11,8 +11,13 @@ from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.broker.access.acls import Acl
 from ottla.broker.metadata.end_mark import EndMark
+from ottla.broker.metadata.features import GROUP_VERSION_FEATURE, METADATA_VERSION_FEATURE
 from ottla.broker.metadata.image import TOPIC_RESOURCE, MetadataImage, TopicImage
+from ottla.broker.metadata.quorum import Quorum
+from ottla.broker.metadata.reading import Reading, read_newest_snapshot
 from ottla.broker.metadata.records import (
+    METADATA_VERSION,
+    AbortTransactionRecord,
     AccessControlEntryRecord,
     ConfigRecord,
     FeatureLevelRecord,
@@ -21,27 +26,29 @@ from ottla.broker.metadata.records import (
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
-    UnknownRecordError,
     decode_record,
     encode_record,
 )
+from ottla.broker.metadata.takeover import election
 from ottla.broker.told import Kind, Tell, Told, log_told
 from ottla.coordinator.decision import LogRecord
 from ottla.coordinator.producer_ids import ProducerIds
 from ottla.log.partition import PartitionLog
-from ottla.log.replay import replay
+from ottla.log.replay import batches
 from ottla.log.results import Origin
+from ottla.log.storage import Storage
+from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.producer_ids_record import ProducerIdsRecord, encode_producer_ids
-from ottla.wire.records import Record, encode_batch
+from ottla.wire.quorum_records import LeaderVoter, leader_change_batch
+from ottla.wire.records import Record, decode_batch, encode_batch
 
 _log = logging.getLogger(__name__)
 
-METADATA_VERSION_FEATURE: Final = "metadata.version"
-#: 4.0-IV3. Our records are those of that version.
-METADATA_VERSION: Final = 25
-#: `group.version` 1: an Apache Kafka that takes the directory over offers the consumer protocol, too (KIP-848).
-_GROUP_VERSION: Final = FeatureLevelRecord("group.version", 1)
+#: What a new directory begins with.
+FIRST_RECORDS: Final = (FeatureLevelRecord(METADATA_VERSION_FEATURE, METADATA_VERSION),)
+#: An Apache Kafka that takes the directory over offers the consumer protocol, too (KIP-848).
+_GROUP_VERSION: Final = FeatureLevelRecord(GROUP_VERSION_FEATURE, 1)
 
 
 class Change:
@@ -55,8 +62,10 @@ class Change:
         records: Iterable[MetadataRecord],
         append: Callable[[Sequence[bytes]], None],
         apply: Callable[[Sequence[MetadataRecord]], None],
+        metadata_version: int = METADATA_VERSION,
     ) -> None:
         self._coming = records
+        self._metadata_version = metadata_version
         self._append = append
         self._apply = apply
         self._values: list[bytes] = []
@@ -67,7 +76,7 @@ class Change:
         """A record in each step."""
         for record in self._coming:
             self._records.append(record)
-            self._values.append(encode_record(record))
+            self._values.append(encode_record(record, self._metadata_version))
             yield
 
     def append(self) -> None:
@@ -84,74 +93,85 @@ class Change:
 class ClusterMetadata:
     """The only writer of the metadata log."""
 
-    def __init__(self, log: PartitionLog, mark: EndMark, node_id: int, clock: Clock) -> None:
-        """`mark` says how far the changes in `log` were acknowledged."""
+    def __init__(
+        self, log: PartitionLog, files: Storage, node_id: int, clock: Clock, *, directory_id: bytes = NULL_UUID
+    ) -> None:
+        """`files` is the folder of `log`, `directory_id` that of the data directory."""
         self.image = MetadataImage()
-        #: The directory's own `metadata.version`.
-        self.metadata_version = METADATA_VERSION
+        self._files = files
+        self._quorum = Quorum(files)
+        self._directory_id = directory_id
+        #: In which epoch of the quorum we write. It stays 0 in a directory where Apache Kafka never was.
+        self._epoch = 0
         self._log = log
-        self._mark = mark
+        #: How far the changes were acknowledged.
+        self._mark = EndMark(files)
         self._node_id = node_id
         self._clock = clock
         self._producer_ids = ProducerIds(node_id)
         #: Where the log ended behind the newest block of producer ids.
         self._ids_end = 0
 
-    def load(self) -> frozenset[bytes]:
-        """Apply the whole log; a new one gets its first record. Returns the ids of topics that were deleted.
+    @property
+    def metadata_version(self) -> int:
+        """The directory's own `metadata.version`."""
+        return self.image.features.get(METADATA_VERSION_FEATURE, METADATA_VERSION)
 
+    def load(
+        self, *, is_theirs: bool = False, first_records: Sequence[MetadataRecord] = FIRST_RECORDS
+    ) -> frozenset[bytes]:
+        """Apply the whole log, and go on with it. Returns the ids of topics that were deleted.
+
+        A log that says nothing yet gets `first_records`. `is_theirs`: Apache Kafka was the last to write it.
         Raises StorageError for a log that cannot be read, or that the device refuses to take.
         """
         now_ms = self._clock.now_ms()
-        deleted: set[bytes] = set()
-        knows_groups = False
+        reading = Reading(lambda record: self._apply(record, now_ms))
         try:
-            for batch in replay(self._log):
-                for value in (record.value for record in batch.records if record.value is not None):
-                    change = decode_record(value)
-                    self._note_version(change)
-                    self._apply(change, now_ms)
-                    if isinstance(change, RemoveTopicRecord):
-                        deleted.add(change.topic_id)
-                    knows_groups = knows_groups or change == _GROUP_VERSION
-        except UnknownRecordError as fault:
-            raise StorageError(
-                f"the metadata log (__cluster_metadata-0) holds what this version of Ottla does not know ({fault}): "
-                "a newer version has written it, start that one"
-            ) from fault
+            for header, batch in batches(self._log, read_newest_snapshot(self._files, reading)):
+                reading.batch(header, decode_batch(batch))
         except CorruptDataError as fault:
             raise StorageError(
                 f"the metadata log (__cluster_metadata-0) is damaged: {fault}; put the directory back from a copy"
             ) from fault
-        if self._log.end_offset == 0:
-            self.write_now(
-                self.change((FeatureLevelRecord(METADATA_VERSION_FEATURE, METADATA_VERSION), _GROUP_VERSION))
-            )
-        elif not knows_groups:  # it was made by an earlier version
+        self._lead(reading, is_theirs=is_theirs)
+        begun: list[MetadataRecord] = []
+        if reading.is_in_transaction:
+            begun.append(AbortTransactionRecord("Ottla has taken over"))
+        if METADATA_VERSION_FEATURE not in self.image.features:
+            begun += first_records
+        begun += election(self.image, self._node_id)
+        if begun:
+            self.write_now(self.change(begun))
+        if self.image.features.get(GROUP_VERSION_FEATURE) != _GROUP_VERSION.feature_level:
             with suppress(StorageError):  # the disk is full; nobody needs it here, so the next start will do
                 self.write_now(self.change((_GROUP_VERSION,)))
         self._flush()  # what a killed process has written may not be on the device yet, and others build on it
-        return frozenset(deleted)
+        return frozenset(reading.deleted)
+
+    def _lead(self, reading: Reading, *, is_theirs: bool) -> None:
+        """Go on in the epoch that we lead; behind Apache Kafka, begin the next one."""
+        vote = self._quorum.vote
+        self._epoch = max(0, reading.epoch, -1 if vote is None else vote.leader_epoch)
+        if not is_theirs:
+            return
+        self._epoch += 1
+        self._quorum.lead(self._node_id, self._epoch, kraft_version=reading.kraft_version)
+        leader = LeaderVoter(self._node_id, self._directory_id)
+        self._write(leader_change_batch(leader, reading.kraft_version, self._clock.now_ms()), Origin.RAFT_LEADER)
+
+    def sign(self) -> None:
+        """Everything in the directory is taken over: from now on it is ours. StorageError."""
+        self._quorum.sign()
 
     @property
     def log(self) -> PartitionLog:
         """The log itself, to be looked at."""
         return self._log
 
-    def _note_version(self, change: MetadataRecord) -> None:
-        """StorageError when the records that follow may mean something that we do not know."""
-        if not isinstance(change, FeatureLevelRecord) or change.name != METADATA_VERSION_FEATURE:
-            return
-        self.metadata_version = change.feature_level
-        if change.feature_level > METADATA_VERSION:
-            raise StorageError(
-                f"the metadata log (__cluster_metadata-0) is of {METADATA_VERSION_FEATURE} {change.feature_level}, and "
-                f"this version of Ottla knows them up to {METADATA_VERSION}: start the newer version that wrote it"
-            )
-
     def change(self, records: Iterable[MetadataRecord]) -> "Change":
         """A change that becomes one batch. `runtime.changes` writes it."""
-        return Change(records, self._append, self._apply_all)
+        return Change(records, self._append, self._apply_all, self.metadata_version)
 
     def write_now(self, change: Change) -> None:
         """Write a change while nobody is served: wait for the device. StorageError when it cannot be written."""
@@ -237,7 +257,7 @@ class ClusterMetadata:
             self._apply_all(records)
 
         values = (record.value for record in decision.records if record.value is not None)
-        return Change([decode_record(value) for value in values], append, apply)
+        return Change([decode_record(value) for value in values], append, apply, self.metadata_version)
 
     def mend_producer_ids(self, in_use: Iterable[int], *, is_whole: bool, tell: Tell = log_told) -> None:
         """Give out no id that is `in_use` if the log has lost records, which may have been blocks of ids.
@@ -300,8 +320,12 @@ class ClusterMetadata:
 
     def _append(self, values: Sequence[bytes]) -> None:
         now_ms = self._clock.now_ms()
-        batch = encode_batch([Record(at, now_ms, None, value, ()) for at, value in enumerate(values)])
-        appended = self._log.append(batch, now_ms=now_ms, origin=Origin.COORDINATOR)
+        self._write(
+            encode_batch([Record(at, now_ms, None, value, ()) for at, value in enumerate(values)]), Origin.COORDINATOR
+        )
+
+    def _write(self, batch: bytes, origin: Origin) -> None:
+        appended = self._log.append(batch, now_ms=self._clock.now_ms(), origin=origin, leader_epoch=self._epoch)
         if appended.error is not ErrorCode.NONE:
             raise StorageError(f"the metadata log refused a change: {appended.message}")
 

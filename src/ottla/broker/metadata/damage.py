@@ -6,6 +6,9 @@ log at the first batch that is not whole. If it cut acknowledged changes away, t
 records would be set aside as strays; and producer ids would be given twice. So anything but such an end means damage
 that a person must look at, and every file is left as it is. The end mark (`end_mark`) says which changes were
 acknowledged.
+
+Of a log that Apache Kafka has written last, nothing says what was acknowledged. It may begin behind offset 0, if a
+snapshot stands for what is gone.
 """
 
 from collections.abc import Iterable
@@ -13,6 +16,8 @@ from collections.abc import Iterable
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.broker.disk import Disk, Entry
 from ottla.broker.metadata.end_mark import END_MARK, EndMark
+from ottla.broker.metadata.quorum import mark_of_apache_kafka
+from ottla.broker.metadata.snapshots import newest_snapshot
 from ottla.broker.told import Kind, Tell, Told, log_told
 from ottla.log.names import LOG, OFFSET_INDEX, base_offset, file_name
 from ottla.log.storage import Storage
@@ -30,14 +35,15 @@ def refuse_damage(disk: Disk, folder: str, tell: Tell = log_told) -> bool:
     if not entries:
         return True
     path, files = f"{disk}/{folder}", disk.open_folder(folder)
+    is_ours = mark_of_apache_kafka(disk) is None
     bases = _bases(entries, LOG)
-    if bases and bases[0] > 0:
-        raise StorageError(f"{path} has no {file_name(0, LOG)}: the metadata's beginning is gone; {_PUT_BACK}")
+    _must_begin(path, entries, bases)
     names = [(base, file_name(base, LOG)) for base in bases]
     contents = [(base, f"{path}/{name}", files.read(name) or b"") for base, name in names]
-    end_offset = _end(contents)
+    end_offset = _end(contents, bases[0] if bases else 0)
+    _must_reach_snapshot(path, entries, end_offset)
     acknowledged, fault = _acknowledged(files)
-    if acknowledged is None and end_offset > 0:
+    if acknowledged is None and end_offset > 0 and is_ours:
         text = (
             f"{path}/{END_MARK} {fault}: whether the last changes of the metadata log are all there cannot be checked; "
             "the file is made again"
@@ -51,7 +57,24 @@ def refuse_damage(disk: Disk, folder: str, tell: Tell = log_told) -> bool:
             f"{acknowledged - 1} were acknowledged: {_PUT_BACK}. To go on without these changes, remove "
             f"{path}/{END_MARK}"
         )
-    return acknowledged is not None or end_offset == 0
+    return acknowledged is not None or end_offset == 0 or not is_ours
+
+
+def _must_begin(path: str, entries: Iterable[Entry], bases: list[int]) -> None:
+    """StorageError when the log's beginning is gone, and no snapshot stands for it."""
+    snapshot = newest_snapshot(entry.name for entry in entries)
+    if bases and bases[0] > (0 if snapshot is None else snapshot.end_offset):
+        raise StorageError(f"{path} has no {file_name(0, LOG)}: the metadata's beginning is gone; {_PUT_BACK}")
+
+
+def _must_reach_snapshot(path: str, entries: Iterable[Entry], end_offset: int) -> None:
+    """StorageError when the log ends before its newest snapshot does."""
+    snapshot = newest_snapshot(entry.name for entry in entries)
+    if snapshot is not None and end_offset < snapshot.end_offset:
+        raise StorageError(
+            f"{path}: the metadata log ends at offset {end_offset}, and {snapshot.file_name} is a snapshot of more: "
+            f"{_PUT_BACK}"
+        )
 
 
 def _bases(entries: Iterable[Entry], suffix: str) -> list[int]:
@@ -66,9 +89,8 @@ def _acknowledged(files: Storage) -> tuple[int | None, str]:
         return None, str(damage)
 
 
-def _end(segments: list[tuple[int, str, bytes]]) -> int:
+def _end(segments: list[tuple[int, str, bytes]], next_offset: int) -> int:
     """The offset behind the last whole batch; StorageError when something whole comes after something that is not."""
-    next_offset = 0
     for at, (base, path, content) in enumerate(segments):
         has_more = any(later for _, _, later in segments[at + 1 :])
         if not content:

@@ -5,13 +5,19 @@ from dataclasses import dataclass, field
 from ottla.base.require import require
 from ottla.broker.access.acls import Acl, Acls
 from ottla.broker.metadata.names import INTERNAL_TOPICS
+from ottla.broker.metadata.node_records import RegisterBrokerRecord
 from ottla.broker.metadata.records import (
+    LEADER_NO_CHANGE,
     AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
+    FeatureLevelRecord,
     MetadataRecord,
+    PartitionChangeRecord,
     PartitionRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -32,6 +38,8 @@ class PartitionImage:
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...]
+    #: The ids of the directories that hold the replicas; none where that is not said.
+    directories: tuple[bytes, ...] = ()
 
 
 @dataclass(slots=True)
@@ -58,6 +66,12 @@ class MetadataImage:
         #: Users' SCRAM credentials, by Kafka's number of the mechanism and by the user's name.
         self.scram: dict[int, dict[str, ScramCredential]] = {}
         self.quotas = QuotaTable()
+        #: Levels of the cluster's features.
+        self.features: dict[str, int] = {}
+        #: The owners of Apache Kafka's delegation tokens, by the token's id.
+        self.tokens: dict[str, str] = {}
+        #: With which epoch each broker has registered last; Apache Kafka's alone do.
+        self.broker_epochs: dict[int, int] = {}
         #: How many records were applied; the same after a restart. In which version a topic was last made.
         self.version = 0
         self.created_version = 0
@@ -107,15 +121,35 @@ class MetadataImage:
                 self.quotas.set(entity(parts), key, None if remove else value)
             case RemoveAccessControlEntryRecord(acl_id):
                 self.acls.remove(acl_id)
+            case PartitionChangeRecord():
+                self._change_partition(record)
+            case FeatureLevelRecord(name, level):
+                self.features[name] = level
+            case RegisterBrokerRecord():
+                self.broker_epochs[record.broker_id] = record.broker_epoch
+            case DelegationTokenRecord():
+                self.tokens[record.token_id] = record.owner
+            case RemoveDelegationTokenRecord(token_id):
+                self.tokens.pop(token_id, None)
             case ProducerIdsRecord():
                 pass  # `coordinator.producer_ids` keeps what it says
 
     def _apply_partition(self, record: PartitionRecord) -> None:
         partitions = self.topics_by_id[record.topic_id].partitions
-        image = PartitionImage(record.leader, record.leader_epoch, record.replicas)
+        image = PartitionImage(record.leader, record.leader_epoch, record.replicas, record.directories)
         number, count = record.partition_id, len(partitions)
         if number == count:
             partitions.append(image)
         else:
             require(number < count, f"partition {number} leaves a gap")
             partitions[number] = image
+
+    def _change_partition(self, record: PartitionChangeRecord) -> None:
+        image = self.topics_by_id[record.topic_id].partitions[record.partition_id]
+        if record.leader != LEADER_NO_CHANGE:
+            image.leader = record.leader
+            image.leader_epoch += 1
+        if record.replicas is not None:
+            image.replicas = record.replicas
+        if record.directories is not None:
+            image.directories = record.directories

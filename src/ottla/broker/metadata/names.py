@@ -12,6 +12,10 @@ SHARE_TOPIC: Final = "__share_group_state"
 #: The history of groups, which Apache Kafka does not have: to it this is a topic like any other.
 GROUP_EVENTS_TOPIC: Final = "__ottla_group_events"
 METADATA_TOPIC: Final = "__cluster_metadata"
+METADATA_FOLDER: Final = f"{METADATA_TOPIC}-0"
+#: Files of Apache Kafka's: its quorum's vote, in that folder, and what a new cluster begins with.
+QUORUM_STATE: Final = "quorum-state"
+BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 #: The file that says which cluster and node the data directory belongs to.
 META_PROPERTIES: Final = "meta.properties"
 INTERNAL_TOPICS: Final = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC, GROUP_EVENTS_TOPIC})

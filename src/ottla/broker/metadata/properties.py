@@ -1,21 +1,22 @@
 """`meta.properties`: which cluster and which node a data directory belongs to."""
 
 import random
+import re
 import uuid
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.base.types import topic_id_bytes, topic_id_text
 from ottla.broker.disk import Disk
 from ottla.broker.metadata.names import META_PROPERTIES as _FILE
-from ottla.broker.metadata.names import METADATA_TOPIC
+from ottla.broker.metadata.names import METADATA_FOLDER
 from ottla.broker.told import Kind, Tell, Told, log_told
 from ottla.log.names import LOG
 
-#: Files that Apache Kafka leaves in a directory that it has formatted or used: its quorum's vote, its first metadata.
-_QUORUM_STATE = ("__cluster_metadata-0", "quorum-state")
-_FIRST_METADATA = "bootstrap.checkpoint"
+#: Apache Kafka's file is of Java's `Properties`, which has a backslash before some characters.
+_ESCAPED: Final = re.compile(r"\\(.)")
+_VERSION: Final = "1"
 
 
 class MetaProperties(NamedTuple):
@@ -49,15 +50,8 @@ def load_or_create(
 
     `sealed` is what the file held when the broker saw it last. If it is gone or damaged, it is made again from that.
     Raises StorageError when the file names another cluster or node than it did then, or when the directory belongs to
-    another node or cluster, or to Apache Kafka. Kafka's metadata log holds a quorum's records, and only a quorum can
-    continue it: a directory can move to Apache Kafka, but not back.
+    another node or cluster.
     """
-    mark = mark_of_apache_kafka(disk)
-    if mark is not None:
-        raise StorageError(
-            f"{disk} is Apache Kafka's ({mark}): its partitions can be read by `ottla dump-log`, its topics "
-            "copied with a consumer and a producer, but the directory cannot be served by Ottla"
-        )
     files = disk.own_files()
     content = files.read(_FILE)
     if sealed is not None and content != sealed.encode():
@@ -72,6 +66,8 @@ def load_or_create(
         raise StorageError(f"{disk} belongs to node.id={found.node_id}, this broker has node.id={node_id}")
     if cluster_id not in (None, found.cluster_id):
         raise StorageError(f"{disk} belongs to cluster {found.cluster_id}, not {cluster_id}")
+    if b"directory.id" not in content:  # Apache Kafka before 3.7 gave none
+        files.write(_FILE, found.encode())
     return found
 
 
@@ -98,7 +94,7 @@ def _may_be_made_again(disk: Disk, cluster_id: str | None, tell: Tell) -> None:
 
     With a new id clients and tools would take it for another cluster.
     """
-    if not any(entry.name.endswith(LOG) and entry.size_bytes for entry in disk.entries(f"{METADATA_TOPIC}-0") or ()):
+    if not any(entry.name.endswith(LOG) and entry.size_bytes for entry in disk.entries(METADATA_FOLDER) or ()):
         return
     if cluster_id is None:
         raise StorageError(
@@ -106,14 +102,6 @@ def _may_be_made_again(disk: Disk, cluster_id: str | None, tell: Tell) -> None:
             "cluster.id to the cluster's id once, and the file is made again"
         )
     tell(Told(Kind.MADE_AGAIN, _FILE, f"{disk}/{_FILE} was gone, and is made again with cluster.id={cluster_id}"))
-
-
-def mark_of_apache_kafka(disk: Disk) -> str | None:
-    """A file that only Apache Kafka leaves; None when the directory is not its own."""
-    folder, vote = _QUORUM_STATE
-    if any(entry.name == vote for entry in disk.entries(folder) or ()):
-        return f"{folder}/{vote}"
-    return _FIRST_METADATA if _FIRST_METADATA in disk.own_files().names() else None
 
 
 def read_properties(disk: Disk, sealed: str | None = None) -> MetaProperties | None:
@@ -130,7 +118,12 @@ def _decode(path: str, content: bytes, rng: random.Random) -> MetaProperties:
     try:
         for line in content.decode().splitlines():
             key, _, value = line.partition("=")
-            values[key.strip()] = value.strip()
+            values[key.strip()] = _ESCAPED.sub(r"\1", value.strip())
+        if values.get("version", _VERSION) != _VERSION:
+            raise StorageError(
+                f"{path} is of version {values['version']}, and Ottla knows version {_VERSION}, that of a KRaft node: "
+                "the directory must be Apache Kafka 3.3's or a newer one's"
+            )
         directory_id = topic_id_bytes(values["directory.id"]) if "directory.id" in values else new_uuid(rng)
         return MetaProperties(values["cluster.id"], int(values["node.id"]), directory_id)
     except (KeyError, ValueError, CorruptDataError) as fault:

@@ -75,11 +75,19 @@ class Checkpoints:
     `write` may run in another thread. A thread that comes late does not overwrite newer contents.
     """
 
-    def __init__(self, storage: Storage, *, is_used: bool = False, tell: Tell = log_told) -> None:
-        """`storage` is the data directory; `is_used` says that a broker has been here before."""
+    def __init__(
+        self, storage: Storage, *, is_used: bool = False, is_theirs: bool = False, tell: Tell = log_told
+    ) -> None:
+        """`storage` is the data directory; `is_used` says that a broker has been here before, `is_theirs` that it was
+        Apache Kafka: then what a manifest knows of the files is of an earlier time."""
         self._storage = storage
         self._tell = tell
-        self._is_used = is_used
+        self._is_used = is_used and not is_theirs
+        self._is_theirs = is_theirs
+        if is_theirs:
+            storage.delete(MANIFEST)
+            if storage.read(CLEANER_OFFSET_CHECKPOINT) == b"":  # as Apache Kafka makes it, before it has cleaned
+                storage.delete(CLEANER_OFFSET_CHECKPOINT)
         #: Whether the last broker stopped in order. The marker is removed now, and the removal synced, so that even
         #: after a loss of power the next start does not find it: that start would check nothing.
         self.clean = self._read_mark()
@@ -120,6 +128,7 @@ class Checkpoints:
             start_is_unproved=self.lacks_manifest,
             flush_is_unknown=RECOVERY_POINT_CHECKPOINT in self.unusable,
             aborts=self.aborts.get(tp, {}),
+            epochs_come_first=self._is_theirs,
         )
 
     def plan(self, partitions: Iterable[PartitionOffsets]) -> CheckpointPlan:
@@ -168,9 +177,12 @@ class Checkpoints:
         self._storage.write(MANIFEST, encode_manifest(manifest))
         self._manifest = manifest
 
-    def mark_clean(self) -> None:
-        """Leave the mark of a clean shutdown: everything is on the device."""
-        self._storage.write(CLEAN_SHUTDOWN_MARKER, encode_clean_shutdown())
+    def mark_clean(self, broker_epoch: int = -1) -> None:
+        """Leave the mark of a clean shutdown: everything is on the device.
+
+        `broker_epoch` is that of the broker's registration. Apache Kafka takes a stop for clean if it knows it.
+        """
+        self._storage.write(CLEAN_SHUTDOWN_MARKER, encode_clean_shutdown(broker_epoch))
 
     def _seal(self) -> None:
         """Where the manifest does not know what a file holds, it knows it from now on. All were looked at before.

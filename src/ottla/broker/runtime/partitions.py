@@ -103,16 +103,23 @@ class Partitions:
     """All partitions of this node."""
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock, disk: Disk, rng: random.Random, tell: Tell = log_told
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        disk: Disk,
+        rng: random.Random,
+        tell: Tell = log_told,
+        *,
+        is_theirs: bool = False,
     ) -> None:
-        """`tell` hears what opening the partitions finds."""
+        """`tell` hears what opening the partitions finds. `is_theirs`: Apache Kafka was the last to write here."""
         self._config = config
         self._clock = clock
         self._disk = disk
         self._rng = rng
         self._tell = tell
         is_used = bool(disk.entries(f"{METADATA_TOPIC}-0"))
-        self._checkpoints = Checkpoints(disk.own_files(), is_used=is_used, tell=tell)
+        self._checkpoints = Checkpoints(disk.own_files(), is_used=is_used, is_theirs=is_theirs, tell=tell)
         #: Every fault of the disk is reported here.
         self.faults = DiskFaults(clock)
         self.syncs = Syncs(self.faults, clock, self.find)
@@ -355,8 +362,10 @@ class Partitions:
             for tp, log in logs
         )
 
-    def close(self, *, clean: bool = True) -> None:
+    def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
         """Flush and close everything, and leave the mark of a clean shutdown unless something else was not `clean`.
+
+        `broker_epoch` goes into that mark.
 
         StorageError when the disk refuses something. Everything else is flushed and closed nevertheless, and there is
         no such mark.
@@ -368,7 +377,7 @@ class Partitions:
         if faults:
             raise faults[0]
         if clean:
-            self._checkpoints.mark_clean()
+            self._checkpoints.mark_clean(broker_epoch)
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """What a topic's own settings, and the broker's, say of a log."""
