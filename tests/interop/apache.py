@@ -233,9 +233,14 @@ class ApacheKafka:
         """Write the properties, format the directory where that is still to do; the command that starts the node."""
         properties = self._write_properties()
         if not (self.data_dir / "meta.properties").exists():
-            run_tool("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(properties))
+            self.format()
         flags = [f"-Xmx{self._heap}", "-XX:+UseG1GC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info", *self._flags]
         return [java(), *flags, "-cp", f"{jars()}/*", "kafka.Kafka", str(properties)]
+
+    def format(self, *arguments: str) -> None:
+        """Format the directory; `arguments` are more of `kafka-storage format`."""
+        properties = self._write_properties()
+        run_tool("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(properties), *arguments)
 
     def start(self) -> None:
         """Format the directory where that is still to do, start the node, return when it answers ApiVersions."""
@@ -304,7 +309,7 @@ class ApacheKafka:
             **self.config,
         }
         path = self.directory / "server.properties"
-        path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        path.write_text("".join(f"{key}={value}\n" for key, value in properties.items() if value))
         return path
 
     def _await_ready(self) -> None:

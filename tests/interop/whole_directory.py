@@ -222,7 +222,7 @@ def said(bootstrap: str) -> dict[str, Any]:
     """All that a broker says of its topics, groups, users, ACLs and quotas."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     names = sorted(name for name in admin.list_topics(timeout=_WAIT_S).topics if not name.startswith("__"))
-    described = admin.describe_topics(TopicCollection(names))
+    described = admin.describe_topics(TopicCollection(names)) if names else {}
     acls = admin.describe_acls(
         AclBindingFilter(
             ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
@@ -255,7 +255,8 @@ def _topic(described: Any) -> tuple[str, list[int]]:
 
 def _configs(admin: AdminClient, names: list[str]) -> Iterator[tuple[str, dict[str, str]]]:
     """The topics' own settings."""
-    for resource, found in admin.describe_configs([ConfigResource(ResourceType.TOPIC, each) for each in names]).items():
+    resources = [ConfigResource(ResourceType.TOPIC, each) for each in names]
+    for resource, found in admin.describe_configs(resources).items() if resources else ():
         entries = found.result(_WAIT_S)
         own = {key: entry.value for key, entry in entries.items() if entry.source == _OWN}
         yield resource.name, own

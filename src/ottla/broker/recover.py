@@ -81,13 +81,7 @@ def recover(config: BrokerConfig, clock: Clock, disk: Disk, rng: random.Random, 
     log = partitions.open_log(TopicPartition(METADATA_TOPIC, 0), None, _METADATA_CONFIGS)
     if log.end_offset == 0:
         must_hold_no_partitions(disk)
-    metadata = ClusterMetadata(
-        log,
-        disk.open_folder(METADATA_FOLDER),
-        properties.node_id,
-        clock,
-        directory_id=properties.directory_id,
-    )
+    metadata = ClusterMetadata(log, disk.open_folder(METADATA_FOLDER), properties.node_id, clock)
     deleted_ids = metadata.load(is_theirs=is_theirs, first_records=first_records)
     for text in notes(metadata.image):
         tell(Told(Kind.NOTE, METADATA_FOLDER, text))

@@ -28,10 +28,9 @@ class ControlType(IntEnum):
 
 
 class LeaderVoter(NamedTuple):
-    """A voter; the id of its directory since `kraft.version` 1."""
+    """A voter."""
 
     voter_id: int = 0
-    voter_directory_id: bytes = NULL_UUID
 
 
 class LeaderChangeMessage(NamedTuple):
@@ -83,7 +82,9 @@ class VotersRecord(NamedTuple):
 
 ControlRecord: TypeAlias = LeaderChangeMessage | KRaftVersionRecord | VotersRecord
 
-declare(LeaderVoter, (Field("voter_id", "int32"), Field("voter_directory_id", "uuid", first=1)), flexible_from=0)
+# There is a version 1, too. Apache Kafka 4.3 reads and writes 0 alone (`ControlRecordUtils.java`), also with
+# `kraft.version` 1.
+declare(LeaderVoter, (Field("voter_id", "int32"),), flexible_from=0)
 declare(
     LeaderChangeMessage,
     (
@@ -125,8 +126,7 @@ def decode_control(record: Record) -> ControlRecord | None:
     value = record.value or b""
     match control_type(record):
         case ControlType.LEADER_CHANGE:
-            # Its own first field is the version of the whole.
-            return decode(LeaderChangeMessage, int.from_bytes(value[:2], "big"), value)
+            return decode(LeaderChangeMessage, 0, value)
         case ControlType.KRAFT_VERSION:
             return decode(KRaftVersionRecord, 0, value)
         case ControlType.KRAFT_VOTERS:
@@ -135,11 +135,11 @@ def decode_control(record: Record) -> ControlRecord | None:
             return None
 
 
-def leader_change_batch(leader: LeaderVoter, kraft_version: int, timestamp_ms: int) -> bytes:
+def leader_change_batch(leader_id: int, timestamp_ms: int) -> bytes:
     """The control batch with which the only voter begins to lead; base offset 0."""
-    version = min(kraft_version, 1)
-    message = LeaderChangeMessage(version, leader.voter_id, (leader,), (leader,))
+    voters = (LeaderVoter(leader_id),)
     key = _KEY.pack(0, ControlType.LEADER_CHANGE)
-    batch = bytearray(encode_batch([Record(0, timestamp_ms, key, encode(message, version), ())]))
+    value = encode(LeaderChangeMessage(0, leader_id, voters, voters), 0)
+    batch = bytearray(encode_batch([Record(0, timestamp_ms, key, value, ())]))
     mark_as_control(batch)
     return bytes(batch)

@@ -35,7 +35,7 @@ from ottla.log.partition import PartitionLog
 from ottla.log.results import Origin
 from ottla.wire.batch import assign_offsets, mark_as_control
 from ottla.wire.producer_ids_record import ProducerIdsRecord
-from ottla.wire.quorum_records import LeaderVoter, leader_change_batch
+from ottla.wire.quorum_records import leader_change_batch
 from ottla.wire.records import Record, encode_batch
 from sim.disk import SimDisk
 from tests.log.batches import NOW_MS, batch
@@ -93,7 +93,7 @@ class KraftDirectory:
         self.disk.open_folder(METADATA).write("quorum-state", json.dumps(content).encode())
         log = self.open()
         log.append(
-            leader_change_batch(LeaderVoter(self.node_id), 0, NOW_MS),
+            leader_change_batch(self.node_id, NOW_MS),
             now_ms=NOW_MS,
             origin=Origin.RAFT_LEADER,
             leader_epoch=self.epoch,

@@ -37,10 +37,9 @@ from ottla.log.partition import PartitionLog
 from ottla.log.replay import batches
 from ottla.log.results import Origin
 from ottla.log.storage import Storage
-from ottla.wire.codec import NULL_UUID
 from ottla.wire.errors import ErrorCode
 from ottla.wire.producer_ids_record import ProducerIdsRecord, encode_producer_ids
-from ottla.wire.quorum_records import LeaderVoter, leader_change_batch
+from ottla.wire.quorum_records import leader_change_batch
 from ottla.wire.records import Record, decode_batch, encode_batch
 
 _log = logging.getLogger(__name__)
@@ -93,14 +92,11 @@ class Change:
 class ClusterMetadata:
     """The only writer of the metadata log."""
 
-    def __init__(
-        self, log: PartitionLog, files: Storage, node_id: int, clock: Clock, *, directory_id: bytes = NULL_UUID
-    ) -> None:
-        """`files` is the folder of `log`, `directory_id` that of the data directory."""
+    def __init__(self, log: PartitionLog, files: Storage, node_id: int, clock: Clock) -> None:
+        """`files` is the folder of `log`."""
         self.image = MetadataImage()
         self._files = files
         self._quorum = Quorum(files)
-        self._directory_id = directory_id
         #: In which epoch of the quorum we write. It stays 0 in a directory where Apache Kafka never was.
         self._epoch = 0
         self._log = log
@@ -157,8 +153,7 @@ class ClusterMetadata:
             return
         self._epoch += 1
         self._quorum.lead(self._node_id, self._epoch, kraft_version=reading.kraft_version)
-        leader = LeaderVoter(self._node_id, self._directory_id)
-        self._write(leader_change_batch(leader, reading.kraft_version, self._clock.now_ms()), Origin.RAFT_LEADER)
+        self._write(leader_change_batch(self._node_id, self._clock.now_ms()), Origin.RAFT_LEADER)
 
     def sign(self) -> None:
         """Everything in the directory is taken over: from now on it is ours. StorageError."""
