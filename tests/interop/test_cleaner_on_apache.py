@@ -1,7 +1,8 @@
 """T10: the same random logs, cleaned by our cleaner and by Apache Kafka's, are the same logs afterwards.
 
-Each partition is a history of its own: keys, tombstones, transactions of both outcomes, compressed batches. Both clean
-it; more is written to both, and both clean it again, when the tombstones' time is over. All batches are compared, field
+Each partition is a history of its own: keys, tombstones, transactions of both outcomes, compressed batches, and
+deletions of the oldest records (DeleteRecords), with the segments that go with them. Both clean it; more is written to
+both, and both clean it again, when the tombstones' time is over. All batches that were not deleted are compared, field
 by field and record by record, and so are the segments and their aborted transactions.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,7 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ottla.base.errors import CorruptDataError
 from ottla.base.types import TopicPartition
 from ottla.broker.storage import DirectoryStorage
-from ottla.log.checkpoint import CLEANER_OFFSET_CHECKPOINT, decode_offsets
+from ottla.log.checkpoint import CLEANER_OFFSET_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, decode_offsets, encode_offsets
 from ottla.log.config import LogConfig
 from ottla.log.names import CLEANED, LOG, PARTITION_METADATA, SWAP, TXN_INDEX, base_offset
 from ottla.log.partition import PartitionLog
@@ -57,16 +59,22 @@ _BROKER = {
     "log.initial.task.delay.ms": "100",
 }
 _WAIT_S = 240
+#: An entry of a `.txnindex`: version, producer id, first and last offset, last stable offset.
+_ABORTED = struct.Struct(">hqqqq")
+_LAST_OFFSET = 3
 
 
 class _History:
     """What is written to one partition, from a seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, deletes: bool) -> None:
+        self._kinds = ("plain", "plain", "idempotent", "write", "write", "end", *(["delete"] if deletes else []))
         self._rng = random.Random(seed)
         self._sequences: dict[int, int] = {}
         self._open: set[int] = set()
         self._leader_epoch = 0
+        #: Records before it were deleted.
+        self.log_start_offset = 0
 
     def write_to(self, logs: tuple[PartitionLog, ...], now_ms: int, leader_epoch: int) -> None:
         """One round, the same to each."""
@@ -80,7 +88,7 @@ class _History:
         """It ends with a segment that nobody cleans."""
         rng = self._rng
         for _ in range(rng.randint(15, 40)):
-            match rng.choice(("plain", "plain", "idempotent", "write", "write", "end")):
+            match rng.choice(self._kinds):
                 case "plain":
                     self._append(log, now_ms)
                 case "idempotent":
@@ -89,12 +97,23 @@ class _History:
                     producer_id = rng.choice((10, 11, 12))
                     self._open.add(producer_id)
                     self._append(log, now_ms, producer_id=producer_id, transactional=True)
+                case "delete":
+                    self._delete(log, now_ms)
                 case _:
                     self._end(log, now_ms)
         while self._open:
             self._end(log, now_ms)
         log.roll(now_ms)
         self._append(log, now_ms)
+
+    def _delete(self, log: PartitionLog, now_ms: int) -> None:
+        """DeleteRecords, now and then as far as everything that there is; whole segments go at once."""
+        first, end = log.log_start_offset, log.high_watermark
+        offset = end if self._rng.random() < 0.1 else self._rng.randint(first, first + (end - first) // 2)
+        assert log.delete_records_before(offset).error is ErrorCode.NONE
+        self.log_start_offset = log.log_start_offset
+        if log.retire(now_ms):
+            log.delete_retired()
 
     def _end(self, log: PartitionLog, now_ms: int) -> None:
         if self._open:
@@ -137,26 +156,40 @@ class _History:
         assert appended.error is ErrorCode.NONE
 
 
-def _open(folder: Path, number: int, now_ms: int) -> PartitionLog:
+def _open(folder: Path, number: int, now_ms: int, log_start_offset: int = 0) -> PartitionLog:
     return PartitionLog.open(
-        TopicPartition(_TOPIC, number), DirectoryStorage(folder), _CONFIG, now_ms, clean=True, log_start_offset=0
+        TopicPartition(_TOPIC, number),
+        DirectoryStorage(folder),
+        _CONFIG,
+        now_ms,
+        clean=True,
+        log_start_offset=log_start_offset,
     )
 
 
-def _seen(folder: Path) -> Iterator[tuple[object, ...]]:
-    """A partition's segments, as far as two cleaners at different times must agree."""
+def _seen(folder: Path, log_start_offset: int) -> Iterator[tuple[object, ...]]:
+    """A partition's segments, as far as two cleaners at different times must agree.
+
+    What DeleteRecords has taken away nobody reads, and a segment that has nothing else goes with the next retention.
+    Apache Kafka's cleaner does not look up which transactions before the start of the log were aborted; ours does.
+    """
     for path in sorted(folder.iterdir()):
         base = base_offset(path.name, LOG)
         if base is not None:
             content = path.read_bytes()
             batches = []
             for at, header in iter_headers(content, strict=True):
+                if header.last_offset < log_start_offset:
+                    continue
                 has_horizon = header.delete_horizon_ms is not None
                 plain = header._replace(length=0, crc=0)
                 plain = plain._replace(base_timestamp_ms=0) if has_horizon else plain
                 batches.append((plain, decode_batch(content, at)))
             index = path.with_suffix(TXN_INDEX)
-            yield base, batches, index.read_bytes() if index.exists() else b""
+            entries = _ABORTED.iter_unpack(index.read_bytes() if index.exists() else b"")
+            aborts = [each for each in entries if each[_LAST_OFFSET] >= log_start_offset]
+            if batches or aborts or base >= log_start_offset:
+                yield base, batches, aborts
 
 
 def _size(folder: Path) -> int:
@@ -180,7 +213,7 @@ def test_both_cleaners_leave_the_same_records_at_the_same_offsets(tmp_path: Path
     with kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         admin.create_topics([NewTopic(_TOPIC, partitions, 1, config=_SETTINGS)])[_TOPIC].result(60)
-    histories = [_History(seed) for seed in range(partitions)]
+    histories = [_History(seed, deletes=True) for seed in range(partitions)]
     ours = tmp_path / "ours"
     wanted: dict[TopicPartition, int] = {}
     cleaned_before: dict[int, int | None] = {}
@@ -191,22 +224,28 @@ def test_both_cleaners_leave_the_same_records_at_the_same_offsets(tmp_path: Path
             theirs, own = kafka.data_dir / f"{_TOPIC}-{number}", ours / f"{_TOPIC}-{number}"
             if round_number == 0:
                 shutil.copytree(theirs, own)
-            copy, log = _open(theirs, number, now_ms), _open(own, number, now_ms)
+            begins_at = history.log_start_offset
+            copy, log = _open(theirs, number, now_ms, begins_at), _open(own, number, now_ms, begins_at)
             history.write_to((copy, log), now_ms, latest_epoch(copy))
             copy.close(sync=False)
             log.close(sync=False)
             written[number] = _size(own)
-            log = _open(own, number, now_ms)  # Apache Kafka knows of a producer what a snapshot knows
+            log = _open(
+                own, number, now_ms, history.log_start_offset
+            )  # Apache Kafka knows of a producer what a snapshot knows
             log.compaction.cleaned_offset = cleaned_before.get(number)
             assert clean_all(log, int(time.time() * 1000)) == 1
             cleaned_before[number] = log.compaction.cleaned_offset
             wanted[log.tp] = log.compaction.cleaned_offset or 0
             log.close(sync=False)
+        starts = {TopicPartition(_TOPIC, number): each.log_start_offset for number, each in enumerate(histories)}
+        (kafka.data_dir / LOG_START_OFFSET_CHECKPOINT).write_bytes(encode_offsets(starts))
         with kafka:
             _await_cleaned(kafka, wanted)
         for number in range(partitions):
             theirs, own = kafka.data_dir / f"{_TOPIC}-{number}", ours / f"{_TOPIC}-{number}"
-            assert list(_seen(own)) == list(_seen(theirs)), (round_number, number)
+            begins_at = histories[number].log_start_offset
+            assert list(_seen(own, begins_at)) == list(_seen(theirs, begins_at)), (round_number, number)
             assert _size(own) < written[number]
 
 
@@ -231,7 +270,7 @@ def test_apache_kafka_finishes_a_pass_in_which_we_were_killed(tmp_path: Path) ->
     own = tmp_path / "ours" / f"{_TOPIC}-0"
     shutil.copytree(kafka.data_dir / own.name, own)
     log = _open(own, 0, now_ms)
-    history = _History(1)
+    history = _History(1, deletes=False)
     for _ in range(3):
         history.write_to((log,), now_ms, 0)
     before = _records(log)
