@@ -39,16 +39,19 @@ class Worker:
     unknown: list[list[bytes]] = field(default_factory=list)
     begun: int = 0
     written: int = 0
+    #: The last transaction has no known end: it may be open, and hold back whoever reads what is committed.
+    is_open: bool = False
 
     def run(self) -> None:
-        """Transactions, until `stop`."""
-        while not self.stop.is_set():
+        """Transactions, until `stop`. None is left open."""
+        while self.is_open or not self.stop.is_set():
             self.lives += 1
             settings = {"transactional.id": f"x{self.number}", "linger.ms": 0, **OFTEN_KILLED}
             who = f"x{self.number} life {self.lives}"
             producer = RecordingProducer({"bootstrap.servers": self.bootstrap, **settings}, self.history, who)
             try:
                 producer.init_transactions(30)
+                self.is_open = False
                 while not self.stop.is_set():
                     self.transaction(producer)
             except KafkaException:
@@ -61,6 +64,7 @@ class Worker:
         draw = random.Random(f"{self.seed} {self.number} {self.begun}")
         self.begun += 1
         values = []
+        self.is_open = True
         producer.begin_transaction()
         for _ in range(draw.randint(1, 10)):
             value = b"%d:%d" % (self.number, self.written)
@@ -76,6 +80,7 @@ class Worker:
         except KafkaException:
             self.unknown.append(values)
             raise
+        self.is_open = False
         (self.committed if committed else self.aborted).append(values)
         self.ended.release()
 
