@@ -9,24 +9,29 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
-from ottla import Admin
+from ottla import Admin, KafkaError, Producer
 from ottla.spark.plan import SourceOffset
 from ottla.spark.run import launch
+from tests.chaos.mortal_brokers import Mortal
 from tests.interop.spark_topics import Topics
-from tests.spark.sessions import kill_session
+from tests.spark.sessions import java_above, kill_session, signal_session
 
 PARTITIONS = 2
-_LINES = 2_000
-#: Lines of a micro-batch: there are more of them than deaths.
-_A_BATCH = 50
-_REACHED_S = 240.0
+#: Lines of a micro-batch: there are to be more of them than deaths.
+A_BATCH = 50
+_REACHED_S = 900.0
+_STARVED = "Python worker failed to connect back"
+_TRIES = 4
+_SCRIPT = Path(__file__).with_name("placed_wordcount.py")
 
 #: Word, how often, partition, offset.
 Word = tuple[str, int, int, int]
@@ -44,28 +49,114 @@ class Death(NamedTuple):
         return "kill" if self.victim == "worker" else "pause"
 
 
-class Mortals(NamedTuple):
-    """A broker that can die."""
+class StarvedError(AssertionError):
+    """A driver has ended because a Python process of Spark was not there after ten seconds, which are not a setting."""
 
-    bootstrap: str
-    kill_and_start: Callable[[], object]
+
+def tried(act: Callable[[], None]) -> None:
+    """Do it, and again if Spark was starved by what else the machine does: to the query that is one death more."""
+    for _ in range(_TRIES - 1):
+        with suppress(StarvedError):
+            return act()
+    return act()
+
+
+class Driver:
+    """One launch of the query."""
+
+    def __init__(self, process: subprocess.Popen[bytes], reached: Path | None, log: Path) -> None:
+        self._process, self._reached, self._log = process, reached, log
+
+    def wait_at_the_step(self) -> None:
+        """Until the step of its switch is reached."""
+        assert self._reached is not None
+        for _ in range(int(_REACHED_S * 10)):
+            if self._reached.exists():
+                return
+            code = self.ended_with()
+            if code is not None and not self._reached.exists():
+                self.fail(f"the driver ended with {code} before {self._reached.name}")
+        raise AssertionError(f"{self._reached.name} was not reached within {_REACHED_S:.0f} s:\n{self.said()}")
+
+    def go_on(self) -> None:
+        """The step waits no longer."""
+        assert self._reached is not None
+        self._reached.unlink()
+
+    def stop(self) -> None:
+        """SIGSTOP to all of Spark."""
+        signal_session(self._process.pid, signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """SIGCONT: none of them knows yet what happened meanwhile."""
+        signal_session(self._process.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL to all of Spark, and wait until the driver is gone."""
+        kill_session(self._process.pid)
+        self._process.wait()
+
+    def pid_at_the_step(self) -> int:
+        """The process that waits at the step."""
+        assert self._reached is not None
+        return int(self._reached.read_text())
+
+    def ended_with(self) -> int | None:
+        """Its exit code; None if it still runs after a tenth of a second."""
+        with suppress(subprocess.TimeoutExpired):
+            return self._process.wait(0.1)
+        return None
+
+    def end(self) -> int:
+        """Wait for its exit code."""
+        try:
+            return self._process.wait(_REACHED_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the driver has not ended within {_REACHED_S:.0f} s:\n{self.said()}") from None
+
+    def has_said(self, *names: str) -> list[str]:
+        """Those of the names that its log has."""
+        log = self._log.read_text(errors="replace")
+        return [name for name in names if name in log]
+
+    def fail(self, what: str) -> NoReturn:
+        """Raise AssertionError, or StarvedError if that is why."""
+        raise (StarvedError if self.has_said(_STARVED) else AssertionError)(f"{what}:\n{self.said()}")
+
+    def said(self) -> str:
+        """The end of its log."""
+        return self._log.read_text(errors="replace")[-4000:]
 
 
 class Pipeline:
-    """One query over all its launches."""
+    """One query over all its launches. `sink` are more of the sink's options, `conf` Spark's settings (KEY=VALUE)."""
 
-    def __init__(self, broker: Mortals, folder: Path, *, atomicity: str, semantics: str = "exactly-once") -> None:
-        self._broker, self._folder = broker, folder
+    def __init__(
+        self,
+        broker: Mortal,
+        folder: Path,
+        *,
+        atomicity: str,
+        semantics: str = "exactly-once",
+        plan: str = "placed",
+        lines: int = 2_000,
+        sink: Mapping[str, str] | None = None,
+        master: str = "local[2,4]",
+        conf: Sequence[str] = (),
+    ) -> None:
+        self._broker, self._folder, self._master = broker, folder, master
         self._topics = Topics(broker.bootstrap)
-        self._checkpoint = folder / "checkpoint"
-        self._options = ["--atomicity", atomicity, "--semantics", semantics]
-        self._topics.make("lines", "words", partitions=PARTITIONS)
-        lines = [f"line {n} says {'spark' if n % 3 else 'kafka'} and {n % 7}" for n in range(_LINES)]
+        self.checkpoint = folder / "checkpoint"
+        self._conf = ["spark.ui.enabled=false", *conf]
+        self._options = ["--atomicity", atomicity, "--semantics", semantics, "--plan", plan]
+        self._options += [f"--option={key}={value}" for key, value in (sink or {}).items()]
+        self._topics.make("lines", "words", "witness", partitions=PARTITIONS)
+        texts = [f"line {n} says {'spark' if n % 3 else 'kafka'} and {n % 7}" for n in range(lines)]
         for partition in range(PARTITIONS):
-            self._topics.send_to("lines", partition, lines[partition::PARTITIONS])
+            self._topics.send_to("lines", partition, texts[partition::PARTITIONS])
         self.expected: Counter[Word] = Counter(
             (word, count, n % PARTITIONS, n // PARTITIONS)
-            for n, line in enumerate(lines)
+            for n, line in enumerate(texts)
             for word, count in Counter(line.split()).items()
         )
         self._launches = 0
@@ -73,63 +164,86 @@ class Pipeline:
     def live(self, *deaths: Death) -> Iterator[Death]:
         """Launch for each death; then to the end. After each death, while nothing runs, the caller may look."""
         for death in deaths:
-            self._launch(death)
+            tried(partial(self._meet, death))
             yield death
-        driver = self._start({})
-        assert driver.wait() == 0, self._said()
+        tried(self.finish)
 
-    def _launch(self, death: Death) -> None:
-        self._launches += 1
-        faults = self._folder / f"faults-{self._launches}"
-        faults.mkdir()
-        switch = {"OTTLA_FAULT": f"{death.point}={death.action}", "OTTLA_FAULT_DIR": str(faults)}
-        driver = self._start(switch)
-        reached = faults / f"{death.point}-{death.action}"
+    def finish(self) -> None:
+        """Launch it without a death, until everything is read."""
+        driver = self.launch()
         try:
-            self._wait_for(reached, driver)
+            if driver.end() != 0:
+                driver.fail("the driver did not get to the end")
+        finally:
+            driver.kill()
+
+    def _meet(self, death: Death) -> None:
+        driver = self.launch(death)
+        try:
+            driver.wait_at_the_step()
             if death.victim == "broker":
                 self._broker.kill_and_start()
-                reached.unlink()
+                driver.go_on()
+            if death.victim == "executor":
+                os.kill(java_above(driver.pid_at_the_step()), signal.SIGKILL)
+                driver.go_on()  # the worker, if it has not died with its executor: then it is a zombie
             if death.victim != "driver":
-                self._goes_on(driver)
+                self.goes_on(driver)
         finally:
-            kill_session(driver.pid)
-            driver.wait()
+            driver.kill()
 
-    def _wait_for(self, reached: Path, driver: subprocess.Popen[bytes]) -> None:
-        for _ in range(int(_REACHED_S * 10)):
-            if reached.exists():
-                return
-            with suppress(subprocess.TimeoutExpired):
-                code = driver.wait(0.1)
-                assert reached.exists(), f"the driver ended with {code} before {reached.name}:\n{self._said()}"
-        raise AssertionError(f"{reached.name} was not reached within {_REACHED_S:.0f} s:\n{self._said()}")
-
-    def _goes_on(self, driver: subprocess.Popen[bytes]) -> None:
+    def goes_on(self, driver: Driver) -> None:
         """Until the query has ended a micro-batch, or two: one might have been at its end already."""
-        before = self._committed()
+        before = self.committed()
         for _ in range(int(_REACHED_S * 10)):
-            if self._committed() > before + 1:
+            if self.committed() > before + 1:
                 return
-            with suppress(subprocess.TimeoutExpired):
-                code = driver.wait(0.1)
-                raise AssertionError(f"the query did not go on, the driver ended with {code}:\n{self._said()}")
-        raise AssertionError(f"the query did not go on within {_REACHED_S:.0f} s:\n{self._said()}")
+            code = driver.ended_with()
+            if code is not None:
+                driver.fail(f"the query did not go on, the driver ended with {code}")
+        raise AssertionError(f"the query did not go on within {_REACHED_S:.0f} s:\n{driver.said()}")
 
-    def _committed(self) -> int:
-        return len(list((self._checkpoint / "commits").glob("[0-9]*")))
+    def committed(self) -> int:
+        """How many micro-batches Spark has noted as done."""
+        return len(list((self.checkpoint / "commits").glob("[0-9]*")))
 
-    def _start(self, switch: dict[str, str]) -> subprocess.Popen[bytes]:
+    def launch(self, death: Death | None = None) -> Driver:
+        """Start the query; with a death its step waits, or kills its process."""
+        self._launches += 1
+        switch: dict[str, str] = {}
+        reached = None
+        if death is not None:
+            faults = self._folder / f"faults-{self._launches}"
+            faults.mkdir()
+            switch = {"OTTLA_FAULT": f"{death.point}={death.action}", "OTTLA_FAULT_DIR": str(faults)}
+            reached = faults / f"{death.point}-{death.action}"
+        log = self._folder / f"said-{self._launches}"
+        return Driver(self._start(switch, log), reached, log)
+
+    def _start(self, switch: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
         arguments = ["--bootstrap", self._broker.bootstrap, "--input", "lines", "--output", "words", *self._options]
-        arguments += ["--checkpoint", str(self._checkpoint), "--max-offsets-per-trigger", str(_A_BATCH)]
-        script = Path(__file__).with_name("placed_wordcount.py")
-        conf = ["spark.ui.enabled=false"]
-        argv, env = launch(script, [*arguments, "--available-now"], master="local[2,4]", conf=conf, environ=os.environ)
-        with (self._folder / "said").open("ab") as said:
+        arguments += ["--checkpoint", str(self.checkpoint), "--max-offsets-per-trigger", str(A_BATCH)]
+        conf = [*self._conf, *(f"spark.executorEnv.{key}={value}" for key, value in switch.items())]
+        argv, env = launch(_SCRIPT, arguments, master=self._master, conf=conf, environ=os.environ)
+        with log.open("wb") as said:
             return subprocess.Popen(argv, env=env | switch, stdout=said, stderr=said, start_new_session=True)
 
-    def _said(self) -> str:
-        return (self._folder / "said").read_text(errors="replace")[-4000:]
+    def stay_away(self, timeout_ms: int) -> None:
+        """Until every transaction with this time-out that is open now has run out of it.
+
+        A witness with the same time-out begins now; the broker ends it behind the others.
+        """
+        name = f"witness-{self._launches}"
+        settings = {"transactional.id": name, "transaction.timeout.ms": timeout_ms}
+        producer = Producer({"bootstrap.servers": self._broker.bootstrap, **settings})
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("witness", b"").result(60)
+        with Admin({"bootstrap.servers": self._broker.bootstrap}) as admin:
+            while admin.list_transactions(name, ["Ongoing"]):
+                pass
+        with suppress(KafkaError):
+            producer.close()
 
     def words(self) -> Counter[Word]:
         """What a reader of committed records finds."""
@@ -138,12 +252,12 @@ class Pipeline:
 
     def torn(self) -> list[int]:
         """The micro-batches of which a reader finds a part, and not the rest."""
-        there = {(partition, offset) for _, _, partition, offset in self.words()}
-        torn = []
-        for file in sorted((self._checkpoint / "offsets").glob("[0-9]*"), key=lambda each: int(each.name)):
+        there, torn = self.words(), []
+        for file in sorted((self.checkpoint / "offsets").glob("[0-9]*"), key=lambda each: int(each.name)):
             batch = SourceOffset.from_json(json.loads(file.read_text().split("\n")[2]))
             lines = {(tp.partition, at) for tp, end in batch.end.items() for at in range(batch.start.get(tp, 0), end)}
-            if lines & there and lines - there:
+            found = [word in there for word in self.expected if word[2:] in lines]
+            if any(found) and not all(found):
                 torn.append(int(file.name))
         return torn
 

@@ -7,15 +7,12 @@ finds each micro-batch whole or not at all also between the deaths. The controls
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from ottla.testing import Broker
-from tests.chaos.pipelines import Death, Mortals, Pipeline
-from tests.interop.apache import ApacheKafka
+from tests.chaos.mortal_brokers import mortal, need_jars
+from tests.chaos.pipelines import Death, Pipeline
 
 pytestmark = [pytest.mark.chaos, pytest.mark.usefixtures("java")]
 
@@ -53,34 +50,12 @@ def deaths(atomicity: str, *, short: bool) -> list[Death]:
     ]
 
 
-@contextmanager
-def mortal(kind: str, folder: Path) -> Iterator[Mortals]:
-    """A broker of the test's own."""
-    if kind == "ottla":
-        with Broker() as ours:
-
-            def again() -> None:
-                ours.kill()
-                ours.start()
-
-            yield Mortals(ours.bootstrap_servers, again)
-        return
-    with ApacheKafka(folder / "apache") as theirs:
-
-        def again() -> None:
-            theirs.kill9()
-            theirs.start()
-
-        yield Mortals(theirs.bootstrap, again)
-
-
 @pytest.mark.parametrize("kind", ["ottla", pytest.param("apache", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("atomicity", ["batch", pytest.param("slot", marks=pytest.mark.slow)])
 def test_s2_every_word_is_there_once_whoever_dies_at_whichever_step(
     kind: str, atomicity: str, tmp_path: Path, pytestconfig: pytest.Config, request: pytest.FixtureRequest
 ) -> None:
-    if kind == "apache":
-        request.getfixturevalue("apache_jars")
+    need_jars(kind, request)
     short = "not slow" in pytestconfig.getoption("-m")
     with mortal(kind, tmp_path) as broker:
         pipeline = Pipeline(broker, tmp_path, atomicity=atomicity)
