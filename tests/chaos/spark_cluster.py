@@ -39,6 +39,19 @@ class SparkCluster:
 
     def __enter__(self) -> SparkCluster:
         self._folder.mkdir()
+        try:
+            self._start_all()
+        except BaseException:
+            self._kill_all()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._kill_all()
+
+    def _start_all(self) -> None:
         arguments = ("--host", "127.0.0.1", "--port", str(self._port), "--webui-port", "0")
         self._start("master", f"{_CLASSES}.master.Master", *arguments)
         self._wait_for("master", "I have been elected leader")
@@ -46,11 +59,8 @@ class SparkCluster:
             self._start_worker(host)
         for host in _HOSTS:
             self._wait_for_worker(host)
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def _kill_all(self) -> None:
         for name in list(self._processes):
             self._kill(name)
 
