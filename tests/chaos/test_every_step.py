@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ottla import TopicPartition
 from ottla.testing import History
-from tests.chaos.load import PARTITIONS, Churn, Keys, Reader, Worker, judge, make_small
+from tests.chaos.load import PARTITIONS, Churn, Keys, Reader, Worker, judge, make_small, none_is_open
 from tests.chaos.mortal.broker import MortalBroker
 from tests.chaos.mortal.steps import Death, Moment, has_half
 from tests.chaos.outages import chaos_seeds
@@ -104,6 +104,7 @@ class _Load:
         """Hold what they were told against what is there."""
         for thread in self._threads:
             thread.join()
+        none_is_open(self._workers)
         partitions = [TopicPartition("t", number) for number in range(PARTITIONS)]
         logs = note_logs(self._history, self._bootstrap, {"t": PARTITIONS})
         self._reader.finish({tp.partition: max(r.offset for r in log if r.visible) for tp, log in logs.items()})
