@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 from ottla.base.types import TopicPartition
+from ottla.client.config.consumer import reset_time
 from ottla.client.consumer.consumer import AsyncConsumer
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
 from ottla.client.core.consumer.era import Eras, Ticket
@@ -90,8 +91,9 @@ def begins_again_at_a_new_leader() -> Iterator[None]:
     right = Fetching._refused
 
     def refused(self: Fetching, state: PartitionState, part: Any, nodes: Any, now_s: float) -> None:
-        if part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and state.buffered_fetches == 0:
-            self._out_of_range(state, now_s)
+        when = reset_time(self._shared.config.auto_offset_reset, 0)
+        if part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and state.buffered_fetches == 0 and when is not None:
+            state.lose(when)
             return
         right(self, state, part, nodes, now_s)
 
