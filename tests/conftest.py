@@ -9,14 +9,14 @@ At the end all that was written is searched for the tests' secrets (`tests/leaks
 """
 
 import os
-import sys
-from importlib.machinery import FileFinder, SourceFileLoader
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests.ending import pytest_collection_finish as pytest_collection_finish
 from tests.ending import pytest_unconfigure as pytest_unconfigure
+from tests.interpreted import pass_over_compiled
 from tests.leaks import pytest_configure as pytest_configure
 from tests.leaks import pytest_sessionfinish as pytest_sessionfinish
 from tests.leaks import pytest_sessionstart as pytest_sessionstart
@@ -26,19 +26,7 @@ settings.register_profile("ottla", deadline=None, derandomize=not os.environ.get
 settings.load_profile("ottla")
 
 if os.environ.get("OTTLA_INTERPRETED"):
-    loaded = [name for name in sys.modules if name.startswith("ottla.wire")]
-    if loaded:
-        raise RuntimeError(f"OTTLA_INTERPRETED=1 came too late: {', '.join(loaded)}")
-    only_source = FileFinder.path_hook((SourceFileLoader, [".py"]))
-
-    def hook(path: str) -> FileFinder:
-        """Find only Python source under ottla/, so that the .so beside it is passed over."""
-        if f"{os.sep}ottla{os.sep}" not in path + os.sep:
-            raise ImportError
-        return only_source(path)  # type: ignore[return-value]
-
-    sys.path_hooks.insert(0, hook)
-    sys.path_importer_cache.clear()
+    pass_over_compiled(Path(__file__).resolve().parents[1] / "src" / "ottla")
 
 
 #: Folders whose files take a minute and more.

@@ -42,6 +42,16 @@ async def test_two_pieces_of_work_share_the_turns() -> None:
     assert [turn[0] for turn in turns] == ["a", "b", "a", "b", "a", "a"]
 
 
+async def test_what_an_iterator_makes_is_collected_some_in_a_turn() -> None:
+    done: list[str] = []
+    slices = Slices(TickingClock())
+    made = (done.append(str(number)) or number for number in range(2 * TURN_MS + 1))  # type: ignore[func-returns-value]
+    collecting = asyncio.create_task(slices.collect(made))
+    turns = await _turns(collecting, done)  # type: ignore[arg-type]
+    assert list(map(len, turns)) == [TURN_MS, TURN_MS, 1]
+    assert await collecting == list(range(2 * TURN_MS + 1))
+
+
 async def test_a_fault_of_a_step_comes_through_and_the_next_work_goes_on() -> None:
     def broken() -> Iterator[None]:
         yield

@@ -53,7 +53,8 @@ _GROUP_VERSION: Final = FeatureLevelRecord(GROUP_VERSION_FEATURE, 1)
 class Change:
     """One batch of the metadata log on its way: `encode` in as many slices as it takes, `append`, sync, `apply`.
 
-    What is appended counts, whatever becomes of the sync: only a loss of power could undo it. So it is applied, too.
+    What is appended counts, and cannot be taken back; only a loss of power before the sync could undo it. So `apply`
+    comes after the sync, however long the device refuses it (`runtime.changes`).
     """
 
     def __init__(

@@ -6,6 +6,7 @@ from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.offset_reset import OffsetReset
 from ottla.client.core.consumer.positions import NO_POSITION
 from ottla.client.core.intents import RefreshMetadata
+from ottla.client.core.offsets import OffsetAndMetadata
 from ottla.client.errors import (
     DisconnectedError,
     KafkaError,
@@ -152,6 +153,20 @@ def test_o5_a_position_that_is_in_the_log_after_all_stays(policy: str, ends: tup
     assert (state.position, state.position_epoch, rig.resets, rig.raised()) == (7, 3, [], [])
     assert state.validate, "another leader may have another history"
     assert not rig.asked(ApiKey.FETCH), "not at once"
+
+
+def test_o5_a_position_in_doubt_can_be_committed() -> None:
+    """Else a consumer that closes meanwhile would forget what it has read."""
+    rig = Rig({"group.id": "g"})
+    rig.assign(A)
+    rig.answer(ApiKey.OFFSET_FETCH, committed(a=7))
+    rig.state(A).position_epoch = 3
+    rig.answer(ApiKey.FETCH, out_of_range(0))
+    assert rig.state(A).committable() == OffsetAndMetadata(7, "", 3)
+    rig.answer(ApiKey.LIST_OFFSETS, listed(ListOffsetsPartitionResponse(0, offset=5)))
+    assert rig.state(A).committable() == OffsetAndMetadata(7, "", 3)
+    rig.answer(ApiKey.LIST_OFFSETS, listed(ListOffsetsPartitionResponse(0, offset=6)))
+    assert rig.state(A).committable() is None, "it is lost, and another one is looked up"
 
 
 def test_o5_a_position_whose_epoch_is_not_known_is_fetched_again_if_it_is_in_the_log() -> None:

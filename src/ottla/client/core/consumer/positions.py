@@ -179,6 +179,8 @@ class PartitionState:
         """The position to commit: after the last record that the user has got."""
         got = self.got
         offset, epoch = (self.position, self.position_epoch) if got is None else got.place
+        if self.end_asked is not None:  # it is in doubt, and the user has read up to it all the same
+            offset, epoch = self.lost_at, self.lost_epoch
         return None if offset == NO_POSITION else OffsetAndMetadata(offset, "", epoch)
 
 
