@@ -39,6 +39,7 @@ def handle(
 async def _delete_all(node: _Node, request: DeleteRecordsRequest, refused: Collection[str]) -> DeleteRecordsResponse:
     results: list[DeleteRecordsTopicResult] = []
     await node.slices.run(_steps(node, request, refused, results))
+    await asyncio.sleep(0)  # the plan goes through all partitions: a turn of its own
     plan = node.partitions.checkpoint_plan()
     try:
         await asyncio.get_running_loop().run_in_executor(None, plan)
