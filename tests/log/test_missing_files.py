@@ -91,6 +91,35 @@ def test_a_partition_without_its_logs_goes_on_behind_what_was_flushed(gone: tupl
     _check_hole(storage, log, OffsetRange(0, _BATCHES), clean=clean, end=_BATCHES)
 
 
+@pytest.mark.parametrize("checkpoint", [0, 20])
+@pytest.mark.parametrize("gone", [(".log",), (".log", "index")])
+def test_a_log_without_its_only_file_uses_no_deleted_offset_again(gone: tuple[str, ...], checkpoint: int) -> None:
+    """broker-damage 900011979: the checkpoints were older than the deletion, and the log began again where they said."""
+    storage = MemoryStorage()
+    log = open_log(storage, SMALL)
+    _write(log, 0)
+    log.delete_records_before(_BATCHES - 1)
+    retain(log, NOW_MS)
+    (only,) = _logs(storage)
+    began = int(only[:20])
+    assert began > checkpoint
+    left = storage.after_kill()
+    for name in [name for name in left.names() if name.endswith(gone)]:
+        left.delete(name)
+    for count in range(3):
+        outside = Outside(is_known=True)
+        found = PartitionLog.open(
+            TP, left, SMALL, NOW_MS, recovery_point=checkpoint, log_start_offset=checkpoint, outside=outside
+        )
+        assert (found.log_start_offset, found.end_offset) == (began, began + count)
+        assert found.findings.damaged == ()
+        assert bool(found.findings.losses) == (count == 0)
+        if gone == (".log",):
+            assert append(found, idempotent(began - 1, size=20)).duplicate, "its producers are still known"
+        assert append(found, batch()).base_offset == began + count
+        left = left.after_kill()
+
+
 def test_without_any_checkpoint_the_last_snapshot_says_where_to_go_on() -> None:
     storage, _ = _stopped()
     for name in _logs(storage):

@@ -108,6 +108,7 @@ def test_worlds_that_have_found_something(kind: Kind, seed: int) -> None:
         (Kind.BROKER_DAMAGE, 530000098),
         (Kind.BROKER_DAMAGE, 530000340),
         (Kind.BROKER_DAMAGE, 560000895),
+        (Kind.BROKER_DAMAGE, 900011979),
         (Kind.BROKER_CONSUMER_GROUPS, 700003650),
         (Kind.BROKER_CONSUMER_GROUPS, 700003986),
         (Kind.BROKER_CONSUMER_GROUPS, 830000846),

@@ -106,7 +106,8 @@ def load(
         return _new(storage, config, now_ms, log_start_offset, outside)
     found = tidy(storage, names)
     segments = without_failed_rolls(storage, [Segment.load(storage, base, config, now_ms) for base in found.bases])
-    first_offset = segments[0].base_offset if segments else log_start_offset
+    began = min(found.orphans, default=log_start_offset)  # where no log file is left: retention removes indexes, too
+    first_offset = segments[0].base_offset if segments else max(log_start_offset, began)
     recorded = read_damage(storage) if DAMAGED_OFFSETS in found.names else ()
     plan = _plan(segments, found.names, clean, recovery_point, outside, recorded)
     snapshots, unflushed = Snapshots(storage), None if clean else segments
@@ -120,11 +121,14 @@ def load(
     known = _Known(log_start_offset, known_start, flushed_offset, trusted_offset, lost, recorded)
     walked = _Walk(storage, config, now_ms, plan, known, producers, epochs).run(segments)
     if not walked.segments or walked.end_offset < log_start_offset >= flushed_offset:
-        # The files are gone, or hold nothing that is wanted. Offsets that are known to be deleted are not used again.
-        began = log_start_offset if walked.segments else min(found.orphans, default=log_start_offset)
-        # An index of what was never flushed may be all that is left: the log does not begin behind its end.
-        known = known._replace(known_start=min(began, max(known.log_start_offset, known.flushed_offset)))
-        walked = _begin_again(storage, config, now_ms, walked, known)
+        # The files are gone, or hold nothing that is wanted. No offset is used again that was deleted or flushed; nor,
+        # where no log file is left, one that a file's name knows. What is missing is a hole if some of it was flushed.
+        end_offset = max(log_start_offset, flushed_offset)
+        is_hole = not walked.segments and began < end_offset
+        if not walked.segments:
+            end_offset = max(end_offset, seen.snapshot_offset, *found.orphans)
+        walked = _begin_again(storage, config, now_ms, walked, known, end_offset)
+        known = known._replace(known_start=began if is_hole else end_offset)
         if producers.end_offset < log_start_offset:
             producers = ProducerState(log_start_offset)
     elif walked.end_offset < flushed_offset:
@@ -162,10 +166,11 @@ def _load_producers(snapshots: Snapshots, first_offset: int, trusted_offset: int
     return producers
 
 
-def _begin_again(storage: Storage, config: LogConfig, now_ms: int, walked: "_Walked", known: _Known) -> "_Walked":
-    """An empty log that begins after everything that was deleted or flushed."""
+def _begin_again(
+    storage: Storage, config: LogConfig, now_ms: int, walked: "_Walked", known: _Known, end_offset: int
+) -> "_Walked":
+    """An empty log that begins at `end_offset`, after everything that was deleted or flushed."""
     delete_segments(storage, list(walked.segments))
-    end_offset = max(known.log_start_offset, known.flushed_offset)
     Snapshots(storage).delete_before(known.log_start_offset)
     begun = walked._replace(segments=(Segment.create(storage, end_offset, config, now_ms),), end_offset=end_offset)
     if not walked.segments:
