@@ -265,6 +265,54 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
         log 0:a 1:b
         """,
     ),
+    "a position over what the group has sought back to only later": (
+        "commit-ahead",
+        """
+        p sends a
+        p sends b
+        p ack a 0
+        p ack b 1
+      - c polls 0:a
+      + c polls 1:b
+        c commits 2
+        c seeks 0
+        c polls 0:a 1:b
+        log 0:a 1:b
+        """,
+    ),
+    "offsets of an old generation are taken into a transaction": (
+        "commit-regression",
+        """
+      + x begins T
+        c2 commits 2 gen 2
+      - x begins T
+        x offsets 1 in T of c1 gen 1
+        x aborts T
+        x aborted T
+        """,
+    ),
+    "an old generation commits after a new one's offsets were taken into a transaction": (
+        "commit-regression",
+        """
+        x begins T
+        x offsets 3 in T of c2 gen 2
+      - c1 commits 2 gen 1
+      + c1 commits 2 gen 1 outcome unknown
+        x aborts T
+        x aborted T
+        """,
+    ),
+    "offsets of a first generation, in a transaction, after the group began again": (
+        "commit-regression",
+        """
+        c2 commits 2 gen 2
+      + began
+        x begins T
+        x offsets 3 in T of c1 gen 1
+        x ends T
+        x committed T
+        """,
+    ),
     "a first position of a group that begins at the end": (
         "commit-ahead unseen",
         """

@@ -210,6 +210,19 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
         log 0:a! end=1 lso=0
         """,
     ),
+    "open, and older than its timeout, as those tell who read back what is committed": (
+        "stuck-lso",
+        """
+        q sends b
+        q ack b 0
+      - p begins T 2
+      + p begins T 60
+        p sends a in T
+        p ack a 1
+        p killed
+        log 0:b end=2 lso=1 committed-only
+        """,
+    ),
     "ended, and still open after a timeout that is not over": (
         "stuck-lso",
         """
@@ -306,6 +319,26 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
         p unsure T
       - log 1:b
       + log 1:b compacted
+        """,
+    ),
+    "sent by a client that was killed, and by the next one": (
+        "never-settled",
+        """
+        p1 sends a
+        p1 killed
+        p2 sends a
+      + p2 ack a 0
+        log 0:a
+        """,
+    ),
+    "sent by two, of whom one is told": (
+        "never-settled",
+        """
+        p1 sends a
+        p2 sends a
+        p2 ack a 0
+      + p1 ack a 1
+        log 0:a 1:a
         """,
     ),
     "a call of a client that was killed before it, as the test says": (

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ottla.base.types import TopicPartition
 from ottla.testing.history.anomaly import Anomaly
 from ottla.testing.history.evidence import LIFE_OF_A_GROUP, NEVER, Evidence
-from ottla.testing.history.facts import Called, Committed, Ended, Ending, OffsetsSent, Polled, Positions, Sought
+from ottla.testing.history.facts import Began, Called, Committed, Ended, Ending, OffsetsSent, Polled, Positions, Sought
 
 _Place = tuple[str, TopicPartition]
 
@@ -18,17 +18,19 @@ def commit_ahead(evidence: Evidence) -> Iterator[Anomaly]:
     """A group's position was committed over records that none of its members had been given: a crash would lose them.
 
     Counted from where the group began to read: the beginning if it is `Drained`, else the lowest offset that it was
-    given. What is committed in the end counts, too: clients that commit by themselves are not noted. Excused: a commit
+    given by then (later it may have sought to what is before that). What is committed in the end counts, too: clients that commit by themselves are not noted. Excused: a commit
     that failed, offsets of an aborted transaction, and records that may have been deleted by then.
     """
-    start = _starts(evidence)
+    start = {(drained.group, tp): 0 for drained in evidence.drained for tp in drained.partitions}
     given: defaultdict[str, set[tuple[TopicPartition, int]]] = defaultdict(set)
     checked: dict[_Place, int] = {}
     committed_only = {drained.group: drained.read_committed for drained in evidence.drained}
     for index, event in enumerate(evidence.events):
         match event.fact:
             case Polled(group=str(group), records=records):
-                given[group].update((tp, offset) for tp, offset, _ in records)
+                for tp, offset, _ in records:
+                    given[group].add((tp, offset))
+                    start[group, tp] = min(offset, start.get((group, tp), offset))
                 committed_only.setdefault(group, event.fact.read_committed)
                 continue
             case Committed(group=group, offsets=offsets, member_id=who, outcome="committed" | "unknown"):
@@ -50,16 +52,6 @@ def commit_ahead(evidence: Evidence) -> Iterator[Anomaly]:
                         about = (record.uid, who or event.who)
                         yield Anomaly("commit-ahead", f"{text} {record.uid} at {tp}@{record.offset}", about)
                 checked[group, tp] = max(since, offset)
-
-
-def _starts(evidence: Evidence) -> dict[_Place, int]:
-    found: dict[_Place, int] = {}
-    for _, polled in evidence.polls:
-        if polled.group is not None:
-            for tp, offset, _ in polled.records:
-                found[polled.group, tp] = min(offset, found.get((polled.group, tp), offset))
-    found.update(((drained.group, tp), 0) for drained in evidence.drained for tp in drained.partitions)
-    return found
 
 
 class _Commit(NamedTuple):
@@ -95,15 +87,15 @@ def commit_regression(evidence: Evidence) -> Iterator[Anomaly]:
     """A commit of an older generation was accepted after one of a newer generation; or the committed offset in the
     end is an older one than was committed last.
 
-    "After" means that it began when the newer one had been answered. Excused: commits without a member (generation -1),
-    those that failed or whose outcome is unknown, and in the end a group whose members have sought back.
+    "After" means that it began when the newer one had been answered. Offsets that are sent to a transaction are accepted
+    or refused at once, however the transaction ends: between its beginning and the answer. Excused: commits without a
+    member (generation -1), those that failed or whose outcome is unknown, and in the end a group whose members have
+    sought back.
     """
-    commits = _commits(evidence)
-    for (group, tp), found in commits.items():
+    commits, fenced = _commits(evidence)
+    for (group, tp), found in fenced.items():
         newest = _Newest()
         for commit in found:
-            if not commit.certain or commit.generation < 0:
-                continue
             before = newest.before(commit.began)
             if before is not None and commit.generation < before.generation:
                 text = (
@@ -119,9 +111,14 @@ def commit_regression(evidence: Evidence) -> Iterator[Anomaly]:
             yield from _last_one(group, tp, found, positions.offsets.get(tp), sought.get(tp, ()))
 
 
-def _commits(evidence: Evidence) -> Mapping[_Place, list[_Commit]]:
-    """All commits, in the order of their answers; those of transactions, when they were asked to commit."""
+def _commits(evidence: Evidence) -> tuple[Mapping[_Place, list[_Commit]], Mapping[_Place, list[_Commit]]]:
+    """All commits, in the order of their answers; those of transactions, when they were asked to commit.
+
+    And all of a member's that were certainly accepted, whatever became of the transaction of some.
+    """
     found: defaultdict[_Place, list[_Commit]] = defaultdict(list)
+    fenced: defaultdict[_Place, list[_Commit]] = defaultdict(list)
+    began_txn: dict[str, int] = {}
     calls: dict[str, int] = {}
     in_txn: defaultdict[str, list[OffsetsSent]] = defaultdict(list)
     asked: dict[str, int] = {}
@@ -139,9 +136,20 @@ def _commits(evidence: Evidence) -> Mapping[_Place, list[_Commit]]:
                 for tp, offset in told.offsets.items():
                     commit = _Commit(offset, generation, by, began, index if certain else NEVER, certain)
                     found[told.group, tp].append(commit)
+                    if certain and generation >= 0:
+                        fenced[told.group, tp].append(commit)
+            case Began(txn=txn):
+                began_txn[txn] = index
             case OffsetsSent() as sent:
                 in_txn[sent.txn].append(sent)
                 asked.setdefault(sent.txn, index)
+                began = began_txn.get(sent.txn, NEVER)
+                base = evidence.before_generation_0(sent.group, index)
+                if sent.generation >= 0 and began < index and base == evidence.before_generation_0(sent.group, began):
+                    generation = base + sent.generation
+                    for tp, offset in sent.offsets.items():
+                        commit = _Commit(offset, generation, sent.txn, began, index, certain=True)
+                        fenced[sent.group, tp].append(commit)
             case Ending(txn=txn, commit=True) if txn in in_txn:
                 asked[txn] = index
             case Ended(txn=txn, outcome="committed"):
@@ -154,7 +162,7 @@ def _commits(evidence: Evidence) -> Mapping[_Place, list[_Commit]]:
         for sent in sends if evidence.outcomes.get(txn) != "aborted" else ():
             for tp, offset in sent.offsets.items():
                 found[sent.group, tp].append(_Commit(offset, -1, txn, asked[txn], NEVER, certain=False))
-    return found
+    return found, fenced
 
 
 def _sought(evidence: Evidence) -> Mapping[TopicPartition, list[tuple[int, int]]]:

@@ -11,25 +11,27 @@ from ottla.testing.history.facts import Acknowledged, Called, Ended, Ending, Fai
 def never_settled(evidence: Evidence) -> Iterator[Anomaly]:
     """A record, the end of a transaction, or another call has no outcome, although the history is over.
 
-    "Unknown" is an outcome: it was told. Excused: what a client had begun before it was killed.
+    "Unknown" is an outcome: it was told. Excused: what a client had begun before it was killed. Another client may send
+    the record again, and then has an outcome of its own to wait for.
     """
-    done: Counter[tuple[str, str]] = Counter()
+    done: Counter[tuple[str, ...]] = Counter()
     for event in evidence.events:
         match event.fact:
             case Acknowledged(uid=uid) | Failed(uid=uid) | Unknown(uid=uid):
-                done["record", uid] += 1
+                done["record", uid, event.who] += 1
             case Ended(txn=txn):
                 done["transaction", txn] += 1
             case Returned(call=call):
                 done["call", call] += 1
             case _:
                 pass
-    begun: Counter[tuple[str, str]] = Counter()
-    told: set[tuple[str, str]] = set()
+    begun: Counter[tuple[str, ...]] = Counter()
+    told: set[tuple[str, ...]] = set()
+    key: tuple[str, ...]
     for index, event in enumerate(evidence.events):
         match event.fact:
             case Sent(uid=name):
-                key = ("record", name)
+                key = ("record", name, event.who)
                 begun[key] += 1
             case Ending(txn=name):
                 key = ("transaction", name)

@@ -3,9 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
+from ottla.base.types import TopicPartition
 from ottla.testing.history.anomaly import Anomaly
 from ottla.testing.history.evidence import Evidence
-from ottla.testing.history.facts import Began, Ended, Ending, Event, Log
+from ottla.testing.history.facts import Began, Ended, Ending, Event, Log, LogRecord
 
 
 def whole_transactions(evidence: Evidence) -> Iterator[Anomaly]:
@@ -91,10 +92,15 @@ def stuck_lso(evidence: Evidence) -> Iterator[Anomaly]:
     Excused: one that is not older than its timeout when the log is read back, if the test has noted both.
     """
     began = {event.fact.txn: event for event in evidence.events if isinstance(event.fact, Began)}
+    told = defaultdict[TopicPartition, list[LogRecord]](list)
+    for _, each in evidence.acknowledged:
+        told[each.tp].append(LogRecord(each.offset, each.uid))
     for event in evidence.events:
         match event.fact:
             case Log(tp=tp, high_watermark=int(end), last_stable_offset=int(stable)) as log if stable < end:
-                uid = next((record.uid for record in sorted(log.records) if record.offset >= stable), None)
+                # Of a log of which only committed records were read back, the producers know what is open.
+                records = sorted([*log.records, *told[tp]] if log.committed_only else log.records)
+                uid = next((record.uid for record in records if record.offset >= stable), None)
                 if not _is_young(evidence, event, uid, began):
                     about = () if uid is None else (uid, *evidence.senders(uid))
                     text = f"{tp}: a transaction is open from offset {stable} on, and the log ends at {end}"
