@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ottla.log.checking import ANY_OFFSET
-from ottla.log.cleaner.swap import finish
+from ottla.log.cleaner.swap import finish, without_log
 from ottla.log.names import DELETED, LOG, OFFSET_INDEX, TIME_INDEX, TXN_INDEX, base_offset
 from ottla.log.segment import Segment, delete_segments
 from ottla.log.storage import Storage
@@ -25,11 +25,11 @@ def tidy(storage: Storage, names: list[str]) -> Tidied:
 
     StorageError when a cleaned segment that should take the place of others is damaged.
     """
+    orphans = set(without_log(names))
     if finish(storage, names):
         names = storage.names()
     bases = sorted(base for base in (base_offset(name, LOG) for name in names) if base is not None)
     known = {None, *bases}
-    orphans: set[int] = set()
     for name in names:
         found = {base_offset(name, suffix) for suffix in (OFFSET_INDEX, TIME_INDEX, TXN_INDEX)} - known
         if found or name.endswith(DELETED):

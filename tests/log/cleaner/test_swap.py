@@ -186,6 +186,46 @@ def test_a_start_that_is_killed_while_it_finishes_a_pass(case: _Case) -> None:
     assert len(seen) > 10
 
 
+def test_a_log_that_is_gone_after_it_got_its_name_is_told_where_its_indexes_have_theirs_not_yet(case: _Case) -> None:
+    seen = set()
+    for storage in _deaths(case.storage.after_kill, case.run):
+        left = storage.after_kill()
+        names = left.names()
+        logs = {each.removesuffix(SWAP) for each in names if each.endswith(".log" + SWAP)}
+        victims = {f"{each[:20]}.log" for each in names if each.endswith(SWAP)} - logs
+        if any(each.endswith(CLEANED) for each in names) or not victims:
+            continue
+        (victim,) = victims
+        left.delete(victim)
+        found = _again(left, case.point).findings
+        assert f"{victim} is gone, its indexes are there" in found.losses
+        seen.add(victim)
+    assert len(seen) > 3
+
+
+def test_a_pass_that_is_killed_while_it_takes_its_segment_back_has_lost_nothing(case: _Case) -> None:
+    def work(storage: MemoryStorage) -> None:
+        refuses, storage.refuses = storage.refuses, None
+        log = _again(storage, case.point)
+        cleaning = begin(log, _LATER, MEMORY)
+        assert cleaning is not None
+        for step in cleaning.steps():
+            if isinstance(step, Swap):
+                log.config = replace(_CONFIG, cleanup_policy=frozenset({"compact", "delete"}))
+                log.delete_records_before(20)
+                assert log.retire(NOW_MS)
+                log.delete_retired()
+                log.compaction.turn(step)
+                assert not step.is_accepted
+                storage.refuses = refuses
+
+    count = 0
+    for storage in _deaths(case.storage.after_kill, work):
+        assert _again(storage.after_kill(), case.point).findings.losses == ()
+        count += 1
+    assert count > 4
+
+
 def test_a_disk_that_refuses_any_call_leaves_the_log_whole_and_the_next_pass_ends_it(case: _Case) -> None:
     at = 0
     while True:

@@ -10,12 +10,12 @@ ended and the old segments are whole: the new one is removed. Else a `.swap` log
 Apache Kafka does the same, so each of them finishes what the other has begun.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
 from ottla.base.errors import CorruptDataError, StorageError
-from ottla.log.names import CLEANED, LOG, OFFSET_INDEX, SWAP, TIME_INDEX, TXN_INDEX, base_offset, file_name
+from ottla.log.names import CLEANED, DELETED, LOG, OFFSET_INDEX, SWAP, TIME_INDEX, TXN_INDEX, base_offset, file_name
 from ottla.log.segment import Segment, delete_segments
 from ottla.log.storage import Buffer, File, Storage
 from ottla.wire.batch import check_integrity, iter_headers
@@ -107,10 +107,18 @@ class Swap:
         self._storage.sync_names()
 
     def withdraw(self) -> None:
-        """The log has changed meanwhile, or the disk refused: the old segments stay."""
+        """The log has changed meanwhile, or the disk refused: the old segments stay.
+
+        It is marked, as a segment that is deleted: it must not look as if somebody had removed its log.
+        """
+        mark = file_name(self.segment.base_offset, LOG) + DELETED
+        with suppress(StorageError):
+            self._storage.open(mark, create=True).close()
+            self._storage.sync_names()
         for kind in _FILES:
             self._files.delete(file_name(self.segment.base_offset, kind))
         self._storage.sync_names()
+        self._storage.delete(mark)
 
     def delete_old(self) -> None:
         """Step 3. StorageError when a file cannot be deleted; the next call tries it again."""
@@ -138,6 +146,22 @@ def forget(storage: Storage) -> None:
         for name in names:
             if name.endswith(suffix):
                 storage.delete(name)
+
+
+def without_log(names: Collection[str]) -> frozenset[int]:
+    """Base offsets of cleaned segments that are in the log, and of which only indexes without their own names are left.
+
+    An index gets its own name after its log has it (step 4). So the log was there, and somebody has removed it.
+    """
+    cleaned = [_base(name) for name in names if name.endswith(CLEANED)]
+    bases = {_base(name) for name in names if name.endswith(SWAP)} - {-1}
+    return frozenset(
+        base
+        for base in bases
+        if base < min(cleaned, default=base + 1)
+        and file_name(base, LOG) not in names
+        and file_name(base, LOG) + SWAP not in names
+    )
 
 
 def finish(storage: Storage, names: Iterable[str]) -> bool:
