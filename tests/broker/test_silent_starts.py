@@ -13,6 +13,7 @@ from ottla.base.errors import StorageError
 from ottla.base.types import TopicPartition
 from ottla.log.checkpoint import (
     CLEAN_SHUTDOWN_MARKER,
+    CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -182,6 +183,17 @@ async def test_every_damaged_checkpoint_is_told(
     assert f"{name} is " in caplog.text
 
 
+async def test_no_checkpoint_is_gone_in_silence_where_the_manifest_is_gone_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await _stopped(tmp_path)
+    names = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_OFFSET_CHECKPOINT, "ottla-manifest")
+    for name in names:
+        (tmp_path / name).unlink()
+    await _check_start(tmp_path, 3)
+    assert [name for name in names if f"{name} is gone" not in caplog.text] == []
+
+
 async def test_no_new_cluster_is_made_beside_data(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     await _stopped(tmp_path)
     before = (tmp_path / "meta.properties").read_text()
@@ -232,7 +244,9 @@ async def test_a_manifest_that_is_made_again_seals_what_is_there(
     assert f"{LOG_START_OFFSET_CHECKPOINT} is not as the broker has left it" in caplog.text
 
 
-async def test_ids_that_were_changed_on_purpose_are_taken(tmp_path: Path) -> None:
+async def test_ids_that_were_changed_on_purpose_are_taken_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     await _stopped(tmp_path)
     file = tmp_path / "meta.properties"
     file.write_text("version=1\ncluster.id=another\nnode.id=1\n")
@@ -242,6 +256,7 @@ async def test_ids_that_were_changed_on_purpose_are_taken(tmp_path: Path) -> Non
     for _ in range(2):
         async with AsyncBroker(_ONE, data_dir=tmp_path) as broker:
             assert broker.node.identity.cluster_id == "another"
+    assert caplog.text.count("meta.properties is believed: cluster.id=another, node.id=1") == 1
 
 
 @pytest.mark.parametrize("folder", ["t-0", "__consumer_offsets-0", "__transaction_state-0"])

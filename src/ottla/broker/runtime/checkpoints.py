@@ -223,13 +223,19 @@ class Checkpoints:
                 fault = f"is damaged ({damage})"
         # A clean stop leaves all of them, and so does whoever has made a manifest, which is gone as well. Apache Kafka
         # makes the cleaner's at its first cleaning.
-        is_left = self.clean or self.lacks_manifest
-        if fault is None and content is None and is_left and name != CLEANER_OFFSET_CHECKPOINT:
+        is_left = self.lacks_manifest or (self.clean and name != CLEANER_OFFSET_CHECKPOINT)
+        if fault is None and content is None and is_left:
             fault = "is gone"
         if fault is not None:
             self.unusable.add(name)
             self._tell(Told(Kind.MADE_AGAIN, name, f"{name} {fault}: {_INSTEAD[name]}"))
         return {}
+
+    def _identity(self) -> str:
+        """Whose directory it is, as far as only `meta.properties` says: a changed digit would make another cluster."""
+        lines = (self._storage.read(META_PROPERTIES) or b"").decode(errors="replace").splitlines()
+        said = [line.strip() for line in lines if line.startswith(("cluster.id", "node.id"))]
+        return f"{META_PROPERTIES} is believed: {', '.join(said) or 'it says nothing'}"
 
     def _read_manifest(self) -> Manifest:
         content = self._storage.read(MANIFEST)
@@ -242,7 +248,7 @@ class Checkpoints:
         if fault:
             text = (
                 f"{MANIFEST} {fault}: that the directory's other files are as the broker has left them cannot be "
-                "checked; it is made again"
+                f"checked; it is made again. {self._identity()}"
             )
             self._tell(Told(Kind.MADE_AGAIN, MANIFEST, text))
             self.lacks_manifest = True
