@@ -18,8 +18,9 @@ def commit_ahead(evidence: Evidence) -> Iterator[Anomaly]:
     """A group's position was committed over records that none of its members had been given: a crash would lose them.
 
     Counted from where the group began to read: the beginning if it is `Drained`, else the lowest offset that it was
-    given by then (later it may have sought to what is before that). What is committed in the end counts, too: clients that commit by themselves are not noted. Excused: a commit
-    that failed, offsets of an aborted transaction, and records that may have been deleted by then.
+    given by then; later it may have sought to what is before that. What is committed in the end counts, too: clients
+    that commit by themselves are not noted. Excused: a commit that failed, offsets of an aborted transaction, and
+    records that may have been deleted by then.
     """
     start = {(drained.group, tp): 0 for drained in evidence.drained for tp in drained.partitions}
     given: defaultdict[str, set[tuple[TopicPartition, int]]] = defaultdict(set)
@@ -87,8 +88,8 @@ def commit_regression(evidence: Evidence) -> Iterator[Anomaly]:
     """A commit of an older generation was accepted after one of a newer generation; or the committed offset in the
     end is an older one than was committed last.
 
-    "After" means that it began when the newer one had been answered. Offsets that are sent to a transaction are accepted
-    or refused at once, however the transaction ends: between its beginning and the answer. Excused: commits without a
+    "After" means that it began when the newer one had been answered. Offsets that are sent to a transaction are taken or
+    refused at once, however the transaction ends: between its beginning and the answer. Excused: commits without a
     member (generation -1), those that failed or whose outcome is unknown, and in the end a group whose members have
     sought back.
     """
