@@ -88,10 +88,10 @@ def commit_regression(evidence: Evidence) -> Iterator[Anomaly]:
     """A commit of an older generation was accepted after one of a newer generation; or the committed offset in the
     end is an older one than was committed last.
 
-    "After" means that it began when the newer one had been answered. Offsets that are sent to a transaction are taken or
-    refused at once, however the transaction ends: between its beginning and the answer. Excused: commits without a
-    member (generation -1), those that failed or whose outcome is unknown, and in the end a group whose members have
-    sought back.
+    "After" means that it began when the newer one had been answered. Offsets that are sent to a transaction are taken
+    or refused at once, however it ends: between its beginning and the answer. Excused: commits without a member
+    (generation -1), those that failed or whose outcome is unknown, and in the end a group whose members have sought
+    back.
     """
     commits, fenced = _commits(evidence)
     for (group, tp), found in fenced.items():
