@@ -94,7 +94,7 @@ def test_a_partition_without_its_logs_goes_on_behind_what_was_flushed(gone: tupl
 @pytest.mark.parametrize("checkpoint", [0, 20])
 @pytest.mark.parametrize("gone", [(".log",), (".log", "index")])
 def test_a_log_without_its_only_file_uses_no_deleted_offset_again(gone: tuple[str, ...], checkpoint: int) -> None:
-    """broker-damage 900011979: the checkpoints were older than the deletion, and the log began again where they said."""
+    """broker-damage 900011979: the checkpoints were older than the deletion, and the log began where they said."""
     storage = MemoryStorage()
     log = open_log(storage, SMALL)
     _write(log, 0)

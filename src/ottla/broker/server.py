@@ -141,7 +141,15 @@ class Connection(asyncio.BufferedProtocol):
     def _wait(self, admission: Admission) -> None:
         self._is_held = True
         self._regulate()
-        asyncio.get_running_loop().call_later(admission.delay_ms / 1000, self._waited, bool(admission.refused))
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self._hold)
+        loop.call_later(admission.delay_ms / 1000, self._waited, bool(admission.refused))
+
+    def _hold(self) -> None:
+        """Stop reading once more: asyncio of Python 3.11.2 begins to read behind `connection_made`, paused or not."""
+        if self._is_held and self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+            self._transport.pause_reading()
 
     def _waited(self, is_refused: bool) -> None:
         self._is_held = False

@@ -201,7 +201,7 @@ class Checkpoints:
     def _read_mark(self) -> bool:
         content = self._storage.read(CLEAN_SHUTDOWN_MARKER)
         if content is None and self._is_used:
-            _log.info(
+            _log.warning(
                 "there is no %s: the last broker did not stop in order, or the file is gone. "
                 "Each log is checked from its recovery point on",
                 CLEAN_SHUTDOWN_MARKER,
