@@ -78,6 +78,24 @@ class Clears:
         return {"m1": {_TOPIC_ID: itertools.count()}}  # type: ignore[dict-item]
 
 
+class Takes:
+    """An assignor that takes the topics out of the lists that it is given, and gives nobody anything."""
+
+    name = "takes"
+
+    def assign(self, group: GroupSpec) -> Mapping[str, Partitions]:
+        for member in group.members.values():
+            cast("list[bytes]", member.topic_ids).clear()
+        return {}
+
+
+class Unspeakable(Exception):
+    """A fault whose text cannot be made."""
+
+    def __str__(self) -> str:
+        raise AttributeError("no text")
+
+
 class Ends:
     """An assignor that ends with an exception that is not for others."""
 
@@ -120,10 +138,12 @@ class Coordinator:
     def assigned(self, job: AssignPartitions, computed: Mapping[str, Partitions] | None, now_ms: int) -> None:
         self._results.put_nowait(computed)
 
-    async def result(self, assigning: Assigning, assignor: ServerAssignor) -> Mapping[str, Partitions] | None:
+    async def result(
+        self, assigning: Assigning, assignor: ServerAssignor, spec: GroupSpec = _SPEC
+    ) -> Mapping[str, Partitions] | None:
         """What comes of one call of this assignor; None when it failed."""
         runner = cast("ShardRunner[GroupShard]", self)
-        assigning.start(runner, AssignPartitions("g", 2, assignor, _SPEC))
+        assigning.start(runner, AssignPartitions("g", 2, assignor, spec))
         return await self._results.get()
 
 
@@ -171,6 +191,28 @@ async def test_a10_an_answer_without_an_end_is_read_as_far_as_there_are_partitio
     assert await Coordinator().result(assigning, Clears()) is None
     assert "assignor clears failed for epoch 2: partition t-2: the topic has 2" in caplog.text
     assert _SPEC.members
+
+
+async def test_a10_what_an_assignor_does_with_its_own_picture_hides_nothing(
+    broker: AsyncBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A coordinator's picture has lists, and members that subscribe alike have one of them together."""
+    assigning = Assigning(broker.node.image, broker.node.partitions)
+    topic_ids = [_TOPIC_ID]
+    spec = _SPEC._replace(members={"m1": MemberSpec(topic_ids, {}), "m2": MemberSpec(topic_ids, {})})
+    assert await Coordinator().result(assigning, Takes(), spec) is None
+    assert "assignor takes failed for epoch 2: it gave t-0 to nobody" in caplog.text
+    assert topic_ids == [_TOPIC_ID]
+
+
+async def test_a10_a_fault_without_a_text_is_told_and_the_coordinator_hears_of_it(
+    broker: AsyncBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else the group would wait for its target for ever."""
+    assigning = Assigning(broker.node.image, broker.node.partitions)
+    async with asyncio.timeout(_LONG_S):
+        assert await Coordinator().result(assigning, Ends(Unspeakable())) is None
+    assert "assignor ends failed for epoch 2: Unspeakable" in caplog.text
 
 
 @pytest.mark.parametrize("fault", [SystemExit(3), KeyboardInterrupt(), StopIteration(), GeneratorExit()])

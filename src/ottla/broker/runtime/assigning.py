@@ -69,7 +69,7 @@ def _load(name: str) -> ServerAssignor:
         for setting in _SETTINGS:  # properties that raise are told now, and not in the middle of a group's change
             getattr(made, setting, None)
     except (Exception, SystemExit) as fault:
-        raise ConfigError(f"{_KEY}: {name} cannot be used: {type(fault).__name__}: {fault}") from fault
+        raise ConfigError(f"{_KEY}: {name} cannot be used: {_words(fault)}") from fault
     if not is_assignor:
         raise ConfigError(f"{_KEY}: {name} is no assignor: it needs a name and a method assign(group)")
     return cast(ServerAssignor, made)
@@ -150,7 +150,7 @@ class Assigning:
         except AssignorError as fault:
             self._tell(job, str(fault))
         except Exception as fault:  # noqa: BLE001 - logged; it is the user's code
-            self._tell(job, f"{type(fault).__name__}: {fault}", fault)
+            self._tell(job, _words(fault), fault)
         runner.tell(lambda now_ms: runner.shard.assigned(job, computed, now_ms))
 
     async def _computed(self, job: AssignPartitions) -> Mapping[str, Partitions]:
@@ -200,7 +200,9 @@ class Assigning:
 
 def _compute(assignor: ServerAssignor, spec: GroupSpec) -> Mapping[str, Partitions]:
     """In a thread: ask the assignor, and check what it answers."""
-    own = spec._replace(members=dict(spec.members), topics=dict(spec.topics))  # it may do with them what it wants
+    # It may do with its own what it wants. Members that subscribe alike have one list of topics together.
+    members = {each: member._replace(topic_ids=list(member.topic_ids)) for each, member in spec.members.items()}
+    own = spec._replace(members=members, topics=dict(spec.topics))
     try:
         return checked(assignor, spec, assignor.assign(own))
     except BaseException as fault:
@@ -208,3 +210,11 @@ def _compute(assignor: ServerAssignor, spec: GroupSpec) -> Mapping[str, Partitio
             raise
         # These would end the event loop, or could not be handed to it.
         raise AssignorError(f"it raised {type(fault).__name__}") from fault
+
+
+def _words(fault: BaseException) -> str:
+    """What a fault of the user's code says, in a text that this code makes, too."""
+    try:
+        return f"{type(fault).__name__}: {fault}"
+    except BaseException:  # noqa: BLE001 - a group would wait for its target for ever
+        return f"{type(fault).__name__}, whose text cannot be made"
