@@ -187,6 +187,34 @@ def test_g21_a_downgrade_that_is_not_allowed() -> None:
     assert (_kind(rig), list(rig.group.members)) == ("consumer", [member_id])
 
 
+def test_g21_who_stays_where_no_downgrade_is_allowed_gets_what_the_others_had() -> None:
+    """Nobody is left who would compute a target at a heartbeat: the members that stay have to join again for it."""
+    rig = Rig(config=replace(_CONFIG, downgrade=False))
+    first, member_id = _mixed(rig)
+    while _listed(rig).group_state != "Stable":
+        settle(first)
+        generation = rig.answers[_join(rig, member_id)].generation_id
+    assert not _synced(rig, member_id, generation)
+    first.leave()
+    assert _listed(rig).group_state == "Assigning"
+    assert _beat(rig, member_id, generation) is ErrorCode.REBALANCE_IN_PROGRESS
+    generation = rig.answers[_join(rig, member_id)].generation_id
+    assert not _synced(rig, member_id, generation)
+    assert (_beat(rig, member_id, generation), _listed(rig).group_state) == (ErrorCode.NONE, "Stable")
+    assert [sorted(numbers) for numbers in rig.group.members[member_id].assigned.values()] == [[0, 1, 2, 3]]
+
+
+def test_g21_who_would_join_again_too_early_for_a_new_target_goes_on() -> None:
+    rig = Rig(config=replace(_CONFIG, downgrade=False, consumer_assignment_interval_ms=1_000))
+    _, member_id = _mixed(rig)
+    rig.run(rig.shard.leave_group(rig.token(), LeaveGroupRequest(GROUP, (MemberIdentity("m1"),)), rig.now_ms))
+    assert _listed(rig).group_state == "Assigning"
+    generation = rig.group.members[member_id].member_epoch
+    assert _beat(rig, member_id, generation) is ErrorCode.NONE
+    rig.advance(1_000)
+    assert _beat(rig, member_id, generation) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
 def test_a_member_that_does_not_join_again_is_expelled() -> None:
     rig = Rig(config=_CONFIG)
     first, member_id = _mixed(rig)

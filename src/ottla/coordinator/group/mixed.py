@@ -37,7 +37,7 @@ from ottla.coordinator.group.consumer.member import Member
 from ottla.coordinator.group.consumer.regexes import RegexChange, update_regex
 from ottla.coordinator.group.consumer.room import CLASSIC_JOIN, CLASSIC_SYNC, Draft
 from ottla.coordinator.group.consumer.states import MemberState
-from ottla.coordinator.group.consumer.target import MemberTarget, update_target
+from ottla.coordinator.group.consumer.target import MemberTarget, is_due, update_target
 from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.group.kinds import answer
 from ottla.coordinator.group.migration import assignment_bytes, downgrade_by, may_downgrade_by
@@ -282,6 +282,8 @@ def _heartbeat(draft: Draft, request: HeartbeatRequest) -> HeartbeatResponse:
     draft.expect_heartbeat(member.member_id, (member.classic or ClassicMemberMetadata()).session_timeout_ms)
     must_join = (
         member.member_epoch < group.target_epoch
+        # Where all use the classic protocol, only a JoinGroup computes the next target.
+        or (group.target_epoch < group.epoch and is_due(draft, group.epoch))
         or member.state is MemberState.UNREVOKED_PARTITIONS
         or (member.state is MemberState.UNRELEASED_PARTITIONS and not _waits(group, member))
     )

@@ -48,7 +48,7 @@ def update_target(draft: Draft, epoch: int, member: Member, kind: Callable[[], S
     """
     group = draft.group
     last = MemberTarget(group.target_epoch, group.target_of(member))
-    if group.target_epoch >= epoch or not _is_due(draft, epoch):
+    if group.target_epoch >= epoch or not is_due(draft, epoch):
         return last
     name = preferred_assignor(draft.room, group, member)
     assignor = draft.room.assignors[name]
@@ -67,7 +67,7 @@ def update_target(draft: Draft, epoch: int, member: Member, kind: Callable[[], S
     return MemberTarget(epoch, _frozen(computed.get(member.member_id, {})))
 
 
-def _is_due(draft: Draft, epoch: int) -> bool:
+def is_due(draft: Draft, epoch: int) -> bool:
     """Whether a new target may be computed now: not too soon after the last one (KIP-1263), and not twice."""
     soft = draft.room.soft(draft.group.group_id)
     if soft.assigning is not None:
