@@ -117,16 +117,10 @@ def decode(
     try:
         value, end = codec.read_struct(plan(cls, version), data, offset, max_elements)
     except WireError as error:
-        raise WireError(f"{cls.__name__} v{version}: {error}") from None
+        raise type(error)(f"{cls.__name__} v{version}: {error}") from None
     if exact and end != len(data):
         raise WireError(f"{cls.__name__} v{version}: {len(data) - end} bytes left over at {end}")
     return value  # type: ignore[no-any-return]
-
-
-def decode_prefix(cls: type[M], version: int, data: codec.Buffer, offset: int = 0) -> tuple[M, int]:
-    """Like `decode` for a struct that others follow: the struct, and where it ends."""
-    value, end = codec.read_struct(plan(cls, version), data, offset)
-    return value, end
 
 
 def encode(message: tuple[Any, ...], version: int) -> bytes:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from ottla.base.limits import MAX_REQUEST_ELEMENTS
 from ottla.coordinator.group.classic.state import GroupState
 from ottla.coordinator.group.config import GroupConfig
 from ottla.wire.consumer_protocol import encode_assignment, encode_subscription
@@ -28,11 +29,17 @@ _CONFIG = replace(CONFIG, group_initial_rebalance_delay_ms=0)
 
 
 def _join(
-    rig: Rig, member_id: str = "", *, instance_id: str | None = None, owned: tuple[int, ...] = (), generation: int = -1
+    rig: Rig,
+    member_id: str = "",
+    *,
+    instance_id: str | None = None,
+    owned: tuple[int, ...] = (),
+    generation: int = -1,
+    topics: tuple[str, ...] = ("words",),
 ) -> int:
     token = rig.token()
     has = (OwnedTopic("words", owned),) if owned else ()
-    metadata = encode_subscription(ConsumerProtocolSubscription(("words",), None, has, generation))
+    metadata = encode_subscription(ConsumerProtocolSubscription(topics, None, has, generation))
     request = JoinGroupRequest(
         *(GROUP, 45_000, 60_000, member_id, instance_id, "consumer"), (JoinGroupRequestProtocol("range", metadata),)
     )
@@ -96,6 +103,27 @@ def test_an_upgrade_that_would_lose_something(assignment: bytes) -> None:
     answer = rig.join("m1")
     assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert _kind(rig) == "classic"
+
+
+def test_a_subscription_of_more_topics_than_a_request_may_name_is_not_read() -> None:
+    """It comes as bytes, which the limit of a request does not see. To read it would keep others waiting."""
+    many = tuple(f"t{number}" for number in range(MAX_REQUEST_ELEMENTS + 1))
+    rig = Rig(config=_CONFIG)
+    member_id = rig.answers[_join(rig, topics=many)].member_id
+    group = rig.shard.group(GROUP)
+    assert group is not None
+    assert (group.subscribed_topics, list(group.members)) == (None, [member_id])
+    answer = rig.join("m1")
+    assert (answer.error_code, answer.error_message) == (
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        f"Cannot upgrade classic group {GROUP} to consumer group because a member's subscription or assignment has more "
+        f"than {MAX_REQUEST_ELEMENTS} elements.",
+    )
+    assert _kind(rig) == "classic"
+    other = Rig(config=_CONFIG)
+    other.joined("m1")
+    assert other.answers[_join(other, topics=many)].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert list(other.group.members) == ["m1"]
 
 
 def test_g21_a_group_that_was_upgraded_is_the_same_after_a_crash() -> None:

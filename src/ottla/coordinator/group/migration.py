@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from ottla.base.errors import CorruptDataError
+from ottla.base.limits import MAX_REQUEST_ELEMENTS
 from ottla.coordinator.facts import Converted
 from ottla.coordinator.group.classic import rebalance
 from ottla.coordinator.group.classic.draft import Draft as ClassicDraft
@@ -33,6 +34,7 @@ from ottla.coordinator.group.consumer.records import (
 )
 from ottla.coordinator.group.consumer.room import Draft, Room
 from ottla.coordinator.group.kinds import AnyGroup
+from ottla.wire.codec_errors import TooManyElementsError
 from ottla.wire.consumer_group_records import ClassicMemberMetadata, ClassicProtocol
 from ottla.wire.consumer_protocol import decode_assignment, decode_subscription, encode_assignment
 from ottla.wire.errors import ErrorCode
@@ -116,8 +118,11 @@ def _cannot_upgrade(group: Group, why: str) -> RefusedError:
 def _consumer_member(group: Group, member: ClassicMember, room: Room) -> Member:
     protocol = member.protocols[0].name if group.protocol is None else group.protocol
     try:
-        subscription = decode_subscription(member.metadata(protocol))
-        assignment = decode_assignment(member.assignment)
+        subscription = decode_subscription(member.metadata(protocol), MAX_REQUEST_ELEMENTS)
+        assignment = decode_assignment(member.assignment, MAX_REQUEST_ELEMENTS)
+    except TooManyElementsError:
+        why = f"a member's subscription or assignment has more than {MAX_REQUEST_ELEMENTS} elements"
+        raise _cannot_upgrade(group, why) from None
     except CorruptDataError:
         raise _cannot_upgrade(group, "the embedded consumer protocol is malformed") from None
     if assignment.user_data:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ottla.base.errors import CorruptDataError
+from ottla.base.limits import MAX_REQUEST_ELEMENTS
 from ottla.coordinator.decision import Decision
 from ottla.coordinator.facts import Why
 from ottla.coordinator.group.classic.draft import join_error, sync_error
@@ -182,7 +183,7 @@ def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest) -> None:
 
 def _subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscription:
     try:
-        return decode_subscription(request.protocols[0].metadata)
+        return decode_subscription(request.protocols[0].metadata, MAX_REQUEST_ELEMENTS)
     except CorruptDataError as fault:
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, str(fault)) from None
 

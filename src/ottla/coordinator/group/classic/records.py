@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from ottla.base.errors import CorruptDataError
+from ottla.base.limits import MAX_REQUEST_ELEMENTS
 from ottla.coordinator.decision import LogRecord
 from ottla.coordinator.group.classic.members import Member, Members
 from ottla.coordinator.group.classic.state import CONSUMER_PROTOCOL_TYPE, Group, GroupState
@@ -99,7 +100,8 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
 def subscribed_topics(group: Group) -> frozenset[str] | None:
     """The topics that a group of consumers subscribes to; None for other groups and if a subscription cannot be read.
 
-    Subscriptions are read as version 0. Every later version extends it.
+    Subscriptions are read as version 0. Every later version extends it. One that names more topics than a request may
+    have elements is not read: it would keep the event loop.
     """
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None
@@ -111,7 +113,10 @@ def subscribed_topics(group: Group) -> frozenset[str] | None:
     try:
         for member in group.members.values():
             metadata = member.metadata(group.protocol)
-            topics.update(decode(ConsumerProtocolSubscription, 0, metadata, 2, exact=False).topics)
+            said = decode(
+                ConsumerProtocolSubscription, 0, metadata, 2, exact=False, max_elements=MAX_REQUEST_ELEMENTS
+            )
+            topics.update(said.topics)
     except CorruptDataError:
         return None
     return frozenset(topics)
