@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ottla.base.errors import OttlaError
 from ottla.testing.history import History as Facts
-from sim.fields import FieldError, count, document, field, list_of, one_of, optional, seconds, text, whole
+from sim.fields import FieldError, count, document, field, list_of, one_of, optional, seconds, text
 from sim.history import table
 from sim.report import commit
 from sim.world import ALL, FAULTS_S, Kind, Plan, Verdict
@@ -88,6 +88,6 @@ def _again(path: Path, content: Mapping[str, Any]) -> Again:
         absent = field(content, "absent", list_of(text))
         plan = Plan(None if only is None else frozenset(only), faults_s, frozenset(absent))
         made_by = field(content, "commit", text) if "commit" in content else None
-        return Again(field(content, "seed", whole), field(content, "kind", one_of(Kind)), plan, made_by)
+        return Again(field(content, "seed", count), field(content, "kind", one_of(Kind)), plan, made_by)
     except FieldError as wrong:
         raise WorldFileError(f"{path} is no world file: {wrong}. {_OTHERWISE}") from None

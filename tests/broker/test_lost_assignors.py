@@ -89,7 +89,7 @@ class Takes:
         return {}
 
 
-class Unspeakable(Exception):
+class UnspeakableError(Exception):
     """A fault whose text cannot be made."""
 
     def __str__(self) -> str:
@@ -211,8 +211,8 @@ async def test_a10_a_fault_without_a_text_is_told_and_the_coordinator_hears_of_i
     """Else the group would wait for its target for ever."""
     assigning = Assigning(broker.node.image, broker.node.partitions)
     async with asyncio.timeout(_LONG_S):
-        assert await Coordinator().result(assigning, Ends(Unspeakable())) is None
-    assert "assignor ends failed for epoch 2: Unspeakable" in caplog.text
+        assert await Coordinator().result(assigning, Ends(UnspeakableError())) is None
+    assert "assignor ends failed for epoch 2: UnspeakableError" in caplog.text
 
 
 @pytest.mark.parametrize("fault", [SystemExit(3), KeyboardInterrupt(), StopIteration(), GeneratorExit()])

@@ -324,9 +324,11 @@ def test_a_death_between_the_files_of_a_new_segment_is_no_damage() -> None:
     assert open_log(storage, SMALL).findings.rebuilt == ()
 
 
+@pytest.mark.parametrize("proved", [True, False])
 @pytest.mark.parametrize("clean", [True, False])
-@pytest.mark.parametrize("how", ["gone", "empty", "changed"])
-def test_an_index_of_aborts_that_must_be_there_is_made_again(how: str, clean: bool) -> None:
+@pytest.mark.parametrize("how", ["gone", "empty", "changed", "whole"])
+def test_an_index_of_aborts_that_is_not_as_it_was_is_made_again(how: str, clean: bool, proved: bool) -> None:
+    """Also where the manifest is gone, which has the seals: then every index is held against the markers."""
     storage = MemoryStorage()
     log = open_log(storage, SMALL)
     for number, commit in enumerate((False, True, False, True)):
@@ -340,18 +342,21 @@ def test_an_index_of_aborts_that_must_be_there_is_made_again(how: str, clean: bo
     for base in aborts:
         name = f"{base:020}.txnindex"
         content = storage.read(name) or b""
+        if how == "whole":
+            continue
         storage.delete(name)
         if how == "empty":
             storage.write(name, b"")
         elif how == "changed":  # another producer's transaction
             storage.write(name, content[:9] + bytes([content[9] ^ 1]) + content[10:])
-    outside = Outside(is_known=True, aborts=aborts)
+    outside = Outside(is_known=True, start_is_unproved=not proved, aborts=aborts if proved else {})
     point = log.recovery_point
     log = PartitionLog.open(TP, storage, SMALL, NOW_MS, clean=clean, recovery_point=point, outside=outside)
     assert committed_offsets(log) == before
     assert [sentence for sentence in log.findings.mended if "txnindex" in sentence] == [
-        f"{base:020}.txnindex is made again from the markers" for base in aborts
+        f"{base:020}.txnindex is made again from the markers" for base in aborts if how != "whole"
     ]
+    assert log.aborts == aborts
 
 
 def test_a_changed_last_offset_of_a_flushed_batch_costs_no_batch_behind_it() -> None:

@@ -135,7 +135,7 @@ def load(
         walked = _go_on_behind_loss(storage, config, now_ms, walked, known)
     start_offset = _start(walked.segments[0].base_offset, known)
     findings = _findings(walked, plan, known, start_offset, compacts=config.compacts)
-    findings = _witnessed(findings, outside, seen, epochs, snapshots, plan, walked, start_offset)
+    findings = _witnessed(findings, outside, seen, epochs, snapshots, walked, start_offset)
     producers.holes = findings.damaged
     if findings.damaged != recorded:
         write_damage(storage, findings.damaged)
@@ -232,7 +232,6 @@ def _witnessed(
     seen: Seen,
     epochs: LeaderEpochs,
     snapshots: Snapshots,
-    plan: "_Plan",
     walked: "_Walked",
     start_offset: int,
 ) -> Findings:
@@ -242,7 +241,7 @@ def _witnessed(
         findings,
         losses=(*walked.losses, *losses(outside, seen, walked.end_offset, findings.damaged)),
         mended=(
-            *mended(outside, epochs, snapshots, plan.lost_aborts, walked.segments, extent),
+            *mended(outside, epochs, snapshots, walked.segments, extent),
             *walked.unreadable,
         ),
     )
@@ -257,8 +256,6 @@ class _Plan(NamedTuple):
     inspected: Mapping[int, Inspection]
     #: Up to which offset snapshots can be trusted.
     trusted_offset: int
-    #: Indexes of aborted transactions that are gone or damaged.
-    lost_aborts: tuple[str, ...]
     #: See `witnesses`.
     indexed_offset: int
 
@@ -271,13 +268,13 @@ def _plan(
     outside: Outside,
     recorded: Collection[OffsetRange],
 ) -> _Plan:
-    scans, inspected, lost_aborts, indexed_offset = {}, {}, [], -1
+    scans, inspected, indexed_offset = {}, {}, -1
     trusted_offset = ANY_OFFSET if clean else recovery_point
     for segment, following in zip_longest(segments, segments[1:]):
         base, limit_offset = segment.base_offset, ANY_OFFSET if following is None else following.base_offset
-        if not load_txn_index(segment, names, limit_offset, outside.aborts.get(base)):
-            lost_aborts.append(segment.txn_index.name)
-            segment.txn_index.clear()
+        is_read = load_txn_index(segment, names, limit_offset, outside.aborts.get(base))
+        if not is_read or outside.start_is_unproved:
+            segment.txn_index.doubt(is_read=is_read)
             trusted_offset = min(trusted_offset, base)  # the aborts are found by replaying
         if clean or limit_offset <= recovery_point:
             known = any(hole.end_offset == limit_offset for hole in recorded)
@@ -290,9 +287,7 @@ def _plan(
             if not has_fitting_indexes(segment, names):
                 segment.rebuild_indexes()  # no finding: after a crash indexes need not fit
         segment.close()
-    return _Plan(
-        MappingProxyType(scans), MappingProxyType(inspected), trusted_offset, tuple(lost_aborts), indexed_offset
-    )
+    return _Plan(MappingProxyType(scans), MappingProxyType(inspected), trusted_offset, indexed_offset)
 
 
 class _Walked(NamedTuple):

@@ -44,7 +44,7 @@ _NO_SEAL: Final = AbortsSeal(0, 0)
 class TransactionIndex:
     """The entries of one segment, oldest marker first."""
 
-    __slots__ = ("_saved", "_seal", "_storage", "entries", "name")
+    __slots__ = ("_is_doubted", "_saved", "_seal", "_storage", "_told", "entries", "name")
 
     def __init__(self, storage: Storage, name: str) -> None:
         self._storage = storage
@@ -54,6 +54,9 @@ class TransactionIndex:
         self._saved = 0
         #: Of entries that were sealed before.
         self._seal = _NO_SEAL
+        self._is_doubted = False
+        #: What the file had told when it was doubted; None if it could not be read.
+        self._told: list[AbortedTxn] | None = None
 
     def seal(self) -> AbortsSeal:
         """What the file must hold from now on. No checksum protects Kafka's own format."""
@@ -109,6 +112,16 @@ class TransactionIndex:
         """Forget every entry, and remove the file."""
         self._storage.delete(self.name)
         self.entries, self._saved, self._seal = [], 0, _NO_SEAL
+
+    def doubt(self, *, is_read: bool) -> None:
+        """Forget every entry, because the file was not read, or nothing proves it: the markers say what is right."""
+        self._is_doubted, self._told = True, self.entries if is_read else None
+        self.clear()
+
+    @property
+    def was_wrong(self) -> bool:
+        """Whether the file was doubted, and the markers have said something else."""
+        return self._is_doubted and self._told != self.entries
 
     def truncate_to(self, offset: int) -> None:
         """Forget transactions whose marker is at `offset` or above."""

@@ -30,7 +30,7 @@ class Outside(NamedTuple):
     is_known: bool = False
     #: Where the log begins should be known, but the file that says so cannot be used.
     start_is_unknown: bool = False
-    #: Nothing proves that the file that says where the log begins is as the broker has left it.
+    #: Nothing proves that the file that says where the log begins, and the `.txnindex` files, are as they were left.
     start_is_unproved: bool = False
     #: Where that file says that the log begins, when it is not believed.
     wrong_start: int | None = None
@@ -130,7 +130,6 @@ def mended(
     outside: Outside,
     epochs: LeaderEpochs,
     snapshots: Snapshots,
-    lost_aborts: Collection[str],
     segments: Collection[Segment],
     extent: OffsetRange,
 ) -> tuple[str, ...]:
@@ -151,7 +150,8 @@ def mended(
         found.append(f"leader-epoch-checkpoint ({epochs.fault or 'gone or wrong'}) is made again from the batches")
     if snapshots.damaged:
         found.append(f"{', '.join(snapshots.damaged)}: damaged; the producers are read from the batches again")
-    return (*found, *(f"{name} is made again from the markers" for name in lost_aborts))
+    indexes = (segment.txn_index for segment in segments)
+    return (*found, *(f"{index.name} is made again from the markers" for index in indexes if index.was_wrong))
 
 
 def _mend_epochs(epochs: LeaderEpochs, segments: Collection[Segment], start_offset: int, end_offset: int) -> bool:

@@ -116,8 +116,8 @@ def test_a_subscription_of_more_topics_than_a_request_may_name_is_not_read() -> 
     answer = rig.join("m1")
     assert (answer.error_code, answer.error_message) == (
         ErrorCode.GROUP_ID_NOT_FOUND,
-        f"Cannot upgrade classic group {GROUP} to consumer group because a member's subscription or assignment has more "
-        f"than {MAX_REQUEST_ELEMENTS} elements.",
+        f"Cannot upgrade classic group {GROUP} to consumer group because a member's subscription or assignment has "
+        f"more than {MAX_REQUEST_ELEMENTS} elements.",
     )
     assert _kind(rig) == "classic"
     other = Rig(config=_CONFIG)

@@ -113,9 +113,7 @@ def subscribed_topics(group: Group) -> frozenset[str] | None:
     try:
         for member in group.members.values():
             metadata = member.metadata(group.protocol)
-            said = decode(
-                ConsumerProtocolSubscription, 0, metadata, 2, exact=False, max_elements=MAX_REQUEST_ELEMENTS
-            )
+            said = decode(ConsumerProtocolSubscription, 0, metadata, 2, exact=False, max_elements=MAX_REQUEST_ELEMENTS)
             topics.update(said.topics)
     except CorruptDataError:
         return None
