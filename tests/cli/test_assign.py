@@ -70,6 +70,9 @@ def test_a10_a_consumer_group_on_paper(ottla: Ottla) -> None:
     assert (data["sticky"]["kept"], data["sticky"]["must_move"]) == (3, 1)
     ranged = ottla(*group, "--strategy", "range", "--json").data
     assert ranged["assignment"] == {"C0": ["t0-0", "t0-1"], "C1": ["t0-2", "t0-3"]}
+    assert {each["because"] for each in ranged["partitions"][:2]} == {
+        "t0 has 4 partitions for 2 members: 2 each; C0 is number 1 and has 2"
+    }
 
 
 @pytest.mark.parametrize(
@@ -127,6 +130,8 @@ def test_bad_input_is_told_in_a_sentence(ottla: Ottla, arguments: tuple[str, ...
         ('{"C0": ["t0-\u00b2"]}', "has 't0-\u00b2', which is not TOPIC-PARTITION"),
         ('{"C0": ["t0-9999999999"]}', "has 't0-9999999999', which is not TOPIC-PARTITION"),
         ('{"assignment": {"C0": []}, "generation": -1}', "has to hold what --json prints"),
+        ('{"assignment": {"C0": []}, "generation": 2147483647}', "has to hold what --json prints"),
+        ('{"C0": ["t0-0", "t0-0"]}', "has t0-0 twice for C0"),
         ('{"assignment": {"C0": []}, "generation": true}', "has to hold what --json prints"),
         ('{"assignment": {"C0": []}, "subscriptions": ["t0"]}', "has to hold what --json prints"),
         ('{"assignment": {"C0": []}, "subscriptions": {"C0": "t0"}}', "has to hold what --json prints"),
@@ -189,7 +194,7 @@ def test_what_nobody_reads_is_told(ottla: Ottla, tmp_path: Path) -> None:
 def test_a_live_group_is_rehearsed_and_left_alone(ottla: Ottla, ottla_broker: Broker) -> None:
     servers = {"bootstrap.servers": ottla_broker.bootstrap_servers}
     with Admin(servers) as admin:
-        admin.create_topics([NewTopic("cli-assign", 4)])
+        admin.create_topics([NewTopic("cli-assign", 4), NewTopic("cli-other", 1)])
     settings = {**servers, "group.id": "cli-assign", "partition.assignment.strategy": "sticky", "client.rack": "a"}
     with Consumer(settings) as consumer:
         consumer.subscribe(["cli-assign"])
@@ -200,6 +205,11 @@ def test_a_live_group_is_rehearsed_and_left_alone(ottla: Ottla, ottla_broker: Br
         assert data["strategy"] == "sticky"
         assert {who: len(given) for who, given in data["assignment"].items()} == {member["member"]: 2, "one-more": 2}
         assert data["sticky"]["moved"] == 2
+        other = ottla("assign", "--group", "cli-assign", "--add", "two=cli-other", "--json").data
+        assert other["assignment"]["two"] == ["cli-other-0"]
+        missing = ottla("assign", "--group", "cli-assign", "--add", "two=cli-none")
+        assert (missing.code, missing.out) == (1, "")
+        assert "--add: two wants cli-none, and there is no such topic; `ottla topics list` shows which" in missing.err
         killed = ottla("assign", "--group", "cli-assign", "--kill", member["member"][:-3], "--add", "B", "--json").data
         assert killed["assignment"] == {"B": [f"cli-assign-{number}" for number in range(4)]}
         again = ottla("groups", "describe", "cli-assign", "--json").data

@@ -196,6 +196,8 @@ def test_g18_offsets_are_saved_to_a_file_and_restored_from_it(
         ("", "has no offsets of group g"),
         ("other,t,0,1\n", "has no offsets of group g; it has other"),
         (b"\xff", "is not a text file"),
+        ("t,0," + "9" * 5_000 + "\n", "line 1: '9999"),
+        ("t" * 200_000 + ",0,1\n", "line 1: field larger than field limit"),
         ("no-such-topic,0,1\n", "UNKNOWN_TOPIC_OR_PARTITION: topic no-such-topic"),
     ],
 )
@@ -266,6 +268,13 @@ def test_g18_a_group_with_members_is_not_reset_and_it_is_said_at_once(
         )
 
 
+@pytest.mark.parametrize("command", [("describe",), ("offsets",), ("remove-members", "--all"), ("watch",)])
+def test_g18_a_group_without_a_name_is_told_as_such(ottla: Ottla, command: tuple[str, ...]) -> None:
+    said = ottla("groups", command[0], "", *command[1:])
+    assert (said.code, said.out) == (1, "")
+    assert "the id of a group is a text that is not empty" in said.err
+
+
 # -- changing
 
 
@@ -276,7 +285,11 @@ def test_g18_single_offsets_and_groups_are_deleted(ottla: Ottla, admin: Admin, g
     assert _committed(ottla, group) == {1: 0}
     assert ottla("groups", "delete-offsets", group, topic).err == f"Deleted 1 offset of {group}: {topic}-1.\n"
     ottla("groups", "reset", group, topic, "--to", "earliest", "--execute")
-    assert ottla("groups", "delete", group).err == f"Deleted {group}.\n"
+    said = ottla("groups", "delete", group, "no-such-group", "nor-this")
+    assert (said.code, said.err) == (
+        1,
+        f"Deleted {group}.\nottla: GROUP_ID_NOT_FOUND: no-such-group; `ottla groups list` shows which there are\n",
+    )
     assert ottla("groups", "describe", group).code == 1
 
 

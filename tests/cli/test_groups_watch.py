@@ -129,6 +129,8 @@ def test_g23_where_no_events_are_written_it_asks_the_coordinator(ottla: Ottla) -
         (("--since", "PT1H", "--from-beginning"), "say --since or --from-beginning, not both"),
         (("g", "--every", "1", "--since", "PT1H"), "--every asks what is now: leave it, or --since"),
         (("--every", "1"), "--every asks about groups: name them"),
+        (("--for", "nan"), "--for nan is no number of seconds"),
+        (("--for", "-1"), "--for -1.0 is no number of seconds"),
     ],
 )
 def test_g23_what_cannot_be_watched_is_said(ottla: Ottla, arguments: tuple[str, ...], said: str) -> None:

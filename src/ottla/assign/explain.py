@@ -196,6 +196,7 @@ class _Reasons:
         self._turn = {tp: number for number, tp in enumerate(in_circle, 1)}
         self._why: dict[str, Callable[[TopicPartition, str], str]] = {
             "range": self._by_range,
+            "range (on the broker)": self._by_range,
             "roundrobin": self._by_round_robin,
             "sticky": self._by_stickiness,
             "cooperative-sticky": self._by_stickiness,

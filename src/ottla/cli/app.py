@@ -22,6 +22,7 @@ _HINTS = {
     "UNKNOWN_TOPIC_OR_PARTITION": "`ottla topics list` shows which there are, `ottla topics create` makes one",
     "TOPIC_ALREADY_EXISTS": "choose another name, or `ottla topics alter` changes this one",
     "GROUP_ID_NOT_FOUND": "`ottla groups list` shows which there are",
+    "INVALID_GROUP_ID": "the id of a group is a text that is not empty; `ottla groups list` shows which there are",
     "NON_EMPTY_GROUP": "stop its members first; `ottla groups describe` shows them",
     "GROUP_SUBSCRIBED_TO_TOPIC": "members read the topic; stop them first",
     "UNKNOWN_MEMBER_ID": "`ottla groups describe` shows the group's members",

@@ -104,12 +104,12 @@ def assign(
             )
         from ottla.cli.assign.live import live_group
 
-        began = live_group(group, strategy, protocol, bootstrap, config)
+        began = live_group(group, strategy, protocol, bootstrap, config, paper.topics_wanted(add or []))
         kill = [_one_of(began, name) for name in kill or ()]
     else:
         began = _on_paper(strategy, protocol, topics or [], member or [], rack or [], previous)
     try:
-        explained, rehearsed = _rehearse(began, kill or [], add or [])
+        explained, rehearsed = _rehearse(began, kill or [], add or [], is_live=group is not None)
     except InvalidAssignmentError as error:
         raise CommandError(f"the assignor {began.strategy} is wrong: {error}") from error
     except OttlaError:
@@ -168,7 +168,9 @@ def _one_of(began: PaperGroup, name: str) -> str:
     return name
 
 
-def _rehearse(began: PaperGroup, kill: Iterable[str], add: Sequence[str]) -> tuple[Explanation, Rehearsal]:
+def _rehearse(
+    began: PaperGroup, kill: Iterable[str], add: Sequence[str], *, is_live: bool
+) -> tuple[Explanation, Rehearsal]:
     from ottla.assign.explain import explain
     from ottla.assign.rehearsal import Rehearsal
 
@@ -187,7 +189,7 @@ def _rehearse(began: PaperGroup, kill: Iterable[str], add: Sequence[str]) -> tup
             rack_id=member.rack_id,
             group_instance_id=member.group_instance_id,
         )
-    comes = paper.members_of("--add", add, began.cluster.topics)
+    comes = paper.members_of("--add", add, began.cluster.topics, is_live=is_live)
     if all(member.holds is None for member in began.members.values()) and (kill or comes):
         rehearsed.settle()  # a group that nobody has divided yet: what happens then needs something to begin with
     before = rehearsed.holds

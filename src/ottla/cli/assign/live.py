@@ -20,9 +20,15 @@ _NEVER_MATCHED = {"__ottla_group_events"}
 
 
 def live_group(
-    group: str, strategy: str | None, protocol: str | None, bootstrap: str, config: Sequence[str] | None
+    group: str,
+    strategy: str | None,
+    protocol: str | None,
+    bootstrap: str,
+    config: Sequence[str] | None,
+    more_topics: Set[str] = frozenset(),
 ) -> PaperGroup:
-    """The group as it is now. Raises CommandError if there is none that could be rehearsed."""
+    """The group as it is now, with its members' topics and `more_topics`. Raises CommandError if there is none that
+    could be rehearsed."""
     from ottla import Admin
     from ottla.client.admin.types import CONSUMER
 
@@ -49,7 +55,7 @@ def live_group(
             )
         known = {listing.name for listing in admin.list_topics()} - _NEVER_MATCHED
         wanted = {member.member_id: _wanted(member, known) for member in found.members}
-        described = admin.describe_topics(sorted(known & set().union(*wanted.values())))
+        described = admin.describe_topics(sorted(known & more_topics.union(*wanted.values())))
         lags = admin.list_group_lags(group) if is_consumer_group and strategy is not None and ":" in strategy else {}
         racks = {node.node_id: node.rack for node in admin.describe_cluster().nodes}
     members = {

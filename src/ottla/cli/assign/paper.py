@@ -19,6 +19,8 @@ from ottla.cli.common import CommandError
 
 #: So many partitions all topics may have together: a rehearsal holds each in memory several times.
 _MOST_PARTITIONS = 1_000_000
+#: What a rehearsal begins with is below: it goes on for some generations, which are numbers of 32 bits.
+_LAST_GENERATION = INT32_MAX - 1_000
 
 
 class PaperMember(NamedTuple):
@@ -61,8 +63,15 @@ def topics_of(texts: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def members_of(option: str, texts: Sequence[str], known: Mapping[str, object]) -> dict[str, tuple[str, ...] | None]:
-    """`C0=t0,t1`, or `C0` for all topics → members with their topics. Raises CommandError."""
+def topics_wanted(texts: Sequence[str]) -> set[str]:
+    """The topics that `C0=t0,t1` and others name."""
+    return set(_split([text.partition("=")[2] for text in texts]))
+
+
+def members_of(
+    option: str, texts: Sequence[str], known: Mapping[str, object], *, is_live: bool = False
+) -> dict[str, tuple[str, ...] | None]:
+    """`C0=t0,t1`, or `C0` for all topics → members with their topics; `is_live`: of a cluster. Raises CommandError."""
     found: dict[str, tuple[str, ...] | None] = {}
     for text in texts:
         name, separator, topics = (part.strip() for part in text.partition("="))
@@ -73,10 +82,10 @@ def members_of(option: str, texts: Sequence[str], known: Mapping[str, object]) -
         found[name] = tuple(_split([topics])) if separator else None
         for topic in found[name] or ():
             if topic not in known:
-                there = ", ".join(known) or "none"
-                raise CommandError(
-                    f"{option}: {name} wants {topic}, and there is no such topic ({there}): see --topics"
-                )
+                where = f" ({', '.join(known) or 'none'}): see --topics"
+                if is_live:
+                    where = "; `ottla topics list` shows which there are"
+                raise CommandError(f"{option}: {name} wants {topic}, and there is no such topic{where}")
     return found
 
 
@@ -158,7 +167,7 @@ def previous(path: Path, topics: Mapping[str, object]) -> PaperGroup:
         and isinstance(wants, dict)
         and all(isinstance(each, list) for each in (*assignment.values(), *wants.values()))
         and type(generation_id) is int
-        and 0 <= generation_id <= INT32_MAX
+        and 0 <= generation_id < _LAST_GENERATION
     )
     if not right:
         raise CommandError(
@@ -168,7 +177,11 @@ def previous(path: Path, topics: Mapping[str, object]) -> PaperGroup:
     for member, given in assignment.items():
         wanted = wants.get(member)
         kept = None if wanted is None else tuple(str(topic) for topic in wanted if str(topic) in topics)
-        members[member] = PaperMember(kept, tuple(_partition(path, text) for text in given))
+        holds = tuple(_partition(path, text) for text in given)
+        for place, tp in enumerate(holds if len(set(holds)) < len(holds) else ()):
+            if tp in holds[:place]:
+                raise CommandError(f"--previous: {path} has {tp} twice for {member}")
+        members[member] = PaperMember(kept, holds)
     return PaperGroup("", Cluster({}), members, generation_id)
 
 

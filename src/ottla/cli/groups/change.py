@@ -32,9 +32,15 @@ def delete(
     """
     from ottla import Admin
 
+    deleted: list[str] = []
     with Admin(admin_config(bootstrap, config)) as admin:
-        admin.delete_groups(groups)
-    say(f"Deleted {', '.join(groups)}.")
+        try:
+            for group in dict.fromkeys(groups):
+                admin.delete_groups([group])
+                deleted.append(group)
+        finally:
+            if deleted:
+                say(f"Deleted {', '.join(deleted)}.")
 
 
 def delete_offsets(

@@ -51,6 +51,13 @@ def check_every(every_s: float) -> None:
         raise CommandError(f"--every {every_s} is not a number of seconds up to {_LONGEST_S}")
 
 
+def until_s(for_s: float | None, now_s: float) -> float | None:
+    """When a watch ends by its `--for`, in seconds; None: never. Raises CommandError."""
+    if for_s is not None and not for_s >= 0:  # nor is it nan
+        raise CommandError(f"--for {for_s} is no number of seconds; 0 looks once")
+    return None if for_s is None else now_s + for_s
+
+
 class Heard:
     """Asks again and again. It says once that nobody answers, and once that somebody does again."""
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.base.digits import natural
 from ottla.cli.common import CommandError
 
 if TYPE_CHECKING:
     from ottla import TopicPartition
 
 _FORM = "write topic,partition,offset, or group,topic,partition,offset"
-_LARGEST = 2**63 - 1
 
 
 def to_csv(offsets: Mapping[TopicPartition, int]) -> str:
@@ -29,14 +29,14 @@ def read_csv(path: Path, group: str) -> dict[TopicPartition, int]:
     """The offsets of `group` in a file. Rows of other groups are passed over. Raises CommandError."""
 
     try:
-        content = path.read_text(encoding="utf-8")
+        content = path.read_text(encoding="utf-8-sig")  # spreadsheets put a mark in front
     except FileNotFoundError:
         raise CommandError(f"--from-file {path} does not exist; `--export` prints what such a file holds") from None
     except (IsADirectoryError, UnicodeDecodeError):
         raise CommandError(f"--from-file {path} is not a text file; {_FORM}") from None
     found: dict[TopicPartition, int] = {}
     others: set[str] = set()
-    for number, row in enumerate(csv.reader(io.StringIO(content)), 1):
+    for number, row in enumerate(_rows(content, path), 1):
         if not row:
             continue
         name, tp, offset = _row(row, f"{path}, line {number}")
@@ -52,6 +52,14 @@ def read_csv(path: Path, group: str) -> dict[TopicPartition, int]:
     return found
 
 
+def _rows(content: str, path: Path) -> Iterator[list[str]]:
+    rows = csv.reader(io.StringIO(content))
+    try:
+        yield from rows
+    except csv.Error as fault:
+        raise CommandError(f"{path}, line {rows.line_num}: {fault}; {_FORM}") from None
+
+
 def _row(row: list[str], where: str) -> tuple[str | None, TopicPartition, int]:
     from ottla import TopicPartition
 
@@ -62,7 +70,7 @@ def _row(row: list[str], where: str) -> tuple[str | None, TopicPartition, int]:
 
 
 def _number(text: str, where: str) -> int:
-    stripped = text.strip()
-    if not (stripped.isascii() and stripped.isdigit() and int(stripped) <= _LARGEST):
+    number = natural(text.strip())
+    if number is None:
         raise CommandError(f"{where}: {text!r} is not a partition or an offset; {_FORM}")
-    return int(stripped)
+    return number

@@ -26,7 +26,7 @@ from ottla.cli.common import (
     say,
 )
 from ottla.cli.groups.changes import Change, Changes
-from ottla.cli.groups.common import Heard, check_every, find_group
+from ottla.cli.groups.common import Heard, check_every, find_group, until_s
 from ottla.cli.groups.reading import Reader, keeps_events
 from ottla.cli.groups.targets import iso_time_ms, time_ago_ms
 
@@ -71,11 +71,11 @@ def watch(
         check_every(every_s)
     if every_s is not None and since_ms is not None:
         raise CommandError("--every asks what is now: leave it, or --since and --from-beginning away")
-    until_s = None if for_s is None else time.monotonic() + for_s
+    end_s = until_s(for_s, time.monotonic())
     settings = admin_config(bootstrap, config)
     with Admin(settings) as admin:
         if every_s is None and keeps_events(admin):
-            Reader(settings, named, as_json=as_json, until_s=until_s).run(admin, since_ms)
+            Reader(settings, named, as_json=as_json, until_s=end_s).run(admin, since_ms)
             return
         if since_ms is not None:
             raise CommandError(
@@ -86,7 +86,7 @@ def watch(
             raise CommandError(_WITHOUT_NAMES if every_s is None else "--every asks about groups: name them")
         if every_s is None:
             say(f"ottla: this broker writes no events of groups; asking the coordinator every {_EVERY_S} s instead")
-        _poll(admin, named, _EVERY_S if every_s is None else every_s, until_s, as_json=as_json)
+        _poll(admin, named, _EVERY_S if every_s is None else every_s, end_s, as_json=as_json)
 
 
 _WITHOUT_NAMES = "this broker writes no events of groups, so name those to ask about; `ottla groups list` shows them"

@@ -17,7 +17,7 @@ from ottla.cli.common import (
     existing_partitions,
     print_json_line,
 )
-from ottla.cli.groups.common import Heard, check_every
+from ottla.cli.groups.common import Heard, check_every, until_s
 from ottla.cli.transactions.changes import Change, Changes
 from ottla.cli.transactions.repair import age_limit_ms, row_of
 
@@ -51,7 +51,7 @@ def watch(
 
     changes = Changes(age_limit_ms("--longer-than", longer_than))
     check_every(every_s)
-    until_s = None if for_s is None else time.monotonic() + for_s
+    end_s = until_s(for_s, time.monotonic())
     heard = Heard()
     with Admin(admin_config(bootstrap, config)) as admin:
         partitions = existing_partitions(admin, topics) if topics else None
@@ -59,7 +59,7 @@ def watch(
             found = heard.of(lambda: admin.open_transactions(partitions))
             for change in [] if found is None else changes.seen(found, SystemClock().now_ms()):
                 _tell(change, as_json=as_json)
-            left_s = every_s if until_s is None else min(every_s, until_s - time.monotonic())
+            left_s = every_s if end_s is None else min(every_s, end_s - time.monotonic())
             if left_s <= 0:
                 return
             time.sleep(left_s)
