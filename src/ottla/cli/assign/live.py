@@ -55,7 +55,7 @@ def live_group(
             )
         known = {listing.name for listing in admin.list_topics()} - _NEVER_MATCHED
         wanted = {member.member_id: _wanted(member, known) for member in found.members}
-        described = admin.describe_topics(sorted(known & more_topics.union(*wanted.values())))
+        described = admin.describe_topics(sorted(known & set(more_topics).union(*wanted.values())))
         lags = admin.list_group_lags(group) if is_consumer_group and strategy is not None and ":" in strategy else {}
         racks = {node.node_id: node.rack for node in admin.describe_cluster().nodes}
     members = {
