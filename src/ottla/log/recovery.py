@@ -121,14 +121,8 @@ def load(
     known = _Known(log_start_offset, known_start, flushed_offset, trusted_offset, lost, recorded)
     walked = _Walk(storage, config, now_ms, plan, known, producers, epochs).run(segments)
     if not walked.segments or walked.end_offset < log_start_offset >= flushed_offset:
-        # The files are gone, or hold nothing that is wanted. No offset is used again that was deleted or flushed; nor,
-        # where no log file is left, one that a file's name knows. What is missing is a hole if some of it was flushed.
-        end_offset = max(log_start_offset, flushed_offset)
-        is_hole = not walked.segments and began < end_offset
-        if not walked.segments:
-            end_offset = max(end_offset, seen.snapshot_offset, *found.orphans)
-        walked = _begin_again(storage, config, now_ms, walked, known, end_offset)
-        known = known._replace(known_start=began if is_hole else end_offset)
+        reached_at = max((seen.snapshot_offset, *found.orphans))
+        walked, known = _begin_again(storage, config, now_ms, walked, known, OffsetRange(began, reached_at))
         if producers.end_offset < log_start_offset:
             producers = ProducerState(log_start_offset)
     elif walked.end_offset < flushed_offset:
@@ -167,16 +161,25 @@ def _load_producers(snapshots: Snapshots, first_offset: int, trusted_offset: int
 
 
 def _begin_again(
-    storage: Storage, config: LogConfig, now_ms: int, walked: "_Walked", known: _Known, end_offset: int
-) -> "_Walked":
-    """An empty log that begins at `end_offset`, after everything that was deleted or flushed."""
+    storage: Storage, config: LogConfig, now_ms: int, walked: "_Walked", known: _Known, named: OffsetRange
+) -> tuple["_Walked", _Known]:
+    """An empty log, because the files are gone, or hold nothing that is wanted; and what is known then.
+
+    It begins after everything that was deleted or flushed; and, where no log file is left, after what the names of
+    other files still know (`named`). What is missing is a hole if some of it was flushed.
+    """
+    end_offset = max(known.log_start_offset, known.flushed_offset)
+    is_hole = not walked.segments and named.first_offset < end_offset
+    if not walked.segments:
+        end_offset = max(end_offset, named.end_offset)
+    known = known._replace(known_start=named.first_offset if is_hole else end_offset)
     delete_segments(storage, list(walked.segments))
     Snapshots(storage).delete_before(known.log_start_offset)
     begun = walked._replace(segments=(Segment.create(storage, end_offset, config, now_ms),), end_offset=end_offset)
     if not walked.segments:
-        return begun  # told as a hole, or by `witnesses`
+        return begun, known  # told as a hole, or by `witnesses`
     told = f"the log's files end at offset {walked.end_offset}, before its start, {end_offset}"
-    return begun._replace(losses=(f"{told}: if there were records from there on, they are gone",))
+    return begun._replace(losses=(f"{told}: if there were records from there on, they are gone",)), known
 
 
 def _go_on_behind_loss(storage: Storage, config: LogConfig, now_ms: int, walked: "_Walked", known: _Known) -> "_Walked":

@@ -1,0 +1,44 @@
+"""What the `.txnindex` files say of aborted transactions is held against the markers where nothing proves it."""
+
+import pytest
+
+from ottla.log.memory import MemoryStorage
+from ottla.log.partition import PartitionLog
+from ottla.log.witnesses import Outside
+from tests.log.batches import NOW_MS
+from tests.log.logs import SMALL, TP, append_in_transaction, committed_offsets, end, open_log
+
+
+@pytest.mark.parametrize("proved", [True, False])
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("how", ["gone", "empty", "changed", "whole"])
+def test_an_index_of_aborts_that_is_not_as_it_was_is_made_again(how: str, clean: bool, proved: bool) -> None:
+    """Also where the manifest is gone, which has the seals: then every index is held against the markers."""
+    storage = MemoryStorage()
+    log = open_log(storage, SMALL)
+    for number, commit in enumerate((False, True, False, True)):
+        append_in_transaction(log, number)
+        end(log, commit=commit)
+        if number == 1:
+            log.roll(NOW_MS)
+    log.close()
+    before, aborts = committed_offsets(log), log.aborts
+    assert (before, len(aborts)) == ([2, 6], 2)
+    for base in aborts:
+        name = f"{base:020}.txnindex"
+        content = storage.read(name) or b""
+        if how == "whole":
+            continue
+        storage.delete(name)
+        if how == "empty":
+            storage.write(name, b"")
+        elif how == "changed":  # another producer's transaction
+            storage.write(name, content[:9] + bytes([content[9] ^ 1]) + content[10:])
+    outside = Outside(is_known=True, start_is_unproved=not proved, aborts=aborts if proved else {})
+    point = log.recovery_point
+    log = PartitionLog.open(TP, storage, SMALL, NOW_MS, clean=clean, recovery_point=point, outside=outside)
+    assert committed_offsets(log) == before
+    assert [sentence for sentence in log.findings.mended if "txnindex" in sentence] == [
+        f"{base:020}.txnindex is made again from the markers" for base in aborts if how != "whole"
+    ]
+    assert log.aborts == aborts
