@@ -13,7 +13,7 @@ SPARK_SCRIPTS := spark and slow and not interop and not chaos
 SIM_SHORT := $(if $(SHORT),$(if $(SEED)$(HOURS)$(REPORT)$(WORLD),,300))
 NOT_SLOW := $(if $(SHORT), and not slow,)
 
-.PHONY: help setup setup-interop demo demo-secure picture test check interop chaos sim fuzz models bench docs docs-check requirements wheel clean
+.PHONY: help setup setup-interop demo demo-secure picture test interpreted check interop chaos sim fuzz models bench docs docs-check requirements wheel clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 16
@@ -38,6 +38,9 @@ test: setup ## every test that needs no foreign peer; the codecs compiled and in
 	OTTLA_INTERPRETED=1 $(PYTEST) $(PARALLEL) -q tests/wire
 	$(PYTEST) $(PARALLEL) --ignore=tests/house -m "not interop and not chaos and not ($(SPARK_SCRIPTS))$(NOT_SLOW)" \
 	  $(LONGEST) tests
+
+interpreted: setup ## the log once more, with interpreted codecs
+	OTTLA_INTERPRETED=1 $(PYTEST) $(PARALLEL) -q tests/log
 
 spark: setup ## Spark scripts whose driver is killed, and what Spark writes of secrets
 	$(PYTEST) $(PARALLEL) -m "$(SPARK_SCRIPTS)" tests/spark tests/hidden
