@@ -5,7 +5,8 @@ gap from offset 0, and a crash leaves at most one of them in part: the last, whi
 log at the first batch that is not whole. If it cut acknowledged changes away, the log would forget topics, and their
 records would be set aside as strays; and producer ids would be given twice. So anything but such an end means damage
 that a person must look at, and every file is left as it is. The end mark (`end_mark`) says which changes were
-acknowledged.
+acknowledged. No CRC covers a batch's leader epoch; but ours is 0 until Apache Kafka has led, and each of a quorum's
+epochs begins with a control batch (KIP-595).
 
 Of a log that Apache Kafka has written last, nothing says what was acknowledged. It may begin behind offset 0, if a
 snapshot stands for what is gone.
@@ -21,7 +22,7 @@ from ottla.broker.metadata.snapshots import newest_snapshot
 from ottla.broker.told import Kind, Tell, Told, log_told
 from ottla.log.names import LOG, OFFSET_INDEX, base_offset, file_name
 from ottla.log.storage import Storage
-from ottla.wire.batch import check_integrity, find_whole_batch, parse_header
+from ottla.wire.batch import BatchHeader, check_integrity, find_whole_batch, parse_header
 
 _PUT_BACK = "nothing was changed; put the file back from a copy"
 
@@ -91,6 +92,7 @@ def _acknowledged(files: Storage) -> tuple[int | None, str]:
 
 def _end(segments: list[tuple[int, str, bytes]], next_offset: int) -> int:
     """The offset behind the last whole batch; StorageError when something whole comes after something that is not."""
+    epoch = 0 if next_offset == 0 else None
     for at, (base, path, content) in enumerate(segments):
         has_more = any(later for _, _, later in segments[at + 1 :])
         if not content:
@@ -103,7 +105,14 @@ def _end(segments: list[tuple[int, str, bytes]], next_offset: int) -> int:
         position = 0
         try:
             while position < len(content):
-                position, next_offset = _batch_at(content, position, next_offset)
+                header = _batch_at(content, position, next_offset)
+                if not _may_follow(header, epoch):
+                    raise StorageError(
+                        f"{path} is damaged at byte {position} (leader epoch {header.partition_leader_epoch} where "
+                        f"{epoch} is due): {_PUT_BACK}"
+                    )
+                epoch = header.partition_leader_epoch
+                position, next_offset = position + header.size_bytes, header.last_offset + 1
         except CorruptDataError as fault:
             follows = find_whole_batch(memoryview(content), position + 1, next_offset, 2**63)
             if follows is not None or has_more:
@@ -113,10 +122,16 @@ def _end(segments: list[tuple[int, str, bytes]], next_offset: int) -> int:
     return next_offset
 
 
-def _batch_at(content: bytes, position: int, next_offset: int) -> tuple[int, int]:
-    """Where the batch at `position` ends, in bytes and offsets; CorruptDataError when it is not whole."""
+def _batch_at(content: bytes, position: int, next_offset: int) -> BatchHeader:
+    """The batch at `position`; CorruptDataError when it is not whole."""
     header = parse_header(content, position)
     check_integrity(content, position, header)
     if header.base_offset != next_offset:
         raise CorruptDataError(f"offset {header.base_offset} where {next_offset} is due")
-    return position + header.size_bytes, header.last_offset + 1
+    return header
+
+
+def _may_follow(header: BatchHeader, epoch: int | None) -> bool:
+    """Whether a batch may follow one of this epoch; None: of an epoch that is not known."""
+    found = header.partition_leader_epoch
+    return epoch is None or found == epoch or (found > epoch and header.is_control)

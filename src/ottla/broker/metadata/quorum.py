@@ -11,6 +11,7 @@ was Apache Kafka that led last: what we have noted of the directory's files (`ot
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from ottla.base.errors import CorruptDataError
@@ -21,6 +22,7 @@ from ottla.broker.metadata.snapshots import newest_snapshot
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.names import LOG
 from ottla.log.storage import Storage
+from ottla.wire.batch import iter_headers
 from ottla.wire.codec import NULL_UUID
 
 _OURS: Final = "ledByOttla"
@@ -103,8 +105,23 @@ def mark_of_apache_kafka(disk: Disk) -> str | None:
         if quorum.vote is not None:
             return None if quorum.vote.is_ours else f"{METADATA_FOLDER}/{QUORUM_STATE}"
         snapshot = newest_snapshot(entry.name for entry in entries)
-        if quorum.fault is not None or snapshot is not None or LeaderEpochs(storage).latest > 0:
+        if quorum.fault is not None or snapshot is not None or _has_elected(storage):
             return f"{METADATA_FOLDER}/{QUORUM_STATE if snapshot is None else snapshot.file_name}"
     if any(entry.name.endswith(LOG) and entry.size_bytes for entry in entries):
         return None
     return BOOTSTRAP_CHECKPOINT if BOOTSTRAP_CHECKPOINT in disk.own_files().names() else None
+
+
+def _has_elected(storage: Storage) -> bool:
+    """Whether a quorum has written the log: each of its epochs begins with a control batch, and we write none before.
+
+    The CRC covers what says that it is one; of an epoch there is no checksum, in the batches and in the checkpoint. So
+    another epoch than ours is only the reason to look.
+    """
+    if LeaderEpochs(storage).latest == 0:
+        return False
+    with suppress(CorruptDataError):  # `damage` tells of it
+        for name in sorted(each for each in storage.names() if each.endswith(LOG)):
+            if any(header.is_control for _, header in iter_headers(storage.read(name) or b"")):
+                return True
+    return False
