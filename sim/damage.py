@@ -16,6 +16,7 @@ from ottla.base.types import TopicPartition
 from ottla.broker.metadata.end_mark import EndMark
 from ottla.broker.metadata.names import METADATA_TOPIC
 from ottla.broker.runtime.manifest import ABSENT, MANIFEST, decode_manifest
+from ottla.log.checking import ANY_OFFSET
 from ottla.log.checkpoint import CLEAN_SHUTDOWN_MARKER, RECOVERY_POINT_CHECKPOINT, decode_offsets
 from ottla.log.names import LOG
 from ottla.wire.batch import check_integrity, find_whole_batch, parse_header
@@ -27,7 +28,6 @@ from sim.disk import SimDisk
 _BASE_OFFSET_BYTES = 8
 #: Own files of the data directory whose content says nothing: one is there or not, the other is locked.
 _SAYS_NOTHING = (CLEAN_SHUTDOWN_MARKER, ".lock")
-_ANY_OFFSET = 2**63 - 1
 #: How often one of the directory's own files is drawn: beside the partitions' they are few.
 _OWN = 0.15
 #: How often a log file is cut exactly between two batches, and how often the base offset of its last batch is changed.
@@ -131,20 +131,21 @@ def _may_be_absent(disk: SimDisk, folder: str, name: str) -> bool:
     return False
 
 
-def sound_entries(content: bytes, next_offset: int = 0) -> Iterator[tuple[int, Entry]]:
+def sound_entries(content: bytes, next_offset: int = 0, limit_offset: int = ANY_OFFSET) -> Iterator[tuple[int, Entry]]:
     """Position and batch of all that the CRC proves whole, whatever lies between them.
 
-    No CRC covers a base offset: a batch that says one below `next_offset`, or below those before it, is none.
+    No CRC covers a base offset: a batch that says one below `next_offset`, or below those before it, is none; nor is
+    one that says `limit_offset`, where the next file begins, or more.
     """
     position = 0
     while position < len(content):
         try:
             header = parse_header(content, position)
             check_integrity(content, position, header)
-            if header.base_offset < next_offset:
-                raise CorruptDataError("a batch of before")
+            if not next_offset <= header.base_offset < limit_offset:
+                raise CorruptDataError("a batch of elsewhere")
         except CorruptDataError:
-            found = find_whole_batch(memoryview(content), position + 1, next_offset, _ANY_OFFSET)
+            found = find_whole_batch(memoryview(content), position + 1, next_offset, limit_offset)
             if found is None:
                 return
             position = found[0]

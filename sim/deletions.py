@@ -8,15 +8,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 
 from ottla.base.types import TopicPartition
+from ottla.log.checking import ANY_OFFSET
 from ottla.log.config import LogConfig
-from ottla.log.names import LOG
+from ottla.log.names import LOG, base_offset, file_name
 from ottla.log.partition import PartitionLog
 from ottla.testing.history.facts import Deleted, Deleting
 from sim.check import Anomaly
 from sim.cluster.log import Entry
-from sim.damage import sound_entries
+from sim.damage import Damage, sound_entries
 from sim.disk import SimDisk
 from sim.history import History
 
@@ -119,13 +121,15 @@ class LogFile:
     """A file of a log. Its batches are looked at when somebody asks for them."""
 
     base_offset: int
+    #: Where the next file begins. The broker serves nothing of a batch that says to be behind it.
+    limit_offset: int
     size_bytes: int
     read: Callable[[], bytes]
 
     @cached_property
     def entries(self) -> list[Entry]:
         """Its batches."""
-        return [entry for _, entry in sound_entries(self.read(), self.base_offset)]
+        return [entry for _, entry in sound_entries(self.read(), self.base_offset, self.limit_offset)]
 
     @property
     def newest_ms(self) -> int:
@@ -133,14 +137,21 @@ class LogFile:
         return max((entry.header.max_timestamp_ms for entry in self.entries), default=-1)
 
 
-def files_of(disk: SimDisk, tp: TopicPartition) -> list[LogFile]:
-    """The log files of a partition, in order."""
+def files_of(disk: SimDisk, tp: TopicPartition, damage: Damage | None = None) -> list[LogFile]:
+    """The log files of a partition, in order; as they were before this damage."""
     folder = str(tp)
-    return [
-        LogFile(int(name.removesuffix(LOG)), size_bytes, partial(disk.content, folder, name))
-        for name, size_bytes in sorted(disk.sizes(folder).items())
-        if name.endswith(LOG)
-    ]
+    sizes = disk.sizes(folder)
+    if damage is not None and damage.folder == folder:
+        sizes[damage.name] = len(damage.before)
+    bases = sorted(base for base in (base_offset(name, LOG) for name in sizes) if base is not None)
+    files = []
+    for base, limit in pairwise([*bases, ANY_OFFSET]):
+        name = file_name(base, LOG)
+        read = partial(disk.content, folder, name)
+        if damage is not None and (damage.folder, damage.name) == (folder, name):
+            read = partial(bytes, damage.before)
+        files.append(LogFile(base, limit, sizes[name], read))
+    return files
 
 
 def retirable(files: Sequence[LogFile], start: int, end: int, config: LogConfig, now_ms: int) -> int:

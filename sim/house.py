@@ -19,7 +19,7 @@ from ottla.broker.runtime.partitions import Partition
 from ottla.coordinator.group.shard import GroupShard
 from ottla.coordinator.txn.shard import TransactionShard
 from ottla.log.checkpoint import RECOVERY_POINT_CHECKPOINT, decode_offsets
-from ottla.log.names import LOG
+from ottla.log.names import LOG, file_name
 from ottla.log.partition import PartitionLog
 from ottla.wire.errors import ErrorCode
 from sim import settings
@@ -27,8 +27,8 @@ from sim.check import Anomaly, LogRecord, Told, committed_records, records_of
 from sim.clock import MachineClock
 from sim.cluster.log import Entry
 from sim.commits import Lives, positions_in, watch
-from sim.damage import Damage, Heard, listening, sound_entries
-from sim.deletions import Deletions
+from sim.damage import Damage, Heard, listening
+from sim.deletions import Deletions, files_of
 from sim.disk import SimDisk
 from sim.history import History
 from sim.loop import HOST, SimLoop
@@ -440,20 +440,13 @@ class House:
     def _entries(self, tp: TopicPartition, damage: Damage | None = None) -> list[Entry]:
         """The batches in the partition's files; or those that were there before the damage."""
         entries: list[Entry] = []
-        names = {entry.name for entry in self.disk.entries(str(tp)) or ()}
-        if damage is not None and damage.folder == str(tp):
-            names.add(damage.name)
-        for name in sorted(each for each in names if each.endswith(LOG)):
-            if damage is not None and (damage.folder, damage.name) == (str(tp), name):
-                content = damage.before
-            else:
-                content = self.disk.content(str(tp), name)
-            base = int(name.removesuffix(LOG))
-            found = [entry for _, entry in sound_entries(content, base)]
-            if not (self.has_damage or self._is_torn) and sum(len(entry.payload) for entry in found) < len(content):
-                text = f"{tp}/{name}: there are bytes between or behind its batches"
+        for file in files_of(self.disk, tp, damage):
+            found = file.entries
+            if not (self.has_damage or self._is_torn) and sum(len(each.payload) for each in found) < file.size_bytes:
+                text = f"{tp}/{file_name(file.base_offset, LOG)}: there are bytes between or behind its batches"
                 self.anomalies.append(Anomaly("unreadable-log", text))
             # What was saved from a damaged file is in the next one too, and counts there.
+            base = file.base_offset
             entries = [entry for entry in entries if entry.last_offset < base or not self.has_damage] + found
         return entries
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from ottla.log.config import LogConfig
 from ottla.log.memory import MemoryStorage
 from ottla.log.partition import PartitionLog
 from ottla.wire.errors import ErrorCode
@@ -93,3 +94,45 @@ def test_p7_what_nobody_knows_is_not_known_after_another_start() -> None:
     again = _open_without_its_beginning(storage)
     assert append(again, idempotent(0)).error is ErrorCode.KAFKA_STORAGE_ERROR
     assert append(again, idempotent(2)).duplicate
+
+
+@pytest.mark.parametrize("starts", [1, 2])
+def test_p7_what_is_deleted_and_in_no_snapshot_any_more_is_not_written_again(starts: int) -> None:
+    """The simulator's find (broker-damage 1610000844): two batches had no answer yet when the first one was deleted, and
+    the snapshot behind it was damaged. Out of order would make the producer write both once more."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    append(log, idempotent(0))
+    log.roll(NOW_MS)
+    append(log, idempotent(1, 2))
+    log.delete_records_before(1)
+    log.retire(NOW_MS)
+    log.delete_retired()
+    log.close()
+    for name in [name for name in storage.names() if name.endswith(".snapshot")]:
+        storage.files[name].content[9] ^= 1
+    for _ in range(starts):
+        again = open_log(storage, clean=True, recovery_point=3, log_start_offset=1)
+        again.close()
+    again = open_log(storage, clean=True, recovery_point=3, log_start_offset=1)
+    assert append(again, idempotent(0)).error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert append(again, idempotent(1, 2)).duplicate
+    assert append(again, idempotent(4)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert append(again, idempotent(3)).base_offset == 3
+
+
+def test_p7_what_is_compacted_and_in_no_snapshot_any_more_is_not_written_again() -> None:
+    storage, compacted = MemoryStorage(), LogConfig(cleanup_policy=frozenset({"compact"}))
+    log = open_log(storage, compacted)
+    append(log, idempotent(0))
+    log.roll(NOW_MS)
+    append(log, idempotent(1))
+    log.close()
+    for name in [name for name in storage.names() if name.endswith(".snapshot")]:
+        del storage.files[name]
+    storage.files["00000000000000000000.log"].content.clear()  # as a pass of the cleaner may leave it
+    for name in ("00000000000000000000.index", "00000000000000000000.timeindex"):
+        storage.files[name].content.clear()
+    again = open_log(storage, compacted, clean=False, recovery_point=1)
+    assert append(again, idempotent(0)).error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert append(again, idempotent(1)).duplicate

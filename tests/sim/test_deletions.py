@@ -27,7 +27,7 @@ def _entry(offset: int) -> Entry:
 
 def _file(base_offset: int, count: int, size_bytes: int = 100) -> LogFile:
     content = b"".join(_entry(base_offset + number).payload for number in range(count))
-    return LogFile(base_offset, size_bytes, lambda: content)
+    return LogFile(base_offset, base_offset + count, size_bytes, lambda: content)
 
 
 def _deletions() -> Deletions:

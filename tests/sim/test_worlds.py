@@ -111,6 +111,8 @@ def test_worlds_that_have_found_something(kind: Kind, seed: int) -> None:
         (Kind.BROKER_DAMAGE, 560000895),
         (Kind.BROKER_DAMAGE, 900011979),
         (Kind.BROKER_DAMAGE, 1600000373),
+        (Kind.BROKER_DAMAGE, 1610000844),
+        (Kind.BROKER_DAMAGE, 1610000930),
         (Kind.BROKER_CONSUMER_GROUPS, 700003650),
         (Kind.BROKER_CONSUMER_GROUPS, 700003986),
         (Kind.BROKER_CONSUMER_GROUPS, 830000846),
@@ -140,6 +142,8 @@ def test_worlds_with_deletion_that_have_found_something(kind: Kind, seed: int) -
     Retention deleted the last batches of an epoch before a loss of power, and nobody knew the epoch then.
     The simulator did not know the records of a deleted file whose name a loss of power brought back.
     A changed leader epoch in the metadata log made the directory one of Apache Kafka's.
+    A batch that had no answer yet was deleted, and the snapshot that knew it was damaged: it was written once more.
+    The simulator read a batch whose base offset was changed as one of a later file.
     """
     assert one(seed, kind).names == ()
 

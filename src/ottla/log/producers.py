@@ -140,6 +140,8 @@ class ProducerState:
         self.end_offset = end_offset
         #: What the files have lost (`damage`).
         self.holes: tuple[OffsetRange, ...] = ()
+        #: Batches are gone from the files by right: deleted, or compacted.
+        self.is_thinned = False
         #: The snapshot that this comes from has all the last batches of its producers, and not the last one only.
         self.history_is_known = False
         self._verifications: dict[int, Verification] = {}
@@ -266,7 +268,7 @@ class ProducerState:
             return Refusal(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"It is unknown whether producer {header.producer_id} has written the sequences from {first} to "
-                f"{header.last_sequence} before: what was there is gone with a damaged file",
+                f"{header.last_sequence} before: what was there is gone with a damaged file, or deleted",
             )
         return _out_of_order(header, str(0 if last == _SEQUENCE_MAX else last + 1))
 
@@ -280,16 +282,16 @@ class ProducerState:
         )
 
     def _may_be_lost(self, header: BatchHeader, batches: Sequence[BatchMetadata]) -> bool:
-        """Whether it may have been before the oldest batch that is known, in a hole.
+        """Whether it may have been before the oldest batch that is known, and is gone: in a hole, or by right.
 
-        Not in a transaction: there, out of order makes the producer abort, and nothing is written again.
+        What was deleted the snapshots know, but they may be damaged. Not in a transaction: there, out of order makes
+        the producer abort, and nothing is written again.
         """
         if header.is_transactional or not batches or len(batches) == BATCHES_TO_RETAIN:
             return False
         oldest = batches[0]
-        return header.base_sequence <= header.last_sequence < oldest.first_sequence and any(
-            hole.end_offset <= oldest.first_offset for hole in self.holes
-        )
+        is_gone = self.is_thinned or any(hole.end_offset <= oldest.first_offset for hole in self.holes)
+        return is_gone and header.base_sequence <= header.last_sequence < oldest.first_sequence
 
     def check_marker(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, transaction_version: int

@@ -131,6 +131,7 @@ def load(
     findings = _findings(walked, plan, known, start_offset, compacts=config.compacts)
     findings = _witnessed(findings, outside, seen, epochs, snapshots, walked, start_offset)
     producers.holes = findings.damaged
+    producers.is_thinned = walked.segments[0].base_offset > 0 or (config.compacts and len(walked.segments) > 1)
     if findings.damaged != recorded:
         write_damage(storage, findings.damaged)
     for segment in walked.segments[:-1]:
