@@ -8,13 +8,13 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 
 from ottla.base.words import counted
 from sim import figures
-from sim.report import Asked, Failure, Report, ReportError, commit, load
+from sim.report import Asked, Failure, Known, Report, ReportError, commit, load
 from sim.running import Summary, run_all, shrunk, worlds
 from sim.world import Kind
 
@@ -48,9 +48,13 @@ def campaign(environment: Mapping[str, str]) -> int:
         raise ValueError("no world was run: this was over before the first one ended. Give more HOURS, or SEEDS")
     print(f"\n{figures.speed(report.total, report.seconds)}\n{figures.line(report.total)}\n")
     print(figures.table(report.kinds))
+    if report.known:
+        print(f"\n{counted(len(report.known), 'world')} with anomalies of known causes (sim/known.py):")
+    for each in report.known:
+        print(f"  {each.kind} {each.seed}: {_counts(each.causes)}")
     print(f"\n{figures.with_anomalies(found)}{':' if found else ''}")
     for failure in report.failures:
-        names = ", ".join(f"{name} x{number}" for name, number in Counter(failure.anomalies).items())
+        names = _counts(failure.anomalies)
         print(f"  {failure.kind} {failure.seed}: {names}; again: {failure.again}; file: {failure.file or 'none'}")
     return 1 if found else 0
 
@@ -88,6 +92,8 @@ def _run(report: Report, jobs: int, hours: float | None, path: Path | None, *, s
     try:
         for summary in run_all(wanted, jobs, until_s):
             report.count(summary.kind, summary.figures)
+            if summary.known:
+                report.known.append(Known(summary.kind.value, summary.seed, list(summary.known)))
             if summary.names:
                 failed.append(summary)
                 again = f"make sim SEED={summary.seed} KIND={summary.kind.value}"
@@ -115,10 +121,13 @@ def _run(report: Report, jobs: int, hours: float | None, path: Path | None, *, s
 
 def tell(summary: Summary, again: str) -> None:
     """Print a world that has an anomaly."""
-    names = ", ".join(f"{name} x{number}" for name, number in Counter(summary.names).items())
-    print(f"\n=== {summary.kind.value} world {summary.seed}: {names}")
+    print(f"\n=== {summary.kind.value} world {summary.seed}: {_counts(summary.names)}")
     print(summary.text)
     print(f"=== again: {again}\n", flush=True)
+
+
+def _counts(names: Iterable[str]) -> str:
+    return ", ".join(f"{name} x{number}" for name, number in Counter(names).items())
 
 
 def _asked(environment: Mapping[str, str]) -> Asked:

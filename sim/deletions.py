@@ -66,6 +66,21 @@ class Deletions:
             del self._kept[tp][base]
         return start
 
+    def forget(self, log: PartitionLog) -> list[Entry]:
+        """Of a log whose files are hurt, remember no longer those deleted batches that it does not know any more.
+
+        Who had no answer may write them again; or their offsets are used again, because the log ends before them.
+        """
+        kept, known = self._kept[log.tp], {each.producer_id for each in log.active_producers()}
+        unknown = [
+            entry
+            for entry in kept.values()
+            if entry.header.producer_id not in known or entry.base_offset >= log.end_offset
+        ]
+        for entry in unknown:
+            del kept[entry.base_offset]
+        return unknown
+
     def with_deleted(self, tp: TopicPartition, entries: Iterable[Entry]) -> list[Entry]:
         """These batches of a log, and what was deleted before them by right."""
         if tp not in self._kept:

@@ -286,7 +286,7 @@ class House:
             await self._start_or_mend(damage)
         self._told(heard)
         self._judge_own(damage, heard)
-        hurt = self._explain(before, heard)
+        hurt = self._explain(before, heard, damage)
         if hurt:
             self.note("put back", ", ".join(map(str, hurt)))
             self._die()
@@ -332,7 +332,9 @@ class House:
         for text in heard.tracebacks:
             self.anomalies.append(Anomaly("unexpected-exception", text))
 
-    def _explain(self, before: Mapping[TopicPartition, list[Entry]], heard: Heard) -> list[TopicPartition]:
+    def _explain(
+        self, before: Mapping[TopicPartition, list[Entry]], heard: Heard, damage: Damage | None
+    ) -> list[TopicPartition]:
         """What is gone is told; nothing is there that was not there. Returns the hurt ones of the coordinators.
 
         Users' partitions may lose batches without a line if their own bytes were changed: who reads them is told.
@@ -358,9 +360,11 @@ class House:
             self.losses.begin()
             for tp, there in before.items():
                 if tp.topic not in INTERNAL:
-                    gone = missing(self.deletions.expected(tp, there), self._served(tp))
-                    self.losses.add(tp, self.deletions.with_deleted(tp, there), gone)  # transactions begin there, too
-                    partition = self._find(tp)
+                    gone, partition = missing(self.deletions.expected(tp, there), self._served(tp)), self._find(tp)
+                    known = self.deletions.with_deleted(tp, there)  # transactions begin there, too
+                    if partition is not None and damage is not None and damage.folder == str(tp):
+                        gone += self.deletions.forget(partition.log)
+                    self.losses.add(tp, known, gone)
                     if partition is not None and any(str(tp) in line for line in heard.lines):
                         self.losses.refuse(tp, partition.log.findings.damaged)
         return hurt

@@ -19,7 +19,7 @@ from sim.fields import FieldError, count, document, field, list_of, mapping, one
 from sim.world import Kind
 
 #: Another form of the file, or another meaning of a figure, has another version.
-_VERSION = 1
+_VERSION = 2
 
 
 class ReportError(OttlaError):
@@ -49,6 +49,14 @@ class Failure(NamedTuple):
     file: str | None
 
 
+class Known(NamedTuple):
+    """A world that has anomalies whose cause is known (`sim.known`): what must be looked at, to see that it is that."""
+
+    kind: str
+    seed: int
+    causes: list[str]
+
+
 @dataclass(slots=True)
 class Report:
     """What a campaign has found so far."""
@@ -61,6 +69,7 @@ class Report:
     seconds: float = 0.0
     kinds: dict[Kind, Counter[str]] = default(default_factory=dict)
     failures: list[Failure] = default(default_factory=list)
+    known: list[Known] = default(default_factory=list)
 
     @property
     def total(self) -> Counter[str]:
@@ -93,6 +102,7 @@ class Report:
             "total": dict(sorted(self.total.items())),
             "kinds": {kind.value: dict(sorted(found.items())) for kind, found in self.kinds.items()},
             "failures": [failure._asdict() for failure in self.failures],
+            "known": [each._asdict() for each in self.known],
         }
         beside = path.with_name(path.name + ".tmp")
         try:
@@ -134,6 +144,7 @@ def _report(content: Mapping[str, Any]) -> Report:
         field(content, "seconds", seconds),
         {one_of(Kind)(name): Counter(_figures(field(kinds, name, mapping))) for name in kinds},
         [_failure(each) for each in field(content, "failures", list_of(mapping))],
+        [_known(each) for each in field(content, "known", list_of(mapping))],
     )
 
 
@@ -149,6 +160,10 @@ def _failure(each: Mapping[str, Any]) -> Failure:
         field(each, "again", text),
         field(each, "file", optional(text)),
     )
+
+
+def _known(each: Mapping[str, Any]) -> Known:
+    return Known(field(each, "kind", text), field(each, "seed", whole), field(each, "causes", list_of(text)))
 
 
 def commit() -> str:

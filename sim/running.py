@@ -45,6 +45,8 @@ class Summary(NamedTuple):
     figures: Counter[str]
     #: The file that a world with an anomaly has left.
     file: str | None = None
+    #: The causes of its known anomalies.
+    known: tuple[str, ...] = ()
 
 
 class _NeverEndsError(KeyboardInterrupt):
@@ -99,7 +101,7 @@ def _broken(seed: int, kind: Kind, name: str, text: str) -> Summary:
 
 def _summary(verdict: Verdict, found: Counter[str], file: str | None) -> Summary:
     names = tuple(anomaly.name for anomaly in verdict.anomalies)
-    return Summary(verdict.seed, verdict.kind, names, _text(verdict), found, file)
+    return Summary(verdict.seed, verdict.kind, names, _text(verdict), found, file, tuple(verdict.known))
 
 
 def _text(verdict: Verdict) -> str:

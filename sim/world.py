@@ -154,6 +154,8 @@ class Verdict:
     counts: Counter[str] = field(default_factory=Counter)
     #: What the checkers were told.
     facts: list[Told] = field(default_factory=list)
+    #: The causes of the anomalies that are known (`sim.known`), one for each.
+    known: list[str] = field(default_factory=list)
 
     @property
     def digest(self) -> str:
@@ -291,13 +293,23 @@ class World:
         ]
         facts = self._final or self._told()
         found = self._anomalies + self.served.anomalies + self.served.judge(facts)
-        anomalies = [anomaly for anomaly in found if known(anomaly, self.history.events) is None]
-        self.served.counts["known anomalies"] = len(found) - len(anomalies)
+        causes = [known(anomaly, self.history.events) for anomaly in found]
+        anomalies = [anomaly for anomaly, cause in zip(found, causes, strict=True) if cause is None]
         counts = self.served.counts + Counter({f"cut: {how.value}": n for how, n in self.network.cuts.items()})
         virtual_s = self.loop.time() - START_S
         users = [process.name for process in self.processes]
         return Verdict(
-            self.seed, self.kind, self.plan, anomalies, self.history, virtual_s, self.faults, users, counts, facts
+            self.seed,
+            self.kind,
+            self.plan,
+            anomalies,
+            self.history,
+            virtual_s,
+            self.faults,
+            users,
+            counts,
+            facts,
+            [cause for cause in causes if cause is not None],
         )
 
     async def _course(self) -> None:

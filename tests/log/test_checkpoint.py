@@ -46,7 +46,7 @@ def test_an_epoch_of_more_than_31_bits_is_damage() -> None:
     storage = MemoryStorage()
     storage.write("leader-epoch-checkpoint", b"0\n1\n2147483648 0\n")
     epochs = LeaderEpochs(storage)
-    assert (epochs.latest, epochs.fault) == (-1, "checkpoint: 2147483648 is no leader epoch")
+    assert (epochs.latest, epochs.fault) == (-1, "checkpoint: 2147483648 is no leader epoch, the newest is 2147483647")
 
 
 def test_a_file_whose_name_is_too_large_for_an_offset_is_no_part_of_a_log() -> None:

@@ -98,8 +98,8 @@ def test_p7_what_nobody_knows_is_not_known_after_another_start() -> None:
 
 @pytest.mark.parametrize("starts", [1, 2])
 def test_p7_what_is_deleted_and_in_no_snapshot_any_more_is_not_written_again(starts: int) -> None:
-    """The simulator's find (broker-damage 1610000844): two batches had no answer yet when the first one was deleted, and
-    the snapshot behind it was damaged. Out of order would make the producer write both once more."""
+    """The simulator's find (broker-damage 1610000844): two batches had no answer yet when the first one was deleted,
+    and the snapshot behind it was damaged. Out of order would make the producer write both once more."""
     storage = MemoryStorage()
     log = open_log(storage)
     append(log, idempotent(0))

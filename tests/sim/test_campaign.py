@@ -18,7 +18,7 @@ from sim.figures import figures, line, speed, table
 from sim.loop import SimLoop
 from sim.mutants import mutants
 from sim.mutants.worlds import end_badly
-from sim.report import Asked, Failure, Report, ReportError, load
+from sim.report import Asked, Failure, Known, Report, ReportError, load
 from sim.running import run_all, worlds
 from sim.world import Kind, World
 from tests.house.tree import ROOT
@@ -91,7 +91,7 @@ def test_a_campaign_does_not_go_on_with_other_code() -> None:
 
 
 _REPORT = {
-    "version": 1,
+    "version": 2,
     "commit": "c",
     "first": 1,
     "most": 1,
@@ -100,17 +100,18 @@ _REPORT = {
     "seconds": 0,
     "kinds": {},
     "failures": [],
+    "known": [],
 }
 
 
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("[]", "is no report of version 1"),
-        ('{"version": 7}', "is no report of version 1"),
-        (json.dumps(_REPORT | {"version": True}), "is no report of version 1"),
+        ("[]", "is no report of version 2"),
+        ('{"version": 7}', "is no report of version 2"),
+        (json.dumps(_REPORT | {"version": True}), "is no report of version 2"),
         ("[" * 200_000, "is no report: it is not JSON"),
-        ('{"version": 1}', "is no report: it has no 'first'. Name another file, or remove it"),
+        ('{"version": 2}', "is no report: it has no 'first'. Name another file, or remove it"),
         (json.dumps(_REPORT | {"kind": "odd"}), "is no report: 'kind' has to be a kind of world, not 'odd'"),
         (json.dumps(_REPORT | {"done": -5}), "is no report: 'done' has to be a whole number, 0 or more"),
         (json.dumps(_REPORT | {"seconds": "x"}), "is no report: 'seconds' has to be a number of seconds"),
@@ -188,11 +189,24 @@ def test_a_world_that_dies_or_never_ends_stops_no_other() -> None:
     assert "while True" in found[3].text
 
 
-def test_failures_are_kept_in_the_report() -> None:
+def test_failures_and_known_anomalies_are_kept_in_the_report() -> None:
     path = Path("report.json")
     failure = Failure("plain", 3, ["lost-write"], "make sim SEED=3 KIND=plain", "sim-failures/plain-3.json")
-    Report(Asked(3, None, Kind.PLAIN), "c", 1, 1.5, {Kind.PLAIN: Counter(worlds=1)}, [failure]).save(path)
-    assert load(path) == Report(Asked(3, None, Kind.PLAIN), "c", 1, 1.5, {Kind.PLAIN: Counter(worlds=1)}, [failure])
+    known = Known("plain", 3, ["late", "late"])
+    report = Report(Asked(3, None, Kind.PLAIN), "c", 1, 1.5, {Kind.PLAIN: Counter(worlds=1)}, [failure], [known])
+    report.save(path)
+    assert load(path) == report
+
+
+def test_worlds_with_known_anomalies_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """So that who reads the figures can look whether they are what they are taken for."""
+    known = Known("plain", 3, ["late-marker", "late-marker", "other"])
+    done = Report(Asked(3, 1, Kind.PLAIN), "c", 1, 1.5, {Kind.PLAIN: Counter(worlds=1)}, known=[known])
+    done.save(Path("report.json"))
+    assert campaign({"REPORT": "report.json"}) == 0
+    assert "1 world with anomalies of known causes (sim/known.py):\n  plain 3: late-marker x2, other x1\n" in (
+        capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,23 @@ def test_a_deletion_that_a_loss_of_power_has_undone_leaves_nothing_to_remember()
     assert deletions.done_below(_TP, 5) == 4, "no more than the broker had deleted before"
 
 
+def test_of_hurt_files_what_the_log_does_not_know_any_more_is_not_looked_for() -> None:
+    """broker-damage 1620000736, 1620002132: a producer that nobody knows writes again; and offsets are used again."""
+    deletions, log = _deletions(), open_log()
+    append(log, idempotent(0, producer_id=7))
+    entries = [
+        Entry(offset, offset, 0, header._replace(base_offset=offset), b"")
+        for offset, producer_id in enumerate((8, 7, 7))
+        for header in [parse_header(idempotent(0, producer_id=producer_id))]
+    ]
+    deletions.ask("d0.1", log.tp, 3)
+    deletions.keep(log.tp, lambda: entries[:1])
+    assert _offsets(deletions.forget(log)) == [0]
+    deletions.keep(log.tp, lambda: [entries[1]._replace(base_offset=0, last_offset=0), entries[2]])
+    assert _offsets(deletions.forget(log)) == [2], "the log ends at offset 1"
+    assert _offsets(deletions.with_deleted(log.tp, [])) == [0]
+
+
 def test_what_may_go_is_remembered_and_what_may_not_is_missed() -> None:
     deletions, log = _deletions(), [_entry(offset) for offset in range(5)]
     deletions.ask("d0.1", _TP, 2)

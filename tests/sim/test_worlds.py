@@ -113,6 +113,14 @@ def test_worlds_that_have_found_something(kind: Kind, seed: int) -> None:
         (Kind.BROKER_DAMAGE, 1600000373),
         (Kind.BROKER_DAMAGE, 1610000844),
         (Kind.BROKER_DAMAGE, 1610000930),
+        (Kind.BROKER_DAMAGE, 1620000736),
+        (Kind.BROKER_DAMAGE, 1620000996),
+        (Kind.BROKER_DAMAGE, 1620002077),
+        (Kind.BROKER_DAMAGE, 1620002132),
+        (Kind.BROKER_DAMAGE, 1620002245),
+        (Kind.BROKER_DAMAGE, 1620002848),
+        (Kind.BROKER_DAMAGE, 1620002930),
+        (Kind.BROKER_DAMAGE, 1620003269),
         (Kind.BROKER_CONSUMER_GROUPS, 700003650),
         (Kind.BROKER_CONSUMER_GROUPS, 700003986),
         (Kind.BROKER_CONSUMER_GROUPS, 830000846),
@@ -144,6 +152,11 @@ def test_worlds_with_deletion_that_have_found_something(kind: Kind, seed: int) -
     A changed leader epoch in the metadata log made the directory one of Apache Kafka's.
     A batch that had no answer yet was deleted, and the snapshot that knew it was damaged: it was written once more.
     The simulator read a batch whose base offset was changed as one of a later file.
+    The simulator looked for what was deleted, though nothing was left that knew its producer, or its offsets (thrice).
+    A log file behind a hole was emptied; its batches came from older copies before the hole, as far as these went.
+    A changed leader epoch made the leader epochs begin too late, and the log with them (twice, once in an empty log).
+    Readers of committed records were refused good ones, when a transaction had begun in the hole behind them.
+    A changed leader epoch was committed with a position, which was reset then.
     """
     assert one(seed, kind).names == ()
 

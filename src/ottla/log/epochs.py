@@ -8,6 +8,7 @@ from ottla.log.checkpoint import decode_leader_epochs, encode_leader_epochs
 from ottla.log.names import LEADER_EPOCH_CHECKPOINT
 from ottla.log.results import EpochEndOffset
 from ottla.log.storage import Storage, sync_whole
+from ottla.wire.batch import BatchHeader
 
 _UNKNOWN = EpochEndOffset(-1, -1)
 #: Epochs have 31 bits.
@@ -17,9 +18,16 @@ _MAX_EPOCH = 2**31 - 1
 class LeaderEpochs:
     """Epochs and start offsets, both ascending; every change is written at once (there are few)."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, newest: int | None = None) -> None:
+        """`newest` is the epoch of the partition's leader, where it is known: no record has a newer one.
+
+        A batch, or a file, that says so was changed: no checksum covers an epoch.
+        """
         self._storage = storage
+        self._newest = _MAX_EPOCH if newest is None else newest
         self._entries: list[tuple[int, int]] = []
+        #: The first batch that says a newer epoch than there is: its offset, and the epoch.
+        self.wrong: tuple[int, int] | None = None
         #: What was wrong with the file.
         self.fault: str | None = None
         #: Whether the file does not say yet where the log begins.
@@ -28,8 +36,8 @@ class LeaderEpochs:
         if content is not None:
             try:
                 for epoch, start_offset in decode_leader_epochs(content):
-                    if epoch > _MAX_EPOCH:
-                        raise CorruptDataError(f"checkpoint: {epoch} is no leader epoch")
+                    if epoch > self._newest:
+                        raise CorruptDataError(f"checkpoint: {epoch} is no leader epoch, the newest is {self._newest}")
                     self._put(epoch, start_offset)
             except CorruptDataError as fault:
                 # The file is written atomically, so something else has changed it. Recovery reads the epochs from the
@@ -61,6 +69,14 @@ class LeaderEpochs:
             except StorageError:
                 self._entries = list(before)  # so the next append finds the epoch unknown and writes it
                 raise
+
+    def read(self, header: BatchHeader, log_start_offset: int = 0) -> None:
+        """The log, which begins at `log_start_offset`, has this batch: recovery reads it. StorageError."""
+        epoch = header.partition_leader_epoch
+        if epoch > self._newest:
+            self.wrong = self.wrong or (header.base_offset, epoch)
+        elif epoch > self.latest:
+            self.assign(epoch, max(header.base_offset, log_start_offset))
 
     def at(self, offset: int) -> int:
         """The epoch of the record at `offset`, or -1."""
@@ -113,6 +129,12 @@ class LeaderEpochs:
         if self._entries:
             sync_whole(self._storage.open(LEADER_EPOCH_CHECKPOINT))
             self._storage.sync_names()
+
+    def begin_at(self, log_start_offset: int) -> None:
+        """Say where the log begins, though no batch is left that does: it is the second place that knows it."""
+        if log_start_offset > 0 and (not self._entries or self._entries[0][1] > log_start_offset):
+            epoch = self._entries[0][0] if self._entries else self._newest if self._newest < _MAX_EPOCH else 0
+            self._entries = [(epoch, log_start_offset), *self._entries[1:]]
 
     def forget(self) -> None:
         """What the checkpoint says is wrong; the batches will say it again."""

@@ -62,7 +62,7 @@ _NOTHING: Final = Outside()
 class PartitionLog:
     """See the top of the file. Single writer; reads may happen between any two calls."""
 
-    def __init__(self, tp: TopicPartition, storage: Storage, config: LogConfig) -> None:
+    def __init__(self, tp: TopicPartition, storage: Storage, config: LogConfig, leader_epoch: int | None) -> None:
         """For `open` alone."""
         self.tp = tp
         self.config = config
@@ -75,7 +75,7 @@ class PartitionLog:
         self.findings = Findings()
         self.topic_id: bytes | None = None
         self._storage = storage
-        self._epochs = LeaderEpochs(storage)
+        self._epochs = LeaderEpochs(storage, leader_epoch)
         self._snapshots = Snapshots(storage)
         self._segments: Segments
         self._producers: ProducerState
@@ -102,7 +102,7 @@ class PartitionLog:
         come from its checkpoints (0 and None are always safe). StorageError when the directory cannot be used, or
         belongs to another topic id.
         """
-        log = cls(tp, storage, config)
+        log = cls(tp, storage, config, outside.leader_epoch)
         log.topic_id, mended = take_topic_id(tp, storage, topic_id, is_known=outside.is_known)
         mended += drop_unreadable(storage)
         loaded = load(

@@ -44,7 +44,7 @@ from ottla.log.segment import Segment, delete_segments
 from ottla.log.snapshot import Snapshots
 from ottla.log.storage import Storage
 from ottla.log.txn_index import AbortedTxn
-from ottla.log.witnesses import Outside, Seen, look, losses, lost_segments, mended, start_of
+from ottla.log.witnesses import Outside, Seen, emptied_behind, look, losses, lost_segments, mended, start_of
 from ottla.wire.batch import BatchHeader, check_integrity, is_emptied, parse_end_txn_marker
 
 
@@ -105,13 +105,14 @@ def load(
     if (not names or names == [PARTITION_METADATA]) and recovery_point <= log_start_offset:
         return _new(storage, config, now_ms, log_start_offset, outside)
     found = tidy(storage, names)
+    recorded = read_damage(storage) if DAMAGED_OFFSETS in found.names else ()
     segments = without_failed_rolls(storage, [Segment.load(storage, base, config, now_ms) for base in found.bases])
     began = min(found.orphans, default=log_start_offset)  # where no log file is left: retention removes indexes, too
     first_offset = segments[0].base_offset if segments else max(log_start_offset, began)
-    recorded = read_damage(storage) if DAMAGED_OFFSETS in found.names else ()
     plan = _plan(segments, found.names, clean, recovery_point, outside, recorded)
     snapshots, unflushed = Snapshots(storage), None if clean else segments
     seen = look(found.bases, found.orphans, epochs, snapshots, unflushed, recovery_point, plan.indexed_offset)
+    seen = seen._replace(emptied=emptied_behind(recorded, found.bases, segments))
     producers = _load_producers(snapshots, first_offset, plan.trusted_offset, now_ms)
     # After a clean stop the last snapshot was taken at the end of the log.
     flushed_offset = trusted_offset = max(recovery_point, producers.end_offset) if clean else recovery_point
@@ -222,7 +223,8 @@ def _findings(walked: "_Walked", plan: "_Plan", known: _Known, start_offset: int
             holes.add(gap)
         elif not compacts:
             unexplained.append(gap)
-    damaged = tuple(sorted(each for each in holes if each.end_offset > start_offset))
+    clipped = {each._replace(first_offset=max(each.first_offset, start_offset)) for each in holes}
+    damaged = tuple(sorted(each for each in clipped if each.end_offset > start_offset))
     rebuilt = tuple(base for base, seen in plan.inspected.items() if seen.rebuilt)
     bases = {*known.lost, *(segment.base_offset for segment in walked.segments)}
     held = (max((each for each in bases if each <= first), default=None) for first, _ in damaged)
@@ -414,8 +416,7 @@ class _Walk:
             from_offset, flushed_offset, limit_offset, trusted_offset=trusted_offset
         ):
             end_offset = header.last_offset + 1
-            if header.partition_leader_epoch > self._epochs.latest:
-                self._epochs.assign(header.partition_leader_epoch, header.base_offset)
+            self._epochs.read(header)
             if header.last_offset >= trusted_offset or self._may_be_believed(segment, position, header):
                 self._apply(segment, position, header)
         gone_bytes = before_bytes - segment.size_bytes

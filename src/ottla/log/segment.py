@@ -218,7 +218,7 @@ class Segment:
         position = self.position_to(offset)
         log, size_bytes = self.log, self.size_bytes
         while position < size_bytes:
-            chunk = log.read(position, _LOOK_BYTES)
+            chunk = log.read(position, min(_LOOK_BYTES, size_bytes - position))  # behind it may be what was damaged
             try:
                 at, found = walk_to(chunk, offset)
             except CorruptBatchError as fault:

@@ -36,6 +36,8 @@ class Outside(NamedTuple):
     wrong_start: int | None = None
     #: What is on the device should be known, but the file that says so cannot be used.
     flush_is_unknown: bool = False
+    #: The epoch of the partition's leader: no record has a newer one.
+    leader_epoch: int | None = None
     #: Apache Kafka has written the leader epochs: it notes one when a leader begins, before there is a record of it.
     epochs_come_first: bool = False
     #: What the `.txnindex` of each segment must hold, by base offset.
@@ -72,6 +74,8 @@ class Seen(NamedTuple):
     empty_base: int = -1
     #: The last entry of the newest log file's offset index, if it leads beyond the file's end; else -1.
     indexed_offset: int = -1
+    #: Base offsets of empty log files behind a hole, of which older copies of some batches are in front of that hole.
+    emptied: Collection[int] = ()
 
 
 def look(
@@ -93,6 +97,14 @@ def look(
     return Seen(bases, orphans, epoch_offset, max(snapshots.offsets(), default=-1), empty_base, indexed_offset)
 
 
+def emptied_behind(
+    recorded: Collection[OffsetRange], bases: Collection[int], segments: Collection[Segment]
+) -> tuple[int, ...]:
+    """Of the log files with these base offsets, those behind a hole that was found before which were let go: empty."""
+    left = {segment.base_offset for segment in segments}
+    return tuple(end for _, end in recorded if end in bases and end not in left)
+
+
 def lost_segments(
     orphans: Collection[int], log_start_offset: int, flushed_offset: int, *, compacts: bool
 ) -> frozenset[int]:
@@ -111,6 +123,11 @@ def losses(outside: Outside, seen: Seen, end_offset: int, holes: Collection[Offs
         f"{file_name(base, LOG)} is gone, its indexes are there"
         for base in sorted(seen.orphans)
         if not any(first <= base < end for first, end in holes)
+    ]
+    found += [
+        f"{file_name(base, LOG)} is empty: its records are taken from the damaged file before it, as far as that has "
+        f"them, up to offset {end_offset}"
+        for base in seen.emptied
     ]
     # An epoch that begins at the end of the log is nothing special: all records may have been deleted.
     of_no_record = seen.epoch_offset == end_offset and (end_offset > 0 or outside.epochs_come_first)
@@ -148,6 +165,11 @@ def mended(
         )
     if _mend_epochs(epochs, segments, start_offset, end_offset):
         found.append(f"leader-epoch-checkpoint ({epochs.fault or 'gone or wrong'}) is made again from the batches")
+    if epochs.wrong is not None:
+        found.append(
+            f"the batch at offset {epochs.wrong[0]} says leader epoch {epochs.wrong[1]}, and there is none so new: it "
+            "was changed, which no checksum tells, and is not believed"
+        )
     if snapshots.damaged:
         found.append(f"{', '.join(snapshots.damaged)}: damaged; the producers are read from the batches again")
     indexes = (segment.txn_index for segment in segments)
@@ -167,8 +189,8 @@ def _mend_epochs(epochs: LeaderEpochs, segments: Collection[Segment], start_offs
     epochs.forget()
     for segment in segments:
         for _, header in segment.sound_headers(0, ANY_OFFSET):
-            if header.partition_leader_epoch > epochs.latest:
-                epochs.assign(header.partition_leader_epoch, max(header.base_offset, start_offset))
+            epochs.read(header, start_offset)
+    epochs.begin_at(start_offset)
     epochs.save(sync=False)
     return epochs.fault is not None or is_refuted or (not entries and bool(epochs.entries))
 

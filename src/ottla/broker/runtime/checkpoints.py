@@ -120,14 +120,15 @@ class Checkpoints:
         """
         return tp in self._named or any(tp in named for named in tuple(self._coming.values()))
 
-    def outside(self, tp: TopicPartition, *, is_known: bool) -> Outside:
-        """What is known of a partition before its own files are looked at."""
+    def outside(self, tp: TopicPartition, *, is_known: bool, leader_epoch: int | None = None) -> Outside:
+        """What is known of a partition before its own files are looked at; `leader_epoch` from the metadata."""
         return Outside(
             is_known,
             start_is_unknown=LOG_START_OFFSET_CHECKPOINT in self.unusable,
             start_is_unproved=self.lacks_manifest,
             flush_is_unknown=RECOVERY_POINT_CHECKPOINT in self.unusable,
             aborts=self.aborts.get(tp, {}),
+            leader_epoch=leader_epoch,
             epochs_come_first=self._is_theirs,
         )
 

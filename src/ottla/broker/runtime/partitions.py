@@ -226,6 +226,7 @@ class Partitions:
         known: Checkpoints | None,
         *,
         is_known: bool = True,
+        leader_epoch: int | None = None,
     ) -> PartitionLog:
         try:
             log = PartitionLog.open(
@@ -237,7 +238,7 @@ class Partitions:
                 recovery_point=0 if known is None else known.recovery_points.get(tp, 0),
                 log_start_offset=None if known is None else known.log_start_offsets.get(tp),
                 topic_id=topic_id,
-                outside=_NEW if known is None else known.outside(tp, is_known=is_known),
+                outside=_NEW if known is None else known.outside(tp, is_known=is_known, leader_epoch=leader_epoch),
             )
         except (CorruptDataError, StorageError) as fault:
             raise StorageError(f"{self._disk}/{tp} cannot be opened: {fault}") from fault
@@ -297,7 +298,7 @@ class Partitions:
         for number, image in enumerate(topic.partitions):
             tp = TopicPartition(topic.name, number)
             if tp not in self._partitions:
-                log = self._open(tp, topic.topic_id, config, self._checkpoints)
+                log = self._open(tp, topic.topic_id, config, self._checkpoints, leader_epoch=image.leader_epoch)
                 self._partitions[tp] = Partition(tp, topic.topic_id, log, image.leader_epoch)
 
     def reconfigure(self, topic: TopicImage, overrides: dict[str, str]) -> None:

@@ -1,5 +1,6 @@
 """SPEC T9, C5: what a fetch's bytes become; aborted and control records; positions. No broker."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -102,6 +103,21 @@ def test_t9_a_fetch_that_holds_only_markers_still_moves_the_position() -> None:
     fetch = FetchedPartition(state, marker(6, 7, commit=False) + marker(7, 8, commit=True), [], decoding())
     assert fetch.take_records(10) == []
     assert (state.position, fetch.end_offset) == (8, 8)
+
+
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize(("leader_epoch", "known"), [(2, -1), (3, 3), (-1, 3)])
+def test_a_batch_is_of_no_epoch_that_is_newer_than_its_leaders(columns: bool, leader_epoch: int, known: int) -> None:
+    """The simulator's find (broker-damage 1620003269): a changed one was committed with the position, and the next
+    owner of the partition was told that the log had been cut, and began again."""
+    state = at(0)
+    state.leader_epoch = leader_epoch
+    fetch = FetchedPartition(state, batch(0, 2), [], decoding())  # of epoch 3
+    if columns:
+        fetch.take_columns(with_headers=False)
+    else:
+        assert [record.leader_epoch for record in fetch.take_records(10)] == [None if known < 0 else known] * 2
+    assert (state.position, state.position_epoch) == (2, known)
 
 
 def test_a_fetch_from_the_middle_of_a_batch_begins_at_the_position() -> None:

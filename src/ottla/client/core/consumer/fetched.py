@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.base.errors import CorruptDataError
 from ottla.base.types import TopicPartition
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
-from ottla.client.core.consumer.positions import PartitionState
+from ottla.client.core.consumer.positions import UNKNOWN_EPOCH, PartitionState
 from ottla.client.errors import CorruptRecordsError, SerializationError
 from ottla.client.serdes import Deserializer
 from ottla.wire.batch import (
@@ -66,8 +66,8 @@ class FetchedPartition:
         self._damage: CorruptDataError | None = None
         self._failure: Exception | None = None
         try:
-            for found in _ascending(data):
-                self._headers.append(found)
+            for pos, header in _ascending(data):
+                self._headers.append((pos, _of_epochs_up_to(state.leader_epoch, header)))
         except CorruptDataError as error:
             self._damage = error
         self._next = 0
@@ -320,6 +320,16 @@ def _ascending(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
             )
         behind = header.last_offset + 1
         yield pos, header
+
+
+def _of_epochs_up_to(newest: int, header: BatchHeader) -> BatchHeader:
+    """The header, with no epoch in place of one that is newer than the leader's.
+
+    No checksum covers a leader epoch. With a changed one, a position would not be in the log any more (KIP-320).
+    """
+    if newest == UNKNOWN_EPOCH or header.partition_leader_epoch <= newest:
+        return header
+    return header._replace(partition_leader_epoch=UNKNOWN_EPOCH)
 
 
 def _ends_abort(data: Buffer, pos: int, header: BatchHeader) -> bool:

@@ -1,0 +1,110 @@
+"""A leader epoch that was changed, in a batch or in the checkpoint: no checksum covers it.
+
+The metadata know the partition's leader, and no record is of a later epoch than that. The leader epochs are the second
+place that knows where the log begins: a wrong one would take all records away with the first place.
+"""
+
+import pytest
+
+from ottla.log.config import LogConfig
+from ottla.log.memory import MemoryStorage
+from ottla.log.partition import PartitionLog
+from ottla.log.results import EpochEndOffset
+from ottla.log.witnesses import Outside
+from ottla.wire.batch import assign_offsets, iter_headers
+from tests.log.batches import NOW_MS, idempotent
+from tests.log.logs import TP, open_log, seven_batches
+
+_LOG = f"{0:020}.log"
+_EPOCHS = "leader-epoch-checkpoint"
+
+
+def _open(
+    storage: MemoryStorage, *, clean: bool = False, recovery_point: int = 0, start_is_unknown: bool = False
+) -> PartitionLog:
+    """As a broker that leads the partition in epoch 0."""
+    return PartitionLog.open(
+        TP,
+        storage,
+        LogConfig(),
+        NOW_MS,
+        clean=clean,
+        recovery_point=recovery_point,
+        outside=Outside(leader_epoch=0, start_is_unknown=start_is_unknown),
+    )
+
+
+def _epoch_of(storage: MemoryStorage, at: int, epoch: int) -> None:
+    """Change the leader epoch of the batch with this index."""
+    content = storage.files[_LOG].content
+    position, header = list(iter_headers(content))[at]
+    assign_offsets(content, position, header.base_offset, epoch)
+
+
+def _written() -> MemoryStorage:
+    """Seven batches of epoch 0."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    for sequence in range(7):
+        log.append(idempotent(sequence), now_ms=NOW_MS, leader_epoch=0)
+    log.close()
+    return storage
+
+
+@pytest.mark.parametrize("at", [0, 3, 6])
+def test_a_batch_of_a_later_epoch_than_its_leaders_is_told_and_not_believed(at: int) -> None:
+    """The simulator's finds (broker-damage 1620002077 and others): the epochs began behind it with the next append."""
+    storage = _written()
+    _epoch_of(storage, at, 21_760)
+    log = _open(storage)
+    assert log.findings.mended == (
+        f"the batch at offset {at} says leader epoch 21760, and there is none so new: it was changed, which no "
+        "checksum tells, and is not believed",
+    )
+    log.append(idempotent(7), now_ms=NOW_MS, leader_epoch=0)
+    assert storage.files[_EPOCHS].content == b"0\n1\n0 0\n"
+    assert log.end_offset_for_epoch(0) == EpochEndOffset(0, 8)
+    log.close()
+    again = _open(storage, clean=True, recovery_point=8, start_is_unknown=True)
+    assert (again.log_start_offset, again.end_offset) == (0, 8)
+
+
+def test_a_checkpoint_with_a_later_epoch_than_the_leaders_is_made_again() -> None:
+    storage = _written()
+    storage.write(_EPOCHS, b"0\n2\n0 0\n3 5\n")
+    log = _open(storage, clean=True, recovery_point=7)
+    assert log.findings.mended == (
+        "leader-epoch-checkpoint (checkpoint: 3 is no leader epoch, the newest is 0) is made again from the batches",
+    )
+    assert storage.files[_EPOCHS].content == b"0\n1\n0 0\n"
+
+
+def test_where_no_batch_is_left_the_epochs_say_where_the_log_begins() -> None:
+    """The simulator's find (broker-damage 1620002245): of what was not deleted all was damaged, and so was this file.
+    When the other place was damaged, too, the log began at 0 again."""
+    storage, log = seven_batches()
+    log.close()
+    storage.files[_LOG].content.clear()
+    log = open_log(storage, clean=True, recovery_point=7, log_start_offset=0)
+    log.delete_records_before(3)
+    log.close()
+    storage.files[_EPOCHS].content.clear()
+    log = open_log(storage, clean=True, recovery_point=7, log_start_offset=3)
+    assert (log.log_start_offset, log.findings.damaged) == (3, ((3, 7),))
+    assert storage.files[_EPOCHS].content == b"0\n1\n0 3\n"
+    log.close()
+    again = _open(storage, clean=True, recovery_point=7, start_is_unknown=True)
+    assert (again.log_start_offset, again.findings.damaged) == (3, ((3, 7),))
+
+
+def test_a_hole_begins_where_the_log_begins() -> None:
+    storage, log = seven_batches()
+    log.close()
+    storage.files[_LOG].content.clear()
+    log = open_log(storage, clean=True, recovery_point=7, log_start_offset=0)
+    log.delete_records_before(3)
+    log.close()
+    after_kill = PartitionLog.open(
+        TP, storage, LogConfig(), NOW_MS, log_start_offset=3, outside=Outside(flush_is_unknown=True)
+    )
+    assert after_kill.findings.damaged == ((3, 7),)
