@@ -46,7 +46,7 @@ def test_what_is_ignored_is_not_told() -> None:
         check_history(History(), ignore=["lost-writes"])
 
 
-@pytest.mark.parametrize("given", [None, Path("h.jsonl"), "h.jsonl", b"", 7])
+@pytest.mark.parametrize("given", [None, Path("h.jsonl"), "h.jsonl", b"", 7, {}])
 def test_what_is_no_history_is_told(given: Any) -> None:
     with pytest.raises(HistoryError, match=r"is no history: .* History\.read\(path\)"):
         check_history(given)

@@ -107,7 +107,7 @@ def _events(history: History | Collection[Event]) -> tuple[Event, ...]:
         events = history.events if isinstance(history, History) else tuple(history)
     except TypeError:
         events = None
-    if events is None or isinstance(history, str | bytes):
+    if events is None or isinstance(history, str | bytes | Mapping):
         raise HistoryError(
             f"{history!r:.80} is no history: check_history takes a History, or its events; History.read(path) has "
             "those of a file"
