@@ -57,10 +57,8 @@ def watched(tp: TopicPartition, shard: GroupShard, note: Note, known: Lives) -> 
     it, and may commit in it while the group prepares the next one. A coordinator that is loaded then counts that number
     again. A process that dies between log and memory has told nothing of a commit: the next one does, when it finds it.
     """
-    unsaid = known.decided.get(tp, [])
-    former, known.shards[tp] = known.shards.get(tp), shard
     generations = known.generations
-    decided = known.decided[tp] = list[Committed]()
+    decided: list[Committed] = []
     lives: list[bool] = []
     commit, append_failed, apply = shard.commit_offsets, shard.append_failed, shard.apply
     loaded = shard.loaded
@@ -93,6 +91,9 @@ def watched(tp: TopicPartition, shard: GroupShard, note: Note, known: Lives) -> 
 
     def has_loaded(now_ms: int) -> Decision:
         lives.append(True)  # what was replayed is looked at as a whole: most of it was told before
+        # One whose log could not be read was never loaded, and knows nothing of those before it.
+        former, known.shards[tp] = known.shards.get(tp), shard
+        unsaid, known.decided[tp] = known.decided.get(tp, []), decided
         for name, generation in ({} if former is None else _generations(former)).items():
             generations[name] = max(generations.get(name, 0), generation)
         told()

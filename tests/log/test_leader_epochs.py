@@ -97,6 +97,19 @@ def test_where_no_batch_is_left_the_epochs_say_where_the_log_begins() -> None:
     assert (again.log_start_offset, again.findings.damaged) == (3, ((3, 7),))
 
 
+def test_a_deletion_that_is_newer_than_the_recovery_point_is_believed_and_told() -> None:
+    """The simulator's find (broker-damage 1630000930): killed between both, and the checkpoint of starts is damaged."""
+    storage, log = seven_batches()
+    log.flush()
+    log.delete_records_before(5)
+    again = _open(storage.after_kill(), recovery_point=3, start_is_unknown=True)
+    assert (again.log_start_offset, again.end_offset) == (5, 7)
+    assert again.findings.mended == (
+        "leader-epoch-checkpoint alone says where the log begins: at offset 5, behind the recovery point; the records "
+        "before that count as deleted",
+    )
+
+
 def test_a_hole_begins_where_the_log_begins() -> None:
     storage, log = seven_batches()
     log.close()

@@ -121,6 +121,8 @@ def test_worlds_that_have_found_something(kind: Kind, seed: int) -> None:
         (Kind.BROKER_DAMAGE, 1620002848),
         (Kind.BROKER_DAMAGE, 1620002930),
         (Kind.BROKER_DAMAGE, 1620003269),
+        (Kind.BROKER_DAMAGE, 1630000930),
+        (Kind.BROKER_DAMAGE, 1630002299),
         (Kind.BROKER_CONSUMER_GROUPS, 700003650),
         (Kind.BROKER_CONSUMER_GROUPS, 700003986),
         (Kind.BROKER_CONSUMER_GROUPS, 830000846),
@@ -157,6 +159,8 @@ def test_worlds_with_deletion_that_have_found_something(kind: Kind, seed: int) -
     A changed leader epoch made the leader epochs begin too late, and the log with them (twice, once in an empty log).
     Readers of committed records were refused good ones, when a transaction had begun in the hole behind them.
     A changed leader epoch was committed with a position, which was reset then.
+    A deletion was newer than the recovery point, and the other place that said where the log begins was damaged.
+    The simulator forgot a coordinator's generations when the next one could not read its log.
     """
     assert one(seed, kind).names == ()
 

@@ -30,6 +30,8 @@ class Outside(NamedTuple):
     is_known: bool = False
     #: Where the log begins should be known, but the file that says so cannot be used.
     start_is_unknown: bool = False
+    #: Only the leader epochs say it, and another offset than what was on the device for certain (`start_of`).
+    start_is_newer: bool = False
     #: Nothing proves that the file that says where the log begins, and the `.txnindex` files, are as they were left.
     start_is_unproved: bool = False
     #: Where that file says that the log begins, when it is not believed.
@@ -50,13 +52,14 @@ def start_of(
     """Where the log begins, and what is known of that: `said` by the checkpoint, or as the leader epochs have it.
 
     Their first entry moves along. So they are asked where the checkpoint cannot be used, and believed where it says
-    another offset and nothing proves it. They cannot be right with an entry above the recovery point, where the log
-    never begins. None where nothing says it.
+    another offset and nothing proves it. A deletion moves the recovery point, too, but its checkpoint is written later:
+    an entry above it is believed only where nothing else says where the log begins, and told. None where nothing does.
     """
-    first_offset = epochs.entries[0][1] if epochs.entries and epochs.entries[0][1] <= recovery_point else None
+    first_offset = epochs.entries[0][1] if epochs.entries else None
+    is_newer = first_offset is not None and first_offset > recovery_point
     if outside.start_is_unknown:
-        return first_offset, outside._replace(start_is_unknown=first_offset is None)
-    if outside.start_is_unproved and first_offset not in (None, said or 0):
+        return first_offset, outside._replace(start_is_unknown=first_offset is None, start_is_newer=is_newer)
+    if outside.start_is_unproved and not is_newer and first_offset not in (None, said or 0):
         return first_offset, outside._replace(wrong_start=said or 0)
     return said, outside
 
@@ -157,6 +160,11 @@ def mended(
         found.append(
             f"nothing says where the log begins: it begins at its oldest segment, offset {start_offset}; "
             "records that were deleted behind that offset can be read again"
+        )
+    if outside.start_is_newer:
+        found.append(
+            f"leader-epoch-checkpoint alone says where the log begins: at offset {start_offset}, behind the recovery "
+            "point; the records before that count as deleted"
         )
     if outside.wrong_start is not None:
         found.append(
