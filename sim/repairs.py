@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from ottla.base.types import TopicPartition
 from ottla.broker.node import Node
+from ottla.coordinator.txn.states import PREPARED_STATES, TransactionState
 from ottla.log.results import ActiveProducer
 from sim.losses import Losses
 
@@ -27,9 +28,14 @@ class Operator:
         self._hanging = now
 
     def aborts(self, node: Node | None) -> Iterator[str]:
-        """Abort them, one after the other; says which."""
+        """Abort them, one after the other; says which.
+
+        Not those whose producer goes on: its next transaction is one with what the lost marker has left open.
+        """
+        going_on = self._going_on(node)
         for tp, each in self._open_transactions(node):
-            if node is not None and (tp, each.producer_id, each.transaction_start_offset) in self._hanging:
+            place = (tp, each.producer_id, each.transaction_start_offset)
+            if node is not None and place in self._hanging and (tp, each.producer_id) not in going_on:
                 yield f"{tp}: the transaction of {each.producer_id}/{each.producer_epoch} is aborted"
                 node.partitions.append_marker(
                     tp,
@@ -39,6 +45,16 @@ class Operator:
                     coordinator_epoch=max(each.coordinator_epoch, 0),
                     transaction_version=0,
                 )
+
+    def _going_on(self, node: Node | None) -> set[tuple[TopicPartition, int]]:
+        """Partitions of transactions that a coordinator still has to end, with their producer ids."""
+        return {
+            (tp, txn.producer_id)
+            for runner in (() if node is None else node.transactions.active())
+            for txn in runner.shard.store.all()
+            if txn.state in (TransactionState.ONGOING, *PREPARED_STATES)
+            for tp in txn.partitions
+        }
 
     def _open_transactions(self, node: Node | None) -> list[tuple[TopicPartition, ActiveProducer]]:
         parts = [] if node is None else [node.partitions.find(*tp) for tp in list(self._losses.offsets)]
