@@ -110,6 +110,16 @@ def test_a_deletion_that_is_newer_than_the_recovery_point_is_believed_and_told()
     )
 
 
+def test_a_log_does_not_begin_behind_all_of_its_records() -> None:
+    """Two damages, of the checkpoint of starts and of a digit in the leader epochs, take no record away."""
+    storage, log = seven_batches()
+    log.flush()
+    storage.write(_EPOCHS, b"0\n1\n0 8\n")
+    again = _open(storage.after_kill(), recovery_point=7, start_is_unknown=True)
+    assert (again.log_start_offset, again.end_offset) == (0, 7)
+    assert "nothing says where the log begins: it begins at its oldest segment" in again.findings.mended[0]
+
+
 def test_a_hole_begins_where_the_log_begins() -> None:
     storage, log = seven_batches()
     log.close()

@@ -21,7 +21,7 @@ from ottla.broker.metadata.cluster import FIRST_RECORDS, ClusterMetadata
 from ottla.broker.metadata.damage import refuse_damage
 from ottla.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS_FEATURE
 from ottla.broker.metadata.image import BROKER_RESOURCE, MetadataImage
-from ottla.broker.metadata.names import BOOTSTRAP_CHECKPOINT, METADATA_FOLDER, METADATA_TOPIC
+from ottla.broker.metadata.names import BOOTSTRAP_CHECKPOINT, METADATA_FOLDER, METADATA_TOPIC, QUORUM_STATE
 from ottla.broker.metadata.properties import MetaProperties, load_or_create
 from ottla.broker.metadata.quorum import Quorum, mark_of_apache_kafka
 from ottla.broker.metadata.reading import Reading, read_closed
@@ -29,7 +29,7 @@ from ottla.broker.metadata.records import ConfigRecord, FeatureLevelRecord, Meta
 from ottla.broker.metadata.snapshots import read_snapshot
 from ottla.broker.metadata.takeover import notes, refusal
 from ottla.broker.runtime.directories import must_hold_no_partitions
-from ottla.broker.runtime.manifest import sealed_properties
+from ottla.broker.runtime.manifest import MANIFEST, sealed_properties
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.told import Kind, Tell, Told, log_told
 
@@ -65,6 +65,7 @@ def recover(config: BrokerConfig, clock: Clock, disk: Disk, rng: random.Random, 
     StorageError when it cannot be used as it is.
     """
     is_theirs = mark_of_apache_kafka(disk) is not None
+    _tell_of_the_vote(disk, tell)
     properties = load_or_create(
         disk,
         rng,
@@ -93,6 +94,18 @@ def recover(config: BrokerConfig, clock: Clock, disk: Disk, rng: random.Random, 
     )
     metadata.sign()
     return Recovered(properties, metadata, partitions)
+
+
+def _tell_of_the_vote(disk: Disk, tell: Tell) -> None:
+    if not disk.entries(METADATA_FOLDER):
+        return
+    fault, name = Quorum(disk.open_folder(METADATA_FOLDER)).fault, f"{METADATA_FOLDER}/{QUORUM_STATE}"
+    if fault is not None:
+        text = (
+            f"{disk}/{name} is damaged ({fault}): perhaps Apache Kafka led last, so what {MANIFEST} says of the other "
+            "files counts no more; the vote is cast anew, in the epoch behind the log's last one"
+        )
+        tell(Told(Kind.MADE_AGAIN, name, text))
 
 
 def _refuse_what_one_node_cannot_serve(disk: Disk, properties: MetaProperties) -> None:

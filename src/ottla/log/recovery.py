@@ -24,6 +24,7 @@ its segments, its producers and its leader epochs.
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise, zip_longest
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -39,7 +40,7 @@ from ottla.log.inspection import Inspection, has_fitting_indexes, inspect, load_
 from ottla.log.leftovers import tidy, without_failed_rolls
 from ottla.log.names import DAMAGED_OFFSETS, LOG, PARTITION_METADATA, file_name
 from ottla.log.producers import ProducerState
-from ottla.log.salvage import reached_offset, split_behind_damage
+from ottla.log.salvage import reached_in, reached_offset, split_behind_damage
 from ottla.log.segment import Segment, delete_segments
 from ottla.log.snapshot import Snapshots
 from ottla.log.storage import Storage
@@ -97,7 +98,8 @@ def load(
 ) -> Loaded:
     """Open the directory; see the top of the file. StorageError when it cannot be used as it is."""
     names = storage.names()
-    log_start_offset, outside = start_of(outside, epochs, recovery_point, log_start_offset)
+    reached = partial(reached_in, storage, config, now_ms, names)
+    log_start_offset, outside = start_of(outside, epochs, recovery_point, log_start_offset, reached)
     # After a clean stop the checkpoint says where the log began, and not only what was deleted for certain.
     known_start = log_start_offset if clean else None
     log_start_offset = log_start_offset or 0

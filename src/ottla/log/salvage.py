@@ -5,12 +5,12 @@ the recovery point may be damaged. Then the next batch that its CRC proves whole
 into a new segment. The damaged file stays as it is, for a person who wants to mend it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ottla.base.errors import CorruptDataError
 from ottla.log.checking import ANY_OFFSET
 from ottla.log.config import LogConfig
-from ottla.log.names import LOG, file_name
+from ottla.log.names import LOG, base_offset, file_name
 from ottla.log.segment import Segment
 from ottla.log.storage import Storage
 from ottla.wire.batch import BatchHeader, check_integrity, find_whole_batch, parse_header
@@ -62,6 +62,12 @@ def reached_offset(segments: Sequence[Segment]) -> int:
                 found = _batch_behind(view, at + 1, end_offset)
     newest.close()
     return end_offset
+
+
+def reached_in(storage: Storage, config: LogConfig, now_ms: int, names: Iterable[str]) -> int:
+    """`reached_offset` of the log with these files, before they are opened; 0 without a log file."""
+    bases = [base for base in (base_offset(name, LOG) for name in names) if base is not None]
+    return reached_offset([Segment.load(storage, max(bases), config, now_ms)]) if bases else 0
 
 
 def _batch_at(view: memoryview, position: int, offset: int) -> tuple[int, BatchHeader] | None:

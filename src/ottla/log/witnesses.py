@@ -9,7 +9,7 @@ told, and the log goes on: it is no hole that has to be mended first.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from types import MappingProxyType
 from typing import NamedTuple
@@ -47,17 +47,20 @@ class Outside(NamedTuple):
 
 
 def start_of(
-    outside: Outside, epochs: LeaderEpochs, recovery_point: int, said: int | None
+    outside: Outside, epochs: LeaderEpochs, recovery_point: int, said: int | None, reached: Callable[[], int]
 ) -> tuple[int | None, Outside]:
     """Where the log begins, and what is known of that: `said` by the checkpoint, or as the leader epochs have it.
 
     Their first entry moves along. So they are asked where the checkpoint cannot be used, and believed where it says
     another offset and nothing proves it. A deletion moves the recovery point, too, but its checkpoint is written later:
-    an entry above it is believed only where nothing else says where the log begins, and told. None where nothing does.
+    an entry above it is believed only where nothing else says where the log begins, and told; and never one behind all
+    records, which have `reached` so far. None where nothing says it.
     """
     first_offset = epochs.entries[0][1] if epochs.entries else None
     is_newer = first_offset is not None and first_offset > recovery_point
     if outside.start_is_unknown:
+        if first_offset is not None and is_newer and first_offset > reached():
+            first_offset, is_newer = None, False
         return first_offset, outside._replace(start_is_unknown=first_offset is None, start_is_newer=is_newer)
     if outside.start_is_unproved and not is_newer and first_offset not in (None, said or 0):
         return first_offset, outside._replace(wrong_start=said or 0)

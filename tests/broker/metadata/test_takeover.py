@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -251,10 +252,23 @@ def test_what_has_no_effect_here_is_told_with_each_start_and_stays() -> None:
         ]
 
 
-def test_a_damaged_vote_is_cast_anew_behind_the_logs_last_epoch() -> None:
-    directory = _used()
-    directory.disk.open_folder(METADATA).write(_VOTE, b"{")
-    recovered = directory.recover()
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (lambda vote: b"{", "JSONDecodeError"),
+        (lambda vote: vote.replace(b"ledByOttla", b"ledByOttlb"), "nobody writes a field 'ledByOttlb'"),
+    ],
+)
+def test_a_damaged_vote_is_told_and_cast_anew_behind_the_logs_last_epoch(
+    change: Callable[[bytes], bytes], fault: str
+) -> None:
+    directory, told = _used(), list[Told]()
+    files = directory.disk.open_folder(METADATA)
+    vote = json.loads(files.read(_VOTE) or b"") | {"ledByOttla": True}
+    files.write(_VOTE, change(json.dumps(vote).encode()))
+    recovered = directory.recover(told)
+    assert [(each.kind.name, each.place) for each in told] == [("MADE_AGAIN", f"{METADATA}/{_VOTE}")]
+    assert f"{_VOTE} is damaged ({fault}" in told[0].text
     assert decode_vote(directory.disk.open_folder(METADATA).read(_VOTE) or b"") == (1, 2, (1,), True)
     assert isinstance(_written(recovered, 2)[0], LeaderChangeMessage)
 

@@ -26,6 +26,11 @@ from ottla.wire.batch import iter_headers
 from ottla.wire.codec import NULL_UUID
 
 _OURS: Final = "ledByOttla"
+#: Kafka's fields, of both versions of the file, and ours: a changed letter in it would say that Apache Kafka led last.
+_FIELDS: Final = frozenset(
+    {"clusterId", "leaderId", "leaderEpoch", "votedId", "votedDirectoryId", "appliedOffset", "currentVoters"}
+    | {"data_version", _OURS}
+)
 
 
 class Vote(NamedTuple):
@@ -58,6 +63,8 @@ def decode_vote(content: bytes) -> Vote:
             raise CorruptDataError("it is no JSON object")
         if state["data_version"] not in (0, 1):
             raise CorruptDataError(f"data_version {state['data_version']} is not known")
+        if strange := sorted(state.keys() - _FIELDS):
+            raise CorruptDataError(f"nobody writes a field {strange[0]!r}")
         voters = state.get("currentVoters")
         return Vote(
             int(state["leaderId"]),
@@ -65,6 +72,8 @@ def decode_vote(content: bytes) -> Vote:
             None if voters is None else tuple(int(each["voterId"]) for each in voters),
             state.get(_OURS) is True,
         )
+    except CorruptDataError:
+        raise
     except (ValueError, TypeError, KeyError) as fault:
         raise CorruptDataError(f"{type(fault).__name__}: {fault}") from None
 
