@@ -26,6 +26,7 @@ from sim.disk import SimDisk
 #: Where a batch's CRC is behind it: length, leader epoch, magic byte, CRC. Before it is the base offset, which no CRC
 #: covers, in Apache Kafka's files as in ours: a changed one is not found.
 _BASE_OFFSET_BYTES = 8
+_EPOCH_AT = 12
 #: Own files of the data directory whose content says nothing: one is there or not, the other is locked.
 _SAYS_NOTHING = (CLEAN_SHUTDOWN_MARKER, ".lock")
 #: How often one of the directory's own files is drawn: beside the partitions' they are few.
@@ -58,12 +59,16 @@ class Damage(NamedTuple):
         return not self.folder and self.name not in _SAYS_NOTHING
 
     def hurts(self, folder: str, offset: int) -> bool:
-        """Whether the bytes of the batch with this offset were changed."""
+        """Whether bytes of the batch with this offset were changed that say something of its records.
+
+        Its leader epoch does not: no CRC covers it, and the batch is whole.
+        """
         if self.folder != folder or not self.name.endswith(LOG) or not self.flipped:
             return False
         for position, entry in sound_entries(self.before):
             if entry.base_offset <= offset <= entry.last_offset:
-                return any(position <= at < position + len(entry.payload) for at in self.flipped)
+                epoch = range(position + _EPOCH_AT, position + _EPOCH_AT + 4)
+                return any(position <= at < position + len(entry.payload) and at not in epoch for at in self.flipped)
         return False
 
 

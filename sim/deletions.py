@@ -13,7 +13,7 @@ from itertools import pairwise
 from ottla.base.types import TopicPartition
 from ottla.log.checking import ANY_OFFSET
 from ottla.log.config import LogConfig
-from ottla.log.names import LOG, base_offset, file_name
+from ottla.log.names import LOG, SNAPSHOT, base_offset, file_name
 from ottla.log.partition import PartitionLog
 from ottla.testing.history.facts import Deleted, Deleting
 from sim.check import Anomaly
@@ -66,16 +66,20 @@ class Deletions:
             del self._kept[tp][base]
         return start
 
-    def forget(self, log: PartitionLog) -> list[Entry]:
-        """Of a log whose files are hurt, remember no longer those deleted batches that it does not know any more.
+    def forget(self, log: PartitionLog, damage: Damage, *, is_told: bool) -> list[Entry]:
+        """Of a log that has this damage, remember no longer those deleted batches that it does not know any more.
 
-        Who had no answer may write them again; or their offsets are used again, because the log ends before them.
+        Who had no answer may write them again, if a file that knew it is hurt; or their offsets are used again, because
+        the log ends before them, and a line names the partition.
         """
+        if not damage.name.endswith((LOG, SNAPSHOT)):
+            return []
+        may_end = damage.name.endswith(LOG) and is_told
         kept, known = self._kept[log.tp], {each.producer_id for each in log.active_producers()}
         unknown = [
             entry
             for entry in kept.values()
-            if entry.header.producer_id not in known or entry.base_offset >= log.end_offset
+            if entry.header.producer_id not in known or (may_end and entry.base_offset >= log.end_offset)
         ]
         for entry in unknown:
             del kept[entry.base_offset]

@@ -362,10 +362,11 @@ class House:
                 if tp.topic not in INTERNAL:
                     gone, partition = missing(self.deletions.expected(tp, there), self._served(tp)), self._find(tp)
                     known = self.deletions.with_deleted(tp, there)  # transactions begin there, too
-                    if partition is not None and damage is not None and damage.folder == str(tp):
-                        gone += self.deletions.forget(partition.log)
+                    is_told = any(str(tp) in line for line in heard.lines)
+                    if partition and damage and damage.folder == str(tp) and not self._has_refused:
+                        gone += self.deletions.forget(partition.log, damage, is_told=is_told)
                     self.losses.add(tp, known, gone)
-                    if partition is not None and any(str(tp) in line for line in heard.lines):
+                    if partition is not None and is_told:
                         self.losses.refuse(tp, partition.log.findings.damaged)
         return hurt
 

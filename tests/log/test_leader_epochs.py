@@ -51,6 +51,35 @@ def _written() -> MemoryStorage:
     return storage
 
 
+@pytest.mark.parametrize("epoch", [256, -(2**31)])
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_only_batch_that_is_left_refutes_no_checkpoint(clean: bool, epoch: int) -> None:
+    """The checkpoint was made again without it, and began at the next append; and then so did the log."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    log.append(idempotent(0), now_ms=NOW_MS, leader_epoch=0)
+    log.close()
+    _epoch_of(storage, 0, epoch)
+    log = _open(storage, clean=clean, recovery_point=1)
+    assert all("is made again" not in each for each in log.findings.mended)
+    log.append(idempotent(1), now_ms=NOW_MS, leader_epoch=0)
+    log.close()
+    assert storage.files[_EPOCHS].content == b"0\n1\n0 0\n"
+
+
+def test_a_checkpoint_that_is_gone_is_made_again_for_batches_of_wrong_epochs_alone() -> None:
+    storage = _written()
+    for at in range(7):
+        _epoch_of(storage, at, 7)
+    del storage.files[_EPOCHS]
+    log = _open(storage, clean=True, recovery_point=7)
+    assert "the batch at offset 0 says leader epoch 7, and that of the leader is 0" in " ".join(log.findings.mended)
+    log.append(idempotent(7), now_ms=NOW_MS, leader_epoch=0)
+    log.close()
+    again = _open(storage, clean=True, recovery_point=8, start_is_unknown=True)
+    assert (again.log_start_offset, again.findings.mended) == (0, ())
+
+
 @pytest.mark.parametrize("at", [0, 3, 6])
 def test_a_batch_of_a_later_epoch_than_its_leaders_is_told_and_not_believed(at: int) -> None:
     """The simulator's finds (broker-damage 1620002077 and others): the epochs began behind it with the next append."""
@@ -58,8 +87,8 @@ def test_a_batch_of_a_later_epoch_than_its_leaders_is_told_and_not_believed(at: 
     _epoch_of(storage, at, 21_760)
     log = _open(storage)
     assert log.findings.mended == (
-        f"the batch at offset {at} says leader epoch 21760, and there is none so new: it was changed, which no "
-        "checksum tells, and is not believed",
+        f"the batch at offset {at} says leader epoch 21760, and that of the leader is 0: it is not believed (no "
+        "checksum tells whether it was changed)",
     )
     log.append(idempotent(7), now_ms=NOW_MS, leader_epoch=0)
     assert storage.files[_EPOCHS].content == b"0\n1\n0 0\n"
@@ -105,8 +134,8 @@ def test_a_deletion_that_is_newer_than_the_recovery_point_is_believed_and_told()
     again = _open(storage.after_kill(), recovery_point=3, start_is_unknown=True)
     assert (again.log_start_offset, again.end_offset) == (5, 7)
     assert again.findings.mended == (
-        "leader-epoch-checkpoint alone says where the log begins: at offset 5, behind the recovery point; the records "
-        "before that count as deleted",
+        "leader-epoch-checkpoint alone says where the log begins: at offset 5; the records before that count as "
+        "deleted",
     )
 
 

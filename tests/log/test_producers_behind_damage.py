@@ -136,3 +136,19 @@ def test_p7_what_is_compacted_and_in_no_snapshot_any_more_is_not_written_again()
     again = open_log(storage, compacted, clean=False, recovery_point=1)
     assert append(again, idempotent(0)).error is ErrorCode.KAFKA_STORAGE_ERROR
     assert append(again, idempotent(1)).duplicate
+
+
+def test_p7_a_producer_that_is_new_since_the_start_has_lost_nothing() -> None:
+    """The log begins behind 0, and any sequence may be the first: the one before it was not written for that."""
+    storage = MemoryStorage()
+    log = open_log(storage)
+    append(log, idempotent(0))
+    log.roll(NOW_MS)
+    append(log, idempotent(1))
+    log.delete_records_before(1)
+    log.retire(NOW_MS)
+    log.delete_retired()
+    log.close()
+    again = open_log(storage, clean=True, recovery_point=2, log_start_offset=1)
+    assert append(again, idempotent(101, producer_id=9)).base_offset == 2
+    assert append(again, idempotent(100, producer_id=9)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -63,6 +63,8 @@ def test_whole_batches_are_found_around_a_damaged_one() -> None:
     damage = Damage("t-0", _LOG, "flipped", _content(3), (size + 40,))
     assert [damage.hurts("t-0", offset) for offset in range(3)] == [False, True, False]
     assert not damage.hurts("t-1", 1)
+    assert not damage._replace(flipped=(size + 12, size + 15)).hurts("t-0", 1), "its leader epoch, which no CRC covers"
+    assert damage._replace(flipped=(size + 11, size + 16)).hurts("t-0", 1)
 
 
 def test_a_refusal_must_name_the_file_or_its_partition() -> None:

@@ -9,6 +9,7 @@ from ottla.log.config import LogConfig
 from ottla.wire.batch import parse_header
 from ottla.wire.records import Record, encode_batch
 from sim.cluster.log import Entry
+from sim.damage import Damage
 from sim.deletions import Deletions, LogFile, retirable
 from sim.history import History
 from sim.loop import SimLoop
@@ -28,6 +29,10 @@ def _entry(offset: int) -> Entry:
 def _file(base_offset: int, count: int, size_bytes: int = 100) -> LogFile:
     content = b"".join(_entry(base_offset + number).payload for number in range(count))
     return LogFile(base_offset, base_offset + count, size_bytes, lambda: content)
+
+
+def _damage(name: str) -> Damage:
+    return Damage("orders-0", name, "removed", b"")
 
 
 def _deletions() -> Deletions:
@@ -74,9 +79,12 @@ def test_of_hurt_files_what_the_log_does_not_know_any_more_is_not_looked_for() -
     ]
     deletions.ask("d0.1", log.tp, 3)
     deletions.keep(log.tp, lambda: entries[:1])
-    assert _offsets(deletions.forget(log)) == [0]
+    assert deletions.forget(log, _damage("00000000000000000000.index"), is_told=True) == []
+    assert _offsets(deletions.forget(log, _damage("00000000000000000001.snapshot"), is_told=True)) == [0]
     deletions.keep(log.tp, lambda: [entries[1]._replace(base_offset=0, last_offset=0), entries[2]])
-    assert _offsets(deletions.forget(log)) == [2], "the log ends at offset 1"
+    damage = _damage("00000000000000000000.log")
+    assert deletions.forget(log, damage, is_told=False) == []
+    assert _offsets(deletions.forget(log, damage, is_told=True)) == [2], "the log ends at offset 1"
     assert _offsets(deletions.with_deleted(log.tp, [])) == [0]
 
 

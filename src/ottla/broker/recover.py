@@ -79,7 +79,8 @@ def recover(config: BrokerConfig, clock: Clock, disk: Disk, rng: random.Random, 
     if is_theirs:
         _refuse_what_one_node_cannot_serve(disk, properties)
     partitions = Partitions(config, clock, disk, rng, tell, is_theirs=is_theirs)
-    log = partitions.open_log(TopicPartition(METADATA_TOPIC, 0), None, _METADATA_CONFIGS)
+    tp = TopicPartition(METADATA_TOPIC, 0)
+    log = partitions.open_log(tp, None, _METADATA_CONFIGS, may_have_lost_its_end=not is_whole)
     if log.end_offset == 0:
         must_hold_no_partitions(disk)
     metadata = ClusterMetadata(log, disk.open_folder(METADATA_FOLDER), properties.node_id, clock)

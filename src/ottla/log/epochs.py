@@ -8,7 +8,7 @@ from ottla.log.checkpoint import decode_leader_epochs, encode_leader_epochs
 from ottla.log.names import LEADER_EPOCH_CHECKPOINT
 from ottla.log.results import EpochEndOffset
 from ottla.log.storage import Storage, sync_whole
-from ottla.wire.batch import BatchHeader
+from ottla.wire.batch import NO_PARTITION_LEADER_EPOCH, BatchHeader
 
 _UNKNOWN = EpochEndOffset(-1, -1)
 #: Epochs have 31 bits.
@@ -26,7 +26,7 @@ class LeaderEpochs:
         self._storage = storage
         self._newest = _MAX_EPOCH if newest is None else newest
         self._entries: list[tuple[int, int]] = []
-        #: The first batch that says a newer epoch than there is: its offset, and the epoch.
+        #: The first batch that says an epoch that cannot be: its offset, and the epoch.
         self.wrong: tuple[int, int] | None = None
         #: What was wrong with the file.
         self.fault: str | None = None
@@ -48,6 +48,11 @@ class LeaderEpochs:
     def latest(self) -> int:
         """The newest epoch that has records, or -1."""
         return self._entries[-1][0] if self._entries else -1
+
+    @property
+    def newest(self) -> int | None:
+        """The epoch of the partition's leader, where it is known."""
+        return None if self._newest == _MAX_EPOCH else self._newest
 
     @property
     def file_name(self) -> str | None:
@@ -73,7 +78,7 @@ class LeaderEpochs:
     def read(self, header: BatchHeader, log_start_offset: int = 0) -> None:
         """The log, which begins at `log_start_offset`, has this batch: recovery reads it. StorageError."""
         epoch = header.partition_leader_epoch
-        if epoch > self._newest:
+        if epoch != NO_PARTITION_LEADER_EPOCH and not self.may_be(epoch):
             self.wrong = self.wrong or (header.base_offset, epoch)
         elif epoch > self.latest:
             self.assign(epoch, max(header.base_offset, log_start_offset))
@@ -130,9 +135,14 @@ class LeaderEpochs:
             sync_whole(self._storage.open(LEADER_EPOCH_CHECKPOINT))
             self._storage.sync_names()
 
+    def may_be(self, epoch: int) -> bool:
+        """Whether there can be records of this epoch."""
+        return 0 <= epoch <= self._newest
+
     def begin_at(self, log_start_offset: int) -> None:
-        """Say where the log begins, though no batch is left that does: it is the second place that knows it."""
-        if log_start_offset > 0 and (not self._entries or self._entries[0][1] > log_start_offset):
+        """Say where the log begins, where no batch is left that does, or one says a wrong epoch: it is the second place
+        that knows it."""
+        if (log_start_offset > 0 or self.wrong) and (not self._entries or self._entries[0][1] > log_start_offset):
             epoch = self._entries[0][0] if self._entries else self._newest if self._newest < _MAX_EPOCH else 0
             self._entries = [(epoch, log_start_offset), *self._entries[1:]]
 

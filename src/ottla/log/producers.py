@@ -140,8 +140,8 @@ class ProducerState:
         self.end_offset = end_offset
         #: What the files have lost (`damage`).
         self.holes: tuple[OffsetRange, ...] = ()
-        #: Batches are gone from the files by right: deleted, or compacted.
-        self.is_thinned = False
+        #: Below this offset batches may be gone from the files by right, deleted or compacted, since before the start.
+        self.thinned_below = 0
         #: The snapshot that this comes from has all the last batches of its producers, and not the last one only.
         self.history_is_known = False
         self._verifications: dict[int, Verification] = {}
@@ -290,7 +290,9 @@ class ProducerState:
         if header.is_transactional or not batches or len(batches) == BATCHES_TO_RETAIN:
             return False
         oldest = batches[0]
-        is_gone = self.is_thinned or any(hole.end_offset <= oldest.first_offset for hole in self.holes)
+        is_gone = oldest.first_offset < self.thinned_below or any(
+            hole.end_offset <= oldest.first_offset for hole in self.holes
+        )
         return is_gone and header.base_sequence <= header.last_sequence < oldest.first_sequence
 
     def check_marker(

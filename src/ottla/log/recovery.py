@@ -134,7 +134,8 @@ def load(
     findings = _findings(walked, plan, known, start_offset, compacts=config.compacts)
     findings = _witnessed(findings, outside, seen, epochs, snapshots, walked, start_offset)
     producers.holes = findings.damaged
-    producers.is_thinned = walked.segments[0].base_offset > 0 or (config.compacts and len(walked.segments) > 1)
+    is_thinned = walked.segments[0].base_offset > 0 or (config.compacts and len(walked.segments) > 1)
+    producers.thinned_below = walked.end_offset if is_thinned else 0
     if findings.damaged != recorded:
         write_damage(storage, findings.damaged)
     for segment in walked.segments[:-1]:

@@ -166,8 +166,8 @@ def mended(
         )
     if outside.start_is_newer:
         found.append(
-            f"leader-epoch-checkpoint alone says where the log begins: at offset {start_offset}, behind the recovery "
-            "point; the records before that count as deleted"
+            f"leader-epoch-checkpoint alone says where the log begins: at offset {start_offset}; the records before "
+            "that count as deleted"
         )
     if outside.wrong_start is not None:
         found.append(
@@ -178,8 +178,8 @@ def mended(
         found.append(f"leader-epoch-checkpoint ({epochs.fault or 'gone or wrong'}) is made again from the batches")
     if epochs.wrong is not None:
         found.append(
-            f"the batch at offset {epochs.wrong[0]} says leader epoch {epochs.wrong[1]}, and there is none so new: it "
-            "was changed, which no checksum tells, and is not believed"
+            f"the batch at offset {epochs.wrong[0]} says leader epoch {epochs.wrong[1]}, and that of the leader is "
+            f"{epochs.newest}: it is not believed (no checksum tells whether it was changed)"
         )
     if snapshots.damaged:
         found.append(f"{', '.join(snapshots.damaged)}: damaged; the producers are read from the batches again")
@@ -194,7 +194,7 @@ def _mend_epochs(epochs: LeaderEpochs, segments: Collection[Segment], start_offs
     """
     entries = epochs.entries
     is_whole = start_offset >= end_offset or (bool(entries) and entries[0][1] <= start_offset)
-    is_refuted = is_whole and _are_refuted(entries, segments, OffsetRange(start_offset, end_offset))
+    is_refuted = is_whole and _are_refuted(epochs, segments, OffsetRange(start_offset, end_offset))
     if is_whole and not is_refuted and epochs.fault is None:
         return False
     epochs.forget()
@@ -206,7 +206,7 @@ def _mend_epochs(epochs: LeaderEpochs, segments: Collection[Segment], start_offs
     return epochs.fault is not None or is_refuted or (not entries and bool(epochs.entries))
 
 
-def _are_refuted(entries: Sequence[tuple[int, int]], segments: Collection[Segment], extent: OffsetRange) -> bool:
+def _are_refuted(epochs: LeaderEpochs, segments: Collection[Segment], extent: OffsetRange) -> bool:
     """Whether the batches say other epochs. One batch alone does not: no CRC covers what it says.
 
     So it is the first batch of an epoch and its last one, or one beside the next epoch that says this one. A changed
@@ -214,9 +214,9 @@ def _are_refuted(entries: Sequence[tuple[int, int]], segments: Collection[Segmen
     """
     start_offset, end_offset = extent
     before: int | None = None
-    for (epoch, begin), following in zip_longest(entries, entries[1:]):
+    for (epoch, begin), following in zip_longest(epochs.entries, epochs.entries[1:]):
         end = end_offset if following is None else following[1]
-        said = _epochs_of(segments, max(begin, start_offset), end)
+        said = filter(epochs.may_be, _epochs_of(segments, max(begin, start_offset), end))
         first = next(said, epoch)
         if first != epoch and (first == before or deque((first, *said), 1)[0] != epoch):
             return True

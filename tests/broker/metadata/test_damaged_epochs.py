@@ -75,6 +75,60 @@ def test_behind_apache_kafka_an_epoch_goes_back_or_on_only_with_a_change_of_lead
     _start(theirs.disk)
 
 
+@pytest.mark.parametrize("epoch", [3, 2**31 - 2])
+def test_a_vote_of_a_later_epoch_than_the_log_begins_that_epoch(epoch: int) -> None:
+    """A changed digit of the vote: what we wrote then was of an epoch that nothing had begun, and the next start was
+    refused for that."""
+    theirs = KraftDirectory()
+    theirs.start()
+    theirs.make_topic()
+    theirs.stop()
+    theirs.recover().close()
+    vote = theirs.disk.content(METADATA, "quorum-state")
+    assert b'"leaderEpoch":2' in vote
+    theirs.disk.change(METADATA, "quorum-state", vote.replace(b'"leaderEpoch":2', b'"leaderEpoch":%d' % epoch))
+    for name in ("one", "two"):
+        recovered = theirs.recover()
+        recovered.metadata.write_now(recovered.metadata.change([TopicRecord(name, name.encode().ljust(16))]))
+        recovered.close()
+    assert {"orders", "one", "two"} <= theirs.recover().metadata.image.topics.keys()
+
+
+def test_a_log_that_has_lost_its_change_of_leaders_goes_on_in_the_epoch_of_the_vote() -> None:
+    """The end mark was removed, as the refusal says: the start after the next one was refused."""
+    theirs = KraftDirectory()
+    theirs.start()
+    theirs.make_topic()
+    theirs.stop()
+    theirs.recover()  # killed
+    disk = theirs.disk.after_kill()
+    content = disk.content(METADATA, _LOG)
+    ours = next(position for position, header in iter_headers(content) if header.partition_leader_epoch == 2)
+    disk.change(METADATA, _LOG, content[:ours])
+    with pytest.raises(StorageError, match="To go on without these changes, remove"):
+        _start(disk)
+    disk.change(METADATA, "acknowledged-end-offset", None)
+    for _ in range(3):
+        _start(disk)
+
+
+def test_after_a_stop_in_order_too_one_can_go_on_without_the_last_changes() -> None:
+    disk = _ours()
+    content = disk.content(METADATA, _LOG)
+    last, _ = list(iter_headers(content))[-1]
+    disk.change(METADATA, _LOG, content[:last])
+    with pytest.raises(StorageError, match="To go on without these changes, remove"):
+        _start(disk)
+    disk.change(METADATA, "acknowledged-end-offset", None)
+    told: list[Told] = []
+    _start(disk, told)
+    assert "whether the last changes of the metadata log are all there cannot be checked" in told[0].text
+    assert [name for folder, name in disk.files() if folder == METADATA and name.endswith(".log")] == [_LOG]
+    told.clear()
+    _start(disk, told)
+    assert told == []
+
+
 @pytest.mark.parametrize("said", [b"0\n1\n3 0\n", b"0\n2\n0 0\n249 3\n"])
 def test_leader_epochs_that_no_batch_has_are_no_mark_of_apache_kafka(said: bytes) -> None:
     """broker-damage 1600000373: the directory was taken for Apache Kafka's, and the manifest removed unread."""

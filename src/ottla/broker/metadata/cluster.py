@@ -147,13 +147,17 @@ class ClusterMetadata:
         return frozenset(reading.deleted)
 
     def _lead(self, reading: Reading, *, is_theirs: bool) -> None:
-        """Go on in the epoch that we lead; behind Apache Kafka, begin the next one."""
-        vote = self._quorum.vote
-        self._epoch = max(0, reading.epoch, -1 if vote is None else vote.leader_epoch)
-        if not is_theirs:
+        """Go on in the epoch that we lead; behind Apache Kafka, begin the next one.
+
+        A log that has no batch of its vote's epoch has lost its end; or the vote was changed, which no checksum tells.
+        """
+        vote, last = self._quorum.vote, max(0, reading.epoch)
+        self._epoch = last if vote is None else max(last, vote.leader_epoch)
+        if is_theirs:
+            self._epoch += 1
+            self._quorum.lead(self._node_id, self._epoch, kraft_version=reading.kraft_version)
+        if self._epoch == last:
             return
-        self._epoch += 1
-        self._quorum.lead(self._node_id, self._epoch, kraft_version=reading.kraft_version)
         self._write(leader_change_batch(self._node_id, self._clock.now_ms()), Origin.RAFT_LEADER)
 
     def sign(self) -> None:

@@ -26,6 +26,8 @@ from ottla.wire.batch import iter_headers
 from ottla.wire.codec import NULL_UUID
 
 _OURS: Final = "ledByOttla"
+#: Epochs have 31 bits, and there is one behind each that is led in.
+_MAX_EPOCH: Final = 2**31 - 1
 #: Kafka's fields, of both versions of the file, and ours: a changed letter in it would say that Apache Kafka led last.
 _FIELDS: Final = frozenset(
     {"clusterId", "leaderId", "leaderEpoch", "votedId", "votedDirectoryId", "appliedOffset", "currentVoters"}
@@ -65,6 +67,8 @@ def decode_vote(content: bytes) -> Vote:
             raise CorruptDataError(f"data_version {state['data_version']} is not known")
         if strange := sorted(state.keys() - _FIELDS):
             raise CorruptDataError(f"nobody writes a field {strange[0]!r}")
+        if not 0 <= int(state["leaderEpoch"]) < _MAX_EPOCH:
+            raise CorruptDataError(f"{state['leaderEpoch']} is no epoch")
         voters = state.get("currentVoters")
         return Vote(
             int(state["leaderId"]),

@@ -214,9 +214,18 @@ class Partitions:
 
     # ---- coming and going
 
-    def open_log(self, tp: TopicPartition, topic_id: bytes | None, overrides: dict[str, str]) -> PartitionLog:
-        """Open a partition's directory, recovering what is in it."""
-        return self._open(tp, topic_id, self.log_config(overrides), self._checkpoints, is_known=False)
+    def open_log(
+        self,
+        tp: TopicPartition,
+        topic_id: bytes | None,
+        overrides: dict[str, str],
+        *,
+        may_have_lost_its_end: bool = False,
+    ) -> PartitionLog:
+        """Open a partition's directory, recovering what is in it. One that may have lost its end is read to where it
+        ends, whatever the checkpoints say of it."""
+        known = None if may_have_lost_its_end else self._checkpoints
+        return self._open(tp, topic_id, self.log_config(overrides), known, is_known=False)
 
     def _open(
         self,

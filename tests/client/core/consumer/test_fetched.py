@@ -106,13 +106,20 @@ def test_t9_a_fetch_that_holds_only_markers_still_moves_the_position() -> None:
 
 
 @pytest.mark.parametrize("columns", [False, True])
-@pytest.mark.parametrize(("leader_epoch", "known"), [(2, -1), (3, 3), (-1, 3)])
-def test_a_batch_is_of_no_epoch_that_is_newer_than_its_leaders(columns: bool, leader_epoch: int, known: int) -> None:
+@pytest.mark.parametrize(
+    ("epoch", "leader_epoch", "known"),
+    [(3, 2, -1), (3, 3, 3), (3, -1, 3), (-(2**31), 3, -1), (-5, -1, -1), (-1, 3, -1)],
+)
+def test_a_batch_is_of_no_epoch_that_is_newer_than_its_leaders(
+    columns: bool, epoch: int, leader_epoch: int, known: int
+) -> None:
     """The simulator's find (broker-damage 1620003269): a changed one was committed with the position, and the next
     owner of the partition was told that the log had been cut, and began again."""
     state = at(0)
     state.leader_epoch = leader_epoch
-    fetch = FetchedPartition(state, batch(0, 2), [], decoding())  # of epoch 3
+    data = bytearray(batch(0, 2))
+    assign_offsets(data, 0, 0, epoch)
+    fetch = FetchedPartition(state, bytes(data), [], decoding())
     if columns:
         fetch.take_columns(with_headers=False)
     else:

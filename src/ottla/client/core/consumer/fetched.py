@@ -323,11 +323,12 @@ def _ascending(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def _of_epochs_up_to(newest: int, header: BatchHeader) -> BatchHeader:
-    """The header, with no epoch in place of one that is newer than the leader's.
+    """The header, with no epoch in place of one that is newer than the leader's, or below 0.
 
     No checksum covers a leader epoch. With a changed one, a position would not be in the log any more (KIP-320).
     """
-    if newest == UNKNOWN_EPOCH or header.partition_leader_epoch <= newest:
+    epoch = header.partition_leader_epoch
+    if epoch >= UNKNOWN_EPOCH and (epoch <= newest or newest == UNKNOWN_EPOCH):
         return header
     return header._replace(partition_leader_epoch=UNKNOWN_EPOCH)
 
