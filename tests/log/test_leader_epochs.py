@@ -51,6 +51,17 @@ def _written() -> MemoryStorage:
     return storage
 
 
+def _hole_from_3() -> MemoryStorage:
+    """Of seven batches all are damaged, and those below 3 are deleted."""
+    storage, log = seven_batches()
+    log.close()
+    storage.files[_LOG].content.clear()
+    log = open_log(storage, clean=True, recovery_point=7, log_start_offset=0)
+    log.delete_records_before(3)
+    log.close()
+    return storage
+
+
 @pytest.mark.parametrize("epoch", [256, -(2**31)])
 @pytest.mark.parametrize("clean", [True, False])
 def test_the_only_batch_that_is_left_refutes_no_checkpoint(clean: bool, epoch: int) -> None:
@@ -111,12 +122,7 @@ def test_a_checkpoint_with_a_later_epoch_than_the_leaders_is_made_again() -> Non
 def test_where_no_batch_is_left_the_epochs_say_where_the_log_begins() -> None:
     """The simulator's find (broker-damage 1620002245): of what was not deleted all was damaged, and so was this file.
     When the other place was damaged, too, the log began at 0 again."""
-    storage, log = seven_batches()
-    log.close()
-    storage.files[_LOG].content.clear()
-    log = open_log(storage, clean=True, recovery_point=7, log_start_offset=0)
-    log.delete_records_before(3)
-    log.close()
+    storage = _hole_from_3()
     storage.files[_EPOCHS].content.clear()
     log = open_log(storage, clean=True, recovery_point=7, log_start_offset=3)
     assert (log.log_start_offset, log.findings.damaged) == (3, ((3, 7),))
@@ -150,12 +156,7 @@ def test_a_log_does_not_begin_behind_all_of_its_records() -> None:
 
 
 def test_a_hole_begins_where_the_log_begins() -> None:
-    storage, log = seven_batches()
-    log.close()
-    storage.files[_LOG].content.clear()
-    log = open_log(storage, clean=True, recovery_point=7, log_start_offset=0)
-    log.delete_records_before(3)
-    log.close()
+    storage = _hole_from_3()
     after_kill = PartitionLog.open(
         TP, storage, LogConfig(), NOW_MS, log_start_offset=3, outside=Outside(flush_is_unknown=True)
     )
