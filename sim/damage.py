@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ottla.base.errors import CorruptDataError
 from ottla.base.types import TopicPartition
 from ottla.broker.metadata.end_mark import EndMark
-from ottla.broker.metadata.names import METADATA_TOPIC
+from ottla.broker.metadata.names import BOOTSTRAP_CHECKPOINT, METADATA_TOPIC
 from ottla.broker.runtime.manifest import ABSENT, MANIFEST, decode_manifest
 from ottla.log.checking import ANY_OFFSET
 from ottla.log.checkpoint import CLEAN_SHUTDOWN_MARKER, RECOVERY_POINT_CHECKPOINT, decode_offsets
@@ -27,8 +27,9 @@ from sim.disk import SimDisk
 #: covers, in Apache Kafka's files as in ours: a changed one is not found.
 _BASE_OFFSET_BYTES = 8
 _EPOCH_AT = 12
-#: Own files of the data directory whose content says nothing: one is there or not, the other is locked.
-_SAYS_NOTHING = (CLEAN_SHUTDOWN_MARKER, ".lock")
+#: Own files of the data directory whose content says nothing: one is there or not, one is locked, and one was read by
+#: the first start.
+_SAYS_NOTHING = (CLEAN_SHUTDOWN_MARKER, ".lock", BOOTSTRAP_CHECKPOINT)
 #: How often one of the directory's own files is drawn: beside the partitions' they are few.
 _OWN = 0.15
 #: How often a log file is cut exactly between two batches, and how often the base offset of its last batch is changed.

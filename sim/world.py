@@ -23,6 +23,7 @@ from sim.history import History
 from sim.house import House
 from sim.house_nemesis import HouseNemesis
 from sim.known import known
+from sim.kraft_directory import leave_used
 from sim.loop import START_S, DeadlockError, LivelockError, SimLoop, run
 from sim.nemesis import Nemesis
 from sim.network import Network, Weather
@@ -163,6 +164,8 @@ class Verdict:
         return self.history.digest
 
 
+#: What happens to their disks is hard, so that some of them begin with a directory of Apache Kafka.
+_OF_HARD_DISKS = (Kind.BROKER_POWER, Kind.BROKER_STEPS, Kind.BROKER_DAMAGE)
 _TWO_PHASE = {"unstable.api.versions.enable": "true", "transaction.two.phase.commit.enable": "true"}
 #: Half of the worlds keep the strategy that they had before there were these.
 _OTHER_STRATEGIES = (None, None, None, "sticky", "cooperative-sticky", "cooperative-sticky,range")
@@ -232,6 +235,8 @@ class World:
                 self.deletions = house.delete(deletion)
             if self.database is not None:
                 house.config |= _TWO_PHASE
+            if self.kind in _OF_HARD_DISKS and self.stream("inherited").random() < 0.25:
+                leave_used(house.disk)
             if self.loses_power:
                 # only plain records may be lost: what a transaction or a group has lost, no checker could explain
                 flush = draw.choice(("1", "1", "3", None)) if self.people is Kind.PLAIN else "1"

@@ -100,11 +100,14 @@ def recover(config: BrokerConfig, clock: Clock, disk: Disk, rng: random.Random, 
 def _tell_of_the_vote(disk: Disk, tell: Tell) -> None:
     if not disk.entries(METADATA_FOLDER):
         return
-    fault, name = Quorum(disk.open_folder(METADATA_FOLDER)).fault, f"{METADATA_FOLDER}/{QUORUM_STATE}"
+    quorum, name = Quorum(disk.open_folder(METADATA_FOLDER)), f"{METADATA_FOLDER}/{QUORUM_STATE}"
+    fault = None if quorum.fault is None else f"is damaged ({quorum.fault})"
+    if quorum.vote is None and fault is None and mark_of_apache_kafka(disk) is not None:
+        fault = "is gone"
     if fault is not None:
         text = (
-            f"{disk}/{name} is damaged ({fault}): perhaps Apache Kafka led last, so what {MANIFEST} says of the other "
-            "files counts no more; the vote is cast anew, in the epoch behind the log's last one"
+            f"{disk}/{name} {fault}: perhaps Apache Kafka led last, so what {MANIFEST} says of the other files does not "
+            "count any more; the vote is cast anew, in the epoch behind the log's last one"
         )
         tell(Told(Kind.MADE_AGAIN, name, text))
 

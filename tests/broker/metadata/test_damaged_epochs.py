@@ -18,7 +18,8 @@ from ottla.broker.recover import recover
 from ottla.broker.told import Told
 from ottla.wire.batch import assign_offsets, iter_headers
 from sim.disk import SimDisk
-from tests.broker.metadata.kraft_directory import METADATA, KraftDirectory
+from sim.kraft_directory import METADATA
+from tests.broker.metadata.kraft_directory import KraftDirectory
 from tests.log.batches import NOW_MS
 
 _LOG = f"{0:020}.log"

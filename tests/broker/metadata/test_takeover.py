@@ -25,15 +25,8 @@ from ottla.broker.told import Told
 from ottla.log.replay import batches
 from ottla.wire.quorum_records import LeaderChangeMessage, LeaderVoter, decode_control
 from ottla.wire.records import decode_batch
-from tests.broker.metadata.kraft_directory import (
-    BROKER_EPOCH,
-    DIRECTORY_ID,
-    FEATURES,
-    METADATA,
-    TOPIC_ID,
-    KraftDirectory,
-    snapshot,
-)
+from sim.kraft_directory import BROKER_EPOCH, DIRECTORY_ID, FEATURES, METADATA, snapshot
+from tests.broker.metadata.kraft_directory import TOPIC_ID, KraftDirectory
 from tests.log.batches import NOW_MS, batch
 
 _VOTE = "quorum-state"
