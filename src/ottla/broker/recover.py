@@ -106,7 +106,7 @@ def _tell_of_the_vote(disk: Disk, tell: Tell) -> None:
         fault = "is gone"
     if fault is not None:
         text = (
-            f"{disk}/{name} {fault}: perhaps Apache Kafka led last, so what {MANIFEST} says of the other files does not "
+            f"{disk}/{name} {fault}: perhaps Apache Kafka led last, so what {MANIFEST} says of other files does not "
             "count any more; the vote is cast anew, in the epoch behind the log's last one"
         )
         tell(Told(Kind.MADE_AGAIN, name, text))

@@ -152,5 +152,7 @@ def test_a_directory_of_apache_kafka_is_known_without_its_vote_by_the_change_of_
     theirs.disk.change(METADATA, "quorum-state", None)
     theirs.disk.change(METADATA, _EPOCHS, said)
     assert mark_of_apache_kafka(theirs.disk) == f"{METADATA}/quorum-state"
-    theirs.recover().close()
+    told: list[Told] = []
+    theirs.recover(told).close()
+    assert f"{METADATA}/quorum-state is gone: perhaps Apache Kafka led last" in told[0].text
     assert decode_vote(theirs.disk.content(METADATA, "quorum-state")) == (1, 2, (1,), True)
