@@ -124,6 +124,7 @@ def test_worlds_that_have_found_something(kind: Kind, seed: int) -> None:
         (Kind.BROKER_DAMAGE, 1630000930),
         (Kind.BROKER_DAMAGE, 1630002299),
         (Kind.BROKER_DAMAGE, 1640000542),
+        (Kind.BROKER_DAMAGE, 1670001208),
         (Kind.BROKER_CONSUMER_GROUPS, 700003650),
         (Kind.BROKER_CONSUMER_GROUPS, 700003986),
         (Kind.BROKER_CONSUMER_GROUPS, 830000846),
@@ -162,6 +163,7 @@ def test_worlds_with_deletion_that_have_found_something(kind: Kind, seed: int) -
     A changed leader epoch was committed with a position, which was reset then.
     A deletion was newer than the recovery point, and the other place that said where the log begins was damaged.
     The simulator forgot a coordinator's generations when the next one could not read its log.
+    A changed length hid the whole batches behind it, up to the next entry of the index.
     The simulator's operator aborted what a lost marker had left open, when its producer was in the next transaction.
     """
     assert one(seed, kind).names == ()

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ottla.log.config import LogConfig
+from ottla.log.locating import locate
 from ottla.log.results import AbortedTransaction
 from ottla.log.segment import Segment, delete_segments
 from ottla.log.storage import Storage
@@ -136,7 +137,7 @@ class Segments:
         for segment in self._from(offset):
             if segment is not self.active:
                 self._remember(segment)
-            position = segment.locate(offset)
+            position = locate(segment, offset)
             if position is not None:
                 return segment, position
         return None

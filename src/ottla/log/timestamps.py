@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.base.errors import CorruptDataError
+from ottla.log.locating import locate
 from ottla.log.results import TimestampOffset
 from ottla.log.segment import Segment
 from ottla.wire.batch import BatchHeader, TimestampType
@@ -49,14 +50,14 @@ def _newest_in(segment: Segment, from_offset: int) -> TimestampOffset | None:
     segment.load_indexes()
     newest_ms, last_offset = segment.max_timestamp_ms, segment.max_timestamp_offset
     if last_offset >= from_offset:
-        position = segment.locate(last_offset)
+        position = locate(segment, last_offset)
         if position is not None:
             found = _first_record(segment, position, segment.header_at(position), newest_ms, from_offset)
             if found is not None:
                 return found
     # The record that the indexes name is deleted, so the batches that are left must be read.
     newest: TimestampOffset | None = None
-    start = segment.locate(from_offset)
+    start = locate(segment, from_offset)
     for position, header in _batches(segment, segment.size_bytes if start is None else start):
         if header.max_timestamp_ms > (newest.timestamp_ms if newest is not None else -1):
             found = _newest_of(segment, position, header, from_offset)
