@@ -65,7 +65,8 @@ def recover(config: BrokerConfig, clock: Clock, disk: Disk, rng: random.Random, 
     StorageError when it cannot be used as it is.
     """
     is_theirs = mark_of_apache_kafka(disk) is not None
-    _tell_of_the_vote(disk, tell)
+    if is_theirs:
+        _tell_of_the_vote(disk, tell)
     properties = load_or_create(
         disk,
         rng,
@@ -102,7 +103,7 @@ def _tell_of_the_vote(disk: Disk, tell: Tell) -> None:
         return
     quorum, name = Quorum(disk.open_folder(METADATA_FOLDER)), f"{METADATA_FOLDER}/{QUORUM_STATE}"
     fault = None if quorum.fault is None else f"is damaged ({quorum.fault})"
-    if quorum.vote is None and fault is None and mark_of_apache_kafka(disk) is not None:
+    if quorum.vote is None and fault is None:
         fault = "is gone"
     if fault is not None:
         text = (
