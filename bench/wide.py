@@ -191,7 +191,7 @@ async def _ask_each(wire: Wire, turns: _Turns, requests: Iterable[wide_names.Wha
         answer = await wire.ask(key, request)
         await asyncio.sleep(1)  # what goes on behind the answer, such as markers
         taken_ms, whose = turns.longest()
-        print(f"{name:28} {taken_ms:5} ms   {whose:60} {_errors(answer)}", flush=True)
+        print(f"{name:35} {taken_ms:5} ms   {whose:60} {_errors(answer)}", flush=True)
 
 
 def _errors(answer: Any) -> str:

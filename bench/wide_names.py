@@ -15,6 +15,7 @@ from ottla.wire.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from ottla.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ottla.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from ottla.wire.messages.delete_groups import DeleteGroupsRequest
@@ -42,6 +43,7 @@ VERSIONS: Final = {
     ApiKey.ALTER_CLIENT_QUOTAS: 1,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: 0,
     ApiKey.CONSUMER_GROUP_DESCRIBE: 1,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: 1,
     ApiKey.CREATE_ACLS: 3,
     ApiKey.DELETE_ACLS: 3,
     ApiKey.DELETE_GROUPS: 2,
@@ -86,6 +88,11 @@ async def prepare(bootstrap: str, topic: str, names: Sequence[str]) -> None:
 def requests(names: Sequence[str]) -> Iterator[What]:
     """One after the other: what one writes the next may read."""
     every = tuple(names)
+    for name, subscribed in (("joins", every), ("other names", every[1:])):
+        joins = ConsumerGroupHeartbeatRequest(
+            "subscribed", "m1", 0, rebalance_timeout_ms=60_000, subscribed_topic_names=subscribed, topic_partitions=()
+        )
+        yield f"ConsumerGroupHeartbeat, {name}", ApiKey.CONSUMER_GROUP_HEARTBEAT, joins
     yield "FindCoordinator", ApiKey.FIND_COORDINATOR, FindCoordinatorRequest("", 0, every)
     yield (
         "Metadata, unknown names",

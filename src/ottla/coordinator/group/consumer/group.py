@@ -23,6 +23,7 @@ K = TypeVar("K")
 _FIRST_EPOCH: Final = 1
 #: The epoch of a target that was deleted.
 _NO_TARGET_EPOCH: Final = -1
+_NO_NAMES: Final[frozenset[str]] = frozenset()
 
 
 class Resolved(NamedTuple):
@@ -186,6 +187,7 @@ class ConsumerGroup:
             self._forget(before)
             if before.instance_id != member.instance_id:
                 self._free_instance_id(before)
+        self._count_names(_NO_NAMES if before is None else before.topic_names, member.topic_names)
         self.members[member.member_id] = member
         self._note(member)
 
@@ -203,6 +205,7 @@ class ConsumerGroup:
         require(member.member_epoch == LEAVE_EPOCH, f"member {member_id} is deleted before what it has")
         require(member_id not in self.target, f"member {member_id} is deleted before its part of the target")
         self._forget(member)
+        self._count_names(member.topic_names, _NO_NAMES)
         del self.members[member_id]
         self._free_instance_id(member)
 
@@ -226,7 +229,7 @@ class ConsumerGroup:
         """Type 16; None for a tombstone."""
         before = self.regexes.pop(regex, None)
         if before is not None:
-            _subtract(self.by_regex, before.topics)
+            take_away(self.by_regex, before.topics)
         if resolved is not None:
             self.regexes[regex] = resolved
             self.by_regex.update(resolved.topics)
@@ -238,8 +241,13 @@ class ConsumerGroup:
 
     # -- counters
 
+    def _count_names(self, before: frozenset[str], after: frozenset[str]) -> None:
+        """A member's names. They can be thousands, and stay the same in most of its changes."""
+        if before is not after:
+            take_away(self.by_name, before - after)
+            self.by_name.update(after - before)
+
     def _note(self, member: Member) -> None:
-        self.by_name.update(member.topic_names)
         if member.topic_regex:
             self.regex_members[member.topic_regex] += 1
         if member.server_assignor is not None:
@@ -255,16 +263,15 @@ class ConsumerGroup:
         self._take(member.revoking, member.member_epoch)
 
     def _forget(self, member: Member) -> None:
-        _subtract(self.by_name, member.topic_names)
         if member.topic_regex:
-            _subtract(self.regex_members, (member.topic_regex,))
+            take_away(self.regex_members, (member.topic_regex,))
         if member.server_assignor is not None:
-            _subtract(self.assignors, (member.server_assignor,))
+            take_away(self.assignors, (member.server_assignor,))
         if member.classic is not None:
             self.classic_members -= 1
-            _subtract(self.classic_protocols, (each.name for each in member.classic.supported_protocols))
+            take_away(self.classic_protocols, (each.name for each in member.classic.supported_protocols))
         if member.state is MemberState.STABLE:
-            _subtract(self._stable_in, (member.member_epoch,))
+            take_away(self._stable_in, (member.member_epoch,))
         self._release(member.assigned, member.member_epoch)
         self._release(member.revoking, member.member_epoch)
 
@@ -301,7 +308,7 @@ class ConsumerGroup:
                 del self._partition_epochs[topic_id]
 
 
-def _subtract(counter: Counter[K], names: Iterable[K]) -> None:
+def take_away(counter: Counter[K], names: Iterable[K]) -> None:
     """Take one away for each name, and forget what has come to nothing."""
     for name in names:
         counter[name] -= 1

@@ -293,8 +293,9 @@ def step(
     group = draft.group
     if not subscription_changed and member.is_reconciled_to(target.epoch):
         return member
-    found = map(draft.room.topics.find, topic_names(member, group.regexes))
-    subscribed = frozenset(topic.topic_id for topic in found if topic is not None)
+    names = topic_names(member, group.regexes)
+    topics = map(draft.room.topics.find_id, target.target.keys() | member.assigned.keys())
+    subscribed = frozenset(topic.topic_id for topic in topics if topic is not None and topic.name in names)
     goal = Goal(target.epoch, target.target, subscribed, subscription_changed, owned)
     updated = reconcile(group, member, goal)
     if updated == member:

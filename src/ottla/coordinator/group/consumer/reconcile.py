@@ -23,7 +23,7 @@ class Goal(NamedTuple):
 
     epoch: int
     target: Target
-    #: The ids of the topics that the member subscribes to just now, as far as they exist.
+    #: Those topics of the target and of what the member has that it subscribes to just now, and that exist.
     subscribed: frozenset[bytes]
     #: The subscription has changed with this request: what is outside it must go even without a new target.
     subscription_changed: bool

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 from typing import NamedTuple
 
 from ottla.assign.server import SubscriptionType
-from ottla.coordinator.group.consumer.group import ConsumerGroup, Resolved
+from ottla.coordinator.group.consumer.group import ConsumerGroup, Resolved, take_away
 from ottla.coordinator.group.consumer.member import Member
 
 
@@ -28,9 +29,7 @@ class Subscriptions(NamedTuple):
     def kind(self, members: int) -> SubscriptionType:
         """Whether all of the group's `members` subscribe to the same topics."""
         if not self.regex_members:
-            same = all(count == members for count in self.by_name.values()) and not (
-                self.by_regex.keys() - self.by_name.keys()
-            )
+            same = set(self.by_name.values()) <= {members} and not (self.by_regex.keys() - self.by_name.keys())
         else:
             same = (
                 next(iter(self.regex_members.values())) == members
@@ -47,18 +46,20 @@ def after(group: ConsumerGroup, gone: Iterable[Member], come: Iterable[Member] =
     """
     by_name, by_regex = Counter(group.by_name), Counter(group.by_regex)
     regex_members = Counter(group.regex_members)
-    for member in gone:
-        by_name.subtract(member.topic_names)
-        if member.topic_regex:
-            regex_members[member.topic_regex] -= 1
-    for member in come:
-        by_name.update(member.topic_names)
-        if member.topic_regex:
-            regex_members[member.topic_regex] += 1
-    for regex in group.regex_members:
-        if not regex_members[regex]:
-            by_regex.subtract(group.regexes.get(regex, Resolved()).topics)
-    return Subscriptions(+by_name, +by_regex, +regex_members)
+    for before, now in zip_longest(gone, come):
+        old = frozenset() if before is None else before.topic_names
+        new = frozenset() if now is None else now.topic_names
+        take_away(by_name, old - new)
+        by_name.update(new - old)
+        take_away(regex_members, _regex(before))
+        regex_members.update(_regex(now))
+    for regex in group.regex_members.keys() - regex_members.keys():
+        take_away(by_regex, group.regexes.get(regex, Resolved()).topics)
+    return Subscriptions(by_name, by_regex, regex_members)
+
+
+def _regex(member: Member | None) -> tuple[str, ...]:
+    return (member.topic_regex,) if member is not None and member.topic_regex else ()
 
 
 def topic_names(member: Member, regexes: Mapping[str, Resolved]) -> frozenset[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
 
 from ottla.wire.xxh3 import xxh3_64
@@ -79,7 +80,7 @@ class TopicHashes:
         found = [topic for topic in map(self._topics.find, names) if topic is not None]
         if not found:
             return 0
-        found.sort(key=lambda topic: topic.name.encode("utf-16-be", "surrogatepass"))
+        found.sort(key=attrgetter("name"))  # Java's order: names of topics are ASCII
         return xxh3_64(b"".join(struct.pack("<q", self._of_topic(topic)) for topic in found))
 
     def _of_topic(self, topic: Topic) -> int:
