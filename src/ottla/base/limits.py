@@ -170,8 +170,9 @@ MAX_EVENT_BYTES_PER_BATCH: Final = 500_000
 #: stores 16,384 at most.
 MAX_SCRAM_ITERATIONS: Final = 1_000_000
 
-#: Bytes of one SCRAM message that is read: real ones have some 200.
-MAX_SCRAM_MESSAGE_BYTES: Final = 16_384
+#: Bytes of one message of PLAIN or SCRAM that is read, and of all but the token in one of OAUTHBEARER: real ones have some
+#: 200. Whoever sends it has not said yet who he is.
+MAX_SASL_MESSAGE_BYTES: Final = 16_384
 
 #: Lines of the audit log that wait for its file: some 15 MiB. What comes then is lost, and counted.
 MAX_WAITING_AUDIT_LINES: Final = 10_000

@@ -107,6 +107,7 @@ def test_tokens_are_not_there() -> None:
         b"n,,n=user,r=a b",
         b"\xff",
         b"n,,n=user,r=" + b"x" * 20_000,
+        b"n,,n=user,r=x" + b",a=" * 5_000 + b",1",  # seen: the time doubled with each extension
     ],
 )
 def test_a_first_message_that_is_not_scrams(first: bytes) -> None:
@@ -179,6 +180,7 @@ def test_plain() -> None:
         (b"tim\0tan", "three parts"),
         (b"\0tim\0tan\0x", "three parts"),
         (b"\0\xff\0x", "UTF-8"),
+        (b"\0" * 20_000, "at most"),
     ],
 )
 def test_plain_that_is_refused(message: bytes, why: str) -> None:

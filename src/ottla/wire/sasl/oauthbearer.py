@@ -2,9 +2,10 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from ottla.base.limits import MAX_SASL_MESSAGE_BYTES, MAX_TOKEN_BYTES
 from ottla.base.secret import Secret
 from ottla.wire.sasl import SaslError, SaslRefusedError
 
@@ -70,8 +71,8 @@ class Accepted(NamedTuple):
     expires_ms: int
 
 
-#: RFC 7628, section 3.1; the name before the token is RFC 5801's, with "," and "=" as =2C and =3D.
-_FIRST: Final = re.compile(r"n,(?:a=(?P<name>(?:[^,=\x00]|=2C|=3D)+))?,\x01(?P<pairs>(?:[^\x01]+\x01)+)\x01")
+#: What stands before the pairs: RFC 5801's name, with "," and "=" as =2C and =3D.
+_HEADER: Final = re.compile(r"n,(?:a=(?P<name>(?:[^,=\x00]|=2C|=3D)+))?,")
 _BEARER: Final = re.compile(r"bearer +(?P<token>[A-Za-z0-9._~+/-]+=*) *", re.IGNORECASE)
 #: What a refused client is told, and no more.
 _INVALID: Final = '{"status":"invalid_token"}'
@@ -93,11 +94,13 @@ class OAuthBearerServer:
             raise SaslError("OAUTHBEARER is over after the token")
         if self._refused is not None:
             raise SaslRefusedError(_INVALID) from self._refused
+        if len(message) > MAX_TOKEN_BYTES + MAX_SASL_MESSAGE_BYTES:
+            raise SaslError(f"a message of {len(message)} bytes; tokens have {MAX_TOKEN_BYTES} at most")
         try:
-            said = _FIRST.fullmatch(message.decode())
+            header, *pairs = message.decode().split(_SEPARATOR)
         except UnicodeDecodeError:
             raise SaslError("the client's message is not UTF-8") from None
-        token = _token_of(said["pairs"]) if said is not None else None
+        said, token = _HEADER.fullmatch(header), _token_of(pairs)
         if said is None or token is None:
             raise SaslError("the client's message is not one of OAUTHBEARER (RFC 7628)")
         try:
@@ -115,8 +118,11 @@ class OAuthBearerServer:
         return b""
 
 
-def _token_of(pairs: str) -> str | None:
-    for pair in pairs.split(_SEPARATOR):
+def _token_of(pairs: Sequence[str]) -> str | None:
+    """The token of RFC 7628's key/value pairs (section 3.1): each ends with a separator, and so does the last one."""
+    if len(pairs) < 3 or pairs[-2:] != ["", ""] or "" in pairs[:-2]:
+        return None
+    for pair in pairs:
         name, _, value = pair.partition("=")
         if name.lower() == "auth":
             found = _BEARER.fullmatch(value)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from ottla.base.limits import MAX_SASL_MESSAGE_BYTES
 from ottla.base.secret import Secret
 from ottla.wire.sasl import SaslError, SaslRefusedError
 
@@ -36,6 +37,8 @@ class PlainServer:
     def answer(self, message: bytes) -> bytes:
         if self.user is not None:
             raise SaslError("PLAIN is over after one message")
+        if len(message) > MAX_SASL_MESSAGE_BYTES:
+            raise SaslError(f"a message of {len(message)} bytes; PLAIN's have {MAX_SASL_MESSAGE_BYTES} at most")
         parts = message.split(b"\0")
         if len(parts) != 3:
             raise SaslError(f"PLAIN has three parts, separated by NUL; the client has sent {len(parts)}")

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-from ottla.base.limits import MAX_SCRAM_ITERATIONS, MAX_SCRAM_MESSAGE_BYTES
+from ottla.base.limits import MAX_SCRAM_ITERATIONS, MAX_SASL_MESSAGE_BYTES
 from ottla.base.secret import Secret
 from ottla.wire.sasl import SCRAM_SHA_256, SCRAM_SHA_512, SaslError, SaslRefusedError
 
@@ -200,10 +200,11 @@ class ScramClient:
 
 # the broker's half
 
-#: The client's first message: no channel binding, perhaps another identity, the user, the nonce, extensions.
+#: The client's first message: no channel binding, perhaps another identity, the user, the nonce, extensions. No part may
+#: match in two ways: anybody may send this, and the time would double with each extension.
 _CLIENT_FIRST = re.compile(
     r"(?P<header>[ny],(?:a=(?P<other>(?:[^,=]|=2C|=3D)+))?,)"
-    r"(?P<bare>n=(?P<user>(?:[^,=]|=2C|=3D)+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?P<more>(?:,[A-Za-z]=?[^,]*)*))",
+    r"(?P<bare>n=(?P<user>(?:[^,=]|=2C|=3D)+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?P<more>(?:,[A-Za-z][^,]*)*))",
     re.DOTALL,
 )
 _CLIENT_FINAL = re.compile(
@@ -278,8 +279,8 @@ def _plain_name(name: str) -> str:
 
 
 def _text(message: bytes) -> str:
-    if len(message) > MAX_SCRAM_MESSAGE_BYTES:
-        raise SaslError(f"a message of {len(message)} bytes; SCRAM's have {MAX_SCRAM_MESSAGE_BYTES} at most")
+    if len(message) > MAX_SASL_MESSAGE_BYTES:
+        raise SaslError(f"a message of {len(message)} bytes; SCRAM's have {MAX_SASL_MESSAGE_BYTES} at most")
     try:
         return message.decode()
     except UnicodeDecodeError:
