@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ottla.base.errors import ConfigError
+from ottla.base.properties import read_properties
 from ottla.broker.config import BrokerConfig, from_environment, from_file, from_options
 from ottla.broker.config_keys import STANDARD_AUTHORIZER
 from ottla.broker.listeners import Endpoint, Listener
@@ -156,7 +157,25 @@ def test_what_cannot_be_meant_is_refused(given: dict[str, str], said: str) -> No
         BrokerConfig(given)
 
 
-@pytest.mark.parametrize("line", ["no equals sign", "=value", "a.key=\\u0041"])
+def test_a_properties_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text(
+        "blank.key  the value==\n"
+        'jaas Module required username="a";\n'
+        "tab\t: x\n"
+        'quoted=\\"q\\" \\d \\\\ \\u00e9\\ud83d\\ude00 \\t|\n'
+        "a\\ key\\==1\n"
+    )
+    assert read_properties(path) == {
+        "blank.key": "the value==",
+        "jaas": 'Module required username="a";',
+        "tab": "x",
+        "quoted": '"q" d \\ \u00e9\U0001f600 \t|',
+        "a key=": "1",
+    }
+
+
+@pytest.mark.parametrize("line", ["no-separator", "=value", "a.key=\\u004"])
 def test_a_broken_line_is_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "bad.properties"
     path.write_text(f"num.partitions=1\n{line}\n")

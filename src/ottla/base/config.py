@@ -79,18 +79,43 @@ def not_empty(value: object) -> str | None:
 _MOST_BYTES = 32_767
 
 
+_NO_UTF_8 = "must be text that UTF-8 can write"
+
+
+def _is_utf_8(text: str) -> bool:
+    """False where it holds a byte of the command line or the environment, or half of a pair of surrogates.
+
+    The error that says so holds the text, which may be a secret: it must not leave this function.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def sendable(value: object) -> str | None:
     """Accept texts that a request can carry: else the client would only see that its connection is cut."""
-    try:
-        size = len(str(value).encode())
-    except UnicodeEncodeError:  # a byte of the command line or the environment, or half of a pair of surrogates
-        return "must be text that UTF-8 can write"
+    if not _is_utf_8(text := str(value)):
+        return _NO_UTF_8
+    size = len(text.encode())
     return None if size <= _MOST_BYTES else f"must take at most {_MOST_BYTES} bytes in UTF-8, and takes {size}"
 
 
 def sendable_name(value: object) -> str | None:
     """Accept texts with something in them that a request can carry."""
     return not_empty(value) or sendable(value)
+
+
+#: How every text in PEM begins, private keys, too.
+_PEM = "-----BEGIN"
+
+
+def pem_file(value: object) -> str | None:
+    """Accept names of files, and not the text of one."""
+    return (
+        "is the name of a file, and this is what is in one: another key takes the text" if _PEM in str(value) else None
+    )
 
 
 class _Required(Enum):
@@ -153,6 +178,8 @@ class ConfigKey:
             raise ConfigError(self._problem(value, f"expected {self._expected()}")) from None
         low_high = _RANGES.get(self.type)
         problem = between(*low_high)(parsed) if low_high and parsed is not None else None
+        if self.type is ConfigType.PASSWORD and not _is_utf_8(str(parsed)):
+            problem = _NO_UTF_8
         if problem is None and self.validator is not None and parsed is not None:
             problem = self.validator(parsed)
         if problem is None and self.standing is Standing.DEFAULT_ONLY and parsed != self.default:
@@ -162,7 +189,7 @@ class ConfigKey:
         return parsed
 
     def _problem(self, value: object, what: str) -> str:
-        shown = "" if self.sensitive else f" {value!r}"
+        shown = "" if self.sensitive or _PEM in str(value) else f" {value!r}"
         return f"Invalid value{shown} for configuration {self.name}: {what}"
 
     def _expected(self) -> str:
@@ -276,7 +303,8 @@ class ConfigSet:
         """The sentence for a key that does not exist."""
         near = difflib.get_close_matches(name, self.keys, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]}?" if near else ""
-        return f"Unknown {self.what} configuration {name}{hint}"
+        shown = " ".join(name.split()[:1])  # no key has a blank: what is behind it may be the value, and a secret
+        return f"Unknown {self.what} configuration {shown}{hint}"
 
     def parse(self, given: Mapping[str, object]) -> dict[str, object]:
         """Every key's value: the given one, converted and checked, else the default.

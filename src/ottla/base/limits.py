@@ -170,8 +170,8 @@ MAX_EVENT_BYTES_PER_BATCH: Final = 500_000
 #: stores 16,384 at most.
 MAX_SCRAM_ITERATIONS: Final = 1_000_000
 
-#: Bytes of one message of PLAIN or SCRAM that is read, and of all but the token in one of OAUTHBEARER: real ones have some
-#: 200. Whoever sends it has not said yet who he is.
+#: Bytes of one message of PLAIN or SCRAM that is read, and of all but the token in one of OAUTHBEARER: real ones have
+#: some 200. Whoever sends it has not said yet who he is.
 MAX_SASL_MESSAGE_BYTES: Final = 16_384
 
 #: Lines of the audit log that wait for its file: some 15 MiB. What comes then is lost, and counted.

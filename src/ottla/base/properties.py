@@ -1,4 +1,4 @@
-"""Java's properties files: `key=value`, as clients and brokers have them."""
+"""Java's properties files, as clients and brokers have them, read as `java.util.Properties.load` reads them."""
 
 import re
 from collections.abc import Iterable
@@ -7,16 +7,18 @@ from typing import Final
 
 from ottla.base.errors import ConfigError
 
-#: A key up to the first `=` or `:` that is not escaped; then its value.
-_ENTRY: Final = re.compile(r"((?:[^\\=:]|\\.)+?)\s*[=:]\s*(.*)")
-_ESCAPED: Final = frozenset("\\:=#! ")
+#: A key up to the first `=`, `:` or blank that is not escaped; then its value. No line is looked at twice.
+_ENTRY: Final = re.compile(r"((?:[^\\=: \t\f]|\\.)+)(?:[ \t\f]*[=:][ \t\f]*|[ \t\f]+)(.*)")
+_ESCAPE: Final = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.?))", re.DOTALL)
+_CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def read_properties(path: Path) -> dict[str, object]:
-    """Read a Java properties file: `key=value` or `key: value` lines, # and ! comments, `\\` continues a line.
+    """Read a Java properties file: lines of `key=value`, `key: value` or `key value`; # and ! begin comments.
 
-    A backslash before one of `:=#!`, a blank or a backslash means that character itself, as `Properties.store` writes
-    it; other escapes are refused.
+    A backslash at the end of a line continues it. Before any other character it means that one, but for `\\t`, `\\n`,
+    `\\r`, `\\f` and `\\uXXXX`. Unlike Java, this reads UTF-8, and refuses a line without a value, which is most
+    likely a mistake. Raises ConfigError; it does not repeat what is in the line, which may be a password.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -28,8 +30,7 @@ def read_properties(path: Path) -> dict[str, object]:
     for number, line in _logical_lines(text):
         entry = _ENTRY.fullmatch(line)
         if entry is None:
-            # What it says is not shown: it may be a line of a private key.
-            raise ConfigError(f"{path}:{number}: expected key=value, got a line without = or :")
+            raise ConfigError(f"{path}:{number}: expected key=value, got a line without a key or without = or :")
         try:
             found[_unescaped(entry[1])] = _unescaped(entry[2])
         except ConfigError as fault:
@@ -39,11 +40,15 @@ def read_properties(path: Path) -> dict[str, object]:
 
 def _unescaped(text: str) -> str:
     def character(escape: re.Match[str]) -> str:
-        if escape[1] not in _ESCAPED:
-            raise ConfigError(f"{escape[0]!r} is no escape that is read here; a backslash is written as two")
-        return escape[1]
+        if escape[1] is not None:
+            return chr(int(escape[1], 16))
+        if escape[2] == "u":
+            raise ConfigError("\\u must be followed by four hexadecimal digits; a backslash is written as two")
+        return _CONTROLS.get(escape[2], escape[2])
 
-    return re.sub(r"\\(.?)", character, text)
+    plain = _ESCAPE.sub(character, text)
+    # Java writes what lies beyond 16 bits as a pair of surrogates.
+    return plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def _logical_lines(text: str) -> Iterable[tuple[int, str]]:

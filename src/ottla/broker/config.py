@@ -204,6 +204,7 @@ def from_options(options: Iterable[str]) -> dict[str, object]:
     for option in options:
         key, separator, value = option.partition("=")
         if not separator or not key.strip():
-            raise ConfigError(f"-o {option!r}: expected key=value")
+            shown = " ".join(option.split()[:1])  # what is behind a blank may be a password
+            raise ConfigError(f"-o {shown!r}: expected key=value")
         found[key.strip()] = value.strip()
     return canonical(found)

@@ -5,7 +5,7 @@ A listener may have its own value of each (`listener_keys`), but of the delay.
 
 from typing import Final
 
-from ottla.base.config import ConfigKey, ConfigType, between, each_of, one_of
+from ottla.base.config import ConfigKey, ConfigType, between, each_of, one_of, pem_file
 
 _TEXT, _PASSWORD, _LIST = ConfigType.STRING, ConfigType.PASSWORD, ConfigType.LIST
 _STORE: Final = "PEM; Java's stores (JKS, PKCS12) have to be converted (docs/security.md)."
@@ -94,13 +94,17 @@ OAUTH: Final = (
 
 TLS: Final = (
     ConfigKey("ssl.keystore.type", _TEXT, "JKS", _STORE),
-    ConfigKey("ssl.keystore.location", _TEXT, None, "PEM file of the broker's private key and certificate chain."),
+    ConfigKey(
+        "ssl.keystore.location", _TEXT, None, "PEM file of the broker's private key and certificate chain.", pem_file
+    ),
     _secret("ssl.keystore.certificate.chain", "The certificate chain as text, with ssl.keystore.key."),
     _secret("ssl.keystore.key", "The private key as text."),
     _secret("ssl.keystore.password", "PEM has none: see ssl.key.password."),
     _secret("ssl.key.password", "What the private key is encrypted with."),
     ConfigKey("ssl.truststore.type", _TEXT, "JKS", _STORE),
-    ConfigKey("ssl.truststore.location", _TEXT, None, "PEM file of the authorities that sign clients' certificates."),
+    ConfigKey(
+        "ssl.truststore.location", _TEXT, None, "PEM file of the authorities that sign clients' certificates.", pem_file
+    ),
     _secret("ssl.truststore.certificates", "The same as text."),
     _secret("ssl.truststore.password", "PEM has none."),
     ConfigKey(

@@ -61,7 +61,8 @@ def pairs(options: Sequence[str] | None) -> dict[str, str]:
     for option in options or ():
         key, separator, value = option.partition("=")
         if not separator or not key.strip():
-            raise ConfigError(f"{option!r} is not KEY=VALUE; write for example linger.ms=5")
+            shown = " ".join(option.split()[:1])  # what is behind a blank may be a password
+            raise ConfigError(f"{shown!r} is not KEY=VALUE; write for example linger.ms=5")
         found[key.strip()] = value.strip()
     return found
 

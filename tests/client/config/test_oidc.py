@@ -46,6 +46,9 @@ def test_x1_java_s_and_librdkafka_s_keys_say_the_same() -> None:
     [
         ({"sasl_oauthbearer_method": "oidc"}, "needs sasl.oauthbearer.token.endpoint.url"),
         ({"sasl_oauthbearer_token_endpoint_url": "idp/token"}, "expected https://host/path"),
+        ({"sasl_oauthbearer_token_endpoint_url": "ftp://me:hunter2@idp/token"}, "expected https://host/path"),
+        ({"sasl_oauthbearer_token_endpoint_url": "https://[hunter2/token"}, "expected https://host/path"),
+        ({"sasl_oauthbearer_token_endpoint_url": "https://idp:hunter2/token"}, "expected https://host/path"),
         ({"sasl_oauthbearer_token_endpoint_url": "https://idp/"}, "set sasl.oauthbearer.client.credentials.client.id"),
         (
             {"sasl_oauthbearer_token_endpoint_url": "https://idp/", "sasl_oauthbearer_client_id": "me"},
@@ -57,5 +60,16 @@ def test_x1_java_s_and_librdkafka_s_keys_say_the_same() -> None:
 )
 def test_x1_keys_that_do_not_make_an_endpoint_are_told(keys: dict[str, object], why: str) -> None:
     given = {name if name == "oauth_cb" else name.replace("_", "."): value for name, value in keys.items()}
-    with pytest.raises(ConfigError, match=why):
+    with pytest.raises(ConfigError, match=why) as refused:
         admin_config({**_SASL, **given})
+    assert "hunter2" not in str(refused.value)
+
+
+def test_x1_what_may_hold_a_secret_is_not_shown() -> None:
+    endpoint = _sasl(
+        sasl_oauthbearer_token_endpoint_url="https://me:hunter2@idp/token?key=hunter2",
+        sasl_oauthbearer_client_id="me",
+        sasl_oauthbearer_client_secret="hunter2",
+        sasl_oauthbearer_extensions="x=hunter2",
+    )
+    assert "hunter2" not in repr(endpoint)

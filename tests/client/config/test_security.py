@@ -164,6 +164,12 @@ _PLAIN = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}
         ({"security_protocol": "SSL", "ssl_certificate_pem": "a"}, "without a private key"),
         ({"security_protocol": "SSL", "ssl_enabled_protocols": "TLSv1.1"}, "some of: TLSv1.2"),
         ({"sasl_password": 5}, "Invalid value for configuration sasl.password"),
+        ({**_PLAIN, "sasl_username": "a", "sasl_password": "hunter2\udce9"}, "sasl.password: must be text that UTF-8"),
+        ({**_PLAIN, "sasl_username": "a\udce9", "sasl_password": "hunter2"}, "sasl.username: must be text that UTF-8"),
+        ({**_PLAIN, "sasl_jaas_config": "hunter2\udce9"}, "sasl.jaas.config: must be text that UTF-8"),
+        ({"sasl_password hunter2": "x"}, r"configuration sasl\.password; did you mean sasl\.password\?"),
+        ({"ssl_keystore_location": "-----BEGIN PRIVATE KEY-----hunter2"}, "is the name of a file"),
+        ({"ssl_ca_location": "-----BEGIN PRIVATE KEY-----hunter2"}, "is the name of a file"),
     ],
 )
 def test_x1_bad_values_and_combinations(keys: dict[str, object], why: str) -> None:
@@ -177,3 +183,17 @@ def test_x1_a_password_that_is_not_used_is_told(caplog: pytest.LogCaptureFixture
         assert _security(sasl_password="hunter2") == Security()
     assert "sasl.password is given, but with security.protocol=PLAINTEXT it is not used" in caplog.text
     assert "hunter2" not in caplog.text
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT"])
+def test_x1_an_authority_that_is_not_asked_is_told(caplog: pytest.LogCaptureFixture, protocol: str) -> None:
+    more = {"sasl_mechanism": "PLAIN", "sasl_username": "a", "sasl_password": "b"} if "SASL" in protocol else {}
+    with caplog.at_level(logging.WARNING, "ottla.client"):
+        _security(ssl_ca_location="ca.pem", security_protocol=protocol, **more)
+    assert f"ssl.ca.location is given, but with security.protocol={protocol} it is not used" in caplog.text
+
+
+def test_x1_the_certificates_of_brokers_that_nobody_looks_at_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "ottla.client"):
+        _security(security_protocol="SSL", enable_ssl_certificate_verification=False)
+    assert "enable.ssl.certificate.verification=false: anybody can listen in" in caplog.text

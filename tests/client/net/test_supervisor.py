@@ -81,6 +81,15 @@ async def test_a_fault_fails_every_wait_with_its_cause_and_is_logged(
     assert said[0].exc_info is not None and isinstance(said[0].exc_info[1], ZeroDivisionError)
 
 
+async def test_a_text_that_cannot_be_encoded_is_not_shown(
+    supervisor: Supervisor, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor.crash(UnicodeEncodeError("utf-8", "hunter2\udce9", 7, 8, "surrogates not allowed"))
+    assert supervisor.failure is not None
+    assert "UnicodeEncodeError" in str(supervisor.failure)
+    assert "hunter2" not in f"{supervisor.failure}{supervisor.failure!r}{caplog.text}"
+
+
 async def test_a_fault_ends_the_other_tasks(watchdog: Watchdog, supervisor: Supervisor) -> None:
     async with watchdog():
         other = supervisor.spawn(waits(), "waits")

@@ -41,12 +41,15 @@ class Endpoint(NamedTuple):
 
     def check(self) -> "Endpoint":
         """Itself. ConfigError for a URL that cannot be used."""
-        parts = urlsplit(self.url)
-        is_file = parts.scheme == "file" and bool(parts.path)
-        if not is_file and not (parts.scheme in ("http", "https") and parts.hostname):
-            raise ConfigError(
-                f"sasl.oauthbearer.jwks.endpoint.url {self.url!r}: expected https://…, http://…, or file:///path"
-            )
+        try:
+            parts = urlsplit(self.url)
+            is_file = parts.scheme == "file" and bool(parts.path)
+            is_server = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # brackets that do not close, a port that is no number
+            is_file = is_server = False
+        if not is_file and not is_server:
+            # What it is is not shown: it may hold a password.
+            raise ConfigError("sasl.oauthbearer.jwks.endpoint.url: expected https://…, http://…, or file:///path")
         return self
 
 

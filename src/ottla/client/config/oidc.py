@@ -4,10 +4,10 @@ The names are Java's, with its JAAS options `clientId`, `clientSecret` and `scop
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from ottla.base.config import ConfigKey, ConfigType, between, one_of
+from ottla.base.config import ConfigKey, ConfigType, between, one_of, sendable
 from ottla.base.errors import ConfigError
 from ottla.base.secret import Secret
 
@@ -27,12 +27,12 @@ OIDC_KEYS: tuple[ConfigKey, ...] = (
         one_of("default", "oidc", any_case=True),
     ),
     ConfigKey(_URL, _TEXT, None, "Gives tokens for client credentials (KIP-768); or file:///…, which holds a token"),
-    ConfigKey(_IDS[0], _TEXT, None, "The client's id there"),
-    ConfigKey(_IDS[1], _TEXT, None, "librdkafka's name of the same"),
+    ConfigKey(_IDS[0], _TEXT, None, "The client's id there", sendable),
+    ConfigKey(_IDS[1], _TEXT, None, "librdkafka's name of the same", sendable),
     ConfigKey(_SECRETS[0], ConfigType.PASSWORD, None, "The client's secret there", sensitive=True),
     ConfigKey(_SECRETS[1], ConfigType.PASSWORD, None, "librdkafka's name of the same", sensitive=True),
-    ConfigKey("sasl.oauthbearer.scope", _TEXT, None, "What the token is asked for"),
-    ConfigKey("sasl.oauthbearer.extensions", _TEXT, None, "librdkafka's: name=value, separated by commas"),
+    ConfigKey("sasl.oauthbearer.scope", _TEXT, None, "What the token is asked for", sendable),
+    ConfigKey("sasl.oauthbearer.extensions", _TEXT, None, "librdkafka's: name=value, separated by commas", sendable),
     ConfigKey(
         "sasl.oauthbearer.header.urlencode",
         ConfigType.BOOLEAN,
@@ -50,7 +50,8 @@ OIDC_KEYS: tuple[ConfigKey, ...] = (
 class TokenEndpoint:
     """Who gives tokens, and to whom. Times are milliseconds."""
 
-    url: str
+    #: Not shown: it may hold a name and a password, or a key.
+    url: str = field(repr=False)
     client_id: str = ""
     client_secret: Secret | None = None
     scope: str | None = None
@@ -75,11 +76,12 @@ def token_endpoint(
         if str(parsed["sasl.oauthbearer.method"]).lower() == "oidc":
             raise ConfigError(f"sasl.oauthbearer.method=oidc needs {_URL}")
         return None
-    kind = urlsplit(url[1])
-    if kind.scheme == "file":
+    scheme, has_host = _scheme_of(url[1])
+    if scheme == "file":
         return TokenEndpoint(url[1])
-    if kind.scheme not in ("http", "https") or not kind.hostname:
-        raise ConfigError(f"{_URL} {url[1]!r}: expected https://host/path, or file:///path of a file with a token")
+    if scheme not in ("http", "https") or not has_host:
+        # What it is is not shown: it may hold a password.
+        raise ConfigError(f"{_URL}: expected https://host/path, or file:///path of a file with a token")
     client_id = _said(one(*_IDS), options.get("clientId"), _IDS[0])
     secret = _said(one(*_SECRETS), options.get("clientSecret"), _SECRETS[0])
     waits = [str(wait) for name in ("connect", "read") if (wait := parsed[f"sasl.login.{name}.timeout.ms"])]
@@ -98,6 +100,15 @@ def token_endpoint(
         ca[1] if ca is not None and is_file else None,
         ca[1] if ca is not None and not is_file else None,
     )
+
+
+def _scheme_of(url: str) -> tuple[str, bool]:
+    """The scheme of a URL, and whether it has a host with a port that is one."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme, bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets that do not close, a port that is no number
+        return "", False
 
 
 def _said(key: tuple[str, str] | None, option: str | None, name: str) -> str:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ottla.base.config import ConfigKey, ConfigType, each_of, one_of
+from ottla.base.config import ConfigKey, ConfigType, each_of, one_of, pem_file, sendable
 from ottla.base.errors import ConfigError
 from ottla.base.pem import CONVERT_KEY, CONVERT_TRUST
 from ottla.base.secret import Secret
@@ -33,7 +33,7 @@ SECURITY_KEYS: tuple[ConfigKey, ...] = (
     ConfigKey(
         "sasl.mechanisms", _TEXT, None, "librdkafka's name of sasl.mechanism", one_of(*MECHANISMS, any_case=True)
     ),
-    ConfigKey("sasl.username", _TEXT, None, "The user, for PLAIN and SCRAM"),
+    ConfigKey("sasl.username", _TEXT, None, "The user, for PLAIN and SCRAM", sendable),
     _secret("sasl.password", "The user's password"),
     _secret("sasl.jaas.config", "Java's form: PlainLoginModule, ScramLoginModule or OAuthBearerLoginModule"),
     ConfigKey(
@@ -45,19 +45,29 @@ SECURITY_KEYS: tuple[ConfigKey, ...] = (
     ),
     ConfigKey("sasl.oauthbearer.config", _TEXT, "", "What oauth_cb gets"),
     *OIDC_KEYS,
-    ConfigKey("ssl.ca.location", _TEXT, None, "PEM file of the authorities to trust; without it the system's"),
+    ConfigKey(
+        "ssl.ca.location", _TEXT, None, "PEM file of the authorities to trust; without it the system's", pem_file
+    ),
     ConfigKey("ssl.ca.pem", _TEXT, None, "The same, as text"),
-    ConfigKey("ssl.certificate.location", _TEXT, None, "PEM file of this client's certificate and its chain"),
+    ConfigKey("ssl.certificate.location", _TEXT, None, "PEM file of this client's certificate and its chain", pem_file),
     ConfigKey("ssl.certificate.pem", _TEXT, None, "The same, as text"),
-    ConfigKey("ssl.key.location", _TEXT, None, "PEM file of the private key; without it the certificate's file has it"),
+    ConfigKey(
+        "ssl.key.location",
+        _TEXT,
+        None,
+        "PEM file of the private key; without it the certificate's file has it",
+        pem_file,
+    ),
     _secret("ssl.key.pem", "The same, as text"),
     _secret("ssl.key.password", "What the private key is encrypted with"),
     ConfigKey("ssl.truststore.type", _TEXT, "JKS", "PEM is read", one_of(*_STORE_TYPES, any_case=True)),
-    ConfigKey("ssl.truststore.location", _TEXT, None, "Java's ssl.ca.location, with ssl.truststore.type=PEM"),
+    ConfigKey("ssl.truststore.location", _TEXT, None, "Java's ssl.ca.location, with ssl.truststore.type=PEM", pem_file),
     ConfigKey("ssl.truststore.certificates", _TEXT, None, "Java's ssl.ca.pem"),
     _secret("ssl.truststore.password", "PEM has none"),
     ConfigKey("ssl.keystore.type", _TEXT, "JKS", "PEM is read", one_of(*_STORE_TYPES, any_case=True)),
-    ConfigKey("ssl.keystore.location", _TEXT, None, "PEM file of key and certificates, with ssl.keystore.type=PEM"),
+    ConfigKey(
+        "ssl.keystore.location", _TEXT, None, "PEM file of key and certificates, with ssl.keystore.type=PEM", pem_file
+    ),
     _secret("ssl.keystore.key", "Java's ssl.key.pem"),
     ConfigKey("ssl.keystore.certificate.chain", _TEXT, None, "Java's ssl.certificate.pem"),
     _secret("ssl.keystore.password", "PEM has none: see ssl.key.password"),
@@ -110,7 +120,7 @@ class Sasl:
     mechanism: str
     username: str = ""
     password: Secret = field(default_factory=lambda: Secret(""))
-    extensions: Mapping[str, str] = field(default_factory=dict)
+    extensions: Mapping[str, str] = field(default_factory=dict, repr=False)
     token: Callable[[], Secret] | None = field(default=None, repr=False)
     endpoint: TokenEndpoint | None = None
 
@@ -128,9 +138,12 @@ def security_of(parsed: Mapping[str, object]) -> Security:
     """What the parsed keys say together. Raises ConfigError if keys contradict each other, or one is missing."""
     keys = _Keys(parsed)
     protocol = str(parsed["security.protocol"]).upper()
-    unused = [name for name in _CREDENTIALS if keys.text(name) is not None and "SASL" not in protocol]
-    if unused:
-        log.warning("%s is given, but with security.protocol=%s it is not used", unused[0], protocol)
+    unused = [name for name in _CREDENTIALS if "SASL" not in protocol and keys.text(name) is not None]
+    unused += [name for name in _TRUST if not protocol.endswith("SSL") and keys.text(name) is not None]
+    for name in unused[:1]:
+        log.warning("%s is given, but with security.protocol=%s it is not used", name, protocol)
+    if protocol.endswith("SSL") and not parsed["enable.ssl.certificate.verification"]:
+        log.warning("enable.ssl.certificate.verification=false: anybody can listen in, and change what is sent")
     return Security(
         protocol,
         _tls(keys) if protocol.endswith("SSL") else None,
@@ -139,6 +152,7 @@ def security_of(parsed: Mapping[str, object]) -> Security:
 
 
 _CREDENTIALS = ("sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password", "sasl.jaas.config")
+_TRUST = ("ssl.ca.location", "ssl.ca.pem", "ssl.truststore.location", "ssl.truststore.certificates")
 
 
 class _Keys:

@@ -82,7 +82,7 @@ async def authenticate(connection: Connection, sasl: Sasl, timeout_ms: float) ->
     Raises SaslAuthenticationError, and what `Connection.send` raises.
     """
     name = connection.name
-    exchange = await _in_thread(name, sasl, lambda: _client(sasl))
+    exchange, said = await _in_thread(name, sasl, lambda: _begun(sasl))
     handshake = connection.versions.choose(ApiKey.SASL_HANDSHAKE, least=1)
     version = connection.versions.choose(ApiKey.SASL_AUTHENTICATE)
     with connection.held():
@@ -90,7 +90,6 @@ async def authenticate(connection: Connection, sasl: Sasl, timeout_ms: float) ->
             ApiKey.SASL_HANDSHAKE, handshake, SaslHandshakeRequest(sasl.mechanism), timeout_ms
         )
         _check_mechanism(name, sasl, shake)
-        said: bytes | None = exchange.start()
         lifetime_ms = 0
         while said is not None:
             request = SaslAuthenticateRequest(said)
@@ -105,6 +104,12 @@ async def authenticate(connection: Connection, sasl: Sasl, timeout_ms: float) ->
             challenge = answer.auth_bytes
             said = await _in_thread(name, sasl, lambda challenge=challenge: exchange.answer(challenge))  # type: ignore[misc]
     return lifetime_ms
+
+
+def _begun(sasl: Sasl) -> tuple[SaslClient, bytes | None]:
+    """A new exchange, and its first message."""
+    exchange = _client(sasl)
+    return exchange, exchange.start()
 
 
 def _client(sasl: Sasl) -> SaslClient:
@@ -128,9 +133,10 @@ async def _in_thread(name: str, sasl: Sasl, step: Callable[[], Any]) -> Any:
     except OttlaError as error:
         raise SaslAuthenticationError(f"{sasl.mechanism} with {name} has failed: {error}") from error
     except Exception as error:
-        # What the callable says may hold a secret: only its kind is told, and the rest is the cause.
+        # What it says may hold a secret: only its kind is told, and the rest is the cause.
+        who = "the client" if sasl.token is None else "oauth_cb"
         raise SaslAuthenticationError(
-            f"{sasl.mechanism} with {name} has failed: oauth_cb has raised {type(error).__name__}"
+            f"{sasl.mechanism} with {name} has failed: {who} has raised {type(error).__name__}"
         ) from error
 
 

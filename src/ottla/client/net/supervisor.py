@@ -90,14 +90,14 @@ class Supervisor:
     def crash(self, fault: BaseException) -> None:
         """End the client because of `fault`. Only the first fault counts."""
         if self.failure is not None:
-            log.debug("%s had ended already when %r was raised", self.name, fault, exc_info=fault)
+            log.debug("%s had ended already when %s was raised", self.name, _shown(fault), exc_info=fault)
             return
         failure = InternalError(
-            f"{self.name} has stopped because of a fault in its own code, which is the cause of this error: {fault!r}. "
-            "Close it and make a new one, and report the fault"
+            f"{self.name} has stopped because of a fault in its own code, which is the cause of this error: "
+            f"{_shown(fault)}. Close it and make a new one, and report the fault"
         )
         failure.__cause__ = fault
-        log.critical("%s has stopped because of an unexpected exception: %r", self.name, fault, exc_info=fault)
+        log.critical("%s has stopped because of an unexpected exception: %s", self.name, _shown(fault), exc_info=fault)
         self._end(failure)
         for task in self._tasks:
             task.cancel()
@@ -133,3 +133,8 @@ class Supervisor:
         fault = task.exception()
         if fault is not None:
             self.crash(fault)
+
+
+def _shown(fault: BaseException) -> str:
+    """A fault in words. Not its `repr`: that of a UnicodeError holds the whole text, which may be a password."""
+    return f"{type(fault).__name__}: {fault}" if str(fault) else type(fault).__name__

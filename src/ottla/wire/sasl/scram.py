@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-from ottla.base.limits import MAX_SCRAM_ITERATIONS, MAX_SASL_MESSAGE_BYTES
+from ottla.base.limits import MAX_SASL_MESSAGE_BYTES, MAX_SCRAM_ITERATIONS
 from ottla.base.secret import Secret
 from ottla.wire.sasl import SCRAM_SHA_256, SCRAM_SHA_512, SaslError, SaslRefusedError
 
@@ -200,8 +200,8 @@ class ScramClient:
 
 # the broker's half
 
-#: The client's first message: no channel binding, perhaps another identity, the user, the nonce, extensions. No part may
-#: match in two ways: anybody may send this, and the time would double with each extension.
+#: The client's first message: no channel binding, perhaps another identity, the user, the nonce, extensions. No part
+#: may match in two ways: anybody may send this, and the time would double with each extension.
 _CLIENT_FIRST = re.compile(
     r"(?P<header>[ny],(?:a=(?P<other>(?:[^,=]|=2C|=3D)+))?,)"
     r"(?P<bare>n=(?P<user>(?:[^,=]|=2C|=3D)+),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?P<more>(?:,[A-Za-z][^,]*)*))",
