@@ -28,7 +28,7 @@ from ottla.broker.metadata.reading import Reading, read_closed
 from ottla.broker.metadata.records import ConfigRecord, FeatureLevelRecord, MetadataRecord
 from ottla.broker.metadata.snapshots import read_snapshot
 from ottla.broker.metadata.takeover import notes, refusal
-from ottla.broker.runtime.directories import must_hold_no_partitions
+from ottla.broker.runtime.directories import has_metadata, must_hold_no_partitions
 from ottla.broker.runtime.manifest import MANIFEST, sealed_properties
 from ottla.broker.runtime.partitions import Partitions
 from ottla.broker.told import Kind, Tell, Told, log_told
@@ -76,6 +76,13 @@ def recover(config: BrokerConfig, clock: Clock, disk: Disk, rng: random.Random, 
         tell=tell,
     )
     is_whole = refuse_damage(disk, METADATA_FOLDER, tell)
+    if not has_metadata(disk):
+        must_hold_no_partitions(disk)  # before any file is changed
+        if disk.own_files().read(MANIFEST) is not None:
+            text = (
+                f"{METADATA_FOLDER} is empty, and {MANIFEST} is there: the first start was interrupted, or all is gone"
+            )
+            tell(Told(Kind.NOTE, METADATA_FOLDER, text))
     first_records = _first_records(disk, config)
     if is_theirs:
         _refuse_what_one_node_cannot_serve(disk, properties)

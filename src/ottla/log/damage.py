@@ -3,9 +3,11 @@
 Records that were acknowledged after the hole stay, and no offset is used twice: the log goes on after the hole. A
 reader that gets there receives CORRUPT_MESSAGE; it is never led over the hole in silence. This ends when retention or
 DeleteRecords has deleted what lay before. The ranges are kept in a checkpoint of their own, because indexes that were
-made again do not show them.
+made again do not show them. The broker keeps them, too, with its own checkpoints (`Outside.holes`): of a compacted log
+nothing else would show a hole when that file is gone.
 """
 
+from collections.abc import Collection
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -66,8 +68,22 @@ def drop_unreadable(storage: Storage) -> tuple[str, ...]:
     return ()
 
 
+def unlisted(
+    found: Collection[OffsetRange], listed: Collection[OffsetRange], known: Collection[OffsetRange]
+) -> tuple[str, ...]:
+    """A sentence when holes that the broker knew of were not in the list. By their ends: where one begins may move."""
+    in_list = {hole.end_offset for hole in listed}
+    before = {hole.end_offset for hole in known}
+    missing = [hole for hole in found if hole.end_offset in before and hole.end_offset not in in_list]
+    if not missing:
+        return ()
+    return (
+        f"{DAMAGED_OFFSETS} does not name the offsets {', '.join(map(str, missing))}, as it must: it is made again",
+    )
+
+
 def write_damage(storage: Storage, ranges: tuple[OffsetRange, ...]) -> None:
-    """Keep the ranges for the next start. On a full disk they are not kept; the next start then finds them again."""
+    """Keep the ranges for the next start. On a full disk only the broker's checkpoints keep them, later."""
     with suppress(StorageError):
         if ranges:
             storage.write(DAMAGED_OFFSETS, encode_leader_epochs(ranges))

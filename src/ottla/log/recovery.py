@@ -27,7 +27,7 @@ from itertools import pairwise
 from typing import Final
 
 from ottla.log.config import LogConfig
-from ottla.log.damage import OffsetRange, read_damage, write_damage
+from ottla.log.damage import OffsetRange, read_damage, unlisted, write_damage
 from ottla.log.epochs import LeaderEpochs
 from ottla.log.findings import Findings
 from ottla.log.leftovers import tidy, without_failed_rolls
@@ -78,7 +78,8 @@ def load(
     if (not names or names == [PARTITION_METADATA]) and recovery_point <= log_start_offset:
         return _new(storage, config, now_ms, log_start_offset, outside)
     found = tidy(storage, names)
-    recorded = read_damage(storage) if DAMAGED_OFFSETS in found.names else ()
+    listed = read_damage(storage) if DAMAGED_OFFSETS in found.names else ()
+    recorded = tuple(sorted({*listed, *outside.holes}))
     segments = without_failed_rolls(storage, [Segment.load(storage, base, config, now_ms) for base in found.bases])
     began = min(found.orphans, default=log_start_offset)  # where no log file is left: retention removes indexes, too
     first_offset = segments[0].base_offset if segments else max(log_start_offset, began)
@@ -91,7 +92,7 @@ def load(
     flushed_offset = trusted_offset = max(recovery_point, producers.end_offset) if clean else recovery_point
     if outside.flush_is_unknown and not clean:
         flushed_offset = max(flushed_offset, reached_offset(segments))
-    lost = lost_segments(found.orphans, log_start_offset, flushed_offset, compacts=config.compacts)
+    lost = lost_segments(found.orphans, log_start_offset, flushed_offset)
     known = Known(log_start_offset, known_start, flushed_offset, trusted_offset, lost, recorded)
     walked = Walk(storage, config, now_ms, plan, known, producers, epochs).run(segments)
     if not walked.segments or walked.end_offset < log_start_offset >= flushed_offset:
@@ -104,10 +105,11 @@ def load(
     start_offset = _start(walked.segments[0].base_offset, known)
     findings = _findings(walked, plan, known, start_offset, compacts=config.compacts)
     findings = _witnessed(findings, outside, seen, epochs, snapshots, walked, start_offset)
+    findings = replace(findings, mended=(*findings.mended, *unlisted(findings.damaged, listed, outside.holes)))
     producers.holes = findings.damaged
     is_thinned = walked.segments[0].base_offset > 0 or (config.compacts and len(walked.segments) > 1)
     producers.thinned_below = walked.end_offset if is_thinned else 0
-    if findings.damaged != recorded:
+    if findings.damaged != listed:
         write_damage(storage, findings.damaged)
     for segment in walked.segments[:-1]:
         segment.unload()

@@ -44,6 +44,8 @@ class Outside(NamedTuple):
     epochs_come_first: bool = False
     #: What the `.txnindex` of each segment must hold, by base offset.
     aborts: Mapping[int, AbortsSeal] = MappingProxyType({})
+    #: The holes that the broker knew of when it wrote its checkpoints last.
+    holes: tuple[OffsetRange, ...] = ()
 
 
 def start_of(
@@ -111,11 +113,12 @@ def emptied_behind(
     return tuple(end for _, end in recorded if end in bases and end not in left)
 
 
-def lost_segments(
-    orphans: Collection[int], log_start_offset: int, flushed_offset: int, *, compacts: bool
-) -> frozenset[int]:
-    """Of the segments that have only indexes left, those which held flushed records that are not deleted."""
-    if compacts or flushed_offset <= log_start_offset:
+def lost_segments(orphans: Collection[int], log_start_offset: int, flushed_offset: int) -> frozenset[int]:
+    """Of the segments that have only indexes left, those which held flushed records that are not deleted.
+
+    Retention and the cleaner mark what they delete (`delete_segments`, `swap`), so it is none of these.
+    """
+    if flushed_offset <= log_start_offset:
         return frozenset()
     return frozenset(each for each in orphans if each < flushed_offset)
 

@@ -7,6 +7,7 @@ other files: where a log begins, from its leader-epoch-checkpoint; what is durab
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -33,6 +34,7 @@ from ottla.log.checkpoint import (
     encode_offsets,
     is_clean_shutdown,
 )
+from ottla.log.damage import OffsetRange
 from ottla.log.storage import Storage
 from ottla.log.txn_index import AbortsSeal
 from ottla.log.witnesses import Outside
@@ -59,6 +61,8 @@ class PartitionOffsets(NamedTuple):
     aborts: Mapping[int, AbortsSeal] = MappingProxyType({})
     #: Where the cleaner's last pass ended; None if there was none.
     cleaned_offset: int | None = None
+    #: Where flushed records are missing.
+    holes: tuple[OffsetRange, ...] = ()
 
 
 class CheckpointPlan(NamedTuple):
@@ -105,6 +109,7 @@ class Checkpoints:
         self._seal()
         #: What the `.txnindex` of each segment must hold.
         self.aborts = self._manifest.aborts
+        self._holes = self._manifest.holes
         #: The partitions that the files name.
         self._named = frozenset(self.recovery_points.keys() | self.log_start_offsets.keys())
         #: The partitions of the plans that another thread may still write, by the plan's number.
@@ -128,6 +133,7 @@ class Checkpoints:
             start_is_unproved=self.lacks_manifest,
             flush_is_unknown=RECOVERY_POINT_CHECKPOINT in self.unusable,
             aborts=self.aborts.get(tp, {}),
+            holes=self._holes.get(tp, ()),
             leader_epoch=leader_epoch,
             epochs_come_first=self._is_theirs,
         )
@@ -164,13 +170,18 @@ class Checkpoints:
         contents = dict(_contents(plan.offsets))
         now = {name: checksum(content) for name, content in contents.items()}
         before = {name: self._manifest.checksums.get(name) or (checksum(self._storage.read(name)),) for name in now}
-        aborts = {each.tp: each.aborts for each in plan.offsets if each.aborts}
-        properties = self._manifest.properties
-        self._write_manifest(Manifest({name: either(before[name], now[name]) for name in now}, aborts, properties))
+        both = {name: either(before[name], now[name]) for name in now}
+        coming = Manifest(
+            both,
+            {each.tp: each.aborts for each in plan.offsets if each.aborts},
+            self._manifest.properties,
+            {each.tp: each.holes for each in plan.offsets if each.holes},
+        )
+        self._write_manifest(coming)
         for name, content in contents.items():
             self._storage.write(name, content)
         # What the files held before is no longer right. It may be that there were none: nobody would miss one.
-        self._write_manifest(Manifest({name: (each,) for name, each in now.items()}, aborts, properties))
+        self._write_manifest(replace(coming, checksums={name: (each,) for name, each in now.items()}))
         self._named = plan.named
         self._complete = plan.number
 
@@ -197,7 +208,8 @@ class Checkpoints:
             self._manifest = Manifest(properties=properties)
         elif properties is not None and properties != self._manifest.properties:
             found = {name: (checksum(self._storage.read(name)),) for name in _INSTEAD}
-            self._write_manifest(Manifest(found | dict(self._manifest.checksums), self._manifest.aborts, properties))
+            checksums = found | dict(self._manifest.checksums)
+            self._write_manifest(replace(self._manifest, checksums=checksums, properties=properties))
 
     def _read_mark(self) -> bool:
         content = self._storage.read(CLEAN_SHUTDOWN_MARKER)

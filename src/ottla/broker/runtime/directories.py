@@ -15,9 +15,15 @@ from typing import Final
 from ottla.base.errors import CorruptDataError, StorageError
 from ottla.broker.disk import Disk, Entry
 from ottla.broker.metadata.image import MetadataImage
-from ottla.broker.metadata.names import METADATA_TOPIC
+from ottla.broker.metadata.names import METADATA_FOLDER, METADATA_TOPIC
 from ottla.broker.told import Kind, Tell, Told, log_told
-from ottla.log.checkpoint import decode_partition_metadata
+from ottla.log.checkpoint import (
+    CLEAN_SHUTDOWN_MARKER,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    decode_offsets,
+    decode_partition_metadata,
+)
 from ottla.log.names import LOG, PARTITION_METADATA, SWAP
 
 _log = logging.getLogger(__name__)
@@ -68,15 +74,41 @@ def remove_partition(disk: Disk, folder: str) -> None:
         disk.remove(folder)
 
 
+def has_metadata(disk: Disk) -> bool:
+    """Whether there is a metadata log with anything in it."""
+    return _holds_records(disk.entries(METADATA_FOLDER))
+
+
 def must_hold_no_partitions(disk: Disk) -> None:
-    """StorageError if there are partitions although the metadata is empty: then the metadata log was lost."""
+    """StorageError if anything says that there was a metadata log, although there is none: then it was lost.
+
+    No topic is made, and no broker stops in order, before the first records of that log are on the device.
+    """
+    found = _trace_of_metadata(disk)
+    if found is not None:
+        raise StorageError(
+            f"{disk} {found}, but its metadata log is empty: put {METADATA_FOLDER} back from a copy; or, to begin "
+            "anew, move everything else away"
+        )
+
+
+def _trace_of_metadata(disk: Disk) -> str | None:
     for folder in disk.folders():
         name, _, number = folder.name.rpartition("-")
-        if name and name != METADATA_TOPIC and number.isdecimal() and _holds_records(disk.entries(folder.name)):
-            raise StorageError(
-                f"{disk} holds records ({folder.name}), but its metadata log is empty: put {METADATA_TOPIC}-0 back "
-                "from a copy, or move the partitions' directories away"
-            )
+        if name and name != METADATA_TOPIC and number.isdecimal():
+            entries = disk.entries(folder.name) or ()
+            if _holds_records(entries):
+                return f"holds records ({folder.name})"
+            if any(entry.name == PARTITION_METADATA for entry in entries):
+                return f"holds a partition ({folder.name})"
+    files = disk.own_files()
+    for file in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
+        with suppress(CorruptDataError):
+            for tp in decode_offsets(files.read(file) or b"0\n0\n"):
+                return f"had a partition ({file} names {tp})"
+    if files.read(CLEAN_SHUTDOWN_MARKER) is not None:
+        return f"was left by a broker that stopped in order ({CLEAN_SHUTDOWN_MARKER} is there)"
+    return None
 
 
 def set_strays_aside(

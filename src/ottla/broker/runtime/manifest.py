@@ -2,7 +2,8 @@
 
 Kafka's checkpoints have no checksum: a digit that changed in the offset where a log begins would drop records, or bring
 deleted ones back. A `.txnindex` has none either: if it is changed, or gone, readers are shown aborted records.
-`meta.properties` has none: with another cluster id, clients would take this cluster for another one.
+`meta.properties` has none: with another cluster id, clients would take this cluster for another one. And if a
+partition's `damaged-offsets` is gone, nothing else may show that a compacted log has a hole.
 Apache Kafka ignores this file.
 
 The files cannot be replaced together. So before one is replaced, the manifest holds the checksums of its old and of its
@@ -13,10 +14,11 @@ import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from ottla.base.errors import CorruptDataError
 from ottla.base.types import TopicPartition
+from ottla.log.damage import OffsetRange
 from ottla.log.storage import Storage
 from ottla.log.txn_index import AbortsSeal
 from ottla.wire.crc import crc32c
@@ -38,6 +40,8 @@ class Manifest:
     aborts: Mapping[TopicPartition, Mapping[int, AbortsSeal]] = field(default_factory=dict)
     #: The content of `meta.properties`; None when it is not known.
     properties: str | None = None
+    #: Where flushed records of a partition are missing.
+    holes: Mapping[TopicPartition, tuple[OffsetRange, ...]] = field(default_factory=dict)
 
     def fault_of(self, name: str, content: bytes | None) -> str | None:
         """What is wrong with a file; None when it is as it was left, or when nothing is known of it."""
@@ -65,6 +69,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
             "checksums": {name: list(each) for name, each in manifest.checksums.items()},
             "aborts": aborts,
             "properties": manifest.properties,
+            "holes": [[*tp, *holes] for tp, holes in sorted(manifest.holes.items())],
         }
     ).encode()
     return f"{crc32c(body)}\n".encode() + body
@@ -75,7 +80,13 @@ def decode_manifest(content: bytes) -> Manifest:
     head, _, body = content.partition(b"\n")
     if head != str(crc32c(body)).encode():
         raise CorruptDataError("its checksum is wrong")
-    found = json.loads(body)
+    try:
+        return _manifest(json.loads(body))
+    except (ValueError, KeyError, TypeError) as fault:  # the checksum is right: nobody has written it by accident
+        raise CorruptDataError(f"it is no manifest: {fault}") from None
+
+
+def _manifest(found: Any) -> Manifest:
     if found["version"] != _VERSION:
         raise CorruptDataError(f"it is of version {found['version']}")
     return Manifest(
@@ -85,6 +96,10 @@ def decode_manifest(content: bytes) -> Manifest:
             for topic, number, *seals in found["aborts"]
         },
         found.get("properties"),
+        {
+            TopicPartition(topic, number): tuple(OffsetRange(*hole) for hole in holes)
+            for topic, number, *holes in found.get("holes", ())
+        },
     )
 
 

@@ -368,6 +368,7 @@ class Partitions:
                 log.end_offset,
                 log.aborts,
                 log.compaction.cleaned_offset,
+                log.findings.damaged,
             )
             for tp, log in logs
         )

@@ -10,7 +10,7 @@ ended and the old segments are whole: the new one is removed. Else a `.swap` log
 Apache Kafka does the same, so each of them finishes what the other has begun.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -189,6 +189,7 @@ def _replace(storage: Storage, swaps: dict[str, int]) -> None:
     logs = {base: name for name, base in swaps.items() if name == file_name(base, LOG) + SWAP}
     if logs:
         end_offset = max(_end_offset(storage, name, base) for base, name in logs.items())
+        _must_be_made_of(storage, logs, end_offset)
         for name in storage.names():
             base = next((each for each in (base_offset(name, kind) for kind in _FILES) if each is not None), None)
             if base is not None and (base in logs or min(logs) <= base < end_offset):
@@ -204,6 +205,46 @@ def _replace(storage: Storage, swaps: dict[str, int]) -> None:
         elif base not in logs or name != logs[base]:
             storage.rename(name, name.removesuffix(SWAP))
     storage.sync_names()
+
+
+def _must_be_made_of(storage: Storage, logs: Mapping[int, str], end_offset: int) -> None:
+    """StorageError unless all batches of the `.swap` logs are those of old files, as far as these are still there.
+
+    No CRC covers a base offset. If it is changed, segments behind those that were cleaned would be deleted, too.
+    """
+    bases = sorted(each for each in (base_offset(name, LOG) for name in storage.names()) if each is not None)
+    # The newest segment is never cleaned, nor deleted by this.
+    is_beyond = not bases or end_offset > bases[-1]
+    old = {base: _marks(storage, file_name(base, LOG)) for base in bases if min(logs) <= base < end_offset}
+    for base, name in logs.items():
+        for offset, mark in _marks(storage, name).items():
+            before = max((each for each in old if each <= offset + mark[0]), default=None)
+            if is_beyond or (before is not None and old[before].get(offset) != mark):
+                raise StorageError(
+                    f"{name} was about to take the place of the segments from offset {base} on, and has a batch at "
+                    f"offset {offset} that is not from them: with a changed base offset it would delete others, too. "
+                    f"If the old ones are all there, remove the files that end in {SWAP}; else put {name} back from a "
+                    "copy"
+                )
+
+
+def _marks(storage: Storage, name: str) -> dict[int, tuple[int, ...]]:
+    """What a cleaning keeps of each batch's header, by base offset, up to the first bytes that are no batch."""
+    found: dict[int, tuple[int, ...]] = {}
+    file = storage.open(name)
+    try:
+        with file.map() as view, suppress(CorruptDataError):
+            for _, header in iter_headers(view, strict=True):
+                found[header.base_offset] = (
+                    header.last_offset_delta,
+                    header.producer_id,
+                    header.producer_epoch,
+                    header.base_sequence,
+                )
+    finally:
+        with suppress(StorageError):
+            file.close()
+    return found
 
 
 def _base(name: str) -> int:
