@@ -116,11 +116,14 @@ async def test_where_nothing_shows_what_was_there_the_start_says_so(
     assert "the first start was interrupted, or all is gone" in caplog.text
 
 
+@pytest.mark.parametrize("suffixes", [[".log"], [".log", ".index", ".timeindex", ".snapshot"]], ids=["log", "all"])
 async def test_a_segment_of_a_compacted_log_that_is_gone_is_a_hole(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    suffixes: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     await _filled(tmp_path)
-    _logs(tmp_path)[2].unlink()
+    victim = _logs(tmp_path)[2]
+    for suffix in suffixes:
+        victim.with_suffix(suffix).unlink(missing_ok=True)
     for _ in range(2):
         assert await _committed(tmp_path) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert f"{_OFFSETS}: the records at offsets" in caplog.text

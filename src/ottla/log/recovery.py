@@ -92,7 +92,8 @@ def load(
     flushed_offset = trusted_offset = max(recovery_point, producers.end_offset) if clean else recovery_point
     if outside.flush_is_unknown and not clean:
         flushed_offset = max(flushed_offset, reached_offset(segments))
-    lost = lost_segments(found.orphans, log_start_offset, flushed_offset)
+    missing = found.orphans | (set(outside.bases) - set(found.bases))
+    lost = lost_segments(missing, log_start_offset, flushed_offset)
     known = Known(log_start_offset, known_start, flushed_offset, trusted_offset, lost, recorded)
     walked = Walk(storage, config, now_ms, plan, known, producers, epochs).run(segments)
     if not walked.segments or walked.end_offset < log_start_offset >= flushed_offset:

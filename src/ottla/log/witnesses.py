@@ -46,6 +46,8 @@ class Outside(NamedTuple):
     aborts: Mapping[int, AbortsSeal] = MappingProxyType({})
     #: The holes that the broker knew of when it wrote its checkpoints last.
     holes: tuple[OffsetRange, ...] = ()
+    #: The base offsets of all segments that there were at the end, if that was in order; () where it is not known.
+    bases: tuple[int, ...] = ()
 
 
 def start_of(
@@ -113,14 +115,14 @@ def emptied_behind(
     return tuple(end for _, end in recorded if end in bases and end not in left)
 
 
-def lost_segments(orphans: Collection[int], log_start_offset: int, flushed_offset: int) -> frozenset[int]:
-    """Of the segments that have only indexes left, those which held flushed records that are not deleted.
+def lost_segments(missing: Collection[int], log_start_offset: int, flushed_offset: int) -> frozenset[int]:
+    """Of the segments that are gone, or have only indexes left, those which held flushed records that are not deleted.
 
     Retention and the cleaner mark what they delete (`delete_segments`, `swap`), so it is none of these.
     """
     if flushed_offset <= log_start_offset:
         return frozenset()
-    return frozenset(each for each in orphans if each < flushed_offset)
+    return frozenset(each for each in missing if each < flushed_offset)
 
 
 def losses(outside: Outside, seen: Seen, end_offset: int, holes: Collection[OffsetRange]) -> tuple[str, ...]:

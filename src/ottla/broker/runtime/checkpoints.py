@@ -63,6 +63,8 @@ class PartitionOffsets(NamedTuple):
     cleaned_offset: int | None = None
     #: Where flushed records are missing.
     holes: tuple[OffsetRange, ...] = ()
+    #: Base offsets of its segments, where the broker stops in order; () where a cleaning was going on.
+    bases: tuple[int, ...] = ()
 
 
 class CheckpointPlan(NamedTuple):
@@ -110,6 +112,8 @@ class Checkpoints:
         #: What the `.txnindex` of each segment must hold.
         self.aborts = self._manifest.aborts
         self._holes = self._manifest.holes
+        #: After a kill it is not known any more which segments there were: retention and the cleaner went on.
+        self._bases: Mapping[TopicPartition, tuple[int, ...]] = self._manifest.bases if self.clean else {}
         #: The partitions that the files name.
         self._named = frozenset(self.recovery_points.keys() | self.log_start_offsets.keys())
         #: The partitions of the plans that another thread may still write, by the plan's number.
@@ -134,6 +138,7 @@ class Checkpoints:
             flush_is_unknown=RECOVERY_POINT_CHECKPOINT in self.unusable,
             aborts=self.aborts.get(tp, {}),
             holes=self._holes.get(tp, ()),
+            bases=self._bases.get(tp, ()),
             leader_epoch=leader_epoch,
             epochs_come_first=self._is_theirs,
         )
@@ -176,6 +181,7 @@ class Checkpoints:
             {each.tp: each.aborts for each in plan.offsets if each.aborts},
             self._manifest.properties,
             {each.tp: each.holes for each in plan.offsets if each.holes},
+            {each.tp: each.bases for each in plan.offsets if each.bases},
         )
         self._write_manifest(coming)
         for name, content in contents.items():

@@ -3,7 +3,7 @@
 Kafka's checkpoints have no checksum: a digit that changed in the offset where a log begins would drop records, or bring
 deleted ones back. A `.txnindex` has none either: if it is changed, or gone, readers are shown aborted records.
 `meta.properties` has none: with another cluster id, clients would take this cluster for another one. And if a
-partition's `damaged-offsets` is gone, nothing else may show that a compacted log has a hole.
+partition's `damaged-offsets` is gone, or all files of a segment, nothing else may show that a compacted log has a hole.
 Apache Kafka ignores this file.
 
 The files cannot be replaced together. So before one is replaced, the manifest holds the checksums of its old and of its
@@ -42,6 +42,8 @@ class Manifest:
     properties: str | None = None
     #: Where flushed records of a partition are missing.
     holes: Mapping[TopicPartition, tuple[OffsetRange, ...]] = field(default_factory=dict)
+    #: Base offsets of a partition's segments, as they were at a stop in order.
+    bases: Mapping[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
 
     def fault_of(self, name: str, content: bytes | None) -> str | None:
         """What is wrong with a file; None when it is as it was left, or when nothing is known of it."""
@@ -70,6 +72,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
             "aborts": aborts,
             "properties": manifest.properties,
             "holes": [[*tp, *holes] for tp, holes in sorted(manifest.holes.items())],
+            "bases": [[*tp, *bases] for tp, bases in sorted(manifest.bases.items())],
         }
     ).encode()
     return f"{crc32c(body)}\n".encode() + body
@@ -100,6 +103,7 @@ def _manifest(found: Any) -> Manifest:
             TopicPartition(topic, number): tuple(OffsetRange(*hole) for hole in holes)
             for topic, number, *holes in found.get("holes", ())
         },
+        {TopicPartition(topic, number): tuple(bases) for topic, number, *bases in found.get("bases", ())},
     )
 
 

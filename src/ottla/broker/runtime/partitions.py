@@ -351,14 +351,15 @@ class Partitions:
         """Whether the start has found a checkpoint that cannot be used: it should be written again soon."""
         return bool(self._checkpoints.unusable)
 
-    def checkpoint_plan(self) -> Callable[[], None]:
+    def checkpoint_plan(self, *, is_last: bool = False) -> Callable[[], None]:
         """Write down what is durable now, so that a start after a crash need not check it.
 
-        Returns the work, which another thread may do. It raises StorageError when the disk refuses.
+        Returns the work, which another thread may do. It raises StorageError when the disk refuses. `is_last`: nothing
+        changes any more before the broker stops.
         """
-        return partial(self._checkpoints.write, self._checkpoint_plan())
+        return partial(self._checkpoints.write, self._checkpoint_plan(is_last))
 
-    def _checkpoint_plan(self) -> CheckpointPlan:
+    def _checkpoint_plan(self, is_last: bool) -> CheckpointPlan:
         logs = ((each.tp, each.log) for each in self._partitions.values())
         return self._checkpoints.plan(
             PartitionOffsets(
@@ -369,6 +370,7 @@ class Partitions:
                 log.aborts,
                 log.compaction.cleaned_offset,
                 log.findings.damaged,
+                log.compaction.bases if is_last else (),
             )
             for tp, log in logs
         )
@@ -383,7 +385,7 @@ class Partitions:
         """
         self._files.shutdown()
         logs = [each.log for each in self._partitions.values()]
-        faults = [*_faults(log.flush for log in logs), *_faults([self.checkpoint_plan()])]
+        faults = [*_faults(log.flush for log in logs), *_faults([self.checkpoint_plan(is_last=True)])]
         faults += _faults(log.close for log in logs)
         if faults:
             raise faults[0]

@@ -87,6 +87,11 @@ class Compaction:
             now_ms=now_ms,
         )
 
+    @property
+    def bases(self) -> tuple[int, ...]:
+        """Base offsets of the log's segments. Empty while a pass is about to change them."""
+        return () if self.is_running else self._segments.bases
+
     def prepare(self) -> None:
         """A pass is about to begin: what a checkpoint says from now on holds before and after it."""
         self.is_running = True
