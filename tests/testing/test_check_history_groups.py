@@ -180,6 +180,39 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
         drained transforms
         """,
     ),
+    "an old record that the log does not have any more": (
+        "commit-ahead unseen",
+        """
+        p sends a
+        p sends b
+        p ack a 0
+        p ack b 1
+        c polls 1:b
+        c commits 2
+      - log 0:a 1:b
+      + log 0:a 1:b start=1
+        drained
+        """,
+    ),
+    "a record that was left out, and another member goes on by a seek": (
+        "lost-write",
+        """
+        p sends a
+        p sends b
+        p sends c
+        p sends d
+        p ack a 0
+        p ack b 1
+        p ack c 2
+        p ack d 3
+        c1 polls 0:a
+      + c1 polls 1:b
+        c1 assigned gen 1
+        c1 polls 2:c
+        c2 seeks 3
+        c2 polls 3:d
+        """,
+    ),
 }
 
 

@@ -129,9 +129,12 @@ class History:
         """The group has read these partitions from their beginning to their end (see `Drained`)."""
         self.add(FINAL_STATE, Drained(group, _sorted(_partitions(partitions)), read_committed, transforms))
 
-    def group_began(self, group: str) -> None:
-        """The group begins again with its first generation: it was deleted, or an empty one got another protocol."""
-        self.add(_BROKER, GroupBegan(group))
+    def group_began(self, group: str, *, keeps_offsets: bool = False) -> None:
+        """The group begins again with its first generation: it was deleted, or an empty one got another protocol.
+
+        The latter keeps what was committed: nobody misses that in the end unless `keeps_offsets` says so.
+        """
+        self.add(_BROKER, GroupBegan(group, keeps_offsets))
 
     # deletion
 
