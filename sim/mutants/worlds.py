@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from sim import running
+from sim import limits, running
 from sim.world import Verdict, World
 
 
@@ -27,5 +27,5 @@ class _Worse(World):
 @contextmanager
 def end_badly() -> Iterator[None]:
     """World 1 takes its process with it, world 2 raises, and world 3 never ends."""
-    with patch.object(running, "World", _Worse), patch.object(running, "LONGEST_S", 3.0):
+    with patch.object(running, "World", _Worse), patch.object(limits, "LONGEST_S", 3.0):
         yield
