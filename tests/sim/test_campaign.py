@@ -17,7 +17,7 @@ from sim.campaign import campaign
 from sim.figures import figures, line, speed, table
 from sim.loop import SimLoop
 from sim.mutants import mutants
-from sim.mutants.worlds import end_badly
+from sim.mutants.worlds import end_badly, stopped_while_it_shrinks
 from sim.report import Asked, Failure, Known, Report, ReportError, load
 from sim.running import run_all, worlds
 from sim.world import Kind, Plan, World
@@ -168,14 +168,8 @@ def test_a_campaign_may_stop_at_the_first_world_with_an_anomaly(capsys: pytest.C
     assert (whole.is_complete, whole.failures) == (True, stopped.failures)
 
 
-def test_a_campaign_that_is_stopped_while_it_shrinks_has_told_everything(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stopped(*args: object) -> str:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("sim.campaign.shrunk", stopped)
-    with mutants()["breaks-the-world"].bug:
+def test_a_campaign_that_is_stopped_while_it_shrinks_has_told_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    with mutants()["breaks-the-world"].bug, stopped_while_it_shrinks():
         assert campaign({"SEED": "0", "SEEDS": "6", "KIND": "plain", "REPORT": "report.json", "JOBS": "1"}) == 1
     report, printed = load(Path("report.json")), capsys.readouterr()
     assert report is not None

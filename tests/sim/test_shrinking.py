@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from sim.__main__ import run_again, why_not
 from sim.deletions import DELETER
 from sim.loop import START_S
 from sim.mutants import mutants
+from sim.mutants.worlds import each, never_ends, raises
 from sim.report import commit
 from sim.running import shrunk
 from sim.shrink import shrink
@@ -58,31 +60,18 @@ def test_no_more_worlds_are_run_than_allowed(failing: Verdict) -> None:
     assert shrink(failing, most=0) is failing
 
 
-def test_smaller_worlds_that_raise_show_nothing(failing: Verdict, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("run", "told"), [(raises, "the checkers are broken"), (never_ends, "NeverEndsError")])
+def test_smaller_worlds_that_raise_or_never_end_show_nothing(
+    failing: Verdict, run: Callable[[World], Verdict], told: str
+) -> None:
     """A fault of the simulator or of a checker, which the whole world does not have."""
-
-    def broken(world: World) -> Verdict:
-        raise RuntimeError("a checker is broken")
-
-    monkeypatch.setattr(World, "run", broken)
-    assert shrink(failing) is failing
-    assert "could not be shrunk" in (told := shrunk(failing.seed, failing.kind))
-    assert "a checker is broken" in told
-
-
-def test_a_smaller_world_that_never_ends_ends_the_search(failing: Verdict, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = []
-
-    def endless(world: World) -> Verdict:
-        runs.append(world)
-        while True:
-            pass
-
-    monkeypatch.setattr(World, "run", endless)
-    monkeypatch.setattr("sim.limits.LONGEST_S", 0.1)
-    assert shrink(failing) is failing
-    assert len(runs) == 1
-    assert "could not be shrunk" in shrunk(failing.seed, failing.kind)
+    with each(run):
+        began_s = time.process_time()
+        assert shrink(failing) is failing
+        assert time.process_time() - began_s < 10.0, "the first that never ends is the last"
+        found = shrunk(failing.seed, failing.kind)
+    assert "could not be shrunk" in found
+    assert told in found
 
 
 def test_a_fault_that_is_left_out_changes_nothing_of_what_others_draw() -> None:
