@@ -25,14 +25,18 @@ _OF_A_CAMPAIGN = ("SEED", "SEEDS", "HOURS", "KIND", "JOBS", "REPORT", "STOP")
 
 
 def main() -> int:
-    """The command. Returns 1 if there was an anomaly, 2 if it was asked for what cannot be."""
+    """The command. Returns 1 if there was an anomaly, 2 if it was asked for what cannot be, 130 for a world of a file
+    that was stopped."""
     signal.signal(signal.SIGTERM, _terminated)
     try:
         path = os.environ.get("WORLD")
-        return _again(Path(path)) if path else campaign(os.environ)
+        return run_again(Path(path)) if path else campaign(os.environ)
     except (WorldFileError, ReportError, ValueError) as fault:
         print(fault, file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 128 + signal.SIGINT
 
 
 def _terminated(number: int, frame: object) -> None:
@@ -43,14 +47,20 @@ def _terminated(number: int, frame: object) -> None:
     os._exit(128 + number)
 
 
-def _again(path: Path) -> int:
-    """Run the world of a file again."""
+def run_again(path: Path) -> int:
+    """Run the world of a file again. WorldFileError when it names users or faults that its world does not have."""
     given = [name for name in _OF_A_CAMPAIGN if os.environ.get(name)]
     if given:
         raise ValueError(f"WORLD runs the one world of its file: leave out {' and '.join(given)}, or WORLD")
     again = load(path)
     logging.disable(logging.ERROR)
     summary = one(again.seed, again.kind, again.plan)
+    if not summary.names and summary.strange:
+        made_by = "" if again.commit in (None, commit()) else f" ({again.commit}, and this is {commit()})"
+        raise WorldFileError(
+            f"{path} names what its world does not have: {', '.join(summary.strange)}. "
+            f"Was it changed by hand, or made by other code{made_by}?"
+        )
     if not summary.names:
         print(f"{path}: no anomaly. {why_not(again.commit, commit())}")
         return 0

@@ -8,7 +8,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -38,11 +38,12 @@ def campaign(environment: Mapping[str, str]) -> int:
     stops = _yes(environment, "STOP")
     report = _begun(path, environment)
     found = report.total["anomalies"]
+    failed: list[Summary] = []
     if not report.is_complete:
         print(f"{report.asked}; {counted(jobs, 'process', 'processes')}; commit {report.commit}", flush=True)
         if report.done:
             print(f"{report.done:,} of them {'is' if report.done == 1 else 'are'} done already ({path})", flush=True)
-        _run(report, jobs, hours, path, stops=stops)
+        failed = _run(report, jobs, hours, path, stops=stops)
         found = report.total["anomalies"]
     if not report.total["worlds"]:
         raise ValueError("no world was run: this was over before the first one ended. Give more HOURS, or SEEDS")
@@ -56,6 +57,7 @@ def campaign(environment: Mapping[str, str]) -> int:
     for failure in report.failures:
         names = _counts(failure.anomalies)
         print(f"  {failure.kind} {failure.seed}: {names}; again: {failure.again}; file: {failure.file or 'none'}")
+    _shrink(failed)
     return 1 if found else 0
 
 
@@ -82,8 +84,11 @@ def _begun(path: Path | None, environment: Mapping[str, str]) -> Report:
     return begun
 
 
-def _run(report: Report, jobs: int, hours: float | None, path: Path | None, *, stops: bool) -> None:
-    """Run the worlds that the report does not have yet; with `stops` no more behind the first that has an anomaly."""
+def _run(report: Report, jobs: int, hours: float | None, path: Path | None, *, stops: bool) -> list[Summary]:
+    """Run the worlds that the report does not have yet; with `stops` no more behind the first that has an anomaly.
+
+    Returns those that have one.
+    """
     begun_s = told_s = time.monotonic()
     before_s = report.seconds
     until_s = None if hours is None else begun_s + hours * 3_600
@@ -114,9 +119,17 @@ def _run(report: Report, jobs: int, hours: float | None, path: Path | None, *, s
         print(f"stopped; {'the same command goes on' if path else 'with REPORT=file it could go on'}", file=sys.stderr)
     if path is not None:
         report.save(path)
-    for summary in failed[:_SHRUNK]:
-        if summary.file is not None:
-            print(shrunk(summary.seed, summary.kind), flush=True)
+    return failed
+
+
+def _shrink(failed: Sequence[Summary]) -> None:
+    """Make the first failing worlds smaller, and tell what is left of each. All else is told by now."""
+    try:
+        for summary in failed[:_SHRUNK]:
+            if summary.file is not None:
+                print(shrunk(summary.seed, summary.kind), flush=True)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
 
 
 def tell(summary: Summary, again: str) -> None:

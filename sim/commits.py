@@ -87,7 +87,7 @@ def watched(tp: TopicPartition, shard: GroupShard, note: Note, known: Lives) -> 
 
     def told() -> None:
         for group in _begun_again(shard, generations):
-            note("group begins again", group, GroupBegan(group))
+            note("group begins again", group, GroupBegan(group, keeps_offsets=True))
 
     def has_loaded(now_ms: int) -> Decision:
         lives.append(True)  # what was replayed is looked at as a whole: most of it was told before

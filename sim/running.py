@@ -7,18 +7,18 @@ import ctypes
 import gc
 import logging
 import os
-import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from multiprocessing import get_context
 from threading import Thread
 from traceback import format_exc
 from typing import NamedTuple
 
+from sim import limits
+from sim.deletions import DELETER
 from sim.figures import figures
 from sim.history import table
 from sim.shrink import shrink
@@ -27,8 +27,6 @@ from sim.worldfile import save
 
 #: Most lines of a world's table that are printed.
 _LINES_OF_TABLE = 400
-#: A world takes less than a second of a processor. One that takes so many never ends.
-LONGEST_S = 180.0
 #: A process begins with all that is imported here; and with the bugs that are put in, when a test puts in some.
 _FORK = get_context("fork")
 #: glibc's: gives free memory back to the machine. Another C library has none.
@@ -47,23 +45,21 @@ class Summary(NamedTuple):
     file: str | None = None
     #: The causes of its known anomalies.
     known: tuple[str, ...] = ()
-
-
-class _NeverEndsError(KeyboardInterrupt):
-    """Raised inside a world that takes too long. Of this family, because asyncio lets no other one through."""
+    #: What the plan names, and the world does not have.
+    strange: tuple[str, ...] = ()
 
 
 def one(seed: int, kind: Kind, plan: Plan = ALL) -> Summary:
     """Run one world. A whole one with an anomaly leaves its file."""
     begun_s = time.process_time()
     try:
-        with _at_most(LONGEST_S):
+        with limits.limited():
             verdict = World(seed, kind, plan).run()
         took_s = time.process_time() - begun_s
         file = str(save(verdict)) if verdict.anomalies and plan == ALL else None
         return _summary(verdict, figures(verdict, took_s), file)
-    except _NeverEndsError:
-        text = f"the world has taken {LONGEST_S:.0f} s of a processor, and does not end:\n{format_exc()}"
+    except limits.NeverEndsError:
+        text = f"the world has taken {limits.LONGEST_S:.0f} s of a processor, and does not end:\n{format_exc()}"
         return _broken(seed, kind, "never-ends", text)
     except Exception:  # noqa: BLE001 - a fault of the simulation or of a checker: told with the seed
         return _broken(seed, kind, "broken-world", format_exc())
@@ -84,7 +80,15 @@ def _one_of_many(seed: int, kind: Kind) -> Summary:
 
 def shrunk(seed: int, kind: Kind, plan: Plan = ALL) -> str:
     """Run a world that fails again, make it smaller, write its file; what to tell of it."""
-    verdict = World(seed, kind, plan).run()
+    try:
+        return _shrunk(seed, kind, plan)
+    except (limits.NeverEndsError, Exception):  # noqa: BLE001 - as in `one`: the other worlds are shrunk all the same
+        return f"the {kind.value} world {seed} could not be shrunk:\n{format_exc()}"
+
+
+def _shrunk(seed: int, kind: Kind, plan: Plan) -> str:
+    with limits.limited():
+        verdict = World(seed, kind, plan).run()
     if not verdict.anomalies:
         return f"the {kind.value} world {seed} did not fail again: that is a fault of the simulator"
     steps: list[str] = []
@@ -101,7 +105,9 @@ def _broken(seed: int, kind: Kind, name: str, text: str) -> Summary:
 
 def _summary(verdict: Verdict, found: Counter[str], file: str | None) -> Summary:
     names = tuple(anomaly.name for anomaly in verdict.anomalies)
-    return Summary(verdict.seed, verdict.kind, names, _text(verdict), found, file, tuple(verdict.known))
+    strange = [f"user {name}" for name in sorted(verdict.plan.absent - {DELETER, *verdict.users})]
+    strange += [f"fault {number}" for number in sorted((verdict.plan.only or set()) - verdict.faults.keys())]
+    return Summary(verdict.seed, verdict.kind, names, _text(verdict), found, file, tuple(verdict.known), tuple(strange))
 
 
 def _text(verdict: Verdict) -> str:
@@ -112,22 +118,6 @@ def _text(verdict: Verdict) -> str:
     around = [text for anomaly in verdict.anomalies[:3] for text in anomaly.about]
     lines += ["", table(verdict.history.events, around=around, most=_LINES_OF_TABLE)]
     return "\n".join(lines)
-
-
-@contextmanager
-def _at_most(seconds: float) -> Iterator[None]:
-    """Raise _NeverEndsError in what takes so many seconds of the processor."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise _NeverEndsError
-
-    before = signal.signal(signal.SIGVTALRM, interrupt)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
-        signal.signal(signal.SIGVTALRM, before)
 
 
 def worlds(first: int, count: int | None, kind: Kind | None) -> Iterator[tuple[int, Kind]]:

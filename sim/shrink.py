@@ -7,6 +7,7 @@ of what the others draw, so most of the history stays as it was.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from sim.limits import NeverEndsError, limited
 from sim.world import Kind, Plan, Verdict, World
 
 #: Most worlds that are run to shrink one.
@@ -43,11 +44,21 @@ class _Search:
     left: int
 
     def shows(self, plan: Plan) -> bool:
-        """Run the world by this plan. It becomes the best one if it shows the anomaly."""
+        """Run the world by this plan. It becomes the best one if it shows the anomaly.
+
+        One that raises, where the whole world does not, shows nothing. One that never ends was the last.
+        """
         if self.left == 0:
             return False
         self.left -= 1
-        verdict = World(self.seed, self.kind, plan).run()
+        try:
+            with limited():
+                verdict = World(self.seed, self.kind, plan).run()
+        except NeverEndsError:
+            self.left = 0
+            return False
+        except Exception:  # noqa: BLE001 - a fault of the simulation or of a checker, and not what is looked for
+            return False
         if all(anomaly.name != self.name for anomaly in verdict.anomalies):
             return False
         self.best = verdict

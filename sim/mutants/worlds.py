@@ -1,11 +1,11 @@
 """Bugs of the simulation itself, that no world survives."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from sim import running
+from sim import campaign, limits, running
 from sim.world import Verdict, World
 
 
@@ -27,5 +27,34 @@ class _Worse(World):
 @contextmanager
 def end_badly() -> Iterator[None]:
     """World 1 takes its process with it, world 2 raises, and world 3 never ends."""
-    with patch.object(running, "World", _Worse), patch.object(running, "LONGEST_S", 3.0):
+    with patch.object(running, "World", _Worse), patch.object(limits, "LONGEST_S", 3.0):
+        yield
+
+
+def raises(world: World) -> Verdict:
+    """A world that raises, and not as one of its users."""
+    raise RuntimeError("the checkers are broken")
+
+
+def never_ends(world: World) -> Verdict:
+    """A world that does not end."""
+    while True:
+        pass
+
+
+@contextmanager
+def each(run: Callable[[World], Verdict]) -> Iterator[None]:
+    """All worlds are like that."""
+    with patch.object(World, "run", run), patch.object(limits, "LONGEST_S", 0.1):
+        yield
+
+
+def _stopped(*args: object) -> str:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def stopped_while_it_shrinks() -> Iterator[None]:
+    """Ctrl-C, when a campaign makes its failing worlds smaller."""
+    with patch.object(campaign, "shrunk", _stopped):
         yield

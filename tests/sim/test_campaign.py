@@ -17,10 +17,11 @@ from sim.campaign import campaign
 from sim.figures import figures, line, speed, table
 from sim.loop import SimLoop
 from sim.mutants import mutants
-from sim.mutants.worlds import end_badly
+from sim.mutants.worlds import end_badly, stopped_while_it_shrinks
 from sim.report import Asked, Failure, Known, Report, ReportError, load
 from sim.running import run_all, worlds
-from sim.world import Kind, World
+from sim.world import Kind, Plan, World
+from sim.worldfile import save
 from tests.house.tree import ROOT
 
 
@@ -165,6 +166,34 @@ def test_a_campaign_may_stop_at_the_first_world_with_an_anomaly(capsys: pytest.C
     whole = load(Path("report.json"))
     assert whole is not None
     assert (whole.is_complete, whole.failures) == (True, stopped.failures)
+
+
+def test_a_campaign_that_is_stopped_while_it_shrinks_has_told_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    with mutants()["breaks-the-world"].bug, stopped_while_it_shrinks():
+        assert campaign({"SEED": "0", "SEEDS": "6", "KIND": "plain", "REPORT": "report.json", "JOBS": "1"}) == 1
+    report, printed = load(Path("report.json")), capsys.readouterr()
+    assert report is not None
+    assert report.failures
+    assert "| `plain` | 6 |" in printed.out
+    assert all(f"plain {each.seed}: broken-world x1; again: {each.again}" in printed.out for each in report.failures)
+    assert printed.err == "stopped\n"
+
+
+_STOPPED = """
+import sys, sim.__main__ as command
+def stopped(*args):
+    raise KeyboardInterrupt
+command.one = stopped
+sys.exit(command.main())
+"""
+
+
+def test_a_world_of_a_file_can_be_stopped() -> None:
+    path = save(World(1, Kind.PLAIN, Plan(faults_s=1.0)).run())
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "WORLD": str(path)}
+    command = [sys.executable, "-c", _STOPPED]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (ended.stderr, ended.returncode) == ("stopped\n", 130)
 
 
 def test_no_world_is_kept_when_the_next_one_begins() -> None:

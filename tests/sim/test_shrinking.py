@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from ottla.testing.history import History as Facts
 from ottla.testing.history import check_history
-from sim.__main__ import why_not
+from sim.__main__ import run_again, why_not
+from sim.deletions import DELETER
 from sim.loop import START_S
 from sim.mutants import mutants
+from sim.mutants.worlds import each, never_ends, raises
 from sim.report import commit
+from sim.running import shrunk
 from sim.shrink import shrink
 from sim.world import Kind, Plan, Verdict, World
 from sim.worldfile import Again, WorldFileError, load, save
@@ -54,6 +58,20 @@ def test_a_failing_world_is_made_smaller_and_fails_in_the_same_way(failing: Verd
 
 def test_no_more_worlds_are_run_than_allowed(failing: Verdict) -> None:
     assert shrink(failing, most=0) is failing
+
+
+@pytest.mark.parametrize(("run", "told"), [(raises, "the checkers are broken"), (never_ends, "NeverEndsError")])
+def test_smaller_worlds_that_raise_or_never_end_show_nothing(
+    failing: Verdict, run: Callable[[World], Verdict], told: str
+) -> None:
+    """A fault of the simulator or of a checker, which the whole world does not have."""
+    with each(run):
+        began_s = time.process_time()
+        assert shrink(failing) is failing
+        assert time.process_time() - began_s < 10.0, "the first that never ends is the last"
+        found = shrunk(failing.seed, failing.kind)
+    assert "could not be shrunk" in found
+    assert told in found
 
 
 def test_a_fault_that_is_left_out_changes_nothing_of_what_others_draw() -> None:
@@ -105,6 +123,34 @@ def test_a_file_that_is_no_world_is_told_in_a_sentence(tmp_path: Path, content: 
     path.write_text(content)
     with pytest.raises(WorldFileError, match=problem):
         load(path)
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        ({"absent": ["p0", "p7"]}, "names what its world does not have: user p7. Was"),
+        ({"only": [1, 0, 9_999]}, "names what its world does not have: fault 0, fault 9999. Was"),
+        (
+            {"only": [9_999], "absent": ["x"], "commit": "aa"},
+            r"user x, fault 9999\. Was it changed by hand, or made by other code \(aa, and this is ",
+        ),
+    ],
+)
+def test_a_file_that_names_what_its_world_does_not_have_is_refused(
+    tmp_path: Path, names: dict[str, object], told: str
+) -> None:
+    path = tmp_path / "w.json"
+    path.write_text(json.dumps(_WORLD | {"faults_s": 30} | names))
+    with pytest.raises(WorldFileError, match=told):
+        run_again(path)
+
+
+def test_a_file_that_names_what_its_world_has_is_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = min(World(1, Kind.PLAIN, Plan(faults_s=30.0)).run().faults)
+    path = tmp_path / "w.json"
+    path.write_text(json.dumps(_WORLD | {"faults_s": 30, "only": [first], "absent": ["p0", DELETER]}))
+    assert run_again(path) == 0
+    assert "no anomaly. Either it is mended" in capsys.readouterr().out
 
 
 def test_a_file_from_before_worlds_named_their_commit_is_read(tmp_path: Path) -> None:

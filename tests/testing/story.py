@@ -203,6 +203,6 @@ _STATE: Final[Mapping[str, Callable[[History, list[str]], None]]] = {
     "log": _log,
     "log1": lambda history, words: _log(history, words, 1),
     "drained": _drained,
-    "began": lambda history, _: history.group_began(_GROUP),
+    "began": lambda history, words: history.group_began(_GROUP, keeps_offsets="keeping" in words),
     "positions": lambda history, words: history.positions(_GROUP, dict(map(_place, words))),
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.testing import AsyncBroker, Broker, Fault, Faults
+from ottla.testing import AsyncBroker, Broker, Fault, Faults, History, note_final_state
 from ottla.testing.faults.rules import FaultSpec, Harm, Side
 from ottla.wire.apis import ApiKey
 
@@ -76,3 +76,18 @@ def test_after_a_hundred_years_the_broker_still_answers() -> None:
         broker.create_topics("t")
         broker.clock.advance(3_155_760_000_000)
         assert broker.records("t") == []
+
+
+@pytest.mark.parametrize(
+    ("topics", "groups", "told"),
+    [
+        ("orders", [], "a list of topics is needed, not a str: write ['orders']"),
+        (["orders"], "billing", "a list of groups is needed, not a str: write ['billing']"),
+        (["orders"], [b"billing"], "groups must be str, not b'billing'"),
+    ],
+)
+def test_one_name_is_no_list_of_topics_or_groups(topics: Any, groups: Any, told: str) -> None:
+    """A text would be taken for its letters, and the positions of other groups be noted."""
+    history = History()
+    with pytest.raises(TypeError, match=re.escape(told)):
+        note_final_state(history, {"bootstrap.servers": "localhost:1"}, topics, groups)

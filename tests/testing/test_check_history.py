@@ -46,6 +46,28 @@ def test_what_is_ignored_is_not_told() -> None:
         check_history(History(), ignore=["lost-writes"])
 
 
+@pytest.mark.parametrize("given", ["lost-write", None, 7])
+def test_what_is_no_list_of_names_to_ignore_is_told(given: Any) -> None:
+    told = rf"ignore has to be a list of names, such as \['lost-write'\], not {given!r}"
+    with pytest.raises(ValueError, match=told):
+        check_history(History(), ignore=given)
+
+
+def test_a_second_log_of_a_partition_is_refused_if_it_is_another_one() -> None:
+    history = _written("a", "b")
+    history.log(TP, [(0, "a"), (1, "b")])
+    told = r"a second log of t-0, which differs from the first: "
+    with pytest.raises(HistoryError, match=f"^{told}"):
+        history.log(TP, [(0, "a"), (1, "b"), (2, "c")])
+    other = _written("a", "b", "c").events[-1]
+    again = History(events=history.events)
+    with pytest.raises(HistoryError, match=told):
+        again.add(other.who, other.fact)
+    with pytest.raises(HistoryError, match=rf"event 9 of the history: {told}"):
+        check_history([*history.events, other])
+    assert len(check_history(history)) == 1
+
+
 @pytest.mark.parametrize("given", [None, Path("h.jsonl"), "h.jsonl", b"", 7, {}])
 def test_what_is_no_history_is_told(given: Any) -> None:
     with pytest.raises(HistoryError, match=r"is no history: .* History\.read\(path\)"):

@@ -334,6 +334,106 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
         positions 4
         """,
     ),
+    "a committed offset of a group that was deleted": (
+        "commit-regression",
+        """
+        c commits 5 gen 1
+      - began keeping
+      + began
+        positions
+        """,
+    ),
+    "a committed offset that is gone, of a group that was deleted before": (
+        "commit-regression",
+        """
+        c commits 5 gen 1
+        began
+        c commits 2 gen 1
+      - positions
+      + positions 2
+        """,
+    ),
+    "a commit at the time of the deletion": (
+        "commit-regression",
+        """
+      - c commits 5 gen 1
+        c calls one
+      + began
+        c commits 3 gen 1 call one
+        c returns one
+        positions
+        """,
+    ),
+    "a position over what was passed by a seek": (
+        "commit-ahead",
+        """
+        p sends a
+        p sends b
+        p sends c
+        p ack a 0
+        p ack b 1
+        p ack c 2
+        c polls 0:a
+      - c assigned gen 1
+      + c seeks 2
+        c polls 2:c
+        c commits 3
+        log 0:a 1:b 2:c
+        """,
+    ),
+    "a position over what was left out before a seek back": (
+        "commit-ahead",
+        """
+        p sends a
+        p sends b
+        p sends c
+        p ack a 0
+        p ack b 1
+        p ack c 2
+        c polls 0:a
+      + c polls 1:b
+        c assigned gen 1
+        c polls 2:c
+        c seeks 2
+        c commits 3
+        log 0:a 1:b 2:c
+        """,
+    ),
+    "a position behind a seek to who knows where": (
+        "commit-ahead",
+        """
+        p sends a
+        p sends b
+        p sends c
+        p ack a 0
+        p ack b 1
+        p ack c 2
+        c polls 0:a
+        c seeks ?
+      - c polls 1:b
+        c commits 3
+        log 0:a 1:b 2:c
+        """,
+    ),
+    "a position over what came after a seek to who knows where": (
+        "commit-ahead",
+        """
+        p sends a
+        p sends b
+        p sends c
+        p sends d
+        p ack a 0
+        p ack b 1
+        p ack c 2
+        p ack d 3
+        c polls 0:a
+        c seeks ?
+        c polls 2:c
+      - c commits 4
+      + c commits 3
+        log 0:a 1:b 2:c 3:d
+        """,
+    ),
 }
 
 

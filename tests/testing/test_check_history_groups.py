@@ -180,6 +180,39 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
         drained transforms
         """,
     ),
+    "an old record that the log does not have any more": (
+        "commit-ahead unseen",
+        """
+        p sends a
+        p sends b
+        p ack a 0
+        p ack b 1
+        c polls 1:b
+        c commits 2
+      - log 0:a 1:b
+      + log 0:a 1:b start=1
+        drained
+        """,
+    ),
+    "a record that was left out, and another member goes on by a seek": (
+        "lost-write",
+        """
+        p sends a
+        p sends b
+        p sends c
+        p sends d
+        p ack a 0
+        p ack b 1
+        p ack c 2
+        p ack d 3
+        c1 polls 0:a
+      + c1 polls 1:b
+        c1 assigned gen 1
+        c1 polls 2:c
+        c2 seeks 3
+        c2 polls 3:d
+        """,
+    ),
 }
 
 
@@ -209,3 +242,37 @@ def test_v4_an_output_names_its_input_in_whichever_send() -> None:
     history.positions("g", {inputs: 1})
     history.drained("g", [inputs], transforms=True)
     assert check_history(history) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ({"g1": "a1", "g2": "a2"}, []),
+        ({"g1": "a1 b1", "g2": ""}, [("duplicate", "g1 is at 1"), ("lost-write", "g2 is at 1")]),
+    ],
+)
+def test_v4_each_of_two_pipelines_makes_its_own_output_of_an_input(
+    made: dict[str, str], expected: list[tuple[str, str]]
+) -> None:
+    """The transaction of an output says for which group it commits offsets."""
+    history, inputs, outputs = History(), TopicPartition("in", 0), TopicPartition("out", 0)
+    history.producer("p").sent("a")
+    history.producer("p").acknowledged("a", inputs, 0)
+    log: list[str] = []
+    for group, uids in made.items():
+        history.consumer(f"c {group}", group=group).polled([(inputs, 0, "a")])
+        pipeline = history.producer(f"x {group}")
+        pipeline.began(f"T {group}", group)
+        for uid in uids.split():
+            pipeline.sent(uid, txn=f"T {group}", source="a")
+            pipeline.acknowledged(uid, outputs, len(log))
+            log.append(uid)
+        pipeline.offsets_sent(f"T {group}", group, {inputs: 1}, member_id=group, generation=1)
+        pipeline.ending(f"T {group}", commit=True)
+        pipeline.ended(f"T {group}", "committed")
+        history.positions(group, {inputs: 1})
+        history.drained(group, [inputs], transforms=True)
+    history.log(inputs, [(0, "a")])
+    history.log(outputs, enumerate(log))
+    found = check_history(history)
+    assert [(each.name, each.what.partition("; ")[2]) for each in found] == expected

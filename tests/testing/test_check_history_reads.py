@@ -267,6 +267,70 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
       + c2 dirty-polls 2:c
         """,
     ),
+    "read, aborted, and the log begins behind it": (
+        "aborted-read",
+        """
+        p sends a in T
+        p ack a 0
+        p ends T
+      - p aborted T
+      + p unsure T
+        c polls 0:a
+        log start=2
+        """,
+    ),
+    "read, aborted, and compacted since": (
+        "aborted-read",
+        """
+        p sends a in T
+        p ack a 0
+        p ends T
+      - p aborted T
+      + p unsure T
+        c polls 0:a
+        log compacted
+        """,
+    ),
+    "a part, and retention took the rest before it was read": (
+        "intermediate-read unseen",
+        """
+        p sends a in T
+        p sends b in T
+        p ack a 0
+        p ack b 1
+        p ends T
+        p committed T
+        c polls 1:b
+      - log 0:a 1:b
+      + log 1:b start=1
+        drained
+        """,
+    ),
+    "a part, and compaction took the rest before it was read": (
+        "intermediate-read unseen",
+        """
+        p sends a in T
+        p sends b in T
+        p ack a 0
+        p ack b 1
+        p ends T
+        p committed T
+        c polls 1:b
+      - log 0:a 1:b compacted
+      + log 1:b compacted
+        drained
+        """,
+    ),
+    "read, and of the transaction neither the beginning nor the end is noted": (
+        "aborted-read precommitted-read",
+        """
+      - p begins T
+        p sends a in T
+        p ack a 0
+        c polls 0:a
+        log 0:a
+        """,
+    ),
 }
 
 

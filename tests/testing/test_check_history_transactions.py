@@ -349,6 +349,38 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
       + p returns flush
         """,
     ),
+    "committed, and a part of it is where nobody has looked": (
+        "lost-write",
+        """
+        p sends a in T
+        p ack a 0
+        p sends b in T
+        p ack b 1/?
+        p ends T
+        p committed T
+        log 0:a
+      - log1
+        """,
+    ),
+    "asked to abort after a commit that nobody knows of, and nobody was told": (
+        "never-settled",
+        """
+        p sends a in T
+        p ack a 0
+        p ends T
+        p unsure T
+        p aborts T
+      + p unsure T
+        """,
+    ),
+    "a commit that hangs": (
+        "never-settled",
+        """
+        c calls one
+      - c commits 1
+      + c commits 1 call one
+        """,
+    ),
 }
 
 

@@ -420,6 +420,68 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
         c polls 0:a
         """,
     ),
+    "acknowledged, and hidden from readers of committed records": (
+        "lost-write",
+        """
+        p sends a
+        p ack a 0
+      - log 0:a! end=1 lso=1
+      + log 0:a end=1 lso=1
+        """,
+    ),
+    "acknowledged, and hidden from readers of committed records before a transaction is open": (
+        "lost-write",
+        """
+        q begins T 60
+        q sends b in T
+        q ack b 0
+        q killed
+        p sends a
+        p ack a 1
+      - log 0:b! 1:a! end=2 lso=2
+      + log 0:b! 1:a! end=2 lso=0
+        """,
+    ),
+    "acknowledged without an offset, and hidden from readers of committed records": (
+        "lost-write",
+        """
+        p sends a
+        p ack a ?
+      - log 0:a! end=1 lso=1
+      + log 0:a!
+        """,
+    ),
+    "passed by a seek, and nobody has read the log back": (
+        "lost-write",
+        """
+        p sends a
+        p sends b
+        p sends c
+        p ack a 0
+        p ack b 1
+        p ack c 2
+        c polls 0:a
+      - c assigned gen 1
+      + c seeks 2
+        c polls 2:c
+        """,
+    ),
+    "passed by a seek to who knows where, and nobody has read the log back": (
+        "lost-write",
+        """
+        p sends a
+        p sends b
+        p sends c
+        p ack a 0
+        p ack b 1
+        p ack c 2
+        c polls 0:a
+      - c seeks 0
+      - c assigned gen 1
+      + c seeks ?
+        c polls 2:c
+        """,
+    ),
 }
 
 

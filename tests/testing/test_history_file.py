@@ -301,6 +301,29 @@ def test_histories_are_merged_by_time() -> None:
     assert [event.who for event in History.merged([one, other]).events] == ["p", "q", "p", "q"]
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ([History(), 1], "history 2 is 1: it has to be a History"),
+        (["h.jsonl"], r"history 1 is 'h\.jsonl': it has to be a History; History\.read\(path\) has that of a file"),
+        (5, "histories have to be a list, not 5"),
+        (History(), "histories have to be a list, not <"),
+    ],
+)
+def test_what_cannot_be_merged_is_told(given: Any, told: str) -> None:
+    with pytest.raises(HistoryError, match=told):
+        History.merged(given)
+
+
+def test_a_second_log_is_refused_before_it_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    with StreamedHistory(path) as history:
+        history.log(TP, [(0, "a")])
+        with pytest.raises(HistoryError, match="a second log of orders-0, which differs from the first"):
+            history.log(TP, [])
+    assert History.read(path).events == history.events
+
+
 def test_a_file_of_bytes_is_no_history(tmp_path: Path) -> None:
     path = tmp_path / "h.jsonl"
     path.write_bytes(b"\xff\xfe\x00")

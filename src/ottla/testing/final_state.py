@@ -9,6 +9,7 @@ from ottla.client.admin.types import ConfigResource, OffsetSpec, ResourceType
 from ottla.client.blocking.admin import Admin
 from ottla.client.blocking.consumer import Consumer
 from ottla.client.core.consumer.consumer_record import ConsumerRecord
+from ottla.client.core.several import several
 from ottla.testing.history import History, LogRecord
 
 #: How long one poll, or the time between two looks at the last stable offset, may be, in seconds.
@@ -39,9 +40,11 @@ def note_final_state(
     transaction may be written after its commit was answered, so the last stable offset is waited for, `settle_s` at
     most; one that stays behind is noted as it is (stuck-lso).
 
-    Raises TimeoutError when a partition was not read to its end within `timeout_s`, UnknownTopicOrPartitionError for a
-    topic that is not there, and what else the clients raise (`ottla.client.errors`).
+    Raises TypeError for one name in the place of a list, TimeoutError when a partition was not read to its end within
+    `timeout_s`, UnknownTopicOrPartitionError for a topic that is not there, and what else the clients raise
+    (`ottla.client.errors`).
     """
+    topics, groups = several(topics, "topics"), several(groups, "groups")
     with Admin(config) as admin:
         described = admin.describe_topics(topics)
         partitions = [TopicPartition(name, each.partition) for name in described for each in described[name].partitions]

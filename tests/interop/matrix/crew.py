@@ -140,7 +140,7 @@ class Crew:
         for member in list(self.members):
             self.leave(member)
         if in_another_protocol:
-            self._history.group_began(self.group)
+            self._history.group_began(self.group, keeps_offsets=True)
         for client in clients:
             self.join(client)
         self.settle()

@@ -38,7 +38,7 @@ from ottla.testing.history.facts import (
     TransactionOutcome,
     Unknown,
 )
-from ottla.testing.history.lines import HistoryError, check_event, check_events, decode, encode
+from ottla.testing.history.lines import HistoryError, check_event, check_events, check_log, decode, encode
 
 _Row = TypeVar("_Row")
 
@@ -65,7 +65,7 @@ class History:
         self._clock = clock
         self._lock = threading.Lock()
         self._events = list(events)
-        check_events(self._events)
+        self._logs = check_events(self._events)
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -76,12 +76,17 @@ class History:
     def add(self, who: str, fact: Fact, at_s: float | None = None) -> None:
         """Note a fact of a client, now or at a given time (then in the order of the calls all the same).
 
-        HistoryError when one of its fields has another type than it should: a uid of bytes, say.
+        HistoryError when one of its fields has another type than it should: a uid of bytes, say; and for another log of
+        a partition that has one.
         """
         with self._lock:
-            now_s = self._clock() if at_s is None else at_s
-            check_event(now_s, who, fact)
-            self._events.append(Event(now_s, who, fact))
+            self._events.append(self._checked(who, fact, at_s))
+
+    def _checked(self, who: str, fact: Fact, at_s: float | None) -> Event:
+        event = Event(self._clock() if at_s is None else at_s, who, fact)
+        check_event(event.at_s, who, fact)
+        check_log(self._logs, fact)
+        return event
 
     def producer(self, who: str) -> "ProducerNotes":
         """A notebook for one producer. Its name is its own: give a new producer a new one."""
@@ -104,7 +109,7 @@ class History:
         committed_only: bool = False,
         compacted: bool = False,
     ) -> None:
-        """What a partition holds in the end: all its data records, also aborted ones (see `Log`).
+        """What a partition holds in the end: all its data records, also aborted ones (see `Log`). Noted once.
 
         `visible` tells those that a read_committed consumer returns; a record without it is visible.
         """
@@ -129,9 +134,12 @@ class History:
         """The group has read these partitions from their beginning to their end (see `Drained`)."""
         self.add(FINAL_STATE, Drained(group, _sorted(_partitions(partitions)), read_committed, transforms))
 
-    def group_began(self, group: str) -> None:
-        """The group begins again with its first generation: it was deleted, or an empty one got another protocol."""
-        self.add(_BROKER, GroupBegan(group))
+    def group_began(self, group: str, *, keeps_offsets: bool = False) -> None:
+        """The group begins again with its first generation: it was deleted, or an empty one got another protocol.
+
+        The latter keeps what was committed: nobody misses that in the end unless `keeps_offsets` says so.
+        """
+        self.add(_BROKER, GroupBegan(group, keeps_offsets))
 
     # deletion
 
@@ -170,7 +178,13 @@ class History:
     @classmethod
     def merged(cls, histories: Iterable["History"]) -> Self:
         """One history of those of several processes, by their times: their clocks have to be one, as on one machine."""
-        return cls(events=sorted((event for each in histories for event in each.events), key=lambda event: event.at_s))
+        found = list(_each(histories, "histories"))
+        for number, each in enumerate(found, 1):
+            if not isinstance(each, History):
+                raise HistoryError(
+                    f"history {number} is {each!r:.80}: it has to be a History; History.read(path) has that of a file"
+                )
+        return cls(events=sorted((event for each in found for event in each.events), key=lambda event: event.at_s))
 
 
 def _texts(lines: Iterable[bytes], *, unfinished: bool) -> Iterator[str]:

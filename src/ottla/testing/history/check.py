@@ -87,7 +87,9 @@ def check_history(history: History | Collection[Event], *, ignore: Collection[st
     history does not tell is not looked at: without the final logs the consumers' polls stand for them. Time and memory
     are proportional to the events, but for the sort of each log.
     """
-    strange = sorted(set(ignore) - ANOMALIES.keys())
+    if isinstance(ignore, str) or not isinstance(ignore, Collection):
+        raise ValueError(f"ignore has to be a list of names, such as ['lost-write'], not {ignore!r:.80}")
+    strange = [name for name in ignore if name not in list(ANOMALIES)]
     if strange:
         raise ValueError(f"ignore has {strange[0]!r}, which is no anomaly; there are {', '.join(ANOMALIES)}")
     return anomalies_of(_events(history), ignore=ignore)

@@ -10,6 +10,7 @@ from ottla.base.types import TopicPartition
 from ottla.testing.history.anomaly import Anomaly
 from ottla.testing.history.evidence import LIFE_OF_A_GROUP, NEVER, Evidence
 from ottla.testing.history.facts import Began, Called, Committed, Ended, Ending, OffsetsSent, Polled, Positions, Sought
+from ottla.testing.history.seeks import Reached
 
 _Place = tuple[str, TopicPartition]
 
@@ -19,11 +20,12 @@ def commit_ahead(evidence: Evidence) -> Iterator[Anomaly]:
 
     Counted from where the group began to read: the beginning if it is `Drained`, else the lowest offset that it was
     given by then; later it may have sought to what is before that. What is committed in the end counts, too: clients
-    that commit by themselves are not noted. Excused: a commit that failed, offsets of an aborted transaction, and
-    records that may have been deleted by then.
+    that commit by themselves are not noted. Excused: a commit that failed, offsets of an aborted transaction, records
+    that may have been deleted by then, and those that a member has passed by a seek forward.
     """
     start = {(drained.group, tp): 0 for drained in evidence.drained for tp in drained.partitions}
     given: defaultdict[str, set[tuple[TopicPartition, int]]] = defaultdict(set)
+    reached: defaultdict[_Place, Reached] = defaultdict(Reached)
     checked: dict[_Place, int] = {}
     committed_only = {drained.group: drained.read_committed for drained in evidence.drained}
     for index, event in enumerate(evidence.events):
@@ -31,8 +33,14 @@ def commit_ahead(evidence: Evidence) -> Iterator[Anomaly]:
             case Polled(group=str(group), records=records):
                 for tp, offset, _ in records:
                     given[group].add((tp, offset))
+                    given[group].update(_records(evidence, tp, reached[group, tp].given(offset)))
                     start[group, tp] = min(offset, start.get((group, tp), offset))
                 committed_only.setdefault(group, event.fact.read_committed)
+                continue
+            case Sought(positions=positions) if event.who in evidence.group_of:
+                group = evidence.group_of[event.who]
+                for tp, offset in positions.items():
+                    given[group].update(_records(evidence, tp, reached[group, tp].sought(offset)))
                 continue
             case Committed(group=group, offsets=offsets, member_id=who, outcome="committed" | "unknown"):
                 pass
@@ -46,6 +54,7 @@ def commit_ahead(evidence: Evidence) -> Iterator[Anomaly]:
             since = checked.get((group, tp), start.get((group, tp), NEVER))
             if tp in evidence.logs and since < offset:
                 log = evidence.logs[tp]
+                given[group].update(_records(evidence, tp, reached[group, tp].committed(offset)))
                 for record in log.between(since - 1, offset, committed_only=committed_only.get(group, True)):
                     is_gone = record.offset < evidence.deleting(tp, index)
                     if (tp, record.offset) not in given[group] and not is_gone:
@@ -53,6 +62,14 @@ def commit_ahead(evidence: Evidence) -> Iterator[Anomaly]:
                         about = (record.uid, who or event.who)
                         yield Anomaly("commit-ahead", f"{text} {record.uid} at {tp}@{record.offset}", about)
                 checked[group, tp] = max(since, offset)
+
+
+def _records(evidence: Evidence, tp: TopicPartition, passed: range) -> set[tuple[TopicPartition, int]]:
+    """The places of the records that a seek has passed."""
+    if tp not in evidence.logs or passed.start >= passed.stop:
+        return set()
+    between = evidence.logs[tp].between(passed.start - 1, passed.stop, committed_only=False)
+    return {(tp, record.offset) for record in between}
 
 
 class _Commit(NamedTuple):
@@ -91,7 +108,7 @@ def commit_regression(evidence: Evidence) -> Iterator[Anomaly]:
     "After" means that it began when the newer one had been answered. Offsets that are sent to a transaction are taken
     or refused at once, however it ends: between its beginning and the answer. Excused: commits without a member
     (generation -1), those that failed or whose outcome is unknown, and in the end a group whose members have sought
-    back.
+    back, and what was committed before the group was deleted.
     """
     commits, fenced = _commits(evidence)
     for (group, tp), found in fenced.items():
@@ -109,7 +126,9 @@ def commit_regression(evidence: Evidence) -> Iterator[Anomaly]:
     for (group, tp), found in commits.items():
         positions = evidence.positions.get(group)
         if positions is not None:
-            yield from _last_one(group, tp, found, positions.offsets.get(tp), sought.get(tp, ()))
+            since = evidence.forgotten.get(group, -1)  # what was on its way then may have gone with the group
+            kept = [each._replace(certain=each.certain and each.began > since) for each in found if each.ended > since]
+            yield from _last_one(group, tp, kept, positions.offsets.get(tp), sought.get(tp, ()))
 
 
 def _commits(evidence: Evidence) -> tuple[Mapping[_Place, list[_Commit]], Mapping[_Place, list[_Commit]]]:

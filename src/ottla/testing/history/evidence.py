@@ -82,8 +82,12 @@ class Evidence:
         self.drained: Final[list[Drained]] = []
         #: Groups with members that subscribe.
         self.groups: Final[set[str]] = set()
+        #: The group of each consumer that has one.
+        self.group_of: Final[dict[str, str]] = {}
         #: Where in the history a group began again with its first generation.
         self.began_again: Final[defaultdict[str, list[int]]] = defaultdict(list)
+        #: Where in the history its committed offsets went with it for the last time.
+        self.forgotten: Final[dict[str, int]] = {}
         self.logs: Final[dict[TopicPartition, PartitionLog]] = {}
         #: Where in the history the records below which offset may go; each is higher than the one before.
         self._deleting: Final[defaultdict[TopicPartition, list[tuple[int, int]]]] = defaultdict(list)
@@ -105,10 +109,15 @@ class Evidence:
                     self.outcomes[txn] = outcome
                 case Polled() as polled:
                     self.polls.append((event, polled))
+                    if polled.group is not None:
+                        self.group_of[event.who] = polled.group
                 case Assigned(group=group):
                     self.groups.add(group)
-                case GroupBegan(group=group):
+                    self.group_of[event.who] = group
+                case GroupBegan(group=group) as began:
                     self.began_again[group].append(index)
+                    if not began.keeps_offsets:
+                        self.forgotten[group] = index
                 case Killed():
                     self.killed[event.who] = index
                 case Positions() as positions:
@@ -124,14 +133,20 @@ class Evidence:
                     pass
 
     def deleting(self, tp: TopicPartition, index: int = NEVER) -> int:
-        """The offset below which records may have been deleted at this moment of the history."""
-        asked = self._deleting.get(tp, [])
+        """The offset below which records may have been deleted at this moment of the history.
+
+        Where nobody has told of a deletion, what is below the log's start may have gone at any time.
+        """
+        if tp not in self._deleting:
+            log = self.logs.get(tp)
+            return 0 if log is None or log.fact is None else log.fact.start_offset
+        asked = self._deleting[tp]
         at = bisect_left(asked, (index, 0))
         return asked[at - 1][1] if at else 0
 
     def may_be_gone(self, log: Log, offset: int) -> bool:
-        """Whether what is at an offset may have been deleted: by those who told of it, else below the log's start."""
-        return offset < (self.deleting(log.tp) if log.tp in self._deleting else log.start_offset)
+        """Whether what was at an offset need not be in the log: it may have been deleted or compacted."""
+        return log.compacted or offset < self.deleting(log.tp)
 
     def before_generation_0(self, group: str, index: int) -> int:
         """What to add to a generation that a group had at this moment, so that all of its generations are in order."""
@@ -163,9 +178,11 @@ class Evidence:
     @property
     def has_every_log(self) -> bool:
         """Whether each partition of the history was read back whole: what is in none of them is nowhere."""
-        return bool(self.logs) and all(
+        whole = (
             log.fact is not None and not log.fact.compacted and log.fact.start_offset == 0 for log in self.logs.values()
         )
+        named = (told.tp in self.logs for _, told in self.acknowledged)  # one may be named only without an offset
+        return bool(self.logs) and all(whole) and all(named)
 
     def outcome_of(self, send: Sending) -> TransactionOutcome:
         """What became of the transaction of a send; a record without one counts as committed."""

@@ -179,10 +179,12 @@ class GroupBegan:
     """A group's generations go back.
 
     It was deleted, or an empty one got another protocol. Or its coordinator was loaded, and the last generation is not
-    in its log, because nobody had synced in it.
+    in its log, because nobody had synced in it. With `keeps_offsets`, what it had committed has to be there all the
+    same: it was not deleted.
     """
 
     group: str
+    keeps_offsets: bool = False
 
 
 # of who deletes records

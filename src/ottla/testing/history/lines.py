@@ -12,7 +12,7 @@ from typing import Any, Final, get_args, get_type_hints
 from ottla.base.errors import OttlaError
 from ottla.base.types import TopicPartition
 from ottla.base.words import counted
-from ottla.testing.history.facts import CommitOutcome, Event, Fact, LogRecord, Read, TransactionOutcome
+from ottla.testing.history.facts import CommitOutcome, Event, Fact, Log, LogRecord, Read, TransactionOutcome
 
 #: Another meaning of a fact, or another form of a line, has another version. A new fact has not.
 VERSION: Final = 2
@@ -81,8 +81,17 @@ def check_event(at_s: float, who: str, fact: Fact) -> None:
     check_fact(fact)
 
 
-def check_events(events: Iterable[Event]) -> None:
-    """HistoryError, with its number, for the first that is no event."""
+def check_log(logs: dict[TopicPartition, Log], fact: Fact) -> None:
+    """Take a log to those that are noted. HistoryError for a second one of its partition: one would be passed over."""
+    if isinstance(fact, Log) and logs.setdefault(fact.tp, fact) != fact:
+        raise HistoryError(
+            f"a second log of {fact.tp}, which differs from the first: note what a partition holds once, in the end"
+        )
+
+
+def check_events(events: Iterable[Event]) -> dict[TopicPartition, Log]:
+    """HistoryError, with its number, for the first that is no event. Returns the logs."""
+    logs: dict[TopicPartition, Log] = {}
     for number, event in enumerate(events, 1):
         if not isinstance(event, Event) or not isinstance(event.fact, Fact):
             raise HistoryError(
@@ -91,8 +100,10 @@ def check_events(events: Iterable[Event]) -> None:
             )
         try:
             check_event(event.at_s, event.who, event.fact)
+            check_log(logs, event.fact)
         except HistoryError as wrong:
             raise HistoryError(f"event {number} of the history: {wrong}") from None
+    return logs
 
 
 def _line(content: dict[str, Any]) -> str:

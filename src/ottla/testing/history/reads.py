@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ottla.base.types import TopicPartition
 from ottla.testing.history.anomaly import Anomaly
 from ottla.testing.history.evidence import NEVER, Evidence
-from ottla.testing.history.facts import Ending, Polled, Sought
+from ottla.testing.history.facts import Began, Ending, Polled, Sought
 
 
 def vanished_read(evidence: Evidence) -> Iterator[Anomaly]:
@@ -21,7 +21,7 @@ def vanished_read(evidence: Evidence) -> Iterator[Anomaly]:
             record = log.by_offset.get(offset)
             if log.fact is None or (record is not None and record.uid == uid):
                 continue
-            gone = log.fact.compacted or evidence.may_be_gone(log.fact, offset)
+            gone = evidence.may_be_gone(log.fact, offset)
             aborted = log.fact.committed_only and not polled.read_committed
             if record is not None or not (gone or aborted):
                 there = "nothing" if record is None else record.uid
@@ -32,7 +32,8 @@ def vanished_read(evidence: Evidence) -> Iterator[Anomaly]:
 def aborted_read(evidence: Evidence) -> Iterator[Anomaly]:
     """A read_committed consumer was given a record that is not committed, or any consumer one that has failed (G1a).
 
-    Without a log, the user's word counts: each transaction in which the record was sent is aborted.
+    Without a log, and where the record has gone from it, the user's word counts: each transaction in which the record
+    was sent is aborted.
     """
     for event, polled in evidence.polls:
         for tp, offset, uid in polled.records:
@@ -43,7 +44,9 @@ def aborted_read(evidence: Evidence) -> Iterator[Anomaly]:
                 yield Anomaly("aborted-read", text, about)
             elif not polled.read_committed:
                 continue
-            elif log.fact is None and evidence.must_not_be_visible(uid):
+            elif evidence.must_not_be_visible(uid) and (
+                log.fact is None or (record is None and evidence.may_be_gone(log.fact, offset))
+            ):
                 text = f"{event.who} was given {uid} at {tp}@{offset}, and its transaction was aborted"
                 yield Anomaly("aborted-read", text, about)
             elif log.fact is not None and record is not None and record.uid == uid and not record.visible:
@@ -54,15 +57,14 @@ def aborted_read(evidence: Evidence) -> Iterator[Anomaly]:
 def precommitted_read(evidence: Evidence) -> Iterator[Anomaly]:
     """A read_committed consumer was given a record before anybody asked for the commit of its transaction.
 
-    Jepsen's case is a transaction that reads its own write. Not looked for in a transaction whose end was noted only
-    afterwards (`Ended` without `Ending`), nor for a record that was sent twice.
+    Jepsen's case is a transaction that reads its own write. Looked for in transactions whose beginning (`Began`) or end
+    (`Ending`) was noted, but not where the end was noted only afterwards (`Ended` without `Ending`); nor for a record
+    that was sent twice.
     """
     asked: set[str] = set()
-    noted: set[str] = set()
-    for event in evidence.events:
-        if isinstance(event.fact, Ending):
-            noted.add(event.fact.txn)
-    afterwards = evidence.outcomes.keys() - noted
+    ends = {event.fact.txn for event in evidence.events if isinstance(event.fact, Ending)}
+    begun = {event.fact.txn for event in evidence.events if isinstance(event.fact, Began)}
+    noted = ends | (begun - evidence.outcomes.keys())
     for event in evidence.events:
         match event.fact:
             case Ending(txn=ending, commit=True):
@@ -71,7 +73,7 @@ def precommitted_read(evidence: Evidence) -> Iterator[Anomaly]:
                 for tp, offset, uid in polled.records:
                     sends = evidence.sends.get(uid, ())
                     txn = sends[0].fact.txn if len(sends) == 1 else None
-                    if txn is not None and txn not in asked and txn not in afterwards:
+                    if txn in noted and txn not in asked:
                         text = (
                             f"{event.who} was given {uid} at {tp}@{offset} before anybody asked for a commit of {txn}"
                         )
@@ -85,7 +87,7 @@ def intermediate_read(evidence: Evidence) -> Iterator[Anomaly]:
 
     The readers are a group, or one consumer without a group. They have read past a record if they were given one before
     it and one behind it in its partition, or have read the partition to its end. Excused: a seek forward, and what may
-    have been deleted.
+    have been deleted or compacted.
     """
     if not evidence.records_of:
         return
@@ -97,12 +99,19 @@ def intermediate_read(evidence: Evidence) -> Iterator[Anomaly]:
                 uid
                 for uid in whole
                 if uid not in reading.uids and uid in places and reading.passed(*places[uid])
-                if places[uid][1] >= evidence.deleting(places[uid][0])
+                if not _may_be_gone(evidence, *places[uid])
             ]
             if missing:
                 seen = [uid for uid in whole if uid in reading.uids]
                 text = f"{reader} was given {', '.join(seen[:5])} of {txn}, and has read past {', '.join(missing[:5])}"
                 yield Anomaly("intermediate-read", text, (*missing[:3], *seen[:3], reader, txn))
+
+
+def _may_be_gone(evidence: Evidence, tp: TopicPartition, offset: int) -> bool:
+    """Whether a record may have been deleted or compacted before it was read."""
+    log = evidence.logs[tp]
+    compacted = log.fact is not None and log.fact.compacted and offset not in log.by_offset
+    return compacted or offset < evidence.deleting(tp)
 
 
 @dataclass(slots=True)

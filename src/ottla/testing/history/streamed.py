@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import Self
 
 from ottla.testing.history.builder import History
-from ottla.testing.history.facts import Event, Fact
-from ottla.testing.history.lines import HistoryError, check_event, first_line, last_line, line_of
+from ottla.testing.history.facts import Fact
+from ottla.testing.history.lines import HistoryError, first_line, last_line, line_of
 
 
 class StreamedHistory(History):
@@ -44,8 +44,7 @@ class StreamedHistory(History):
                 raise HistoryError(
                     f"{self._path} is closed, and {who} notes {type(fact).__name__}: close it as the last"
                 )
-            event = Event(self._clock() if at_s is None else at_s, who, fact)
-            check_event(event.at_s, who, fact)
+            event = self._checked(who, fact, at_s)
             self._write(line_of(event))
             self._events.append(event)
 

@@ -76,7 +76,7 @@ class _Absent:
             return True
         told = self._places.get(uid)
         log = None if told is None else self._logs.get(told.tp)
-        if told is None or log is None or log.fact is None or log.fact.compacted:
+        if told is None or log is None or log.fact is None:
             return False
         return not self._evidence.may_be_gone(log.fact, told.offset)
 

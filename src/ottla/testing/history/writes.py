@@ -7,16 +7,18 @@ from dataclasses import dataclass, field
 from ottla.base.types import TopicPartition
 from ottla.testing.history.anomaly import Anomaly
 from ottla.testing.history.evidence import Evidence, PartitionLog
-from ottla.testing.history.facts import Acknowledged, LogRecord
+from ottla.testing.history.facts import Acknowledged, Log, LogRecord, Polled, Sought
+from ottla.testing.history.seeks import Reached
 
 
 def lost_write(evidence: Evidence) -> Iterator[Anomaly]:
-    """A record was acknowledged, and it is not where it was said to be.
+    """A record was acknowledged, and it is not where it was said to be; or, being of no transaction, it is hidden from
+    readers of committed records below the last stable offset.
 
     Excused: what was deleted or compacted, and an aborted record if only committed ones were read back. Nothing is
     expected of a record whose producer gave up on it. Without a log, consumers stand for it (Jepsen's rule): the
     record is lost if nobody was given it, although somebody was given an earlier one and a later one of its
-    partition.
+    partition, and nobody has passed it by a seek forward.
     """
     given = _given(evidence)
     without = _Without(evidence)
@@ -36,8 +38,11 @@ def lost_write(evidence: Evidence) -> Iterator[Anomaly]:
             elif there is not None and there.uid != told.uid:
                 text = f"{told.uid} was acknowledged at {place}, but {there.uid} is there"
                 yield Anomaly("lost-write", text, (told.uid, event.who))
+            elif there is not None and _is_hidden(evidence, log.fact, there):
+                text = f"{told.uid} was acknowledged at {place}, and readers of committed records are not given it"
+                yield Anomaly("lost-write", text, (told.uid, event.who))
         elif without.is_missing(log, told) and not _may_lack(evidence, log, told):
-            text = f"{told.uid} was acknowledged in {told.tp} without an offset, and the log does not have it"
+            text = f"{told.uid} was acknowledged in {told.tp} without an offset, and the log lacks it, or hides it"
             yield Anomaly("lost-write", text, (told.uid, event.who))
 
 
@@ -52,7 +57,8 @@ class _Without:
     def is_missing(self, log: PartitionLog, told: Acknowledged) -> bool:
         """Whether the log has fewer of the record than were acknowledged. A send that was told of twice counts once."""
         if log.tp not in self._copies:
-            self._copies[log.tp] = Counter(record.uid for record in log.records)
+            there = (record for record in log.records if not _is_hidden(self._evidence, log.fact, record))
+            self._copies[log.tp] = Counter(record.uid for record in there)
         sends = self._evidence.sends.get(told.uid, ())
         if log.fact is not None and log.fact.committed_only:
             sends = [send for send in sends if self._evidence.outcome_of(send) == "committed"]
@@ -67,29 +73,56 @@ class _Given:
     uids: set[str] = field(default_factory=set)
     lowest: int = 1 << 62
     highest: int = -1
+    #: The offsets that somebody has passed by a seek.
+    sought: list[range] = field(default_factory=list)
+
+    def seek(self, passed: range) -> None:
+        """Somebody has passed these offsets, if there are any."""
+        if passed.start < passed.stop:
+            self.sought.append(passed)
 
     def passed(self, told: Acknowledged) -> bool:
-        """Whether they have read from before the record to behind it, without it."""
-        return self.lowest < told.offset < self.highest and told.uid not in self.uids
+        """Whether they have read from before the record to behind it, without it and without a seek over it."""
+        between = self.lowest < told.offset < self.highest and told.uid not in self.uids
+        return between and all(told.offset not in passed for passed in self.sought)
 
 
 def _given(evidence: Evidence) -> defaultdict[TopicPartition, _Given]:
     found: defaultdict[TopicPartition, _Given] = defaultdict(_Given)
-    for _, polled in evidence.polls:
-        for tp, offset, uid in polled.records:
-            if evidence.logs[tp].fact is None:
-                given = found[tp]
-                given.uids.add(uid)
-                given.lowest, given.highest = min(given.lowest, offset), max(given.highest, offset)
+    reached: defaultdict[tuple[str, TopicPartition], Reached] = defaultdict(Reached)
+    for event in evidence.events:
+        reader = evidence.group_of.get(event.who, event.who)
+        match event.fact:
+            case Polled(records=records):
+                for tp, offset, uid in records:
+                    if evidence.logs[tp].fact is None:
+                        given = found[tp]
+                        given.uids.add(uid)
+                        given.lowest, given.highest = min(given.lowest, offset), max(given.highest, offset)
+                        given.seek(reached[reader, tp].given(offset))
+            case Sought(positions=positions):
+                for tp, offset in positions.items():
+                    found[tp].seek(reached[reader, tp].sought(offset))
+            case _:
+                pass
     return found
+
+
+def _is_hidden(evidence: Evidence, log: Log | None, record: LogRecord) -> bool:
+    """Whether a record of no transaction is kept from readers of committed records, who may read as far as that."""
+    if record.visible or log is None or log.last_stable_offset is None or record.offset >= log.last_stable_offset:
+        return False
+    sends = evidence.sends.get(record.uid, ())
+    is_plain = bool(sends) and all(send.fact.txn is None for send in sends)
+    return is_plain and not evidence.may_be_gone(log, record.offset)  # it may have gone while the log was read
 
 
 def _may_lack(evidence: Evidence, log: PartitionLog, told: Acknowledged) -> bool:
     """Whether an acknowledged record need not be in the log that was read back."""
     fact = log.fact
     assert fact is not None
-    deleted = evidence.may_be_gone(fact, max(told.offset, 0))
-    return fact.compacted or deleted or (fact.committed_only and not evidence.must_be_visible(told.uid))
+    gone = evidence.may_be_gone(fact, max(told.offset, 0))
+    return gone or (fact.committed_only and not evidence.must_be_visible(told.uid))
 
 
 def refused_write(evidence: Evidence) -> Iterator[Anomaly]:
