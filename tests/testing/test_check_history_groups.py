@@ -115,7 +115,7 @@ _STORIES: Final[dict[str, tuple[str, str]]] = {
       + x sends A from a
       + x ack A 1/0
         log 0:a
-        log1
+      - log1
       + log1 0:A
         positions 1
         drained transforms
