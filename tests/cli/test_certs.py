@@ -77,6 +77,7 @@ def test_certificates_are_for_their_hosts_and_no_file_is_replaced(
     server.load_cert_chain(place / "broker.pem")
     client = ssl.create_default_context(cafile=str(place / "ca.pem"))
     client.load_cert_chain(place / "alice.pem")
+    assert place.stat().st_mode & 0o777 == 0o700, "what else is written there, as passwords, is nobody else's, too"
     before = (place / "broker.pem").read_bytes()
     capsys.readouterr()
     assert main(["certs", str(place), "--host", "x"]) == 1
@@ -98,3 +99,10 @@ def test_what_cannot_be_made_is_refused(
     assert main(["certs", str(tmp_path), *arguments]) == 1
     assert said in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_directory_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    place = tmp_path / "secure"
+    place.mkdir(mode=0o755)
+    assert main(["certs", str(place), "--client", "alice"]) == 0
+    assert place.stat().st_mode & 0o777 == 0o755

@@ -53,7 +53,7 @@ def certs(
         if (directory / f"{name}.pem").exists():
             raise CommandError(f"{directory / name}.pem is there already; remove it first, if you want a new one")
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(0o700, parents=True, exist_ok=True)  # users write passwords there, too
         authority = _authority(directory, days)
         for name, hosts in wanted.items():
             _write(directory / f"{name}.pem", _certificate(authority, name, hosts, days))
