@@ -229,6 +229,19 @@ async def test_a_user_who_does_not_exist_has_a_salt_that_stays(broker: AsyncBrok
     assert (await _first_of_scram(broker, "no one"))[0] != unknown[0]
 
 
+async def test_users_who_do_not_exist_look_like_any_of_those_who_do(broker: AsyncBroker) -> None:
+    async with AsyncAdmin({"bootstrap.servers": broker.listener("PLAINTEXT")}) as admin:
+        for name, iterations in (("alice", 4096), ("bob", 8192), ("carol", 8192)):
+            new = SetScramCredential(name, ScramMechanism.SCRAM_SHA_256, Secret("hunter2"), iterations)
+            await admin.alter_user_scram_credentials([new])
+        names = [f"nobody-{number}" for number in range(20)]
+        shapes = {name: (await _first_of_scram(broker, name))[1:] for name in names}
+        assert {iterations for _, iterations in shapes.values()} == {4096, 8192}
+        assert {name: (await _first_of_scram(broker, name))[1:] for name in names} == shapes
+        await admin.alter_user_scram_credentials([DeleteScramCredential("alice", ScramMechanism.SCRAM_SHA_256)])
+        assert {(await _first_of_scram(broker, name))[2] for name in names} == {8192}
+
+
 # sessions
 
 
