@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, OttlaError
@@ -26,6 +26,7 @@ from ottla.base.limits import (
     MAX_WAITING_FRAMES,
     STALLED_FRAME_MS,
 )
+from ottla.broker.authentication.alerts import UNEXPECTED_MESSAGE
 from ottla.broker.connections import Connections
 from ottla.broker.outbox import Outbox, Piece, make_outbox
 from ottla.broker.quotas.connections import Admission
@@ -33,6 +34,9 @@ from ottla.broker.session import Session
 from ottla.wire.frames import FrameBuffer
 
 _log = logging.getLogger(__name__)
+
+#: How a client that speaks TLS begins. As the length of a frame it is 369 million bytes.
+_TLS_HELLO: Final = b"\x16\x03"
 
 Frame: TypeAlias = bytes | bytearray | memoryview
 #: An encoded answer: one piece or several, some of them slices of files; or None for no answer (acks=0).
@@ -107,6 +111,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waits_for_memory = False
         #: The one frame of a stranger is whole and not answered yet. It still has its memory.
         self._has_strangers_frame = False
+        self._had_frame = False
         connections = listener.connections
         self._memory = connections.strangers_memory if listener.is_guarded else connections.memory
         #: Since when a frame is being received, by the monotonic clock; None when none is.
@@ -198,6 +203,7 @@ class Connection(asyncio.BufferedProtocol):
             return False
         if frames:
             self._frame_since_ms = None
+            self._had_frame = True
             self._waiting.extend(frames)
             self._waiting_bytes += sum(map(len, frames))
             if not self._is_admitted:
@@ -377,8 +383,14 @@ class Connection(asyncio.BufferedProtocol):
         self.close()
 
     def _refuse(self, fault: CorruptDataError) -> None:
-        _log.info("closing the connection of %s: %s", self.session.client_host, fault)
-        self.close()
+        begins_tls = not self._had_frame and self._frames.begun.startswith(_TLS_HELLO)
+        why = "it speaks TLS, and this listener does not (security.protocol of the client?)" if begins_tls else fault
+        _log.info("closing the connection of %s: %s", self.session.client_host, why)
+        if begins_tls and self._transport is not None:
+            self._send(UNEXPECTED_MESSAGE)
+            self._transport.close()
+        else:
+            self.close()
 
 
 class Listener:
