@@ -73,9 +73,11 @@ class Sasl:
         rng: random.Random,
         *,
         secret: bytes,
+        failed: Callable[[Session, str, str], object] | None = None,
     ) -> None:
         """`secret` is the same after a restart, and no client knows it: of it is made what stands for credentials that
-        do not exist. Raises ConfigError for keys that do not fit together."""
+        do not exist. `failed` hears of each who could not authenticate: who, by which mechanism, and why. Raises
+        ConfigError for keys that do not fit together."""
         mechanisms = config.of_listener(listener, "sasl.enabled.mechanisms")
         assert isinstance(mechanisms, tuple)
         self.mechanisms: tuple[str, ...] = mechanisms
@@ -83,6 +85,7 @@ class Sasl:
         self._image = image
         self._rng = rng
         self._secret = secret
+        self.failed = failed
         self._passwords: Mapping[str, Secret] = {}
         self._reauth_ms: dict[str, int] = {}
         unknown = [each for each in mechanisms if each not in _OFFERED]
@@ -302,6 +305,8 @@ class Gate:
 
     def _log_failure(self, session: Session, why: str) -> None:
         _log.info("%s could not authenticate by listener %s: %s", session.client_host, session.listener, why)
+        if self._sasl.failed is not None:
+            self._sasl.failed(session, self._mechanism, why)
 
 
 def _encoded(header: RequestHeader, message: tuple[Any, ...]) -> bytes:
