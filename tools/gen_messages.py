@@ -51,6 +51,9 @@ STRICT = {
     "OffsetCommitRequest": {"group_instance_id"},
 }
 
+#: Structs that have these fields show nothing: they are passwords, or prove them.
+SECRET = {"auth_bytes", "salted_password"}
+
 #: Structs of an answer that have the name of another one in the request.
 SPLIT = {("alter_client_quotas", "response"): {"EntryData": "EntryResult"}}
 
@@ -245,6 +248,8 @@ def write(api: str, kio_version: str) -> str:
             note = "  # type: ignore[assignment]" if f.name in ("index", "count") else ""
             rows.append(f"    {f.name}: {annotation} = {default}{note}")
         text += rows or ["    pass"]
+        if SECRET & {f.name for f in struct.fields}:
+            text += ["", "    def __repr__(self) -> str:", f'        return "{struct.name}([hidden])"']
         text.append("")
     text.append("")
     for struct in structs.values():

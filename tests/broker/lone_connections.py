@@ -48,13 +48,18 @@ class LoneClient:
 
     def send_bytes(self, data: bytes) -> None:
         """These bytes come, in as many reads as the connection has room for."""
-        while data:
-            assert self.transport.is_reading()
-            room = memoryview(self.connection.get_buffer(len(data)))
-            part = data[: len(room)]
-            room[: len(part)] = part
-            self.connection.buffer_updated(len(part))
-            data = data[len(part) :]
+        sent = 0
+        while sent < len(data):
+            sent = self.send_part(data, at=sent)
+
+    def send_part(self, data: bytes, *, at: int) -> int:
+        """Some of these bytes come, in one read; where the rest begins."""
+        assert self.transport.is_reading()
+        room = memoryview(self.connection.get_buffer(len(data) - at))
+        part = data[at : at + len(room)]
+        room[: len(part)] = part
+        self.connection.buffer_updated(len(part))
+        return at + len(part)
 
     def answers(self) -> bytes:
         """What was answered so far."""

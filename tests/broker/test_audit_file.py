@@ -39,6 +39,16 @@ def test_meanwhile_nothing_of_it_goes_elsewhere(tmp_path: Path, caplog: pytest.L
     assert [each.getMessage() for each in caplog.records] == ["afterwards"]
 
 
+def test_nobody_else_can_read_a_new_file(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    with audit_to(str(path)):
+        assert path.stat().st_mode & 0o777 == 0o600
+        path.rename(tmp_path / "audit.log.1")
+        AUDIT.info("in a new file")
+    assert path.read_text() == "in a new file\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_file_that_cannot_be_opened_stops_the_start(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"), audit_to(str(tmp_path / "nowhere" / "audit.log")):
         pass

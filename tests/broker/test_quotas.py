@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from itertools import count
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TypeAlias
 import pytest
 
 from ottla.base.clock import ManualClock
+from ottla.base.limits import MAX_QUOTA_SHARERS
 from ottla.broker.metadata.records import ClientQuotaRecord, QuotaEntityData, decode_record, encode_record
 from ottla.broker.quotas.table import QuotaKey
 from ottla.testing import AsyncBroker
@@ -358,4 +360,44 @@ async def test_clients_that_give_themselves_ever_new_ids_take_no_memory(
     for number in range(5_000):
         quotas.used(QuotaKey.REQUEST, "ANONYMOUS", f"client-{number}", 1.0)
         clock.advance(11)
-    assert len(quotas._rates) <= 2_002
+    assert quotas.count <= 2_002
+
+
+async def test_long_client_ids_are_not_kept(broker: AsyncBroker) -> None:
+    quotas = broker.node.quotas
+    broker.node.image.quotas.set((("client-id", None),), QuotaKey.REQUEST, 1.0)
+    quotas.used(QuotaKey.REQUEST, "ANONYMOUS", "x" * 32_000, 100.0)
+    tracemalloc.start()
+    try:
+        for number in range(1_000):
+            quotas.used(QuotaKey.REQUEST, "ANONYMOUS", f"{number:32000}", 1.0)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 2_000_000
+    assert quotas.used(QuotaKey.REQUEST, "ANONYMOUS", "x" * 32_000, 0.0) > 0, "each has its own all the same"
+    assert quotas.used(QuotaKey.REQUEST, "ANONYMOUS", "x" * 31_999, 0.0) == 0
+
+
+@pytest.mark.parametrize("key", [QuotaKey.REQUEST, QuotaKey.CONTROLLER])
+async def test_too_many_client_ids_share_what_the_default_allows(
+    broker: AsyncBroker, clock: ManualClock, key: QuotaKey
+) -> None:
+    quotas, table = broker.node.quotas, broker.node.image.quotas
+    table.set((("client-id", None),), key, 1.0)
+    table.set((("client-id", "named"),), key, 1.0)
+
+    def use(client_id: str, amount: int) -> int:
+        if key is QuotaKey.REQUEST:
+            return quotas.used(key, "ANONYMOUS", client_id, amount)
+        return quotas.changed_topics("ANONYMOUS", client_id, amount, strict=False)[1]
+
+    for number in range(MAX_QUOTA_SHARERS + 100):
+        use(f"client-{number}", 1)
+    assert quotas.count <= MAX_QUOTA_SHARERS + 1
+    assert use("one of the others", 1) > 0
+    assert use("client-5", 1) == 0
+    assert use("named", 1) == 0
+    clock.advance(3_600_000)
+    assert use("one of the others", 1) == 0
+    assert quotas.count <= 10, "what is as new is forgotten, and each has its own again"

@@ -240,3 +240,13 @@ def _refused(*arguments: str) -> str:
     assert done.returncode in (1, 2)
     assert "Traceback" not in done.stderr
     return done.stderr
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["new", "there"])
+def test_nobody_else_can_read_a_new_data_directory(tmp_path: Path, is_there: bool) -> None:
+    path = tmp_path / "data"
+    if is_there:
+        path.mkdir(mode=0o755)
+    with Broker(data_dir=path):
+        pass
+    assert path.stat().st_mode & 0o777 == (0o755 if is_there else 0o700)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import struct
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ottla.base.clock import ManualClock
-from ottla.base.limits import AUTHENTICATION_MS, BUSY_BUFFER_BYTES, MAX_STRANGERS_BYTES
+from ottla.base.limits import AUTHENTICATION_MS, BUSY_BUFFER_BYTES, MAX_STRANGERS_BYTES, STALLED_FRAME_MS
 from ottla.broker.connections import Connections
 from ottla.broker.server import Frame, Listener
 from ottla.broker.unread import UnreadAnswers
@@ -98,6 +99,85 @@ async def test_a_frame_that_was_begun_as_a_stranger_gives_its_own_memory_back(wo
     for each in others:
         each.send_bytes(_HEAD)
     assert [each.transport.is_reading() for each in others] == [True, True, False]
+
+
+def _strangers_that_do_not_read(world: _World, count: int) -> list[LoneClient]:
+    """Each has an answer that it does not take, and everything that it sends now has to wait for that."""
+    world.answers = bytes(1_000_000)
+    world.guarded.guard(lambda dispatch, admit: dispatch, _FRAME_BYTES)
+    strangers = [world.client(world.guarded) for _ in range(count)]
+    for each in strangers:
+        each.send_bytes(struct.pack(">i", 8_000) + bytes(8_000))  # fills the first buffer: it gets a larger one
+    return strangers
+
+
+async def test_frames_of_strangers_that_wait_are_of_the_strangers_memory(world: _World) -> None:
+    taken = 0
+    for each in _strangers_that_do_not_read(world, _MANY):
+        while each.transport.is_reading() and taken < 4 * MAX_STRANGERS_BYTES:
+            part = each.send_part(_HEAD + bytes(_FRAME_BYTES), at=0)
+            while each.transport.is_reading() and part < 4 + _FRAME_BYTES:
+                part = each.send_part(_HEAD + bytes(_FRAME_BYTES), at=part)
+            taken += part
+    assert taken <= MAX_STRANGERS_BYTES + _MANY * BUSY_BUFFER_BYTES
+
+
+async def test_a_stranger_has_one_frame_at_a_time_however_small(world: _World) -> None:
+    few = 20
+    strangers = _strangers_that_do_not_read(world, few)
+    small = (struct.pack(">i", 2) + b"xy") * BUSY_BUFFER_BYTES
+    tracemalloc.start()
+    try:
+        for each in strangers:
+            part = 0
+            while each.transport.is_reading():
+                part = each.send_part(small, at=part)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < few * 2 * BUSY_BUFFER_BYTES
+
+
+async def test_frames_of_a_stranger_that_waited_are_answered_in_order(world: _World) -> None:
+    [one] = _strangers_that_do_not_read(world, 1)
+    frames = [struct.pack(">i", size) + bytes(size) for size in (3, 70_000, 0, 5, 2 * BUSY_BUFFER_BYTES, 1)]
+    data, part, read = b"".join(frames), 0, 0
+    while part < len(data) or world.frames < 1 + len(frames):
+        if part < len(data) and one.transport.is_reading():
+            part = one.send_part(data, at=part)
+            continue
+        read += len(one.answers())
+        await asyncio.sleep(0)
+    assert world.frames == 1 + len(frames)
+    assert not world.connections.strangers_memory.is_short
+
+
+async def test_large_frames_of_a_stranger_leave_no_large_buffer_behind(world: _World) -> None:
+    few = 20
+    strangers = [world.client(world.guarded) for _ in range(few)]
+    tracemalloc.start()
+    try:
+        for each in strangers:
+            each.send_bytes(_HEAD + bytes(_FRAME_BYTES))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < few * 2 * BUSY_BUFFER_BYTES
+
+
+async def test_a_strangers_frame_that_waits_for_him_to_read_gives_way(world: _World) -> None:
+    slow = _strangers_that_do_not_read(world, MAX_STRANGERS_BYTES // _FRAME_BYTES)
+    for each in slow:
+        each.send_bytes(_HEAD + bytes(_FRAME_BYTES))
+        assert not each.transport.is_reading()
+    world.answers = b""
+    other = world.client(world.guarded)
+    other.send_bytes(_HEAD)
+    assert not other.transport.is_reading()
+    world.clock.advance(STALLED_FRAME_MS + 1)
+    world.connections.close_idle()
+    assert all(each.transport.aborted for each in slow)
+    assert not other.transport.aborted
 
 
 async def test_of_answers_that_nobody_reads_those_go_that_have_waited_longest(world: _World) -> None:

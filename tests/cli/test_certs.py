@@ -8,9 +8,11 @@ import socket
 import ssl
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from ottla.cli.main import main
 from tests.cli.processes import line_of, ottla_process
@@ -77,6 +79,7 @@ def test_certificates_are_for_their_hosts_and_no_file_is_replaced(
     server.load_cert_chain(place / "broker.pem")
     client = ssl.create_default_context(cafile=str(place / "ca.pem"))
     client.load_cert_chain(place / "alice.pem")
+    assert place.stat().st_mode & 0o777 == 0o700, "what else is written there, as passwords, is nobody else's, too"
     before = (place / "broker.pem").read_bytes()
     capsys.readouterr()
     assert main(["certs", str(place), "--host", "x"]) == 1
@@ -98,3 +101,37 @@ def test_what_cannot_be_made_is_refused(
     assert main(["certs", str(tmp_path), *arguments]) == 1
     assert said in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_directory_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    place = tmp_path / "secure"
+    place.mkdir(mode=0o755)
+    assert main(["certs", str(place), "--client", "alice"]) == 0
+    assert place.stat().st_mode & 0o777 == 0o755
+
+
+def _ends(path: Path) -> datetime:
+    [found] = re.findall(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n", path.read_text(), re.DOTALL)
+    return x509.load_pem_x509_certificate(found.encode()).not_valid_after_utc
+
+
+def test_no_certificate_is_good_for_longer_than_its_authority(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["certs", str(tmp_path), "--client", "alice", "--days", "1"]) == 0
+    assert "good for 1 day." in capsys.readouterr().err
+    assert main(["certs", str(tmp_path), "--client", "bob"]) == 0
+    ends = _ends(tmp_path / "ca.pem")
+    assert _ends(tmp_path / "bob.pem") == ends
+    assert f"good until {ends:%Y-%m-%d}, when the authority ends" in capsys.readouterr().err
+
+
+def test_an_authority_with_the_key_of_another_one_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("one", "other"):
+        assert main(["certs", str(tmp_path / name), "--client", "alice"]) == 0
+    (tmp_path / "one" / "ca-key.pem").write_bytes((tmp_path / "other" / "ca-key.pem").read_bytes())
+    assert main(["certs", str(tmp_path / "one"), "--client", "bob"]) == 1
+    assert "do not belong together" in capsys.readouterr().err
+    assert not (tmp_path / "one" / "bob.pem").exists()

@@ -62,6 +62,14 @@ def test_every_command_says_what_to_do(
     assert said.out == ""
 
 
+def test_a_broker_that_hangs_up_is_running(ottla: Ottla) -> None:
+    with Broker({"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "SCRAM-SHA-256"}) as broker:
+        said = ottla("topics", "list", *_SHORT_ADMIN, "--bootstrap", broker.bootstrap_servers)
+    assert said.code == 1
+    assert "security.protocol is not that of its listener" in said.err
+    assert "ottla serve" not in said.err
+
+
 @pytest.mark.parametrize("group", [(), ("--group", "g")], ids=["alone", "in a group"])
 def test_consume_says_once_that_its_broker_is_gone_and_once_that_it_is_back(
     tmp_path: Path, group: tuple[str, ...], ottla: Ottla

@@ -187,6 +187,10 @@ MAX_UNREAD_BYTES: Final = 536_870_912
 #: How long a client may take to say who it is, on a listener with SASL. Meanwhile it is anybody.
 AUTHENTICATION_MS: Final = 60_000
 
+#: What the broker remembers of used quotas: one for each user or client id that shares one, some 1.5 KB. Clients give
+#: themselves their ids; beyond this number those that only a default quota is about share one between them.
+MAX_QUOTA_SHARERS: Final = 10_000
+
 #: How long a new connection may wait for `max.connection.creation.rate`: clients give up after 10 or 30 s, and until
 #: then it has one of `max.connections`.
 MAX_CONNECTION_DELAY_MS: Final = 10_000

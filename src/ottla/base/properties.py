@@ -17,7 +17,7 @@ def read_properties(path: Path) -> dict[str, object]:
     """Read a Java properties file: lines of `key=value`, `key: value` or `key value`; # and ! begin comments.
 
     A backslash at the end of a line continues it. Before any other character it means that one, but for `\\t`, `\\n`,
-    `\\r`, `\\f` and `\\u00e9`. Unlike Java, this reads UTF-8, and refuses a line without a value, which is most
+    `\\r`, `\\f` and `\\u0041`. Unlike Java, this reads UTF-8, and refuses a line without a value, which is most
     likely a mistake. Raises ConfigError; it does not repeat what is in the line, which may be a password.
     """
     try:

@@ -131,7 +131,8 @@ class BrokerApp:
 
             assert self.node is not None
             secret = sha256(b"ottla" + self.node.identity.directory_id).digest()
-            sasl = Sasl(self._config, configured, self.node.image, self.clock, self._rng, secret=secret)
+            failed = self.node.access.unauthenticated
+            sasl = Sasl(self._config, configured, self.node.image, self.clock, self._rng, secret=secret, failed=failed)
             self._sasl.append(sasl)
             listener.guard(partial(Gate, sasl), sasl.max_receive_bytes)
         return listener

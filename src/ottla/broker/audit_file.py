@@ -6,8 +6,10 @@ says how many were. A file that was renamed, as by logrotate, is made anew.
 
 import json
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from logging.handlers import QueueHandler, QueueListener, WatchedFileHandler
 from queue import Full, Queue
 
@@ -38,13 +40,24 @@ def _lost(after: logging.LogRecord, count: int) -> logging.LogRecord:
     return logging.makeLogRecord({"name": AUDIT.name, "levelno": logging.INFO, "levelname": "INFO", "msg": text})
 
 
+class AuditFile(WatchedFileHandler):
+    """A file that is made anew when it was renamed, so that only this user can read it."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding="utf-8", opener=_private)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 @contextmanager
 def audit_to(path: str) -> Iterator[None]:
     """Meanwhile the audit log is written to this file, and nowhere else.
 
     OSError when the file cannot be opened. At the end everything is in the file.
     """
-    file = WatchedFileHandler(path, encoding="utf-8")
+    file = AuditFile(path)
     file.setFormatter(logging.Formatter("%(message)s"))
     lines: Queue[logging.LogRecord] = Queue(MAX_WAITING_AUDIT_LINES)
     waiting = Waiting(lines)

@@ -4,15 +4,17 @@ Theory of operation. A connection reads into a buffer of its own (`asyncio.Buffe
 `dispatch`. As in Kafka a connection works on one request at a time. While an answer is outstanding, or the peer does
 not read its answers, later frames wait; when too many wait, the socket is not read.
 A frame larger than `socket.request.max.bytes` is refused as soon as its length is known; other large ones take memory
-that all connections share, and their sockets are not read while there is none (`frame_memory`). As in Kafka, a frame
-that cannot be understood closes the connection. Nothing that a peer sends can raise an exception out of this module.
+that all connections share, and their sockets are not read while there is none (`frame_memory`). Of a client that has
+not said yet who it is one frame is taken at a time: until that is answered nothing more is read, and its memory stays
+counted. As in Kafka, a frame that cannot be understood closes the connection. Nothing that a peer sends can raise an
+exception out of this module.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 from ottla.base.clock import Clock
 from ottla.base.errors import CorruptDataError, OttlaError
@@ -24,6 +26,7 @@ from ottla.base.limits import (
     MAX_WAITING_FRAMES,
     STALLED_FRAME_MS,
 )
+from ottla.broker.authentication.alerts import UNEXPECTED_MESSAGE
 from ottla.broker.connections import Connections
 from ottla.broker.outbox import Outbox, Piece, make_outbox
 from ottla.broker.quotas.connections import Admission
@@ -31,6 +34,9 @@ from ottla.broker.session import Session
 from ottla.wire.frames import FrameBuffer
 
 _log = logging.getLogger(__name__)
+
+#: How a client that speaks TLS begins. As the length of a frame it is 369 million bytes.
+_TLS_HELLO: Final = b"\x16\x03"
 
 Frame: TypeAlias = bytes | bytearray | memoryview
 #: An encoded answer: one piece or several, some of them slices of files; or None for no answer (acks=0).
@@ -94,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, listener: "Listener") -> None:
         self._listener = listener
         self._dispatch, first_bytes = listener.guarded(self.admit)
-        self._frames = FrameBuffer(first_bytes)
+        self._frames = FrameBuffer(first_bytes, one_by_one=listener.is_guarded)
         self._waiting: deque[Frame] = deque()
         self._waiting_bytes = 0
         self._turn_is_due = False
@@ -103,6 +109,9 @@ class Connection(asyncio.BufferedProtocol):
         #: What the frame that is being received has of the listener's memory; and whether it waits for that.
         self._held_bytes = 0
         self._waits_for_memory = False
+        #: The one frame of a stranger is whole and not answered yet. It still has its memory.
+        self._has_strangers_frame = False
+        self._had_frame = False
         connections = listener.connections
         self._memory = connections.strangers_memory if listener.is_guarded else connections.memory
         #: Since when a frame is being received, by the monotonic clock; None when none is.
@@ -182,21 +191,35 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self.active_ms = self._listener.clock.monotonic_ms()
+        if self._cut(nbytes):
+            self._work()
+
+    def _cut(self, nbytes: int) -> bool:
+        """So many more bytes are here. Whether a frame is whole."""
         try:
             frames = self._frames.commit(nbytes)
         except CorruptDataError as fault:
             self._refuse(fault)
-            return
+            return False
         if frames:
             self._frame_since_ms = None
-            self._give_memory_back()
+            self._had_frame = True
             self._waiting.extend(frames)
             self._waiting_bytes += sum(map(len, frames))
+            if not self._is_admitted:
+                self._has_strangers_frame = True
+                return True
+            self._give_memory_back()
         begun_bytes = self._frames.begun_bytes
         if begun_bytes:
             self._take_memory(begun_bytes)
-        if frames:
-            self._work()
+        return bool(frames)
+
+    def _cut_after_stranger(self) -> None:
+        """The one frame of a stranger is answered. The next one may be here already."""
+        self._has_strangers_frame = False
+        self._give_memory_back()
+        self._cut(0)
 
     def granted(self) -> None:
         """There is memory for the frame that has begun: go on to read it."""
@@ -236,7 +259,7 @@ class Connection(asyncio.BufferedProtocol):
             return "it has not said in time who it is"
         if self._waits_for_memory:
             return ""
-        held_bytes = self._held_bytes if self._reading else 0
+        held_bytes = self._held_bytes if self._reading or self._has_strangers_frame else 0
         if held_bytes and self._memory.is_short and now_ms - self.active_ms > STALLED_FRAME_MS:
             return "its frame has stopped, and others wait for its memory (queued.max.request.bytes)"
         if max_idle_ms < 0:
@@ -286,12 +309,14 @@ class Connection(asyncio.BufferedProtocol):
                 self.close()
                 return
             self._reply(answer)
+            if self._has_strangers_frame:
+                self._cut_after_stranger()
         self._regulate()
 
     def _regulate(self) -> None:
         """Read the socket, unless too much waits here or there is no memory for what comes."""
         crowded = len(self._waiting) > MAX_WAITING_FRAMES or self._waiting_bytes > MAX_WAITING_BYTES
-        stops = crowded or self._waits_for_memory or self._is_held
+        stops = crowded or self._has_strangers_frame or self._waits_for_memory or self._is_held
         if self._transport is not None and stops is self._reading and not self._transport.is_closing():
             self._reading = not stops
             if stops:
@@ -358,8 +383,14 @@ class Connection(asyncio.BufferedProtocol):
         self.close()
 
     def _refuse(self, fault: CorruptDataError) -> None:
-        _log.info("closing the connection of %s: %s", self.session.client_host, fault)
-        self.close()
+        begins_tls = not self._had_frame and self._frames.begun.startswith(_TLS_HELLO)
+        why = "it speaks TLS, and this listener does not (security.protocol of the client?)" if begins_tls else fault
+        _log.info("closing the connection of %s: %s", self.session.client_host, why)
+        if begins_tls and self._transport is not None:
+            self._send(UNEXPECTED_MESSAGE)
+            self._transport.close()
+        else:
+            self.close()
 
 
 class Listener:

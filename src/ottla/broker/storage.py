@@ -253,7 +253,7 @@ class DirectoryDisk:
     def lock(self) -> None:
         try:
             new = [path for path in (self.path, *self.path.parents) if not path.exists()]
-            self.path.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(0o700, parents=True, exist_ok=True)  # it has records, and what proves users' passwords
             lock = (self.path / LOCK_FILE).open("ab")
         except OSError as fault:
             raise StorageError(f"data directory {self.path}: {fault.strerror}") from None

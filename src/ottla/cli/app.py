@@ -125,6 +125,8 @@ def _run(arguments: Sequence[str]) -> int:
 def _next_step(fault: OttlaError) -> str:
     """What a user can do about faults that may happen in every command."""
     why = fault.__cause__ if isinstance(fault, TimeoutError) else fault
+    if isinstance(why, ConnectionError) and "security.protocol" in str(why):  # somebody was there, and has hung up
+        return ""
     if why is None or isinstance(why, ConnectionError):  # no answer came, or no broker listens there
         return ". Is a broker running there? `ottla serve` starts one; --bootstrap HOST:PORT names another."
     hint = _HINTS.get(getattr(getattr(fault, "code", None), "name", ""))

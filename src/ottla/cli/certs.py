@@ -6,7 +6,7 @@ import ipaddress
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -52,18 +52,28 @@ def certs(
     for name in wanted:
         if (directory / f"{name}.pem").exists():
             raise CommandError(f"{directory / name}.pem is there already; remove it first, if you want a new one")
+    ends = datetime.now(UTC) + timedelta(days=days)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        authority = _authority(directory, days)
+        directory.mkdir(0o700, parents=True, exist_ok=True)  # users write passwords there, too
+        authority = _authority(directory, ends)
         for name, hosts in wanted.items():
-            _write(directory / f"{name}.pem", _certificate(authority, name, hosts, days))
+            _write(directory / f"{name}.pem", _certificate(authority, name, hosts, min(ends, authority.ends)))
     except OSError as fault:
         raise CommandError(f"{fault.filename or directory}: {fault.strerror}") from None
-    say(f"{directory}: ca.pem, {', '.join(f'{name}.pem' for name in wanted)}; good for {days} days.")
+    good = f"for {days} day{'' if days == 1 else 's'}"
+    if authority.ends < ends:
+        good = f"until {authority.ends:%Y-%m-%d}, when the authority ends"
+    say(f"{directory}: ca.pem, {', '.join(f'{name}.pem' for name in wanted)}; good {good}.")
 
 
-def _authority(directory: Path, days: int) -> tuple[x509.Name, ec.EllipticCurvePrivateKey]:
-    """Name and key of the authority; a new one if there is none."""
+class _Authority(NamedTuple):
+    name: x509.Name
+    key: ec.EllipticCurvePrivateKey
+    ends: datetime
+
+
+def _authority(directory: Path, ends: datetime) -> _Authority:
+    """The authority that is there; a new one if there is none."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -73,12 +83,16 @@ def _authority(directory: Path, days: int) -> tuple[x509.Name, ec.EllipticCurveP
     if own.exists() or own_key.exists():
         try:
             key = serialization.load_pem_private_key(own_key.read_bytes(), None)
-            name = x509.load_pem_x509_certificate(own.read_bytes()).subject
+            found = x509.load_pem_x509_certificate(own.read_bytes())
         except (ValueError, TypeError):
             raise CommandError(f"{own} and {own_key} are no authority that this command has made") from None
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise CommandError(f"{own_key} is no key that this command has made")
-        return name, key
+        if found.public_key() != key.public_key():
+            raise CommandError(f"{own} and {own_key} do not belong together: the key is another authority's")
+        if found.not_valid_after_utc <= datetime.now(UTC):
+            raise CommandError(f"{own} is not good any more: remove it and {own_key} for a new authority")
+        return _Authority(found.subject, key, found.not_valid_after_utc)
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Ottla test authority")])
     usage = x509.KeyUsage(
@@ -93,7 +107,7 @@ def _authority(directory: Path, days: int) -> tuple[x509.Name, ec.EllipticCurveP
         decipher_only=False,
     )
     certificate = (
-        _begun(name, name, key, days)
+        _begun(name, name, key, ends)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -101,19 +115,17 @@ def _authority(directory: Path, days: int) -> tuple[x509.Name, ec.EllipticCurveP
     )
     _write(own_key, _pem(key))
     _write(own, certificate.public_bytes(serialization.Encoding.PEM))
-    return name, key
+    return _Authority(name, key, ends)
 
 
-def _certificate(
-    authority: tuple[x509.Name, ec.EllipticCurvePrivateKey], name: str, hosts: tuple[str, ...], days: int
-) -> bytes:
+def _certificate(authority: _Authority, name: str, hosts: tuple[str, ...], ends: datetime) -> bytes:
     """Key and certificate. With hosts it is a server's, without a client's."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-    issuer, issuer_key = authority
+    issuer, issuer_key, _ = authority
     key = ec.generate_private_key(ec.SECP256R1())
     try:
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0][:64] if hosts else name)])
@@ -123,7 +135,7 @@ def _certificate(
     use = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
     identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
     builder = (
-        _begun(subject, issuer, key, days)
+        _begun(subject, issuer, key, ends)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage([use]), critical=False)
         .add_extension(identifier, critical=False)
@@ -135,19 +147,18 @@ def _certificate(
 
 
 def _begun(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: int
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, ends: datetime
 ) -> x509.CertificateBuilder:
     from cryptography import x509
 
-    now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _EARLIER)
-        .not_valid_after(now + timedelta(days=days))
+        .not_valid_before(datetime.now(UTC) - _EARLIER)
+        .not_valid_after(ends)
     )
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -45,9 +45,13 @@ Bootstrap = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+_SETTING: Final = (
+    "A client setting with Kafka's name; may be repeated. The list of processes shows it: passwords belong in a file, "
+    "for `ottla --config FILE`."
+)
 Config = Annotated[
     list[str] | None,
-    typer.Option("-o", "--config", metavar="KEY=VALUE", help="A client setting with Kafka's name; may be repeated."),
+    typer.Option("-o", "--config", metavar="KEY=VALUE", help=_SETTING),
 ]
 
 

@@ -198,13 +198,20 @@ class FrameBuffer:
     length that is negative or above `max_bytes` raises WireError before room for it is made. A frame of more than
     LARGE_FRAME_BYTES is received into memory of its own and handed out as a view of that, without a copy: the system
     gives this memory page by page, as bytes come.
+
+    With `one_by_one`, for a peer that is not trusted, `commit` hands out one frame and leaves those behind it where
+    they are, for a `commit(0)`; and the buffer, which stays as large as it once was, does not grow above
+    BUSY_BUFFER_BYTES.
     """
 
-    __slots__ = ("_buffer", "_end", "_large", "_large_end", "_max_bytes", "_start")
+    __slots__ = ("_buffer", "_end", "_large", "_large_end", "_large_from", "_max_bytes", "_one_by_one", "_start")
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, *, one_by_one: bool = False) -> None:
         self._buffer = bytearray(IDLE_BUFFER_BYTES)
         self._max_bytes = max_bytes
+        self._one_by_one = one_by_one
+        #: A longer frame gets memory of its own.
+        self._large_from = BUSY_BUFFER_BYTES - 4 if one_by_one else LARGE_FRAME_BYTES
         self._start = 0
         self._end = 0
         #: The large frame that is being received, without its length, and how much of it is here.
@@ -220,8 +227,9 @@ class FrameBuffer:
         return memoryview(self._buffer)[self._end :]
 
     def allow(self, max_bytes: int) -> None:
-        """Frames may be so large from the next one on."""
+        """The peer is trusted: from the next one on frames may be so large, and all that are there are handed out."""
         self._max_bytes = max_bytes
+        self._one_by_one, self._large_from = False, LARGE_FRAME_BYTES
 
     @property
     def begun(self) -> bytes:
@@ -243,12 +251,14 @@ class FrameBuffer:
             if not 0 <= length <= self._max_bytes:
                 raise WireError(f"a frame of {length} bytes; 0 to {self._max_bytes} are accepted")
             if end - start - 4 < length:
-                if length > LARGE_FRAME_BYTES:
+                if length > self._large_from:
                     self._begin_large(length, view[start + 4 : end])
                     start = end
                 break
             frames.append(bytes(view[start + 4 : start + 4 + length]))
             start += 4 + length
+            if self._one_by_one:
+                break
         is_filled = self._end == len(self._buffer)
         if start == end:
             start = end = 0

@@ -83,3 +83,36 @@ async def test_our_client_says_it_and_does_not_come_again(directory: Path) -> No
         with pytest.raises(SslAuthenticationError, match="asks for a certificate of this client"):
             async with AsyncAdmin(keys):
                 pass
+
+
+async def _says(keys: dict[str, str], words: str) -> None:
+    with pytest.raises(SslAuthenticationError, match=words):
+        async with AsyncAdmin(keys):
+            pass
+
+
+@_ANY_LOOP
+def test_a_client_without_tls_is_told_that_the_broker_speaks_it(directory: Path, loop: LoopFactory) -> None:
+    async def ask() -> None:
+        async with _broker(directory) as broker:
+            await _says({"bootstrap.servers": broker.bootstrap_servers}, "speaks TLS, and this client does not")
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(ask())
+
+
+@_ANY_LOOP
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT"])
+def test_a_client_with_tls_is_told_that_the_broker_speaks_none(
+    directory: Path, protocol: str, loop: LoopFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def ask() -> None:
+        config = {"listeners": f"{protocol}://127.0.0.1:0", "sasl.enabled.mechanisms": "SCRAM-SHA-256"}
+        async with AsyncBroker(config) as broker:
+            keys = {"bootstrap.servers": broker.bootstrap_servers, "security.protocol": "SSL"}
+            trust = {"ssl.ca.location": str(directory / "authority.pem")}
+            await _says({**keys, **trust}, "does not speak TLS, and this client does")
+
+    with caplog.at_level("INFO"), asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(ask())
+    assert "it speaks TLS, and this listener does not" in caplog.text

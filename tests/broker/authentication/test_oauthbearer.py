@@ -228,6 +228,7 @@ async def test_keys_come_from_a_server_and_are_read_again_and_a_failure_changes_
         server.answer = (200, ISSUER.jwks("two"))
         await _until(lambda: [key.key_id for key in jwks.keys] == ["two"])
         await jwks.stop()
+    assert "is http: whoever can change what comes from http://127.0.0.1" in caplog.text
     assert "cannot be read from http://127.0.0.1" in caplog.text
     assert "secret" not in caplog.text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import struct
 from collections.abc import AsyncIterator
@@ -20,6 +21,7 @@ from ottla import (
 from ottla.base.clock import ManualClock
 from ottla.base.errors import ConfigError, CorruptDataError
 from ottla.base.secret import Secret
+from ottla.broker.access.audit import Audit
 from ottla.broker.authentication.sasl import Gate, Sasl
 from ottla.broker.config import BrokerConfig
 from ottla.broker.config_keys import STANDARD_AUTHORIZER
@@ -227,6 +229,41 @@ async def test_a_user_who_does_not_exist_has_a_salt_that_stays(broker: AsyncBrok
     await broker.start()
     assert (await _first_of_scram(broker, "nobody"))[0] == unknown[0]
     assert (await _first_of_scram(broker, "no one"))[0] != unknown[0]
+
+
+async def test_users_who_do_not_exist_look_like_any_of_those_who_do(broker: AsyncBroker) -> None:
+    async with AsyncAdmin({"bootstrap.servers": broker.listener("PLAINTEXT")}) as admin:
+        for name, iterations in (("alice", 4096), ("bob", 8192), ("carol", 8192)):
+            new = SetScramCredential(name, ScramMechanism.SCRAM_SHA_256, Secret("hunter2"), iterations)
+            await admin.alter_user_scram_credentials([new])
+        names = [f"nobody-{number}" for number in range(20)]
+        shapes = {name: (await _first_of_scram(broker, name))[1:] for name in names}
+        assert {iterations for _, iterations in shapes.values()} == {4096, 8192}
+        assert {name: (await _first_of_scram(broker, name))[1:] for name in names} == shapes
+        await admin.alter_user_scram_credentials([DeleteScramCredential("alice", ScramMechanism.SCRAM_SHA_256)])
+        assert {(await _first_of_scram(broker, name))[2] for name in names} == {8192}
+
+
+async def test_the_audit_log_has_who_could_not_log_in(caplog: pytest.LogCaptureFixture) -> None:
+    config = {**CONFIG, "authorizer.class.name": STANDARD_AUTHORIZER}
+    async with AsyncBroker(config) as broker:
+        with caplog.at_level("INFO", "ottla.audit"), pytest.raises(SaslAuthenticationError):
+            async with AsyncAdmin(_client(broker, "PLAIN", "alice", "not-hunter2")) as admin:
+                await admin.describe_cluster()
+    assert "hunter2" not in caplog.text
+    lines = [json.loads(each.getMessage()) for each in caplog.records if each.name == "ottla.audit"]
+    [line] = [each for each in lines if each["result"] == "UNAUTHENTICATED"]
+    assert (line["listener"], line["mechanism"], line["host"]) == ("SASL_PLAINTEXT", "PLAIN", "127.0.0.1")
+    assert line["principal"] == "User:ANONYMOUS"
+    assert line["reason"]
+
+
+def test_a_line_of_the_audit_log_is_short_whatever_a_stranger_says(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "ottla.audit"):
+        Audit(ManualClock(), with_allowed=False).unauthenticated(Session("X", "/x"), "M" * 10_000, "\n" * 10_000)
+    [line] = [each.getMessage() for each in caplog.records]
+    assert "\n" not in line
+    assert len(line) < 1_000
 
 
 # sessions

@@ -8,6 +8,7 @@ from typing import Any
 
 import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,6 +90,17 @@ def test_a_key_is_used_for_its_own_algorithm_only() -> None:
     assert check_token(ISSUER.token(algorithm="RS512"), keys, Expected(), _NOW_MS).user == "alice"
     with pytest.raises(SaslError, match="signature is not of a key"):
         check_token(ISSUER.token(), keys, Expected(), _NOW_MS)
+
+
+def test_a_short_rsa_key_verifies_nothing_and_is_named() -> None:
+    weak = Issuer()
+    weak.rsa = rsa.generate_private_key(public_exponent=65_537, key_size=1024)
+    told: list[str] = []
+    keys = read_keys(weak.jwks(), told.append)
+    assert [key.key_id for key in keys] == ["two"]
+    assert told == ["RSA keys of less than 2048 bits are not used: 'one' (1024 bits)"]
+    with pytest.raises(ValueError, match="'one'"):
+        read_keys(weak.jwks("one"))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import pytest
 from ottla.base.secret import Secret
 from ottla.client.config.oidc import TokenEndpoint
 from ottla.client.net.token_endpoint import TokenError, Tokens
+from tests.client.certificates import Authority
 
 
 class _Asked:
@@ -24,7 +26,7 @@ class _Asked:
 
 
 @contextmanager
-def _server(*answers: tuple[int, object]) -> Iterator[tuple[_Asked, str]]:
+def _server(*answers: tuple[int, object], tls: ssl.SSLContext | None = None) -> Iterator[tuple[_Asked, str]]:
     asked = _Asked(*answers)
 
     class Handler(BaseHTTPRequestHandler):
@@ -42,10 +44,12 @@ def _server(*answers: tuple[int, object]) -> Iterator[tuple[_Asked, str]]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
-        yield asked, f"http://127.0.0.1:{server.server_port}/token?tenant=1"
+        yield asked, f"http{'s' if tls else ''}://127.0.0.1:{server.server_port}/token?tenant=1"
     finally:
         server.shutdown()
         server.server_close()
@@ -149,3 +153,41 @@ def test_x1_a_token_comes_from_a_file(tmp_path: Path) -> None:
             Tokens().token(endpoint)
     file.write_text("a.b.c\n")
     assert Tokens().token(endpoint) == Secret("a.b.c")
+
+
+def _trusting(url: str, **trust: str) -> str:
+    """What is wrong, at once: nothing here is worth another attempt."""
+    time = _Time()
+    with pytest.raises(TokenError) as refused:
+        time.tokens().token(_endpoint(url.replace("http:", "https:"), **trust))
+    assert time.waits == []
+    return str(refused.value)
+
+
+def test_x1_authorities_that_cannot_be_read_are_said_at_once(tmp_path: Path) -> None:
+    with _server((200, {})) as (_, url):
+        missing = _trusting(url, ca_file=str(tmp_path / "missing.pem"))
+        assert missing.endswith(
+            f"the authorities to trust cannot be read ({tmp_path / 'missing.pem'}): there is no such file"
+        )
+        assert "the authorities to trust cannot be read (ssl.ca.pem)" in _trusting(url, ca_pem="no PEM")
+
+
+@pytest.mark.parametrize("one_line", [False, True], ids=["as it is", "in one line"])
+def test_x1_only_the_given_authorities_are_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_line: bool
+) -> None:
+    for name in ("ours", "theirs"):
+        Authority(tmp_path, name).certificate(f"of-{name}", host="127.0.0.1")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "theirs.pem"))  # the system's
+    ours = (tmp_path / "ours.pem").read_text()
+    ours = ours.replace("\n", " ") if one_line else ours
+    for name in ("ours", "theirs"):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tmp_path / f"of-{name}.pem")
+        with _server((200, {"access_token": "a.b.c"}), tls=context) as (_, url):
+            if name == "ours":
+                assert Tokens().token(_endpoint(url, ca_pem=ours)) == Secret("a.b.c")
+            else:
+                assert "certificate verify failed" in _trusting(url, ca_pem=ours)
+                assert Tokens().token(_endpoint(url)) == Secret("a.b.c")

@@ -9,6 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.base.secret import Secret
+from ottla.broker.metadata.records import UserScramCredentialRecord
+from ottla.wire.messages.alter_user_scram_credentials import ScramCredentialUpsertion
+from ottla.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.wire.sasl import SCRAM_SHA_256, SCRAM_SHA_512, SaslError, SaslRefusedError
 from ottla.wire.sasl.plain import PlainClient, PlainServer
 from ottla.wire.sasl.scram import HASHES, Hash, ScramClient, ScramCredential, ScramServer, new_credential
@@ -188,3 +191,19 @@ def test_plain_that_is_refused(message: bytes, why: str) -> None:
     with pytest.raises(SaslError, match=why):
         server.answer(message)
     assert server.user is None
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        SaslAuthenticateRequest(b"\0alice\0hunter2"),
+        SaslAuthenticateResponse(auth_bytes=b"v=hunter2"),
+        ScramCredentialUpsertion("alice", 1, 4096, b"salt", b"hunter2"),
+        UserScramCredentialRecord("alice", 1, b"salt", b"hunter2", b"hunter2", 4096),
+    ],
+    ids=lambda made: type(made).__name__,
+)
+def test_what_holds_a_secret_does_not_show_it(made: tuple[object, ...]) -> None:
+    assert "hunter2" not in repr((made,))
+    assert "hunter2" not in f"{made}"
+    assert type(made).__name__ in repr(made)

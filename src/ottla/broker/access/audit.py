@@ -1,7 +1,8 @@
 """The audit log: who did what to which resource, one JSON object a line, in the logger `ottla.audit`.
 
 What is refused is written always, what is allowed only with `audit.log.allowed`. As in Kafka, a question that only
-decides what is shown (a list of topics, authorized operations) is no access to a resource, and not written.
+decides what is shown (a list of topics, authorized operations) is no access to a resource, and not written. Who fails
+to say who he is by SASL is written, too.
 """
 
 import json
@@ -16,6 +17,8 @@ from ottla.wire.apis import API
 
 #: Its level is INFO, whatever the others' is.
 AUDIT: Final = logging.getLogger("ottla.audit")
+#: Characters of what a stranger may have chosen.
+_SHOWN: Final = 100
 
 
 class Audit:
@@ -44,5 +47,18 @@ class Audit:
             "resource_type": ResourceType(kind).name,
             "resource_name": name,
             "rule": verdict.rule.value,
+        }
+        AUDIT.info("%s", json.dumps(line, ensure_ascii=True))
+
+    def unauthenticated(self, session: Session, mechanism: str, why: str) -> None:
+        """Somebody could not say who he is. What he sent is cut short: anybody may fill these lines."""
+        line = {
+            "time_ms": self._clock.now_ms(),
+            "result": "UNAUTHENTICATED",
+            "principal": session.principal,
+            "host": session.client_host.removeprefix("/"),
+            "listener": session.listener,
+            "mechanism": mechanism[:_SHOWN],
+            "reason": why[:_SHOWN],
         }
         AUDIT.info("%s", json.dumps(line, ensure_ascii=True))

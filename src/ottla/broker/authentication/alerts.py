@@ -10,6 +10,10 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Final, TypeAlias
 
+#: The alert "unexpected message": OpenSSL makes none for a client whose first bytes are not TLS. A client of Kafka sees
+#: no answer in it, and ours knows what it is; and a listener without TLS answers one to a client that begins with TLS.
+UNEXPECTED_MESSAGE: Final = b"\x15\x03\x03\x00\x02\x02\x0a"
+
 #: Gets the bytes of the alert, before the socket is closed.
 SendAlert: TypeAlias = Callable[[bytes], None]
 
@@ -30,7 +34,7 @@ class _Handshake(ssl.SSLObject):
             raise
         except ssl.SSLError:
             if self.send_alert is not None:
-                self.send_alert(self.outgoing.read())
+                self.send_alert(self.outgoing.read() or UNEXPECTED_MESSAGE)
             raise
 
 

@@ -10,6 +10,7 @@ import logging
 import urllib.request
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -87,6 +88,12 @@ class Jwks:
 
         A server that does not answer is asked again: until then no token is accepted.
         """
+        if self._endpoint.url.startswith("http:"):
+            _log.warning(
+                "sasl.oauthbearer.jwks.endpoint.url is http: whoever can change what comes from %s can let anybody in; "
+                "use https",
+                _shown(self._endpoint.url),
+            )
         try:
             await self._load()
         except KeysError as fault:
@@ -128,7 +135,7 @@ class Jwks:
         self._wanted.clear()
         data = await asyncio.get_running_loop().run_in_executor(None, self._read, self._endpoint.url)
         try:
-            self.keys = read_keys(data)
+            self.keys = read_keys(data, partial(_log.warning, "%s: %s", _shown(self._endpoint.url)))
         except ValueError as fault:
             raise KeysError(f"{_shown(self._endpoint.url)} has no keys of tokens: {fault}") from None
 

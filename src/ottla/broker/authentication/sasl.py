@@ -57,6 +57,8 @@ _SIZE: Final = struct.Struct(">i")
 _OFFERED: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
 _USER: Final = "user_"
 _NONCE_BITS: Final = 144
+#: Length of the salt and iterations of a stand-in where there are no users.
+_USUAL_SHAPE: Final = (16, 4_096)
 
 
 class Sasl:
@@ -71,9 +73,11 @@ class Sasl:
         rng: random.Random,
         *,
         secret: bytes,
+        failed: Callable[[Session, str, str], object] | None = None,
     ) -> None:
         """`secret` is the same after a restart, and no client knows it: of it is made what stands for credentials that
-        do not exist. Raises ConfigError for keys that do not fit together."""
+        do not exist. `failed` hears of each who could not authenticate: who, by which mechanism, and why. Raises
+        ConfigError for keys that do not fit together."""
         mechanisms = config.of_listener(listener, "sasl.enabled.mechanisms")
         assert isinstance(mechanisms, tuple)
         self.mechanisms: tuple[str, ...] = mechanisms
@@ -81,6 +85,7 @@ class Sasl:
         self._image = image
         self._rng = rng
         self._secret = secret
+        self.failed = failed
         self._passwords: Mapping[str, Secret] = {}
         self._reauth_ms: dict[str, int] = {}
         unknown = [each for each in mechanisms if each not in _OFFERED]
@@ -158,19 +163,21 @@ class Sasl:
         return hmac.digest(self._secret, text.encode(), "sha256")
 
     def _credential(self, mechanism: str, user: str) -> tuple[ScramCredential, bool]:
-        """A user's credential, or one that looks like it and is the same whenever somebody asks."""
-        users = self._image.scram.get(MECHANISM_NUMBERS[mechanism], {})
-        found = users.get(user)
-        if found is not None:
-            return found, True
-        like = next(iter(users.values()), None)
-        size, iterations = (len(like.salt), like.iterations) if like is not None else (16, 4_096)
-        drawn = hmac.digest(self._secret, f"{mechanism} {user}".encode(), "sha256")
+        """A user's credential, or one that looks like somebody's and is the same whenever somebody asks."""
+        number = MECHANISM_NUMBERS[mechanism]
+        shapes = sorted(self._image.scram_shapes.get(number, ())) or [_USUAL_SHAPE]
+        name = f"{mechanism} {user}".encode()
+        chosen = int.from_bytes(hmac.digest(self._secret, b"shape " + name, "sha256")) % len(shapes)
+        size, iterations = shapes[chosen]
+        drawn = hmac.digest(self._secret, name, "sha256")
         salt = drawn
         while len(salt) < size:
             salt += sha256(salt).digest()
         key = hmac.digest(self._secret, drawn, HASHES[mechanism].name)
-        return ScramCredential(salt[:size], key, key, iterations), False
+        # It is made for those who exist, too: the time tells nothing.
+        stand_in = ScramCredential(salt[:size], key, key, iterations)
+        found = self._image.scram.get(number, {}).get(user)
+        return (stand_in, False) if found is None else (found, True)
 
 
 def _tokens(config: BrokerConfig, listener: Listener) -> "Tokens":
@@ -298,6 +305,8 @@ class Gate:
 
     def _log_failure(self, session: Session, why: str) -> None:
         _log.info("%s could not authenticate by listener %s: %s", session.client_host, session.listener, why)
+        if self._sasl.failed is not None:
+            self._sasl.failed(session, self._mechanism, why)
 
 
 def _encoded(header: RequestHeader, message: tuple[Any, ...]) -> bytes:

@@ -5,7 +5,7 @@ refused whatever the token says. Times are compared here, because the time is an
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import jwt
@@ -21,6 +21,8 @@ _RSA: Final = ALGORITHMS[:6]
 #: What is not asked of PyJWT: its clock is the machine's, and its audience one.
 _UNCHECKED: Final[Any] = {f"verify_{name}": False for name in ("exp", "nbf", "iat", "aud", "iss", "sub", "jti")}
 _SHOWN: Final = 50
+#: Shorter keys have been too weak since 2013 (NIST SP 800-131A), and RS256 asks for as many (RFC 7518, section 3.3).
+_LEAST_RSA_BITS: Final = 2_048
 
 
 class UnknownKeyError(SaslError):
@@ -45,8 +47,11 @@ class TokenKey(NamedTuple):
     key: Any
 
 
-def read_keys(text: str | bytes) -> tuple[TokenKey, ...]:
-    """The keys of a JWKS that can verify something. ValueError where it is none, or has no such key."""
+def read_keys(text: str | bytes, tell: Callable[[str], object] = str) -> tuple[TokenKey, ...]:
+    """The keys of a JWKS that can verify something; `tell` hears of those that are too weak.
+
+    ValueError where it is none, or has no such key.
+    """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -54,7 +59,7 @@ def read_keys(text: str | bytes) -> tuple[TokenKey, ...]:
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         raise ValueError("it has no list of keys")
-    keys = []
+    keys, weak = [], []
     for each in listed[:MAX_TOKEN_KEYS]:
         if not isinstance(each, dict) or each.get("kty") == "oct" or each.get("use", "sig") != "sig":
             continue
@@ -62,9 +67,17 @@ def read_keys(text: str | bytes) -> tuple[TokenKey, ...]:
             found = jwt.PyJWK.from_dict(each)
         except (jwt.PyJWTError, ValueError, TypeError):
             continue  # a kind of key that is not known here; others may do
+        if found.algorithm_name in _RSA and found.key.key_size < _LEAST_RSA_BITS:
+            weak.append(f"{str(found.key_id)[:_SHOWN]!a} ({found.key.key_size} bits)")
+            continue
         named = each.get("alg")
         of_kind = _RSA if found.algorithm_name in _RSA else (found.algorithm_name,)
         keys.append(TokenKey(found.key_id, of_kind if named is None else (str(named),), found.key))
+    if weak:
+        about = f"RSA keys of less than {_LEAST_RSA_BITS} bits are not used: {', '.join(weak)}"
+        if not keys:
+            raise ValueError(about)
+        tell(about)
     if not keys:
         raise ValueError(f"none of its {len(listed)} keys can verify a signature")
     return tuple(keys)

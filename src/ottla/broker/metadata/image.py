@@ -65,6 +65,8 @@ class MetadataImage:
         self.acls = Acls()
         #: Users' SCRAM credentials, by Kafka's number of the mechanism and by the user's name.
         self.scram: dict[int, dict[str, ScramCredential]] = {}
+        #: By mechanism, how many of them have this length of the salt and this number of iterations.
+        self.scram_shapes: dict[int, dict[tuple[int, int], int]] = {}
         self.quotas = QuotaTable()
         #: Levels of the cluster's features.
         self.features: dict[str, int] = {}
@@ -114,9 +116,9 @@ class MetadataImage:
             case AccessControlEntryRecord():
                 self.acls.add(record.id, Acl(*record[1:]))
             case UserScramCredentialRecord(name, mechanism):
-                self.scram.setdefault(mechanism, {})[name] = ScramCredential(*record[2:])
+                self._set_scram(mechanism, name, ScramCredential(*record[2:]))
             case RemoveUserScramCredentialRecord(name, mechanism):
-                self.scram.get(mechanism, {}).pop(name, None)
+                self._set_scram(mechanism, name, None)
             case ClientQuotaRecord(parts, key, value, remove):
                 self.quotas.set(entity(parts), key, None if remove else value)
             case RemoveAccessControlEntryRecord(acl_id):
@@ -133,6 +135,20 @@ class MetadataImage:
                 self.tokens.pop(token_id, None)
             case ProducerIdsRecord():
                 pass  # `coordinator.producer_ids` keeps what it says
+
+    def _set_scram(self, mechanism: int, name: str, credential: ScramCredential | None) -> None:
+        users = self.scram.setdefault(mechanism, {})
+        shapes = self.scram_shapes.setdefault(mechanism, {})
+        before = users.pop(name, None) if credential is None else users.get(name)
+        if before is not None:
+            shape = len(before.salt), before.iterations
+            shapes[shape] -= 1
+            if not shapes[shape]:
+                del shapes[shape]
+        if credential is not None:
+            users[name] = credential
+            shape = len(credential.salt), credential.iterations
+            shapes[shape] = shapes.get(shape, 0) + 1
 
     def _apply_partition(self, record: PartitionRecord) -> None:
         partitions = self.topics_by_id[record.topic_id].partitions

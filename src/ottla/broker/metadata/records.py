@@ -127,6 +127,9 @@ class UserScramCredentialRecord(NamedTuple):
     server_key: bytes = b""
     iterations: int = 0
 
+    def __repr__(self) -> str:
+        return "UserScramCredentialRecord([hidden])"
+
 
 class RemoveUserScramCredentialRecord(NamedTuple):
     """A user's SCRAM credential is gone."""

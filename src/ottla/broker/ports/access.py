@@ -56,6 +56,11 @@ class Access:
         self._authorizer = authorizer
         self._audit = audit
 
+    def unauthenticated(self, session: Session, mechanism: str, why: str) -> None:
+        """Tell the audit log of somebody who could not say who he is, if there is one."""
+        if self.is_on:
+            self._audit.unauthenticated(session, mechanism, why)
+
     def allows(
         self, asking: Asking, operation: AclOperation, kind: ResourceType, name: str, *, told: bool = True
     ) -> bool:

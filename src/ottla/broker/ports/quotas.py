@@ -8,10 +8,12 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from hashlib import blake2b
 from typing import Any, Final, Protocol
 
 from ottla.base.clock import Clock
 from ottla.base.errors import StorageError
+from ottla.base.limits import MAX_QUOTA_SHARERS
 from ottla.broker.config import BrokerConfig
 from ottla.broker.metadata.records import MetadataRecord
 from ottla.broker.quotas.rates import Rate, TokenBucket, Windows
@@ -24,6 +26,9 @@ from ottla.broker.session import Session
 _FEW_USED: Final = 1_000
 _NS_TO_PERCENT: Final = 100 / 1_000_000_000
 _NO_LIMIT: Final = 2**31 - 1
+#: A longer client id is remembered by a digest: 32 digits, so that it is neither a shorter id nor the name below.
+_LONG_ID: Final = 31
+_OTHERS: Final = "all client ids beyond the limit of their number"
 
 
 class Quotas:
@@ -47,8 +52,10 @@ class Quotas:
         number, size_s = config.int("controller.quota.window.num"), config.int("controller.quota.window.size.seconds")
         self._controller_windows = Windows(number, size_s * 1000)
         self._rates: dict[tuple[QuotaKey, Sharers], Rate] = {}
-        self._buckets: dict[Sharers, TokenBucket] = {}
+        #: With the quota that counted when it was used last.
+        self._buckets: dict[Sharers, tuple[TokenBucket, float]] = {}
         self._sweep_at = _FEW_USED
+        self._swept_ms = 0
         table.changed = self._changed
 
     def change(self, records: Callable[[], Iterable[MetadataRecord]]) -> "asyncio.Future[StorageError | None]":
@@ -66,7 +73,7 @@ class Quotas:
             return 0
         sharers, quota = found
         now_ms = self.now_ms()
-        rate = self._rate(key, sharers)
+        rate = self._rate(key, user, sharers)
         rate.record(amount, now_ms)
         return min(rate.throttle_ms(quota, now_ms), at_most_ms)
 
@@ -74,7 +81,7 @@ class Quotas:
         """What was used just now was not used after all."""
         found = self._table.limit(key, user, client_id)
         if found is not None:
-            self._rate(key, found[0]).record(-amount, self.now_ms())
+            self._rate(key, user, found[0]).record(-amount, self.now_ms())
 
     def most_at_once(self, key: QuotaKey, user: str, client_id: str) -> int:
         """More than this can never be used in one go without a pause."""
@@ -93,10 +100,11 @@ class Quotas:
             return True, 0
         sharers, quota = found
         now_ms = self.now_ms()
-        bucket = self._buckets.get(sharers)
-        if bucket is None:
-            self._sweep()
-            bucket = self._buckets[sharers] = TokenBucket(self._controller_windows)
+        kept = _kept(sharers)
+        if kept not in self._buckets and self._is_full(QuotaKey.CONTROLLER, user, sharers):
+            kept = kept._replace(client_id=_OTHERS)
+        bucket = self._buckets[kept][0] if kept in self._buckets else TokenBucket(self._controller_windows)
+        self._buckets[kept] = bucket, quota
         throttle_ms = bucket.throttle_ms(quota, now_ms)
         if strict and throttle_ms:
             return False, throttle_ms
@@ -107,29 +115,50 @@ class Quotas:
         """By the clock that never steps."""
         return self._clock.monotonic_ms()
 
-    def _rate(self, key: QuotaKey, sharers: Sharers) -> Rate:
-        rate = self._rates.get((key, sharers))
+    @property
+    def count(self) -> int:
+        """Of how many sharers it is remembered what they have used."""
+        return len(self._rates) + len(self._buckets)
+
+    def _rate(self, key: QuotaKey, user: str, sharers: Sharers) -> Rate:
+        kept = _kept(sharers)
+        rate = self._rates.get((key, kept))
         if rate is None:
-            self._sweep()
-            rate = self._rates[key, sharers] = Rate(self.windows)
+            if self._is_full(key, user, sharers):
+                kept = kept._replace(client_id=_OTHERS)
+            rate = self._rates.setdefault((key, kept), Rate(self.windows))
         return rate
+
+    def _is_full(self, key: QuotaKey, user: str, sharers: Sharers) -> bool:
+        """Whether these have to share with others what a default quota allows."""
+        self._sweep()
+        is_one_of_many = sharers.client_id != "" and self.count >= MAX_QUOTA_SHARERS
+        return is_one_of_many and self._table.is_by_default(key, user, sharers.client_id)
 
     def _sweep(self) -> None:
         """Forget what is as new: clients may give themselves ever new ids."""
-        if len(self._rates) + len(self._buckets) < self._sweep_at:
-            return
         now_ms = self.now_ms()
+        if self.count < self._sweep_at or now_ms - self._swept_ms < self.windows.size_ms:
+            return
+        self._swept_ms = now_ms
         self._rates = {key: rate for key, rate in self._rates.items() if not rate.is_over(now_ms)}
-        limits = {each: self._table.limit(QuotaKey.CONTROLLER, *each) for each in self._buckets}
         self._buckets = {
-            each: bucket
-            for each, bucket in self._buckets.items()
-            if (limit := limits[each]) is not None and not bucket.is_full(limit[1], now_ms)
+            each: (bucket, quota)
+            for each, (bucket, quota) in self._buckets.items()
+            if not bucket.is_full(quota, now_ms)
         }
-        self._sweep_at = max(_FEW_USED, 2 * (len(self._rates) + len(self._buckets)))
+        self._sweep_at = min(max(_FEW_USED, 2 * self.count), MAX_QUOTA_SHARERS)
 
     def _changed(self) -> None:
         self.is_on = self._table.is_on
+
+
+def _kept(sharers: Sharers) -> Sharers:
+    """The sharers, as they are remembered: a client id may have 32,767 bytes."""
+    client_id = sharers.client_id
+    if len(client_id) <= _LONG_ID:
+        return sharers
+    return Sharers(sharers.user, blake2b(client_id.encode(), digest_size=16).hexdigest())
 
 
 class Charge:

@@ -130,6 +130,11 @@ class QuotaTable:
                     return _with(own, Sharers(user, "" if of_client == _ABSENT else client_id))
         return _with(own, Sharers("", client_id))
 
+    def is_by_default(self, key: QuotaKey, user: str, client_id: str) -> bool:
+        """Whether the quota that counts for this client is for any client id, and not for this one."""
+        own = self._own.get(key, {})
+        return not any((of_user, client_id) in own for of_user in (user, None, _ABSENT))
+
     def of_address(self, address: str) -> float | None:
         """The quota of an address (`plain_address`), its own or the default."""
         return self._of_addresses.get(address, self._of_addresses.get(None))

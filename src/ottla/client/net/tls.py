@@ -14,6 +14,14 @@ ALERT: Final = b"\x15\x03"
 # OpenSSL's X509_V_ERR_*: what is wrong with a broker's certificate.
 _NOT_YET, _EXPIRED, _OTHER_HOST = 9, 10, (62, 64)
 _UNKNOWN_AUTHORITY = (2, 18, 19, 20, 21)
+# OpenSSL's reasons where the answer to a handshake is not TLS, and the alert by which our broker says so.
+_NO_TLS = (
+    "WRONG_VERSION_NUMBER",
+    "RECORD_LAYER_FAILURE",
+    "HTTP_REQUEST",
+    "UNEXPECTED_MESSAGE",
+    "SSLV3_ALERT_UNEXPECTED_MESSAGE",
+)
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:
@@ -61,11 +69,12 @@ def handshake_failed(name: str, error: Exception) -> ClientError:
         return SslAuthenticationError(_about_their_certificate(name, error))
     reason = str(getattr(error, "reason", None) or error)
     if isinstance(error, ssl.SSLEOFError) or not isinstance(error, ssl.SSLError):
+        said = f" ({error})" if str(error) else ""
         return DisconnectedError(
-            f"{name} closed the connection during the TLS handshake ({error}). Perhaps this listener speaks no TLS: "
+            f"{name} closed the connection during the TLS handshake{said}. Perhaps this listener speaks no TLS: "
             "then security.protocol is PLAINTEXT or SASL_PLAINTEXT, or bootstrap.servers needs another port"
         )
-    if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"):
+    if reason in _NO_TLS:
         return SslAuthenticationError(
             f"{name} does not speak TLS, and this client does: security.protocol is PLAINTEXT or SASL_PLAINTEXT there, "
             "or bootstrap.servers needs another port"

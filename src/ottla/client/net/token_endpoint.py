@@ -17,6 +17,7 @@ from urllib.parse import quote_plus, urlsplit
 from urllib.request import url2pathname
 
 from ottla.base.errors import OttlaError
+from ottla.base.pem import unfolded, why
 from ottla.base.secret import Secret
 from ottla.client.config.oidc import TokenEndpoint
 
@@ -96,9 +97,7 @@ def _post(endpoint: TokenEndpoint) -> tuple[int, bytes]:
     assert url.hostname is not None
     connection: http.client.HTTPConnection
     if url.scheme == "https":
-        context = ssl.create_default_context()
-        if endpoint.ca_file is not None or endpoint.ca_pem is not None:
-            context.load_verify_locations(endpoint.ca_file, cadata=endpoint.ca_pem)
+        context = _tls_context(endpoint)
         connection = http.client.HTTPSConnection(url.hostname, url.port, timeout=timeout_s, context=context)
     else:
         connection = http.client.HTTPConnection(url.hostname, url.port, timeout=timeout_s)
@@ -119,6 +118,16 @@ def _post(endpoint: TokenEndpoint) -> tuple[int, bytes]:
     if len(body) > _MOST_BYTES:
         raise TokenError(f"{_where(endpoint)} answers with more than {_MOST_BYTES} bytes: that is no token")
     return answer.status, body
+
+
+def _tls_context(endpoint: TokenEndpoint) -> ssl.SSLContext:
+    """It trusts the authorities that are given, and those of the system only where none are, as for brokers."""
+    try:
+        return ssl.create_default_context(cafile=endpoint.ca_file, cadata=unfolded(endpoint.ca_pem))
+    except (OSError, ValueError) as fault:
+        where = endpoint.ca_file or "ssl.ca.pem"
+        problem = f"the authorities to trust cannot be read ({where}): {why(fault)}"
+        raise TokenError(f"{_where(endpoint)} cannot be asked for a token: {problem}") from None
 
 
 def _basic(endpoint: TokenEndpoint) -> str:

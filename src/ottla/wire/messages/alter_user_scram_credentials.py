@@ -17,6 +17,9 @@ class ScramCredentialUpsertion(NamedTuple):
     salt: bytes = b""
     salted_password: bytes = b""
 
+    def __repr__(self) -> str:
+        return "ScramCredentialUpsertion([hidden])"
+
 
 class AlterUserScramCredentialsRequest(NamedTuple):
     deletions: tuple[ScramCredentialDeletion, ...] = ()

@@ -8,12 +8,18 @@ from ottla.wire.schema import LATEST, Field, declare
 class SaslAuthenticateRequest(NamedTuple):
     auth_bytes: bytes = b""
 
+    def __repr__(self) -> str:
+        return "SaslAuthenticateRequest([hidden])"
+
 
 class SaslAuthenticateResponse(NamedTuple):
     error_code: int = 0
     error_message: str | None = ""
     auth_bytes: bytes = b""
     session_lifetime_ms: int = 0
+
+    def __repr__(self) -> str:
+        return "SaslAuthenticateResponse([hidden])"
 
 
 declare(
