@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ottla.broker.tls_alerts import UNEXPECTED_MESSAGE
 from ottla.testing import AsyncBroker
 from ottla.wire.apis import API, ApiKey
 from ottla.wire.errors import ErrorCode
@@ -58,7 +59,6 @@ _BAD_FRAMES = {
     "no body": struct.pack(">ihhih", 10, ApiKey.METADATA, 1, 1, -1),
     "array of two thousand millions": struct.pack(">ihhihi", 14, ApiKey.METADATA, 1, 1, -1, 2**31 - 1),
     "HTTP": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    "TLS": bytes.fromhex("160301020001000001fc0303"),
 }
 
 
@@ -68,6 +68,12 @@ async def test_a_bad_frame_closes_its_connection_only(broker: AsyncBroker, name:
         await bad.send_bytes(_BAD_FRAMES[name])
         assert await bad.is_closed()
         assert (await good.ask(ApiKey.API_VERSIONS, _NAMED)).error_code == 0
+
+
+async def test_who_begins_with_tls_gets_an_alert_and_then_the_end(broker: AsyncBroker) -> None:
+    async with WireClient(broker) as bad:
+        await bad.send_bytes(bytes.fromhex("160301020001000001fc0303"))
+        assert await bad.drained() == UNEXPECTED_MESSAGE
 
 
 async def test_a_frame_in_single_bytes_is_understood(client: WireClient) -> None:

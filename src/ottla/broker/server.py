@@ -26,11 +26,11 @@ from ottla.base.limits import (
     MAX_WAITING_FRAMES,
     STALLED_FRAME_MS,
 )
-from ottla.broker.authentication.alerts import UNEXPECTED_MESSAGE
 from ottla.broker.connections import Connections
 from ottla.broker.outbox import Outbox, Piece, make_outbox
 from ottla.broker.quotas.connections import Admission
 from ottla.broker.session import Session
+from ottla.broker.tls_alerts import UNEXPECTED_MESSAGE
 from ottla.wire.frames import FrameBuffer
 
 _log = logging.getLogger(__name__)

@@ -15,12 +15,12 @@ from typing import Final
 from ottla.base.errors import ConfigError
 from ottla.base.pem import CONVERT_KEY, CONVERT_TRUST, VERSIONS, load_authorities, load_certificate, why
 from ottla.base.secret import Secret
-from ottla.broker.authentication.alerts import AlertingContext
 from ottla.broker.authentication.mapping import PrincipalRules
 from ottla.broker.authentication.names import distinguished_name
 from ottla.broker.config import BrokerConfig
 from ottla.broker.listeners import Listener
 from ottla.broker.session import ANONYMOUS
+from ottla.broker.tls_alerts import AlertingContext
 
 _log = logging.getLogger(__name__)
 
