@@ -105,6 +105,43 @@ def test_an_upgrade_that_would_lose_something(assignment: bytes) -> None:
     assert _kind(rig) == "classic"
 
 
+def _divided(rig: Rig, *numbers: tuple[int, ...]) -> list[str]:
+    """A stable classic group whose leader has given each member these partitions of `words`; the ids."""
+    last = _join(rig)
+    ids: list[str] = [rig.answers[last].member_id]
+    for _ in numbers[1:]:
+        joining = _join(rig)
+        for each in ids:  # all others join again
+            last = _join(rig, each)
+        ids.append(rig.answers[joining].member_id)
+    generation, leader = rig.answers[last].generation_id, rig.answers[last].leader
+    given = tuple(
+        SyncGroupRequestAssignment(
+            each, encode_assignment(ConsumerProtocolAssignment((TopicPartition("words", has),) if has else ()))
+        )
+        for each, has in zip(ids, numbers, strict=True)
+    )
+    for each in sorted(ids, key=lambda each: each != leader):
+        token = rig.token()
+        said = given if each == leader else ()
+        request = SyncGroupRequest(GROUP, generation, each, None, "consumer", "range", said)
+        rig.run(rig.shard.sync_group(token, request, rig.now_ms))
+        assert not rig.answers[token].error_code
+    return ids
+
+
+def test_g21_a_group_whose_assignor_gives_a_partition_to_several_members_cannot_be_upgraded() -> None:
+    rig = Rig(config=_CONFIG)
+    member_id, _ = _divided(rig, (0, 1, 2, 3), (3, 0))
+    answer = rig.join("m1")
+    assert (answer.error_code, answer.error_message) == (
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        f"Cannot upgrade classic group {GROUP} to consumer group because its assignor gives a partition to several "
+        "members.",
+    )
+    assert (_kind(rig), _beat(rig, member_id, 2)) == ("classic", ErrorCode.NONE)
+
+
 def test_a_subscription_of_more_topics_than_a_request_may_name_is_not_read() -> None:
     """It comes as bytes, which the limit of a request does not see. To read it would keep others waiting."""
     many = tuple(f"t{number}" for number in range(MAX_REQUEST_ELEMENTS + 1))

@@ -66,6 +66,8 @@ def _upgrade(group: Group, draft: Draft) -> None:
     new.apply_target_epoch(epoch, 0)
     for each in group.members.values():
         member = _consumer_member(group, each, draft.room)
+        if any(new.partition_epoch(topic, number) != -1 for topic, has in member.assigned.items() for number in has):
+            raise _cannot_upgrade(group, "its assignor gives a partition to several members")
         new.apply_target(member.member_id, {topic: frozenset(numbers) for topic, numbers in member.assigned.items()})
         new.apply_member(member)
         draft.expect_heartbeat(each.member_id, each.session_timeout_ms)
