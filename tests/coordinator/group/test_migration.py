@@ -23,7 +23,7 @@ from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestPro
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.wire.messages.list_groups import ListedGroup
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.coordinator.group.consumer.rig import CLIENT, CONFIG, GROUP, FakeMember, Rig, settle
+from tests.coordinator.group.consumer.rig import CLIENT, CONFIG, GROUP, FakeMember, Metadata, Rig, settle
 
 _CONFIG = replace(CONFIG, group_initial_rebalance_delay_ms=0)
 
@@ -36,13 +36,13 @@ def _join(
     owned: tuple[int, ...] = (),
     generation: int = -1,
     topics: tuple[str, ...] = ("words",),
+    protocols: tuple[str, ...] = ("range",),
 ) -> int:
     token = rig.token()
     has = (OwnedTopic("words", owned),) if owned else ()
     metadata = encode_subscription(ConsumerProtocolSubscription(topics, None, has, generation))
-    request = JoinGroupRequest(
-        *(GROUP, 45_000, 60_000, member_id, instance_id, "consumer"), (JoinGroupRequestProtocol("range", metadata),)
-    )
+    offered = tuple(JoinGroupRequestProtocol(name, metadata) for name in protocols)
+    request = JoinGroupRequest(GROUP, 45_000, 60_000, member_id, instance_id, "consumer", offered)
     joining = rig.shard.join_group(token, request, CLIENT, rig.now_ms, unique_id=f"u{token}", member_id_required=False)
     rig.run(joining)
     rig.advance(0)  # the wait for the first members of a group is over
@@ -140,6 +140,40 @@ def test_g21_a_group_whose_assignor_gives_a_partition_to_several_members_cannot_
         "members.",
     )
     assert (_kind(rig), _beat(rig, member_id, 2)) == ("classic", ErrorCode.NONE)
+
+
+def test_g21_a_topic_that_was_made_again_with_fewer_partitions_is_divided_as_it_is_now() -> None:
+    rig = Rig(Metadata(words=4, other=1), _CONFIG)
+    member_id = _stable(rig)
+    rig.metadata.delete("words")
+    words = rig.metadata.make("words", 2)
+    first = rig.joined("m1", "words", "other")
+    assert rig.group.members[member_id].assigned == {words: {0: 1, 1: 1}}
+    generation = rig.answers[_join(rig, member_id)].generation_id
+    assert not _synced(rig, member_id, generation)
+    settle(first)
+    assert {number for has in rig.group.target.values() for number in has.get(words, ())} == {0, 1}
+
+
+def test_g21_what_an_assignment_names_twice_counts_once_and_what_is_not_there_not_at_all() -> None:
+    rig = Rig(config=_CONFIG)
+    topics = (TopicPartition("words", (0, 3)), TopicPartition("words", (3, 1, -1, 4)), TopicPartition("gone", (0,)))
+    member_id = _stable(rig, encode_assignment(ConsumerProtocolAssignment(topics)))
+    rig.joined("m1")
+    assert rig.group.members[member_id].assigned == {rig.metadata.id_of("words"): {0: 1, 1: 1, 3: 1}}
+
+
+def test_g21_an_upgrade_while_a_member_has_dropped_the_assignor_of_the_last_generation() -> None:
+    """A rolling restart from `range` to `sticky`: the group has not elected anew yet."""
+    rig = Rig(config=_CONFIG)
+    member_id = rig.answers[_join(rig, protocols=("range", "sticky"))].member_id
+    waiting = _join(rig, protocols=("sticky",))
+    assert waiting not in rig.answers
+    assert not rig.join("m1").error_code
+    assert rig.answers[waiting].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert len(rig.group.members) == 3
+    assert _kind(rig) == "consumer"
+    assert rig.group.members[member_id].topic_names == {"words"}
 
 
 def test_a_subscription_of_more_topics_than_a_request_may_name_is_not_read() -> None:

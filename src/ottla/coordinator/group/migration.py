@@ -118,9 +118,8 @@ def _cannot_upgrade(group: Group, why: str) -> RefusedError:
 
 
 def _consumer_member(group: Group, member: ClassicMember, room: Room) -> Member:
-    protocol = member.protocols[0].name if group.protocol is None else group.protocol
     try:
-        subscription = decode_subscription(member.metadata(protocol), MAX_REQUEST_ELEMENTS)
+        subscription = decode_subscription(_metadata(group, member), MAX_REQUEST_ELEMENTS)
         assignment = decode_assignment(member.assignment, MAX_REQUEST_ELEMENTS)
     except TooManyElementsError:
         why = f"a member's subscription or assignment has more than {MAX_REQUEST_ELEMENTS} elements"
@@ -133,11 +132,6 @@ def _consumer_member(group: Group, member: ClassicMember, room: Room) -> Member:
             "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default "
             "assignor before re-attempting the upgrade",
         )
-    assigned: dict[bytes, tuple[int, ...]] = {}
-    for each in assignment.assigned_partitions:
-        topic = room.topics.find(each.topic)
-        if topic is not None and each.partitions:
-            assigned[topic.topic_id] = each.partitions
     return Member(
         member_id=member.member_id,
         member_epoch=group.generation,
@@ -148,11 +142,31 @@ def _consumer_member(group: Group, member: ClassicMember, room: Room) -> Member:
         client_id=member.client_id,
         client_host=member.client_host,
         topic_names=frozenset(subscription.topics),
-        assigned=in_epoch(assigned, group.generation),
+        assigned=in_epoch(_partitions(room, assignment), group.generation),
         classic=ClassicMemberMetadata(
             member.session_timeout_ms, tuple(ClassicProtocol(each.name, each.metadata) for each in member.protocols)
         ),
     )
+
+
+def _metadata(group: Group, member: ClassicMember) -> bytes:
+    """The member's subscription: under the group's assignor, unless it has dropped that and nobody is elected yet.
+
+    Apache Kafka fails then (IllegalArgumentException).
+    """
+    offered = {each.name: each.metadata for each in reversed(member.protocols)}
+    return offered.get(group.protocol or "", member.protocols[0].metadata)
+
+
+def _partitions(room: Room, assignment: ConsumerProtocolAssignment) -> dict[bytes, set[int]]:
+    """What the assignment names and is there. A topic may have been made again, with fewer partitions."""
+    found: dict[bytes, set[int]] = {}
+    for each in assignment.assigned_partitions:
+        topic = room.topics.find(each.topic)
+        numbers = () if topic is None else [number for number in each.partitions if 0 <= number < topic.partitions]
+        if topic is not None and numbers:
+            found.setdefault(topic.topic_id, set()).update(numbers)
+    return found
 
 
 # -- down

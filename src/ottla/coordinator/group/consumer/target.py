@@ -7,6 +7,7 @@ heartbeats go on with the target before.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -33,6 +34,8 @@ from ottla.coordinator.group.consumer.room import Draft, Room
 from ottla.coordinator.group.consumer.subscriptions import topic_names
 from ottla.wire.errors import ErrorCode
 
+_log = logging.getLogger(__name__)
+
 
 class MemberTarget(NamedTuple):
     """A member's part of the target, and the epoch of that target."""
@@ -44,7 +47,7 @@ class MemberTarget(NamedTuple):
 def update_target(draft: Draft, epoch: int, member: Member, kind: Callable[[], SubscriptionType]) -> MemberTarget:
     """The target for `member`, computed anew when the group's epoch has gone beyond the target's.
 
-    RefusedError (UNKNOWN_SERVER_ERROR) when one of Kafka's assignors finds no assignment.
+    RefusedError (UNKNOWN_SERVER_ERROR) when one of Kafka's assignors finds no assignment, or has a fault.
     """
     group = draft.group
     last = MemberTarget(group.target_epoch, group.target_of(member))
@@ -59,7 +62,9 @@ def update_target(draft: Draft, epoch: int, member: Member, kind: Callable[[], S
         return last
     try:
         computed = assignor.assign(spec)
-    except AssignorError as fault:
+    except Exception as fault:  # noqa: BLE001 - a fault of ours is logged; the member hears as much as of the other
+        if not isinstance(fault, AssignorError):
+            _log.exception("assignor %s failed on epoch %d of group %s", name, epoch, group.group_id)
         raise RefusedError(
             ErrorCode.UNKNOWN_SERVER_ERROR, f"Failed to compute a new target assignment for epoch {epoch}: {fault}"
         ) from None
