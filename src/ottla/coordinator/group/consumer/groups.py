@@ -29,7 +29,7 @@ from ottla.coordinator.group.consumer.room import (
     Room,
 )
 from ottla.coordinator.group.consumer.states import JOIN_EPOCH, GroupState, MemberState
-from ottla.coordinator.group.consumer.target import preferred_assignor, target_records
+from ottla.coordinator.group.consumer.target import holders, preferred_assignor, target_records
 from ottla.coordinator.group.context import RequestContext
 from ottla.coordinator.group.kinds import AnyGroup, Appending, Groups, answer
 from ottla.wire.consumer_group_records import RECORD_TYPES, decode_key, decode_value
@@ -122,7 +122,8 @@ class ConsumerGroups:
     def assigned(self, job: AssignPartitions, computed: Mapping[str, Partitions] | None, now_ms: int) -> Decision:
         """An assignor has done its work (`AssignPartitions`), and the result is checked. None: it failed.
 
-        A group whose assignor failed goes on with the target that it has.
+        A group whose assignor failed goes on with the target that it has. So does one that has lost a member and not
+        its epoch: that member's part would be nobody's, so the next heartbeat has the target computed anew.
         """
         group, soft = self.find(job.group_id), self.room.soft(job.group_id)
         soft.assigning = None
@@ -131,8 +132,11 @@ class ConsumerGroups:
         if computed is None:
             soft.failed = Failure(job.epoch, now_ms + self.room.config.assignor_retry_ms)
             return NOTHING
-        present = [member_id for member_id in job.spec.members if member_id in group.members]
-        records = target_records(group, present, computed, job.epoch, now_ms)
+        places = holders(group, job.spec.members)
+        if None in places.values() and group.epoch == job.epoch:
+            return NOTHING
+        parts = {now: computed.get(then, {}) for then, now in places.items() if now is not None}
+        records = target_records(group, parts, parts, job.epoch, now_ms)
         return self._appending.prepare(Decision(tuple(records), cumulative=True), None, lambda _: NOTHING)
 
     # -- what the shard asks of every kind

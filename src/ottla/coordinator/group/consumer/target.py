@@ -144,6 +144,19 @@ def _topic_ids(room: Room, names: Iterable[str], topics: dict[bytes, TopicSpec])
     return java_order.topic_ids(sorted(found), copied=True)
 
 
+def holders(group: ConsumerGroup, members: Mapping[str, MemberSpec]) -> dict[str, str | None]:
+    """Who has the place of each of these members now; None for one that is gone.
+
+    A static member may have come back with another id meanwhile, which raises no epoch. Who was one of these itself has
+    its own place alone.
+    """
+    found: dict[str, str | None] = {}
+    for member_id, each in members.items():
+        heir = None if each.instance_id is None else group.static_members.get(each.instance_id)
+        found[member_id] = member_id if member_id in group.members else None if heir in members else heir
+    return found
+
+
 def target_records(
     group: ConsumerGroup,
     member_ids: Iterable[str],
