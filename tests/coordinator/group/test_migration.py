@@ -13,6 +13,8 @@ import pytest
 from ottla.base.limits import MAX_REQUEST_ELEMENTS
 from ottla.coordinator.group.classic.state import GroupState
 from ottla.coordinator.group.config import GroupConfig
+from ottla.coordinator.group.consumer.records import member_record
+from ottla.wire.consumer_group_records import ClassicMemberMetadata, ClassicProtocol
 from ottla.wire.consumer_protocol import encode_assignment, encode_subscription
 from ottla.wire.errors import ErrorCode
 from ottla.wire.messages.consumer_protocol_assignment import ConsumerProtocolAssignment, TopicPartition
@@ -259,6 +261,34 @@ def _mixed(rig: Rig) -> tuple[FakeMember, str]:
     first = rig.joined("m1")
     member_id: str = rig.answers[_join(rig)].member_id
     return first, member_id
+
+
+def test_g21_an_assignor_that_a_member_names_twice_counts_once() -> None:
+    rig = Rig(config=_CONFIG)
+    first = rig.joined("m1")
+    member_id = rig.answers[_join(rig, protocols=("y", "x", "x"))].member_id
+    other_id = rig.answers[_join(rig, protocols=("y",))].member_id
+    assert rig.answers[_join(rig, protocols=("x",))].error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    rig.crash()
+    assert rig.group.classic_protocols == {"y": 2, "x": 1}
+    first.leave()
+    group = rig.shard.group(GROUP)
+    assert group is not None
+    assert set(group.members) == {member_id, other_id}
+
+
+def test_g21_members_that_have_no_assignor_in_common_stay_a_consumer_group() -> None:
+    """An earlier version let them in, so a log may have them: there is no classic group that they could be."""
+    rig = Rig(config=_CONFIG)
+    first, member_id = _mixed(rig)
+    member = replace(rig.group.members[member_id], member_id="poison")
+    classic = ClassicMemberMetadata(45_000, (ClassicProtocol("other", member.classic.supported_protocols[0].metadata),))  # type: ignore[union-attr]
+    rig.log.append(member_record(GROUP, replace(member, assigned={}, revoking={}, classic=classic)))
+    rig.crash()
+    first.leave()
+    assert (_kind(rig), set(rig.group.members)) == ("consumer", {member_id, "poison"})
+    rig.advance(90_000)
+    assert _listed(rig).group_state == "Empty"
 
 
 def test_g21_the_last_member_of_the_consumer_protocol_leaves() -> None:

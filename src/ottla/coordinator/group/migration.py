@@ -181,6 +181,8 @@ def downgrade_without(draft: Draft, leaving: Collection[Member]) -> bool:
         return False
     gone = {member.member_id for member in leaving}
     members = [member for member in group.members.values() if member.member_id not in gone]
+    if not frozenset.intersection(*(member.classic_protocols for member in members)):
+        return False  # an earlier version let such members in; no classic group could have them
     targets = {member.member_id: group.target.get(member.member_id, NO_TARGET) for member in members}
     draft.records += group_tombstones(group)
     reason = f"Downgrade group {group.group_id} from consumer to classic for member leaving."
