@@ -25,7 +25,7 @@ from ottla.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestPro
 from ottla.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.wire.messages.list_groups import ListedGroup
 from ottla.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.coordinator.group.consumer.rig import CLIENT, CONFIG, GROUP, FakeMember, Metadata, Rig, settle
+from tests.coordinator.group.consumer.rig import CLIENT, CONFIG, GROUP, FakeMember, Metadata, Rig, by_pattern, settle
 
 _CONFIG = replace(CONFIG, group_initial_rebalance_delay_ms=0)
 
@@ -405,3 +405,12 @@ def test_g21_a_rebalance_after_a_downgrade_outlives_the_coordinator() -> None:
     rig.crash()
     assert (_kind(rig), _beat(rig, member_id, generation)) == ("classic", ErrorCode.REBALANCE_IN_PROGRESS)
     assert rig.answers[_join(rig, member_id)].generation_id == generation + 1
+
+
+def test_a_pattern_ends_with_the_static_member_whose_place_one_of_the_classic_protocol_takes() -> None:
+    rig = Rig(Metadata(words=4, other=2), _CONFIG)
+    by_pattern(rig, "m1", "o.*", instance_id="A")
+    rig.joined("m2")
+    assert rig.group.is_subscribed_to("other")
+    assert not rig.answers[_join(rig, instance_id="A")].error_code
+    assert (rig.group.regexes, rig.group.is_subscribed_to("other")) == ({}, False)

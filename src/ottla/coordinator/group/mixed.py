@@ -148,7 +148,8 @@ def _join(
     updated = _updated(member, request, context, subscription)
     draft.joined(updated)
     names_changed = write_member(draft, member, updated)
-    bump = names_changed or update_regex(draft, member, updated, context.sees) is not RegexChange.NONE
+    regex = update_regex(draft, member, updated, context.sees)
+    bump = names_changed or regex is not RegexChange.NONE
     changed = update_subscriptions(draft, member, updated, bump=bump)
     owned = _owned(draft, subscription)
     if downgrade and replaced is not None:

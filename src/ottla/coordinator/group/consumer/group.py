@@ -112,8 +112,8 @@ class ConsumerGroup:
         return topic in self.by_name or topic in self.by_regex
 
     def last_resolved(self) -> Resolved | None:
-        """One of the resolved regular expressions: all of a group are resolved together."""
-        return next(iter(self.regexes.values()), None)
+        """One of the regular expressions in use that are resolved: all of a group are resolved together."""
+        return next((each for regex, each in self.regexes.items() if regex in self.regex_members), None)
 
     # -- what offsets ask
 
