@@ -305,14 +305,14 @@ def _waits(group: ConsumerGroup, member: Member) -> bool:
 
 def _expect_join(draft: Draft, member: Member) -> None:
     """The member must join again within its rebalance timeout, counted from the first time it was told."""
-    joining = draft.room.soft(draft.group.group_id).joining
+    joining = draft.soft.joining
     if member.member_id not in joining:
         joining.add(member.member_id)
         draft.start(CLASSIC_JOIN, member.member_id, member.rebalance_timeout_ms)
 
 
 def _joined(draft: Draft, member_id: str) -> None:
-    draft.room.soft(draft.group.group_id).joining.discard(member_id)
+    draft.soft.joining.discard(member_id)
     draft.stop(member_id, CLASSIC_JOIN)
 
 

@@ -7,6 +7,7 @@ them over when they are in the log, in operation and at recovery alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from ottla.assign.server import Partitions
@@ -233,12 +234,14 @@ class ConsumerGroups:
             facts=draft.told(),
         )
 
+        group_id = draft.group.group_id
+        before = self.room.soft(group_id)
+
         def failure(error: ErrorCode) -> Decision:
-            soft = self.room.soft(draft.group.group_id)
-            soft.assigning = soft.assigning if not draft.effects else None
-            soft.resolving = False if (REGEX, draft.group.group_id) in {t.key for t in draft.timers} else soft.resolving
+            self.room.keep(group_id, replace(before, joining=draft.soft.joining))
             return answer(token, refusal(error))
 
+        self.room.keep(group_id, draft.soft)
         return self._appending.prepare(decision, draft.target, failure)
 
     def _decide_alone(self, draft: Draft, key: tuple[str, ...]) -> Decision:

@@ -60,8 +60,7 @@ def update_regex(draft: Draft, member: Member, updated: Member, sees: Callable[[
         elif before:
             change = RegexChange.KNOWN
     if _is_due(draft, member, updated, wanted=wanted):
-        soft = draft.room.soft(group.group_id)
-        soft.resolving, soft.sees = True, sees
+        draft.soft.resolving, draft.soft.sees = True, sees
         draft.timers.append(SetTimer((REGEX, group.group_id), 0))
     return change
 
@@ -89,8 +88,8 @@ def _check(regex: str) -> None:
 
 def _is_due(draft: Draft, member: Member, updated: Member, *, wanted: bool) -> bool:
     """Whether the group's regular expressions are to be resolved now."""
-    group, soft = draft.group, draft.room.soft(draft.group.group_id)
-    if not (wanted or group.regex_members) or soft.resolving:
+    group = draft.group
+    if not (wanted or group.regex_members) or draft.soft.resolving:
         return False
     last = group.last_resolved()
     if last is not None and lasts(last.timestamp_ms, _SHORTEST_INTERVAL_MS + 1, draft.now_ms):

@@ -57,7 +57,7 @@ def update_target(draft: Draft, epoch: int, member: Member, kind: Callable[[], S
     assignor = draft.room.assignors[name]
     spec = group_spec(draft.room, group, member, kind())
     if not _runs_inline(assignor, spec):
-        draft.room.soft(group.group_id).assigning = epoch
+        draft.soft.assigning = epoch
         draft.effects.append(AssignPartitions(group.group_id, epoch, assignor, spec))
         return last
     try:
@@ -74,7 +74,7 @@ def update_target(draft: Draft, epoch: int, member: Member, kind: Callable[[], S
 
 def is_due(draft: Draft, epoch: int) -> bool:
     """Whether a new target may be computed now: not too soon after the last one (KIP-1263), and not twice."""
-    soft = draft.room.soft(draft.group.group_id)
+    soft = draft.soft
     if soft.assigning is not None:
         return False
     if soft.failed is not None and soft.failed.epoch >= epoch:
