@@ -8,7 +8,7 @@ import pytest
 
 from ottla.assign.server import GroupSpec, Partitions, UniformAssignor
 from ottla.wire.errors import ErrorCode
-from tests.coordinator.group.consumer.rig import FakeMember, Rig
+from tests.coordinator.group.consumer.rig import GROUP, FakeMember, Rig
 
 
 class _Broken(UniformAssignor):
@@ -96,3 +96,23 @@ def test_a_result_for_a_member_that_has_left_is_followed_by_another() -> None:
     _finish(rig)
     assert rig.group.target_epoch < rig.group.epoch
     assert _settled(rig, b) == [[0, 1, 2, 3]]
+
+
+def test_a_result_for_a_group_that_was_deleted_meanwhile_is_none_for_the_one_that_follows() -> None:
+    rig = Rig(assignors={"mine": _Mine()})
+    members = [rig.joined(f"m{number}") for number in range(3)]
+    while rig.jobs:
+        _finish(rig)
+        members[0].beat()
+    rig.metadata.make("words", 6)
+    members[0].beat()
+    (late,) = rig.jobs
+    rig.jobs.clear()
+    for member in members:
+        member.leave()
+    rig.run(rig.shard.delete_group(rig.token(), GROUP))
+    again = rig.joined("m4")
+    for computed in (None, late.assignor.assign(late.spec)):
+        rig.run(rig.shard.assigned(late, computed, rig.now_ms))
+    assert rig.group.target_epoch < rig.group.epoch < late.epoch
+    assert _settled(rig, again) == [[0, 1, 2, 3, 4, 5]]

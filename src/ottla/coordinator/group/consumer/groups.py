@@ -127,6 +127,8 @@ class ConsumerGroups:
         its epoch: that member's part would be nobody's, so the next heartbeat has the target computed anew.
         """
         group, soft = self.find(job.group_id), self.room.soft(job.group_id)
+        if soft.assigning is not job.token:
+            return NOTHING  # of a group that was deleted meanwhile, or of a shard that was read again
         soft.assigning = None
         if group is None or group.target_epoch >= job.epoch:
             return NOTHING

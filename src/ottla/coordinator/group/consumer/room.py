@@ -54,8 +54,8 @@ class Soft:
     resolving: bool = False
     #: What the member sees for which they are resolved; the others of the group get no more. (As in Kafka.)
     sees: Callable[[str], bool] = sees_all
-    #: The group epoch for which an assignor works at present.
-    assigning: int | None = None
+    #: The token of the job on which an assignor works at present.
+    assigning: object | None = None
     failed: Failure | None = None
     #: Members of the classic protocol that were told to join again. Copies share it: nothing of it is undone.
     joining: set[str] = field(default_factory=set)

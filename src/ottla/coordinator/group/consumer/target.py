@@ -57,8 +57,8 @@ def update_target(draft: Draft, epoch: int, member: Member, kind: Callable[[], S
     assignor = draft.room.assignors[name]
     spec = group_spec(draft.room, group, member, kind())
     if not _runs_inline(assignor, spec):
-        draft.soft.assigning = epoch
-        draft.effects.append(AssignPartitions(group.group_id, epoch, assignor, spec))
+        draft.soft.assigning = object()
+        draft.effects.append(AssignPartitions(group.group_id, epoch, assignor, spec, draft.soft.assigning))
         return last
     try:
         computed = assignor.assign(spec)
