@@ -21,11 +21,11 @@ from ottla.assign.server import (
     SubscriptionType,
     TopicSpec,
     UniformAssignor,
+    order,
 )
 from ottla.base.clock import lasts
 from ottla.base.limits import MAX_INLINE_ASSIGNMENT
 from ottla.coordinator.decision import AssignPartitions, LogRecord
-from ottla.coordinator.group.consumer import java_order
 from ottla.coordinator.group.consumer.errors import RefusedError
 from ottla.coordinator.group.consumer.group import ConsumerGroup
 from ottla.coordinator.group.consumer.member import NO_TARGET, Member, Target
@@ -95,7 +95,7 @@ def preferred_assignor(room: Room, group: ConsumerGroup, member: Member | None =
             counts[before.server_assignor] -= 1
         if member.server_assignor is not None:
             counts[member.server_assignor] = counts.get(member.server_assignor, 0) + 1
-    known = [name for name in java_order.member_ids(counts) if counts[name] > 0 and name in room.assignors]
+    known = [name for name in order.member_ids(counts) if counts[name] > 0 and name in room.assignors]
     best = max((counts[name] for name in known), default=0)
     return next((name for name in known if counts[name] == best), room.default_assignor)
 
@@ -119,18 +119,14 @@ def group_spec(room: Room, group: ConsumerGroup, member: Member | None, kind: Su
     topics: dict[bytes, TopicSpec] = {}
     ids: dict[frozenset[str], list[bytes]] = {}
     specs: dict[str, MemberSpec] = {}
-    for member_id in java_order.member_ids(members):
+    for member_id in order.member_ids(members):
         each = members[member_id]
         names = topic_names(each, group.regexes)
         if names not in ids:
             ids[names] = _topic_ids(room, names, topics)
-        assigned = _in_java_order(targets.get(member_id, NO_TARGET))
+        assigned = order.part(targets.get(member_id, NO_TARGET))
         specs[member_id] = MemberSpec(ids[names], assigned, each.instance_id, each.rack_id)
     return GroupSpec(specs, topics, kind)
-
-
-def _in_java_order(target: Target) -> Partitions:
-    return {each: java_order.partitions(sorted(target[each])) for each in java_order.topic_ids(target)}
 
 
 def _topic_ids(room: Room, names: Iterable[str], topics: dict[bytes, TopicSpec]) -> list[bytes]:
@@ -141,7 +137,7 @@ def _topic_ids(room: Room, names: Iterable[str], topics: dict[bytes, TopicSpec])
         if topic is not None:
             topics[topic.topic_id] = TopicSpec(name, topic.partitions, topic.racks)
             found.append(topic.topic_id)
-    return java_order.topic_ids(sorted(found), copied=True)
+    return order.subscription(found)
 
 
 def holders(group: ConsumerGroup, members: Mapping[str, MemberSpec]) -> dict[str, str | None]:
