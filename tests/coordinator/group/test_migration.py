@@ -14,6 +14,8 @@ from ottla.base.limits import MAX_REQUEST_ELEMENTS
 from ottla.coordinator.group.classic.state import GroupState
 from ottla.coordinator.group.config import GroupConfig
 from ottla.coordinator.group.consumer.records import member_record
+from ottla.coordinator.group.consumer.room import CLASSIC_JOIN, CLASSIC_SYNC, REVOKE
+from ottla.coordinator.group.consumer.states import MemberState
 from ottla.wire.consumer_group_records import ClassicMemberMetadata, ClassicProtocol
 from ottla.wire.consumer_protocol import encode_assignment, encode_subscription
 from ottla.wire.errors import ErrorCode
@@ -414,3 +416,33 @@ def test_a_pattern_ends_with_the_static_member_whose_place_one_of_the_classic_pr
     assert rig.group.is_subscribed_to("other")
     assert not rig.answers[_join(rig, instance_id="A")].error_code
     assert (rig.group.regexes, rig.group.is_subscribed_to("other")) == ({}, False)
+
+
+def test_a_member_of_the_classic_protocol_has_no_time_to_give_up_after_a_load() -> None:
+    """It has the time to join again; nothing would stop the other clock."""
+    rig = Rig(config=_CONFIG)
+    member_id = _stable(rig)
+    rig.joined("m1")
+    assert not rig.answers[_join(rig, member_id, owned=(0, 1, 2, 3), generation=1)].error_code
+    assert rig.group.members[member_id].state is MemberState.UNREVOKED_PARTITIONS
+    rig.crash()
+    assert not [key for key in rig.timers if key[0] == REVOKE]
+
+
+@pytest.mark.parametrize("how", ["left", "replaced"])
+def test_g21_no_clock_of_the_consumer_group_goes_on_in_the_classic_one(how: str) -> None:
+    """After another upgrade it would expel a member that has done nothing wrong."""
+    rig = Rig(config=_CONFIG)
+    first = rig.joined("m1", instance_id="i")
+    member_id: str = rig.answers[_join(rig)].member_id
+    settle(first)
+    assert not _synced(rig, member_id, 3)
+    second = rig.joined("m2")
+    assert _beat(rig, member_id, 3) is ErrorCode.REBALANCE_IN_PROGRESS  # it has a minute to join again
+    second.leave()
+    if how == "left":
+        first.leave()
+    else:
+        assert not rig.answers[_join(rig, instance_id="i")].error_code
+    assert _kind(rig) == "classic"
+    assert not [key for key in rig.timers if key[0] in (REVOKE, CLASSIC_JOIN, CLASSIC_SYNC)]

@@ -32,7 +32,7 @@ from ottla.coordinator.group.consumer.records import (
     target_epoch_record,
     target_record,
 )
-from ottla.coordinator.group.consumer.room import Draft, Room
+from ottla.coordinator.group.consumer.room import CLASSIC_JOIN, CLASSIC_SYNC, REVOKE, SESSION, Draft, Room
 from ottla.coordinator.group.kinds import AnyGroup
 from ottla.wire.codec_errors import TooManyElementsError
 from ottla.wire.consumer_group_records import ClassicMemberMetadata, ClassicProtocol
@@ -244,6 +244,8 @@ def _become_classic(
         rebalance.prepare(classic, reason)
     else:
         classic.settled()
+    for member_id in draft.group.members:  # what they had to do here is no classic group's business
+        draft.stop(member_id, SESSION, REVOKE, CLASSIC_JOIN, CLASSIC_SYNC)
     draft.facts += classic.facts
     draft.target = classic.group
     draft.timers += classic.timers

@@ -210,7 +210,7 @@ class ConsumerGroups:
             draft = Draft(self.room, group, now_ms)
             for member in group.members.values():
                 draft.expect_heartbeat(member.member_id)
-                if member.state is MemberState.UNREVOKED_PARTITIONS:
+                if member.state is MemberState.UNREVOKED_PARTITIONS and not member.is_classic:
                     draft.start(REVOKE, member.member_id, member.rebalance_timeout_ms)
             timers += draft.timers
         return timers
